@@ -1,0 +1,1 @@
+"""Pure functions from intent to per-device facts, and the loader that reads the intent."""

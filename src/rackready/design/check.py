@@ -1,0 +1,147 @@
+"""Checks what a site file means: the shape is right already, now the parts must agree with each other and with the profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from rackready.design.check_fabric import check_fabric, check_links
+from rackready.design.found import Found
+from rackready.model.site import Site
+from rackready.profiles import loader
+
+__all__ = ["Found", "check"]
+
+
+def check(site: Site, *, pruned: bool = False) -> list[Found]:
+    """Return every contradiction of a site, as (location, message, hint).
+
+    ``pruned`` says that parts were taken out because their shape is wrong: then nothing is said about what seems to be missing.
+    """
+    out: list[Found] = []
+    for rule in _RULES:
+        out += rule(site, pruned)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    value: str
+    loc: tuple[str | int, ...]
+    what: str
+
+
+def _twice(uses: Iterator[_Use], noun: str) -> list[Found]:
+    first: dict[str, _Use] = {}
+    out = []
+    for use in uses:
+        before = first.setdefault(use.value, use)
+        if before is not use:
+            out.append(Found(use.loc, f"{noun} {use.value} is also that of {before.what}.", f"Give {use.what} its own."))
+    return out
+
+
+def _names(site: Site, _pruned: bool) -> list[Found]:
+    def hosts() -> Iterator[_Use]:
+        for r, rack in enumerate(site.racks):
+            for n, node in enumerate(rack.nodes):
+                yield _Use(node.name, ("racks", r, "nodes", n, "name"), f"node {node.name}")
+        for s, switch in enumerate(site.switches):
+            yield _Use(switch.name, ("switches", s, "name"), f"switch {switch.name}")
+
+    racks = (_Use(rack.name, ("racks", r, "name"), f"rack {r + 1}") for r, rack in enumerate(site.racks))
+    serials = (
+        _Use(node.serial, ("racks", r, "nodes", n, "serial"), f"node {node.name}") for r, rack in enumerate(site.racks) for n, node in enumerate(rack.nodes)
+    )
+    return _twice(hosts(), "name") + _twice(racks, "name") + _twice(serials, "serial number")
+
+
+def _addresses(site: Site, _pruned: bool) -> list[Found]:
+    def uses() -> Iterator[_Use]:
+        for r, rack in enumerate(site.racks):
+            for n, node in enumerate(rack.nodes):
+                here: tuple[str | int, ...] = ("racks", r, "nodes", n)
+                yield _Use(str(node.address), (*here, "address"), f"node {node.name}")
+                yield _Use(str(node.bmc.address), (*here, "bmc", "address"), f"the BMC of {node.name}")
+        for s, switch in enumerate(site.switches):
+            yield _Use(str(switch.address), ("switches", s, "address"), f"switch {switch.name}")
+        if site.handover.kind == "slurm":
+            yield _Use(str(site.handover.controller), ("handover", "controller"), "the Slurm controller")
+
+    return _twice(uses(), "address")
+
+
+def _profiles(site: Site, _pruned: bool) -> list[Found]:
+    out: list[Found] = []
+
+    def known(family: str, wanted: str, loc: tuple[str | int, ...]) -> bool:
+        ids = loader.known(family)
+        if wanted not in ids:
+            out.append(Found(loc, f"{family} profile {wanted!r} does not exist - Expected: one of {', '.join(ids)}.", "Correct the id or add the profile."))
+        return wanted in ids
+
+    known("software", site.software.set, ("software", "set"))
+    known("gate_sets", site.gates.set, ("gates", "set"))
+    for r, rack in enumerate(site.racks):
+        for n, node in enumerate(rack.nodes):
+            known("platform", node.platform, ("racks", r, "nodes", n, "platform"))
+    for s, switch in enumerate(site.switches):
+        if known("switch", switch.model, ("switches", s, "model")):
+            systems = loader.switch(switch.model).os
+            if switch.os not in systems:
+                out.append(Found(("switches", s, "os"), f"{switch.model} does not run {switch.os!r} - Expected: one of {', '.join(systems)}.", "Correct it."))
+    return out
+
+
+def _driver(site: Site, _pruned: bool) -> list[Found]:
+    if site.software.set not in loader.known("software"):
+        return []
+    software = loader.software(site.software.set)
+    branch = site.software.driver_branch or software.default_branch
+    out: list[Found] = []
+    loc = ("software", "driver_branch")
+    platforms = {node.platform for node in site.nodes()} & set(loader.known("platform"))
+    for gpu in sorted({loader.platform(platform).gpu for platform in platforms}):
+        profile = loader.gpu(gpu)
+        last = profile.max_driver_branch
+        if branch < profile.min_driver_branch or (last is not None and branch > last):
+            span = f"{profile.min_driver_branch} or newer" if last is None else f"{profile.min_driver_branch} to {last}"
+            out.append(Found(loc, f"branch {branch} cannot drive {profile.product_name} ({gpu}) - Expected: {span}.", f"Use a branch of {software.id}."))
+    if not out and branch not in software.driver:
+        have = ", ".join(str(item) for item in sorted(software.driver))
+        out.append(Found(loc, f"branch {branch} is not in software set {software.id} - Expected: one of {have}.", "Choose one of them, or another set."))
+    return out
+
+
+def _units(site: Site, _pruned: bool) -> list[Found]:
+    out: list[Found] = []
+    for r, rack in enumerate(site.racks):
+        taken: dict[int, str] = {}
+        for n, node in enumerate(rack.nodes):
+            if node.platform not in loader.known("platform"):
+                continue
+            height = loader.platform(node.platform).rack_units
+            clash = next((taken[unit] for unit in range(node.unit, node.unit + height) if unit in taken), None)
+            if clash:
+                loc = ("racks", r, "nodes", n, "unit")
+                out.append(Found(loc, f"units {node.unit}-{node.unit + height - 1} are partly taken by {clash}.", f"Place {node.name} where {height} units are free."))
+            taken |= dict.fromkeys(range(node.unit, node.unit + height), node.name)
+    return out
+
+
+def _skips(site: Site, pruned: bool) -> list[Found]:
+    if site.gates.set not in loader.known("gate_sets"):
+        return []
+    ids = [entry.id for entry in loader.gate_set(site.gates.set).gates]
+    nodes = {node.name for node in site.nodes()}
+    out = []
+    for k, skip in enumerate(site.gates.skip):
+        if skip.gate not in ids:
+            out.append(Found(("gates", "skip", k, "gate"), f"gate {skip.gate} is not in set {site.gates.set} - Expected: one of {', '.join(ids)}.", "Correct it."))
+        for m, name in enumerate(skip.nodes):
+            if name not in nodes and not pruned:
+                out.append(Found(("gates", "skip", k, "nodes", m), f"no node is called {name}.", "Correct the name."))
+    return out
+
+
+_RULES: tuple[Callable[[Site, bool], list[Found]], ...] = (_names, _addresses, _profiles, _driver, _units, _skips, check_links, check_fabric)

@@ -1,0 +1,117 @@
+"""Checks cables and rails: every end exists, none is used twice, and a rail's nodes can reach each other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from rackready.design.found import Found
+from rackready.model.base import expand_range
+from rackready.model.site import Link, Site
+from rackready.profiles import loader
+
+
+def check_links(site: Site, pruned: bool) -> list[Found]:
+    """Return what is wrong with the cables."""
+    out: list[Found] = []
+    ports = _ports(site)
+    rails = _rails(site)
+    used: dict[tuple[str, str], str] = {}
+    for k, link in enumerate(site.links):
+        out += _ends(k, link, ports, rails, pruned)
+        for role, device, text in (("ports", link.switch, link.ports), ("rails", link.node, link.rails)):
+            for part in expand_range(text):
+                before = used.setdefault((device, f"{role}:{part}"), f"links[{k}]")
+                if before != f"links[{k}]":
+                    noun = "port" if role == "ports" else "rail"
+                    out.append(Found(("links", k, role), f"{noun} {part} of {device} is cabled already.", "One cable to a port: correct one of the two links."))
+    if not pruned:
+        out += _uncabled(site, rails, used) + _split_rails(site)
+    return out
+
+
+def _ports(site: Site) -> dict[str, list[str]]:
+    known = set(loader.known("switch"))
+    return {switch.name: expand_range(loader.switch(switch.model).ports) for switch in site.switches if switch.model in known}
+
+
+def _rails(site: Site) -> dict[str, list[int]]:
+    known = set(loader.known("platform"))
+    return {node.name: [nic.rail for nic in loader.platform(node.platform).nics] for node in site.nodes() if node.platform in known}
+
+
+def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list[int]], pruned: bool) -> list[Found]:
+    out = []
+    if link.node in rails:
+        for rail in expand_range(link.rails):
+            if not rail.isdigit() or int(rail) not in rails[link.node]:
+                have = f"{min(rails[link.node])} to {max(rails[link.node])}"
+                out.append(Found(("links", k, "rails"), f"{link.node} has no rail {rail} - Expected: {have}.", "Correct the rail."))
+    elif not pruned:
+        out.append(Found(("links", k, "node"), f"no node is called {link.node}.", "Correct the name."))
+    if link.switch in ports:
+        have = ports[link.switch]
+        missing = [port for port in expand_range(link.ports) if port not in have]
+        if missing:
+            out.append(Found(("links", k, "ports"), f"{link.switch} has no port {', '.join(missing)} - Expected: {have[0]} to {have[-1]}.", "Correct the port."))
+    elif not pruned:
+        out.append(Found(("links", k, "switch"), f"no switch is called {link.switch}.", "Correct the name."))
+    if len(expand_range(link.rails)) != len(expand_range(link.ports)):
+        text = f"{len(expand_range(link.rails))} rails but {len(expand_range(link.ports))} ports."
+        out.append(Found(("links", k), text, "Give as many ports as rails."))
+    return out
+
+
+def _uncabled(site: Site, rails: dict[str, list[int]], used: dict[tuple[str, str], str]) -> list[Found]:
+    out = []
+    for r, rack in enumerate(site.racks):
+        for n, node in enumerate(rack.nodes):
+            bare = [rail for rail in rails.get(node.name, []) if (node.name, f"rails:{rail}") not in used]
+            if bare:
+                text = f"rail {', '.join(str(rail) for rail in bare)} of {node.name} has no cable."
+                out.append(Found(("racks", r, "nodes", n), text, "Add it to links."))
+    return out
+
+
+def _split_rails(site: Site) -> list[Found]:
+    """Without a spine, nodes reach each other within a rail only when the whole rail ends on one switch."""
+    ends: dict[str, set[str]] = defaultdict(set)
+    first: dict[str, int] = {}
+    for k, link in enumerate(site.links):
+        for rail in expand_range(link.rails):
+            ends[rail].add(link.switch)
+            first[rail] = k if len(ends[rail]) == 1 else first.get(rail, k) if len(ends[rail]) == 1 else k
+    return [
+        Found(("links", first[rail], "switch"), f"rail {rail} ends on {', '.join(sorted(switches))}, which no spine joins.", "Cable each rail to one leaf.")
+        for rail, switches in sorted(ends.items())
+        if len(switches) > 1
+    ]
+
+
+def check_fabric(site: Site, pruned: bool) -> list[Found]:
+    """Return what is wrong with rails, subnets, VLANs and MTU."""
+    out: list[Found] = []
+    fabric = site.fabric
+    if fabric.mtu > fabric.switch_mtu:
+        text = f"{fabric.mtu} bytes on hosts is more than {fabric.switch_mtu} on switch ports: large frames would be dropped."
+        out.append(Found(("fabric", "mtu"), text, "Lower it, or raise fabric.switch_mtu."))
+    for noun, key in (("rail", "rail"), ("VLAN", "vlan")):
+        seen: set[int] = set()
+        for k, rail in enumerate(fabric.rails):
+            value = getattr(rail, key)
+            if value in seen:
+                out.append(Found(("fabric", "rails", k, key), f"{noun} {value} is given twice.", "Each rail has its own."))
+            seen.add(value)
+    for k, rail in enumerate(fabric.rails):
+        clash = next((other for other in fabric.rails[:k] if other.subnet.overlaps(rail.subnet)), None)
+        if clash:
+            text = f"subnet {rail.subnet} overlaps that of rail {clash.rail} ({clash.subnet})."
+            out.append(Found(("fabric", "rails", k, "subnet"), text, "Give each rail its own subnet."))
+        room = rail.subnet.num_addresses - 2 - 10
+        if len(site.nodes()) > room:
+            text = f"subnet {rail.subnet} has room for {max(room, 0)} nodes, the site has {len(site.nodes())}."
+            out.append(Found(("fabric", "rails", k, "subnet"), text, "Give the rail a larger subnet."))
+    wanted = {rail for rails in _rails(site).values() for rail in rails}
+    missing = sorted(wanted - {rail.rail for rail in fabric.rails})
+    if missing and not pruned:
+        out.append(Found(("fabric", "rails"), f"rail {', '.join(str(rail) for rail in missing)} of the platform is not described.", "Add its VLAN and subnet."))
+    return out

@@ -1,0 +1,138 @@
+"""Plain data per host and per switch, computed from the site: what every later phase works from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from rackready.model.base import expand_range
+from rackready.model.profile import GpuProfile, PlatformProfile, SoftwareProfile, SwitchProfile
+from rackready.model.site import Node, Site, Switch
+from rackready.profiles import loader
+
+_FIRST_HOST = 10
+"""Node k of the site gets host number 10 + k in every rail's subnet; .1 is the switch's."""
+
+
+@dataclass(frozen=True, slots=True)
+class NicFacts:
+    """One compute NIC of one node, with its cable."""
+
+    rail: int
+    rdma_device: str
+    netdev: str
+    pci: str
+    gpu: int
+    numa: int
+    rate: int
+    address: str
+    prefix: int
+    vlan: int
+    switch: str
+    port: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """One node."""
+
+    node: Node
+    rack: str
+    index: int
+    platform: PlatformProfile
+    gpu: GpuProfile
+    software: SoftwareProfile
+    driver: str
+    nics: tuple[NicFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PortFacts:
+    """One cabled port of a switch."""
+
+    port: str
+    node: str
+    rail: int
+    vlan: int
+    netdev: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchFacts:
+    """One switch."""
+
+    switch: Switch
+    profile: SwitchProfile
+    mtu: int
+    ports: tuple[PortFacts, ...]
+    vlans: tuple[int, ...]
+
+
+def cables(site: Site) -> dict[tuple[str, int], tuple[str, str]]:
+    """Return (node, rail) -> (switch, port) of every cable of a checked site."""
+    return {
+        (link.node, int(rail)): (link.switch, port)
+        for link in site.links
+        for rail, port in zip(expand_range(link.rails), expand_range(link.ports), strict=True)
+    }
+
+
+def driver_branch(site: Site) -> int:
+    """Return the driver branch that the site wants."""
+    return site.software.driver_branch or loader.software(site.software.set).default_branch
+
+
+def driver_version(site: Site) -> str:
+    """Return the full driver version that the site wants, e.g. 580.173.02."""
+    return loader.software(site.software.set).driver[driver_branch(site)]
+
+
+def node_facts(site: Site, name: str) -> NodeFacts:
+    """Return what is wanted of one node; KeyError when the site has no such node."""
+    node = site.node(name)
+    platform = loader.platform(node.platform)
+    index = [item.name for item in site.nodes()].index(name) + 1
+    rails = {rail.rail: rail for rail in site.fabric.rails}
+    wired = cables(site)
+    nics = []
+    for nic in platform.nics:
+        rail = rails[nic.rail]
+        switch, port = wired.get((name, nic.rail), ("", ""))
+        address = str(rail.subnet.network_address + _FIRST_HOST + index)
+        nics.append(NicFacts(nic.rail, nic.rdma_device, nic.netdev, nic.pci, nic.gpu, nic.numa, nic.rate, address, rail.subnet.prefixlen, rail.vlan, switch, port))
+    software = loader.software(site.software.set)
+    return NodeFacts(node, site.rack_of(name).name, index, platform, loader.gpu(platform.gpu), software, driver_version(site), tuple(nics))
+
+
+def switch_facts(site: Site, name: str) -> SwitchFacts:
+    """Return what is wanted of one switch; KeyError when the site has no such switch."""
+    switch = next((item for item in site.switches if item.name == name), None)
+    if switch is None:
+        raise KeyError(name)
+    ports = []
+    for item in site.nodes():
+        for nic in node_facts(site, item.name).nics:
+            if nic.switch == name:
+                ports.append(PortFacts(nic.port, item.name, nic.rail, nic.vlan, nic.netdev, f"{item.name} rail{nic.rail}"))
+    ports.sort(key=lambda port: (len(port.port), port.port))
+    return SwitchFacts(switch, loader.switch(switch.model), site.fabric.switch_mtu, tuple(ports), tuple(sorted({port.vlan for port in ports})))
+
+
+def desired_digest(site: Site, name: str) -> str:
+    """Return the SHA-256 (hex) of everything that is wanted of one node: evidence made under another digest does not count.
+
+    Addresses of management networks, credentials and the mirror's URL are left out: they say how to reach, not what is wanted.
+    """
+    facts = node_facts(site, name)
+    wanted = {
+        "platform": facts.platform.model_dump(mode="json"),
+        "gpu": facts.gpu.model_dump(mode="json"),
+        "serial": facts.node.serial,
+        "software": facts.software.model_dump(mode="json"),
+        "driver": facts.driver,
+        "fabric": site.fabric.model_dump(mode="json"),
+        "nics": [[nic.rail, nic.netdev, nic.address, nic.vlan, nic.switch, nic.port] for nic in facts.nics],
+    }
+    return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,90 @@
+"""Takes offending parts out of a document so that the rest can still be checked, and keeps the data paths true."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+Loc = tuple[str | int, ...]
+IndexMap = dict[Loc, list[int]]
+"""For each list (by its path with original indices): the original index of every item that is left."""
+
+_TAGS = frozenset({"slurm", "file"})
+
+
+def _clean(loc: Sequence[str | int], document: Any) -> Loc:  # noqa: ANN401 - a YAML document
+    """Drop what pydantic puts into a location without it being in the document (union tags)."""
+    out: list[str | int] = []
+    here = document
+    for step in loc:
+        if isinstance(step, str) and step in _TAGS and isinstance(here, dict) and here.get("kind") == step:
+            continue
+        out.append(step)
+        try:
+            here = here[step]
+        except (KeyError, IndexError, TypeError):
+            here = None
+    return tuple(out)
+
+
+def original(loc: Sequence[str | int], index_map: IndexMap) -> Loc:
+    """Translate a path into the pruned document to the path in the file that the person wrote."""
+    out: list[str | int] = []
+    for step in loc:
+        if isinstance(step, int) and tuple(out) in index_map:
+            out.append(index_map[tuple(out)][step])
+        else:
+            out.append(step)
+    return tuple(out)
+
+
+def data_path(loc: Sequence[str | int], index_map: IndexMap) -> str:
+    """Return a path as people read it: ``racks[2].nodes[7].bmc.address``."""
+    text = ""
+    steps = [step for step in original(loc, index_map) if step not in _TAGS]
+    for step in steps:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{step}" if text else step
+    return text
+
+
+def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], index_map: IndexMap) -> tuple[dict[str, Any], IndexMap] | None:
+    """Return the document without the offending parts and the new index map; None when what offends cannot be spared.
+
+    An unknown key is removed; of anything else the nearest list item around it.
+    """
+    out = copy.deepcopy(document)
+    doomed: set[Loc] = set()
+    for loc, kind in zip(locs, kinds, strict=True):
+        clean = _clean(loc, document)
+        if kind == "extra_forbidden":
+            doomed.add(clean)
+            continue
+        positions = [place for place, step in enumerate(clean) if isinstance(step, int)]
+        if not positions:
+            return None
+        doomed.add(clean[: positions[-1] + 1])
+    new_map = dict(index_map)
+    for loc in sorted(doomed, key=lambda item: tuple((isinstance(step, int), step if isinstance(step, int) else 0, str(step)) for step in item), reverse=True):
+        _remove(out, loc, new_map)
+    return out, new_map
+
+
+def _remove(document: Any, loc: Loc, index_map: IndexMap) -> None:  # noqa: ANN401
+    here = document
+    try:
+        for step in loc[:-1]:
+            here = here[step]
+        length = len(here)
+        del here[loc[-1]]
+    except (KeyError, IndexError, TypeError):
+        return
+    last = loc[-1]
+    if isinstance(last, int):
+        parent = original(loc[:-1], index_map)
+        left = list(index_map.get(parent, range(length)))
+        del left[last]
+        index_map[parent] = left

@@ -1,0 +1,47 @@
+"""YAML as people write it, read strictly: a key given twice is an error, never the last one silently."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rackready.model.problems import Problem, SiteInvalidError
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """SafeLoader that refuses duplicate keys."""
+
+
+def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
+        key = loader.construct_object(key_node, deep=True)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+        seen.add(key)
+    loader.flatten_mapping(node)
+    return loader.construct_mapping(node, deep=True)
+
+
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def read_yaml(path: Path) -> Any:  # noqa: ANN401 - what YAML holds is for the caller to check
+    """Return the document of a YAML file. Raises SiteInvalidError when it is absent, unreadable or no YAML."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise SiteInvalidError(str(path), [Problem("", "no such file.", "Begin one from inventories/example/site.yml.")]) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise SiteInvalidError(str(path), [Problem("", f"cannot be read: {error}.", "Correct its permissions or encoding (UTF-8).")]) from error
+    try:
+        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a subclass of SafeLoader
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        what = getattr(error, "problem", None) or str(error)
+        raise SiteInvalidError(str(path), [Problem(where, f"not valid YAML: {what}.", "Correct the file.")]) from error

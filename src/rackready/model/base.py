@@ -1,0 +1,69 @@
+"""The common base of every model, and the small types that several of them share."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+
+class Model(BaseModel):
+    """Frozen, and refuses keys that it does not know: a misspelt key is an error, never a silent default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
+"""A host name label (RFC 1123), lower case: node and switch names become DNS names and Slurm node names."""
+
+ProfileId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]*$")]
+"""The stem of a file below ``profiles/``."""
+
+MacAddress = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$", to_lower=True)]
+
+
+class SecretRef(Model):
+    """Where a secret is kept. The secret itself never stands in a site file.
+
+    Exactly one of ``file`` (path, read as UTF-8, one trailing newline removed) and ``env`` (name of an environment
+    variable of the controller).
+    """
+
+    file: Path | None = Field(None, description="file that holds nothing but the secret; mode 0600 is expected")
+    env: str | None = Field(None, description="environment variable of the controller that holds the secret")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> SecretRef:
+        if (self.file is None) == (self.env is None):
+            message = "give exactly one of file and env"
+            raise ValueError(message)
+        return self
+
+    def __str__(self) -> str:
+        """Return where the secret is kept, for messages; never the secret."""
+        return f"file {self.file}" if self.file is not None else f"environment variable {self.env}"
+
+
+_RANGE = re.compile(r"^(?P<stem>[A-Za-z]*)(?P<first>\d+)(?:-(?P=stem)?(?P<last>\d+))?$")
+
+
+def expand_range(text: str) -> list[str]:
+    """Expand ``swp1-swp4`` or ``1-4`` or ``swp7`` to the list of single names.
+
+    Raises ValueError when the text is no such range or runs backwards.
+    """
+    match = _RANGE.match(text)
+    if match is None:
+        message = f"{text!r} is not a range such as swp1-swp4 or 1-4"
+        raise ValueError(message)
+    first, last = int(match["first"]), int(match["last"] or match["first"])
+    if last < first:
+        message = f"{text!r} runs backwards"
+        raise ValueError(message)
+    return [f"{match['stem']}{number}" for number in range(first, last + 1)]
+
+
+Rate = Literal[100, 200, 400, 800]
+"""Port rate in Gb/s per direction."""

@@ -1,0 +1,53 @@
+"""The evidence record: one gate, one target, what was measured and what was said of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from rackready.model.base import Model
+from rackready.model.outcome import Verdict
+
+
+class Fingerprint(Model):
+    """What a node was when it was measured. Evidence counts only while this is still the node's fingerprint."""
+
+    node: str
+    chassis_serial: str
+    gpus: list[str] = Field(description="GPU serial (or UUID where the board has none), by index")
+    nics: list[str] = Field(description="RDMA device=node GUID, sorted")
+    driver: str
+    vbios: list[str] = Field(description="VBIOS version of every GPU, by index")
+    nic_firmware: list[str]
+    kernel: str
+    desired_digest: str = Field(description="SHA-256 of the node's desired state (design.desired_digest)")
+
+
+class RawOutput(Model):
+    """One captured command output, stored by hash."""
+
+    host: str
+    command: str = Field(description="command line as run, secrets scrubbed")
+    exit_code: int | None = Field(description="null when it never ended (time-out, connection lost)")
+    stdout_sha256: str
+    stderr_sha256: str
+    seconds: float
+
+
+class EvidenceRecord(Model):
+    """Append-only."""
+
+    id: str = Field(description="unique, sorts by time")
+    campaign: str
+    gate: str
+    target: str = Field(description="node03, node01+node02/rail1, cluster")
+    nodes: list[str] = Field(description="nodes that took part")
+    fingerprints: list[Fingerprint]
+    inputs: dict[str, object] = Field(default_factory=dict)
+    verdict: Verdict
+    raw: list[RawOutput] = Field(default_factory=list)
+    tool_versions: dict[str, str] = Field(default_factory=dict)
+    rackready_version: str
+    started: datetime
+    finished: datetime

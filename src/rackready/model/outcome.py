@@ -1,0 +1,83 @@
+"""Outcomes, findings and verdicts: the words in which rackready says what a measurement means."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from rackready.model.base import Model
+
+
+class Outcome(StrEnum):
+    """What became of one gate on one target. Error never counts as pass."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    ERROR = "error"
+    SKIP = "skip"
+    NOT_RUN = "not_run"
+
+
+_ORDER = (Outcome.PASS, Outcome.SKIP, Outcome.NOT_RUN, Outcome.ERROR, Outcome.FAIL)
+
+
+def worst(outcomes: list[Outcome]) -> Outcome:
+    """Return the worst of several outcomes; of none at all: not_run, because nothing was measured."""
+    return max(outcomes, key=_ORDER.index, default=Outcome.NOT_RUN)
+
+
+class Op(StrEnum):
+    """How a metric is held against its bound. A closed set: never a string that is evaluated."""
+
+    GE = "ge"
+    LE = "le"
+    EQ = "eq"
+
+
+class Metric(Model):
+    """One measured number."""
+
+    name: str
+    target: str = Field(description="what it was measured on: node03/gpu2, node01/mlx5_0->node02/mlx5_0")
+    value: float
+    unit: str
+
+
+class Criterion(Model):
+    """One bound, with its inputs and source, as it was applied."""
+
+    metric: str
+    op: Op
+    bound: float
+    unit: str
+    label: str = Field(description="ceiling, reference, floor, fleet or identity")
+    source: str
+    derived: bool = Field(False, description="computed by us from topology rather than published or measured")
+    inputs: dict[str, float | str] = Field(default_factory=dict)
+
+
+class Finding(Model):
+    """One thing that is not as it should be."""
+
+    where: str = Field(description="node and part: 'node03 gpu2'")
+    what: str = Field(description="'NVLink down'")
+    expected: str
+    actual: str
+    next_step: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what} - Expected: {self.expected} Actual: {self.actual}. {self.next_step}"
+
+
+class Verdict(Model):
+    """What a gate says of one target."""
+
+    outcome: Outcome
+    findings: list[Finding] = Field(default_factory=list)
+    metrics: list[Metric] = Field(default_factory=list)
+    criteria: list[Criterion] = Field(default_factory=list)
+    measured: list[str] = Field(default_factory=list, description="parts that this run really measured (coverage): node01/gpu0, node01/mlx5_0, ...")
+    blamed: list[str] = Field(default_factory=list, description="nodes to which a fail belongs, for pair and group gates")
+    transport: str | None = Field(None, description="transport really used, where the gate moves data")
+    note: str | None = Field(None, description="e.g. 'fleet pending', or the reason of a skip")

@@ -1,0 +1,33 @@
+"""One problem in what a person wrote, and the error that carries all of them at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing that is wrong: where (data path in the site file), what, and what to do about it."""
+
+    path: str
+    message: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message} {self.hint}".rstrip()
+
+
+class RackreadyError(Exception):
+    """An error whose text is meant for the operator: where, Expected, Actual, next step."""
+
+
+class SiteInvalidError(RackreadyError):
+    """The site file (with its overlays) cannot be used; ``problems`` lists every reason that was found."""
+
+    def __init__(self, source: str, problems: list[Problem]) -> None:
+        self.source = source
+        self.problems = sorted(set(problems))
+        count = len(self.problems)
+        lines = [f"{source}: {count} problem{'s' if count != 1 else ''}; nothing was touched."]
+        lines += [f"  {problem}" for problem in self.problems]
+        super().__init__("\n".join(lines))

@@ -1,0 +1,36 @@
+"""The life of a node."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class NodeState(StrEnum):
+    """States in the order of a node's life, then the side states."""
+
+    DECLARED = "declared"
+    REACHABLE = "reachable"
+    INVENTORIED = "inventoried"
+    BASELINED = "baselined"
+    PROVISIONED = "provisioned"
+    INSTALLED = "installed"
+    CONNECTED = "connected"
+    VALIDATED = "validated"
+    OPTIMIZED = "optimized"
+    CERTIFIED = "certified"
+    READY = "ready"
+    QUARANTINED = "quarantined"
+    STUCK = "stuck"
+    REPAIR = "repair"
+    RETIRED = "retired"
+
+
+LIFE = tuple(list(NodeState)[: list(NodeState).index(NodeState.READY) + 1])
+"""The states of the way up, in order."""
+
+SIDE = tuple(state for state in NodeState if state not in LIFE)
+
+
+def at_least(state: NodeState, wanted: NodeState) -> bool:
+    """Whether a node in ``state`` has come as far as ``wanted`` (side states never have)."""
+    return state in LIFE and LIFE.index(state) >= LIFE.index(wanted)
