@@ -51,22 +51,35 @@ def data_path(loc: Sequence[str | int], index_map: IndexMap) -> str:
     return text
 
 
+STAND_INS: dict[str, dict[str, Any]] = {
+    "access": {"private_key": "/stand-in"},
+    "handover": {"kind": "file", "path": "/stand-in"},
+    "campaign": {},
+}
+"""What a section that cannot be used is replaced with while the rest is checked. Nothing is said about a stand-in."""
+
+
 def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], index_map: IndexMap) -> tuple[dict[str, Any], IndexMap] | None:
     """Return the document without the offending parts and the new index map; None when what offends cannot be spared.
 
-    An unknown key is removed; of anything else the nearest list item around it.
+    An unknown key is removed; of anything else the nearest list item around it, else the section (a stand-in takes its
+    place), else the key itself (its default takes over).
     """
     out = copy.deepcopy(document)
     doomed: set[Loc] = set()
     for loc, kind in zip(locs, kinds, strict=True):
         clean = _clean(loc, document)
+        positions = [place for place, step in enumerate(clean) if isinstance(step, int)]
         if kind == "extra_forbidden":
             doomed.add(clean)
-            continue
-        positions = [place for place, step in enumerate(clean) if isinstance(step, int)]
-        if not positions:
+        elif positions:
+            doomed.add(clean[: positions[-1] + 1])
+        elif clean and clean[0] in STAND_INS:
+            out[str(clean[0])] = dict(STAND_INS[str(clean[0])])
+        elif kind != "missing" and len(clean) > 1:
+            doomed.add(clean)
+        else:
             return None
-        doomed.add(clean[: positions[-1] + 1])
     new_map = dict(index_map)
     for loc in sorted(doomed, key=lambda item: tuple((isinstance(step, int), step if isinstance(step, int) else 0, str(step)) for step in item), reverse=True):
         _remove(out, loc, new_map)

@@ -61,13 +61,16 @@ def parse_site(raw: Any, *, source: str, base: Path) -> Site:  # noqa: ANN401
     problems: list[Problem] = []
     index_map: IndexMap = {}
     site: Site | None = None
+    taken_out: set[str] = set()
     for _ in range(50):
         try:
             site = Site.model_validate(document)
             break
         except ValidationError as error:
-            problems += [_shape_problem(item, index_map) for item in error.errors()]
-            pruned = prune(document, [item["loc"] for item in error.errors()], [item["type"] for item in error.errors()], index_map)
+            errors = error.errors()
+            problems += [_shape_problem(item, index_map) for item in errors if data_path(item["loc"], index_map) not in taken_out]
+            taken_out |= {data_path(item["loc"], index_map) for item in errors}
+            pruned = prune(document, [item["loc"] for item in errors], [item["type"] for item in errors], index_map)
             if pruned is None:
                 break
             document, index_map = pruned

@@ -1,0 +1,239 @@
+"""The ledger: intents and their ends, node states, progress events, child processes, campaigns. One SQLite file (or PostgreSQL)."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from rackready.ledger import schema
+from rackready.model.problems import RackreadyError
+from rackready.model.state import NodeState
+
+
+class LedgerError(RackreadyError):
+    """The ledger cannot be read or written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One effect: ``status`` is intent (begun, its end unknown), done or failed."""
+
+    token: int
+    node: str
+    operation: str
+    desired: str
+    epoch: int
+    status: str
+    observed: dict[str, Any]
+    result: dict[str, Any]
+    begun: float
+    ended: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """The state of one node."""
+
+    name: str
+    state: NodeState
+    reason: str
+    phase: str
+    campaign: str
+    epoch: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One line of progress."""
+
+    id: int
+    campaign: str
+    node: str
+    phase: str
+    level: str
+    text: str
+    at: float
+
+
+class Ledger:
+    """Reads and writes the record. Safe to use from several threads and processes."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    @property
+    def engine(self) -> sa.Engine:
+        """The database, for the evidence store, which lives in the same file."""
+        return self._engine
+
+    @classmethod
+    def open(cls, path: Path) -> Ledger:
+        """Open (and make when absent) the ledger in a SQLite file, readable by its owner alone.
+
+        Raises LedgerError when the file cannot be made or written, e.g. because the disk is full.
+        """
+        try:
+            path.touch(mode=0o600, exist_ok=True)
+            engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": 30, "check_same_thread": False})
+            sa.event.listen(engine, "connect", _pragmas)
+            schema.metadata.create_all(engine)
+        except (OSError, sa.exc.SQLAlchemyError) as error:
+            cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+            message = f"{path}: the ledger cannot be written - Expected: a writable file Actual: {cause}. Free disk space or correct its owner, then run again."
+            raise LedgerError(message) from error
+        return cls(engine)
+
+    @classmethod
+    def read_only(cls, path: Path) -> Ledger:
+        """Open an existing ledger for reading. Raises LedgerError when there is none: nothing was ever deployed."""
+        if not path.exists():
+            message = f"{path}: no ledger - Expected: one made by a run Actual: none. Nothing was deployed from this checkout yet: run `rackready deploy`."
+            raise LedgerError(message)
+        return cls(sa.create_engine(f"sqlite:///file:{path}?mode=ro&uri=true", connect_args={"timeout": 30, "check_same_thread": False}))
+
+    # effects -----------------------------------------------------------------------------------------------------
+
+    def begin(self, node: str, operation: str, desired: str, observed: dict[str, Any]) -> Entry:
+        """Commit the intent to do something, with what was observed before. Returns the entry with its fencing token."""
+        epoch = self.epoch(node)
+        values = {"node": node, "operation": operation, "desired": desired, "epoch": epoch, "status": "intent", "observed": observed, "result": {}, "begun": time.time()}
+        with self._engine.begin() as connection:
+            token = connection.execute(sa.insert(schema.operations).values(**values)).inserted_primary_key[0]
+        return Entry(token=token, ended=None, **values)
+
+    def done(self, token: int, result: dict[str, Any] | None = None) -> None:
+        """Commit that the effect of that token has happened."""
+        self._end(token, "done", result or {})
+
+    def failed(self, token: int, error: str) -> None:
+        """Commit that the effect of that token surely did not happen or was undone."""
+        self._end(token, "failed", {"error": error})
+
+    def _end(self, token: int, status: str, result: dict[str, Any]) -> None:
+        table = schema.operations
+        with self._engine.begin() as connection:
+            changed = connection.execute(sa.update(table).where(table.c.token == token, table.c.status == "intent").values(status=status, result=result, ended=time.time()))
+        if changed.rowcount != 1:
+            message = f"ledger: operation {token} - Expected: an open intent Actual: ended already. Another controller acted: run `rackready status`."
+            raise LedgerError(message)
+
+    def latest(self, node: str, operation: str, desired: str | None = None) -> Entry | None:
+        """Return the newest entry of the node's present epoch for that operation (and desired digest, when given)."""
+        table = schema.operations
+        query = sa.select(table).where(table.c.node == node, table.c.operation == operation, table.c.epoch == self.epoch(node))
+        if desired is not None:
+            query = query.where(table.c.desired == desired)
+        rows = self._rows(query.order_by(table.c.token.desc()).limit(1))
+        return Entry(**rows[0]) if rows else None
+
+    def entries(self, node: str | None = None) -> list[Entry]:
+        """Return every entry, oldest first (of one node, when given)."""
+        table = schema.operations
+        query = sa.select(table).order_by(table.c.token)
+        return [Entry(**row) for row in self._rows(query if node is None else query.where(table.c.node == node))]
+
+    # node states -------------------------------------------------------------------------------------------------
+
+    def set_state(self, node: str, state: NodeState, reason: str = "", *, phase: str = "", campaign: str = "") -> None:
+        """Record that a node is now in a state. Every change is also kept as a transition."""
+        now = time.time()
+        table = schema.nodes
+        with self._engine.begin() as connection:
+            before = connection.execute(sa.select(table).where(table.c.name == node)).mappings().first()
+            moved = before is None or before["state"] != state.value
+            values = {"state": state.value, "reason": reason, "phase": phase, "campaign": campaign, "since": now if moved else before["since"]}
+            if before is None:
+                connection.execute(sa.insert(table).values(name=node, epoch=1, **values))
+            else:
+                connection.execute(sa.update(table).where(table.c.name == node).values(**values))
+            if moved or before["reason"] != reason:
+                connection.execute(sa.insert(schema.transitions).values(node=node, state=state.value, reason=reason, campaign=campaign, at=now))
+
+    def states(self) -> list[NodeRow]:
+        """Return the state of every node that was ever recorded, by name."""
+        rows = self._rows(sa.select(schema.nodes).order_by(schema.nodes.c.name))
+        return [NodeRow(name=row["name"], state=NodeState(row["state"]), **{key: row[key] for key in ("reason", "phase", "campaign", "epoch", "since")}) for row in rows]
+
+    def state(self, node: str) -> NodeRow | None:
+        """Return the state of one node, None when it was never recorded."""
+        return next((row for row in self.states() if row.name == node), None)
+
+    def epoch(self, node: str) -> int:
+        """Return the node's epoch (1 when nothing was recorded yet)."""
+        rows = self._rows(sa.select(schema.nodes.c.epoch).where(schema.nodes.c.name == node))
+        return int(rows[0]["epoch"]) if rows else 1
+
+    def raise_epoch(self, node: str, reason: str) -> int:
+        """Begin a new epoch of a node (repair, drift, declared repeat): earlier entries count no longer. Returns it."""
+        self.set_state(node, (row.state if (row := self.state(node)) else NodeState.DECLARED), reason)
+        with self._engine.begin() as connection:
+            connection.execute(sa.update(schema.nodes).where(schema.nodes.c.name == node).values(epoch=schema.nodes.c.epoch + 1))
+        return self.epoch(node)
+
+    # progress ----------------------------------------------------------------------------------------------------
+
+    def event(self, campaign: str, node: str, phase: str, text: str, level: str = "info") -> None:
+        """Append one line of progress (level: info, ok, warn, error)."""
+        with self._engine.begin() as connection:
+            connection.execute(sa.insert(schema.events).values(campaign=campaign, node=node, phase=phase, level=level, text=text, at=time.time()))
+
+    def events(self, campaign: str, after: int = 0) -> list[EventRow]:
+        """Return the progress of a campaign that came after the event of that id."""
+        table = schema.events
+        return [EventRow(**row) for row in self._rows(sa.select(table).where(table.c.campaign == campaign, table.c.id > after).order_by(table.c.id))]
+
+    # campaigns and children --------------------------------------------------------------------------------------
+
+    def put_campaign(self, campaign: str, **values: Any) -> None:  # noqa: ANN401 - columns of the table
+        """Insert a campaign, or update the columns given."""
+        table = schema.campaigns
+        with self._engine.begin() as connection:
+            if connection.execute(sa.select(table.c.id).where(table.c.id == campaign)).first():
+                connection.execute(sa.update(table).where(table.c.id == campaign).values(**values))
+            else:
+                connection.execute(sa.insert(table).values(id=campaign, **{"begun": time.time(), "summary": {}, **values}))
+
+    def campaigns(self) -> list[dict[str, Any]]:
+        """Return all campaigns, newest first."""
+        return self._rows(sa.select(schema.campaigns).order_by(schema.campaigns.c.begun.desc()))
+
+    def child_begun(self, pid: int, start_ticks: int, boot_id: str, what: str) -> int:
+        """Record a child process that leads a session of its own. Returns the row's id."""
+        with self._engine.begin() as connection:
+            values = {"pid": pid, "start_ticks": start_ticks, "boot_id": boot_id, "what": what, "begun": time.time()}
+            return int(connection.execute(sa.insert(schema.children).values(**values)).inserted_primary_key[0])
+
+    def child_ended(self, row: int) -> None:
+        """Record that a child is gone."""
+        with self._engine.begin() as connection:
+            connection.execute(sa.update(schema.children).where(schema.children.c.id == row).values(ended=time.time()))
+
+    def open_children(self) -> list[dict[str, Any]]:
+        """Return the children whose end was never recorded."""
+        return self._rows(sa.select(schema.children).where(schema.children.c.ended.is_(None)))
+
+    def close(self) -> None:
+        """Give back the connections."""
+        with suppress(sa.exc.SQLAlchemyError):
+            self._engine.dispose()
+
+    def _rows(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
+        try:
+            with self._engine.connect() as connection:
+                return [dict(row) for row in connection.execute(query).mappings()]
+        except sa.exc.SQLAlchemyError as error:
+            message = f"the ledger cannot be read - Expected: a ledger of this version Actual: {error.__cause__ or error}. Run `rackready doctor`."
+            raise LedgerError(message) from error
+
+
+def _pragmas(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DB-API connection
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.close()
