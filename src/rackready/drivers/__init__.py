@@ -1,0 +1,1 @@
+"""The world outside: BMCs, hosts, switches, configuration tools and schedulers. One contract per family."""

@@ -1,0 +1,202 @@
+"""Child processes that cannot be lost: each leads a session of its own and is recorded, so that a later run can end it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from rackready.ledger.store import Ledger
+
+STOP = threading.Event()
+"""Set by the first SIGINT: no new work begins, children are asked to stop."""
+
+_live: set[int] = set()
+_live_lock = threading.Lock()
+_GRACE_S = 20.0
+
+
+class Interrupted(BaseException):
+    """The operator asked to stop. Derived from BaseException so that the workflow engine records no result of the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildResult:
+    """How a child ended; ``returncode`` is negative for a signal."""
+
+    returncode: int
+    timed_out: bool
+    seconds: float
+
+
+def check_stop() -> None:
+    """Raise Interrupted when the operator asked to stop."""
+    if STOP.is_set():
+        raise Interrupted
+
+
+def run_child(
+    argv: Sequence[str],
+    *,
+    log: Path,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin_text: str | None = None,
+    timeout_s: float | None = None,
+    on_line: Callable[[str], None] | None = None,
+    ledger: Ledger | None = None,
+    what: str = "",
+) -> ChildResult:
+    """Run a program to its end; its output goes to ``log`` (mode 0600) and line by line to ``on_line``.
+
+    On STOP the child gets SIGINT, and its whole session SIGKILL after 20 s; then Interrupted is raised. At the time-out the whole
+    session is killed and ``timed_out`` is set. Raises OSError when the program cannot be started.
+    """
+    check_stop()
+    begun = time.monotonic()
+    with _private(log) as sink:
+        child = subprocess.Popen(  # noqa: S603 - argv is ours
+            list(argv),
+            cwd=cwd,
+            env=dict(env) if env is not None else None,
+            stdin=subprocess.PIPE if stdin_text is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        row = ledger.child_begun(child.pid, start_ticks(child.pid), boot_id(), what or argv[0]) if ledger else None
+        with _live_lock:
+            _live.add(child.pid)
+        try:
+            timed_out = _drive(child, sink, stdin_text, timeout_s, on_line)
+        finally:
+            end_session(child.pid)
+            child.wait()
+            with _live_lock:
+                _live.discard(child.pid)
+            if ledger and row is not None:
+                ledger.child_ended(row)
+    if STOP.is_set():
+        raise Interrupted
+    return ChildResult(child.returncode, timed_out, time.monotonic() - begun)
+
+
+def _private(log: Path) -> IO[str]:
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w", encoding="utf-8")
+
+
+def _drive(child: subprocess.Popen[str], sink: IO[str], stdin_text: str | None, timeout_s: float | None, on_line: Callable[[str], None] | None) -> bool:
+    reader = threading.Thread(target=_pump, args=(child, sink, on_line), daemon=True)
+    reader.start()
+    if stdin_text is not None and child.stdin is not None:
+        try:
+            child.stdin.write(stdin_text)
+            child.stdin.close()
+        except BrokenPipeError:
+            sink.write("(the child closed its input early)\n")
+    deadline = time.monotonic() + timeout_s if timeout_s else None
+    asked_at: float | None = None
+    timed_out = False
+    while child.poll() is None:
+        now = time.monotonic()
+        if STOP.is_set() and asked_at is None:
+            asked_at = now
+            child.send_signal(signal.SIGINT)
+        if asked_at is not None and now > asked_at + _GRACE_S:
+            break
+        if deadline is not None and now > deadline:
+            timed_out = True
+            break
+        time.sleep(0.05)
+    if child.poll() is None:
+        end_session(child.pid)
+        child.wait()
+    reader.join(timeout=5)
+    return timed_out
+
+
+def _pump(child: subprocess.Popen[str], sink: IO[str], on_line: Callable[[str], None] | None) -> None:
+    if child.stdout is None:
+        return
+    for line in child.stdout:
+        sink.write(line)
+        sink.flush()
+        if on_line:
+            on_line(line.rstrip("\n"))
+
+
+def kill_all_children() -> None:
+    """SIGKILL every live child of this process with its whole session (second SIGINT)."""
+    with _live_lock:
+        pids = list(_live)
+    for pid in pids:
+        end_session(pid)
+
+
+def end_session(session: int) -> None:
+    """SIGKILL every process of a session: also the ones that made process groups of their own."""
+    for pid in session_members(session):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def session_members(session: int) -> list[int]:
+    """Return the processes of a session, zombies left out."""
+    out = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        fields = _stat(int(entry.name))
+        if fields and int(fields[3]) == session and fields[0] != "Z":
+            out.append(int(entry.name))
+    return out
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Return the fields of /proc/PID/stat behind the command name: [state, ppid, pgrp, session, ...]; None when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text[text.rfind(")") + 2 :].split()
+
+
+def start_ticks(pid: int) -> int:
+    """Return when a process began (clock ticks since boot, field 22 of its stat), 0 when it is gone."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields else 0
+
+
+def boot_id() -> str:
+    """Return the running kernel's boot id."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def reap(ledger: Ledger) -> list[str]:
+    """End what a dead controller left running: exactly the recorded sessions. Call it only while holding the controller lock.
+
+    Returns a line for each that was ended. A session whose leader is gone but whose members live on is ended as well; a
+    reused pid is told apart by its start time, a session number in use again by a leader with another start time.
+    """
+    ended = []
+    for child in ledger.open_children():
+        if child["boot_id"] == boot_id():
+            ticks = start_ticks(child["pid"])
+            members = session_members(child["pid"]) if ticks in {0, child["start_ticks"]} else []
+            members = [pid for pid in members if start_ticks(pid) >= child["start_ticks"]]
+            if members:
+                end_session(child["pid"])
+                ended.append(f"{child['what']} (session {child['pid']}, {len(members)} processes)")
+        ledger.child_ended(child["id"])
+    return ended
