@@ -61,20 +61,18 @@ def run_child(
     check_stop()
     begun = time.monotonic()
     with _private(log) as sink:
-        child = subprocess.Popen(  # noqa: S603 - argv is ours
-            list(argv),
-            cwd=cwd,
-            env=dict(env) if env is not None else None,
-            stdin=subprocess.PIPE if stdin_text is not None else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-        row = ledger.child_begun(child.pid, start_ticks(child.pid), boot_id(), what or argv[0]) if ledger else None
-        with _live_lock:
-            _live.add(child.pid)
+        gate_read, gate_write = os.pipe()
+        try:
+            child = _spawn(argv, gate_read, cwd, env, stdin_text)
+        finally:
+            os.close(gate_read)
+        try:
+            row = ledger.child_begun(child.pid, start_ticks(child.pid), boot_id(), what or argv[0]) if ledger else None
+            with _live_lock:
+                _live.add(child.pid)
+            os.write(gate_write, b"\n")
+        finally:
+            os.close(gate_write)
         try:
             timed_out = _drive(child, sink, stdin_text, timeout_s, on_line)
         finally:
@@ -87,6 +85,25 @@ def run_child(
     if STOP.is_set():
         raise Interrupted
     return ChildResult(child.returncode, timed_out, time.monotonic() - begun)
+
+
+def _spawn(argv: Sequence[str], gate: int, cwd: Path | None, env: Mapping[str, str] | None, stdin_text: str | None) -> subprocess.Popen[str]:
+    """Start the program behind a gate: it begins only once its record is committed, and not at all when we die before."""
+    wrapper = ["/bin/sh", "-c", f'read -r _ <&{gate} || exit 125; exec {gate}<&-; exec "$@"', "sh"]
+    if gate > 9:  # noqa: PLR2004 - dash takes one digit in `exec N<&-`; the descriptor then stays open, harmlessly
+        wrapper[2] = f'read -r _ <&{gate} || exit 125; exec "$@"'
+    return subprocess.Popen(  # noqa: S603 - argv is ours
+        [*wrapper, *argv],
+        cwd=cwd,
+        env=dict(env) if env is not None else None,
+        stdin=subprocess.PIPE if stdin_text is not None else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        pass_fds=(gate,),
+    )
 
 
 def _private(log: Path) -> IO[str]:

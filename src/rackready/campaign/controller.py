@@ -1,0 +1,170 @@
+"""Starts or resumes a campaign under the controller lock, shows it, and stops it cleanly on Ctrl-C."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from rackready.campaign.abi import CAMPAIGN_ABI
+from rackready.campaign.request import Request
+from rackready.drivers.process import STOP, kill_all_children, reap
+from rackready.ledger.lock import ControllerLock
+from rackready.ledger.store import EventRow, Ledger
+from rackready.paths import EnvPaths
+
+_STOP_WITHIN_S = 28.0
+_POLL_S = 0.25
+
+Say = Callable[[str], None]
+Show = Callable[[EventRow], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A campaign that came to its end (or was stopped: ``interrupted``)."""
+
+    campaign: str
+    results: dict[str, dict[str, Any]]
+    interrupted: bool
+    resumed: bool
+
+
+def run_campaign(paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show) -> Finished:
+    """Run a campaign to its end, going on with an unfinished one of the same shape. Raises ControllerBusyError."""
+    with ControllerLock(paths.lock, command):
+        ledger = Ledger.open(paths.database)
+        try:
+            for line in reap(ledger):
+                say(f"ended what an earlier run left behind: {line}")
+            request, resumed = _choose(paths, ledger, wanted, say)
+            return _drive(paths, ledger, request, resumed=resumed, say=say, show=show)
+        finally:
+            ledger.close()
+
+
+def _choose(paths: EnvPaths, ledger: Ledger, wanted: Request, say: Say) -> tuple[Request, bool]:
+    """Resume the campaign that was cut off when it is the same work; else begin anew from the ledger, and say why."""
+    for row in ledger.campaigns():
+        if row["status"] not in {"running", "interrupted"}:
+            continue
+        same = row["kind"] == wanted.kind and row["site_digest"] == wanted.site_digest and row["nodes"] == list(wanted.nodes) and row["summary"].get("check") == wanted.check
+        if same and row["abi"] == CAMPAIGN_ABI and paths.workflows.exists():
+            say(f"going on with campaign {row['id']}, which was cut off")
+            return Request.load(row["summary"]["request"]), True
+        why = "it was made by another version of rackready" if row["abi"] != CAMPAIGN_ABI else "the site or what was asked for has changed since"
+        say(f"campaign {row['id']} was cut off and is not resumed ({why}): a new one goes on from what the ledger recorded")
+        ledger.put_campaign(row["id"], status="superseded", ended=time.time())
+    for name in ("", "-wal", "-shm"):
+        paths.workflows.with_name(paths.workflows.name + name).unlink(missing_ok=True)
+    summary = {"request": wanted.plain(), "check": wanted.check}
+    ledger.put_campaign(
+        wanted.campaign, env=wanted.env, kind=wanted.kind, nodes=list(wanted.nodes), site_digest=wanted.site_digest, abi=CAMPAIGN_ABI, status="running", summary=summary
+    )
+    return wanted, False
+
+
+def _drive(paths: EnvPaths, ledger: Ledger, request: Request, *, resumed: bool, say: Say, show: Show) -> Finished:
+    after = max((event.id for event in ledger.events(request.campaign)), default=0)
+    box: dict[str, Any] = {}
+    ledger.put_campaign(request.campaign, status="running")
+    with _engine(paths), _signals(say):
+        waiter = threading.Thread(target=_wait, args=(request, resumed, box), daemon=True)
+        waiter.start()
+        stop_at: float | None = None
+        while waiter.is_alive():
+            waiter.join(_POLL_S)
+            after = _show_new(ledger, request.campaign, after, show)
+            if STOP.is_set():
+                stop_at = stop_at or time.monotonic() + _STOP_WITHIN_S
+                if not ledger.open_children() or time.monotonic() > stop_at:
+                    break
+        _show_new(ledger, request.campaign, after, show)
+    if STOP.is_set() and "results" not in box:
+        kill_all_children()
+        ledger.put_campaign(request.campaign, status="interrupted")
+        return Finished(request.campaign, {}, interrupted=True, resumed=resumed)
+    if "error" in box:
+        ledger.put_campaign(request.campaign, status="superseded", ended=time.time())
+        raise box["error"]
+    summary = {"request": request.plain(), "check": request.check, "results": box["results"]}
+    ledger.put_campaign(request.campaign, status="finished", ended=time.time(), summary=summary)
+    return Finished(request.campaign, box["results"], interrupted=False, resumed=resumed)
+
+
+def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:
+    for event in ledger.events(campaign, after):
+        show(event)
+        after = event.id
+    return after
+
+
+@contextmanager
+def _engine(paths: EnvPaths) -> Iterator[None]:
+    """Run dbos on its own SQLite file. Its telemetry is off; it connects to nothing."""
+    from dbos import DBOS, DBOSConfig  # noqa: PLC0415 - a second of import that `status` need not pay
+
+    from rackready.campaign import workflow  # noqa: PLC0415
+
+    logging.getLogger("dbos").setLevel(logging.CRITICAL)
+    paths.workflows.touch(mode=0o600, exist_ok=True)
+    config = DBOSConfig(
+        name="rackready",
+        system_database_url=f"sqlite:///{paths.workflows}",
+        application_version=f"abi-{CAMPAIGN_ABI}",
+        executor_id="controller",
+        enable_otlp=False,
+        log_level="CRITICAL",
+        console_log_level="CRITICAL",
+    )
+    DBOS(config=config)
+    DBOS.launch()
+    DBOS.register_queue(workflow.QUEUE, concurrency=workflow.BATCHES_AT_ONCE, polling_interval_sec=0.1)
+    try:
+        yield
+    finally:
+        if not STOP.is_set():
+            DBOS.destroy()
+
+
+def _wait(request: Request, resumed: bool, box: dict[str, Any]) -> None:  # noqa: FBT001 - thread target
+    from dbos import DBOS, SetWorkflowID  # noqa: PLC0415
+
+    from rackready.campaign.workflow import campaign_workflow  # noqa: PLC0415
+
+    try:
+        known = resumed and DBOS.get_workflow_status(request.campaign) is not None
+        if known:
+            handle: Any = DBOS.retrieve_workflow(request.campaign)
+        else:
+            with SetWorkflowID(request.campaign):
+                handle = DBOS.start_workflow(campaign_workflow, request.plain())
+        box["results"] = handle.get_result()
+    except Exception as error:  # noqa: BLE001 - carried over to the main thread, which raises it
+        box["error"] = error
+
+
+@contextmanager
+def _signals(say: Say) -> Iterator[None]:
+    """First SIGINT or SIGTERM: stop within 30 s. Second: kill what runs and go at once."""
+
+    def handler(_number: int, _frame: FrameType | None) -> None:
+        if STOP.is_set():
+            kill_all_children()
+            os._exit(130)
+        STOP.set()
+        say("stopping: what runs is asked to end, at most 30 s (Ctrl-C again kills it)")
+
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

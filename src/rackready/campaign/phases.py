@@ -1,0 +1,86 @@
+"""The phases: what each calls, whether it takes batches or the whole wave, and the state that a node reaches by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from rackready.campaign import certify, evidence_check
+from rackready.design.facts import node_facts
+from rackready.design.site import load_site
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.state import NodeState
+
+Results = dict[str, NodeResult]
+Runner = Callable[[PhaseContext, list[str]], Results]
+
+_NO_BASELINE = "passed through: firmware and BIOS are not compared with a baseline yet"
+_NO_PARTS = "passed through: parts are compared by the inventory gate after the driver is installed"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One phase. ``reaches`` lists the states that a pass takes the node through, each with the note that the record keeps."""
+
+    run: Runner
+    whole_wave: bool
+    reaches: tuple[tuple[NodeState, str], ...]
+    fail_quarantines: bool = True
+
+
+def _provision(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.stacks.phase import run_provision  # noqa: PLC0415 - the Pulumi SDK takes a second to import
+
+    return run_provision(ctx, nodes)
+
+
+def _install(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.drivers.ansible import run_playbook  # noqa: PLC0415
+
+    return run_playbook(ctx, "install.yml", nodes)
+
+
+def _fabric(ctx: PhaseContext, nodes: list[str]) -> Results:
+    """Configure the switches that these nodes are cabled to, then the nodes' NICs. A bad switch spoils only its own nodes."""
+    from rackready.drivers.ansible import run_playbook  # noqa: PLC0415
+    from rackready.drivers.switch.phase import run_switches  # noqa: PLC0415
+
+    site = load_site(ctx.env, root=ctx.root)
+    behind = {name: sorted({nic.switch for nic in node_facts(site, name).nics if nic.switch}) for name in nodes}
+    switches = run_switches(ctx, sorted({switch for names in behind.values() for switch in names}))
+    bad = {name: [switches[s].message for s in behind[name] if switches[s].outcome is not Outcome.PASS] for name in nodes}
+    good = [name for name in nodes if not bad[name]]
+    changed = any(result.changed for result in switches.values())
+    out = {name: NodeResult(Outcome.ERROR, messages[0]) for name, messages in bad.items() if messages}
+    for name, result in (run_playbook(ctx, "fabric.yml", good) if good else {}).items():
+        out[name] = replace(result, changed=result.changed or changed)
+    return out
+
+
+def _optimize(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.drivers.ansible import run_playbook  # noqa: PLC0415
+
+    return run_playbook(ctx, "optimize.yml", nodes)
+
+
+def _handover(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.handover.phase import run_handover  # noqa: PLC0415
+
+    return run_handover(ctx, nodes)
+
+
+PHASES: dict[str, Phase] = {
+    "provision": Phase(
+        _provision,
+        whole_wave=True,
+        reaches=((NodeState.REACHABLE, ""), (NodeState.INVENTORIED, _NO_PARTS), (NodeState.BASELINED, _NO_BASELINE), (NodeState.PROVISIONED, "")),
+    ),
+    "install": Phase(_install, whole_wave=False, reaches=((NodeState.INSTALLED, ""),), fail_quarantines=False),
+    "fabric": Phase(_fabric, whole_wave=True, reaches=((NodeState.CONNECTED, ""),), fail_quarantines=False),
+    "validate": Phase(evidence_check.run_where_needed, whole_wave=True, reaches=((NodeState.VALIDATED, ""),)),
+    "optimize": Phase(_optimize, whole_wave=False, reaches=((NodeState.OPTIMIZED, ""),), fail_quarantines=False),
+    "revalidate": Phase(evidence_check.run_where_needed, whole_wave=True, reaches=()),
+    "certify": Phase(certify.run, whole_wave=True, reaches=((NodeState.CERTIFIED, ""),)),
+    "handover": Phase(_handover, whole_wave=True, reaches=((NodeState.READY, ""),), fail_quarantines=False),
+}

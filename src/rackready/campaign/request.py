@@ -1,0 +1,82 @@
+"""What a campaign is asked to do, as plain JSON, and its identity."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rackready.model.phase import PhaseContext
+from rackready.model.site import Site
+
+DEPLOY = ("provision", "install", "fabric", "validate", "optimize", "revalidate", "certify", "handover")
+"""The phases of a deploy, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One campaign."""
+
+    campaign: str
+    env: str
+    root: str
+    kind: str
+    phases: tuple[str, ...]
+    nodes: tuple[str, ...]
+    batch_size: int
+    wave_size: int
+    stop_above_pct: int
+    site_digest: str
+    check: bool = False
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON types."""
+        return asdict(self) | {"phases": list(self.phases), "nodes": list(self.nodes)}
+
+    @classmethod
+    def load(cls, data: dict[str, Any]) -> Request:
+        """Return what ``plain`` gave."""
+        return cls(**{**data, "phases": tuple(data["phases"]), "nodes": tuple(data["nodes"])})
+
+    def context(self) -> PhaseContext:
+        """Return what the phases are told."""
+        return PhaseContext(self.env, Path(self.root), self.campaign, self.check)
+
+    def waves(self) -> list[tuple[str, ...]]:
+        """Return the nodes in waves."""
+        return _cut(self.nodes, self.wave_size)
+
+    def batches(self, nodes: list[str]) -> list[tuple[str, ...]]:
+        """Return nodes in batches."""
+        return _cut(tuple(nodes), self.batch_size)
+
+
+def _cut(nodes: tuple[str, ...], size: int) -> list[tuple[str, ...]]:
+    return [nodes[start : start + size] for start in range(0, len(nodes), size)]
+
+
+def site_digest(site: Site) -> str:
+    """Return the SHA-256 (hex) of the whole site as loaded, overlay included."""
+    return hashlib.sha256(site.model_dump_json().encode()).hexdigest()
+
+
+def new_request(site: Site, *, env: str, root: Path, kind: str, phases: tuple[str, ...], nodes: tuple[str, ...], check: bool) -> Request:
+    """Return a request under a new id that sorts by time."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    limits = site.campaign
+    return Request(
+        campaign=f"{env}-{stamp}-{secrets.token_hex(3)}",
+        env=env,
+        root=str(root),
+        kind=kind,
+        phases=phases,
+        nodes=nodes,
+        batch_size=limits.batch_size,
+        wave_size=limits.wave_size,
+        stop_above_pct=limits.stop_above_pct,
+        site_digest=site_digest(site),
+        check=check,
+    )

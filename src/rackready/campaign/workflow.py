@@ -1,0 +1,61 @@
+"""The durable shape of a campaign: waves, phases, batches. Steps return results, so a resumed campaign goes on where it stopped.
+
+Change nothing here in the order or arguments of steps without raising ``CAMPAIGN_ABI``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dbos import DBOS
+
+from rackready.campaign.phases import PHASES
+from rackready.campaign.request import Request
+from rackready.campaign.step import CONTINUES, run_phase
+
+QUEUE = "rackready-batches"
+BATCHES_AT_ONCE = 2
+
+_PERCENT = 100
+
+
+@DBOS.step(name="phase")
+def phase_step(request: dict[str, Any], phase: str, nodes: list[str]) -> dict[str, dict[str, Any]]:
+    """One tool run for a batch of nodes."""
+    return run_phase(Request.load(request), phase, nodes)
+
+
+@DBOS.workflow(name="batch")
+def batch_workflow(request: dict[str, Any], phase: str, nodes: list[str]) -> dict[str, dict[str, Any]]:
+    """One batch of one phase, on the queue."""
+    return phase_step(request, phase, nodes)
+
+
+@DBOS.workflow(name="campaign")
+def campaign_workflow(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Take every node through the phases, wave by wave. Returns node -> its last result and the phase that gave it."""
+    request = Request.load(data)
+    out: dict[str, dict[str, Any]] = {}
+    for wave in request.waves():
+        results = _wave(request, data, list(wave))
+        out |= results
+        bad = sum(1 for result in results.values() if result["outcome"] not in CONTINUES)
+        if bad * _PERCENT > request.stop_above_pct * len(wave):
+            break
+    return out
+
+
+def _wave(request: Request, data: dict[str, Any], nodes: list[str]) -> dict[str, dict[str, Any]]:
+    last: dict[str, dict[str, Any]] = {}
+    changed: dict[str, bool] = dict.fromkeys(nodes, False)
+    for phase in request.phases:
+        if not nodes:
+            break
+        batches = [tuple(nodes)] if PHASES[phase].whole_wave else request.batches(nodes)
+        handles = [DBOS.enqueue_workflow(QUEUE, batch_workflow, data, phase, list(batch)) for batch in batches]
+        for handle in handles:
+            for node, result in handle.get_result().items():
+                changed[node] = changed[node] or result["changed"]
+                last[node] = {**result, "phase": phase, "changed": changed[node]}
+        nodes = [node for node in nodes if last[node]["outcome"] in CONTINUES]
+    return last

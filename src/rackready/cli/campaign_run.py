@@ -1,0 +1,108 @@
+"""What `deploy` and the single phases share: choose the nodes, run the campaign, show it, say how it ended."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import typer
+from rich.table import Table
+
+from rackready.campaign.controller import Finished, run_campaign
+from rackready.campaign.request import new_request
+from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
+from rackready.cli.output import Format, console, env_paths, print_json, progress
+from rackready.design.site import load_site
+from rackready.ledger.store import EventRow, Ledger
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Site
+from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
+
+_STYLE = {"ok": "green", "error": "bold red", "warn": "yellow", "info": "dim"}
+
+
+def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool, output: Format) -> None:
+    """Run phases on the site's nodes and leave with the honest exit code."""
+    paths = env_paths(env)
+    site = load_site(env, root=paths.root)
+    nodes = choose(site, limit)
+    begun = time.monotonic()
+    able, held = _without_quarantined(paths, nodes)
+    request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check)
+    finished = Finished(request.campaign, {}, interrupted=False, resumed=False)
+    if able:
+        command = f"rackready {kind} --env {env}"
+        finished = run_campaign(paths, request, command=command, say=lambda text: progress.print(f"[yellow]{text}[/]"), show=show)
+    if finished.interrupted:
+        again = f"make deploy ENV={env}" if kind == "deploy" else f"rackready {kind} --env {env}"
+        progress.print(f"[yellow]stopped. Nothing is lost: `{again}` goes on where it stopped.[/]")
+        _leave(130)
+    ledger = Ledger.open(paths.database)
+    rows = summarise(ledger, able, finished.results) + held
+    rows.sort(key=lambda row: nodes.index(row.name))
+    ledger.close()
+    result = document(finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed)
+    result |= _reports(paths, finished.campaign)
+    if output is Format.JSON:
+        print_json(result)
+    else:
+        _print(rows, result)
+    _leave(exit_code(rows))
+
+
+def choose(site: Site, limit: str) -> list[str]:
+    """Return the nodes of the site, or those that ``--limit`` names (comma separated). Raises RackreadyError for an unknown one."""
+    known = [node.name for node in site.nodes()]
+    if not limit:
+        return known
+    wanted = [name.strip() for name in limit.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in known]
+    if unknown or not wanted:
+        message = f"--limit {limit} - Expected: some of {', '.join(known)} Actual: {', '.join(unknown) or 'nothing'}. Correct it."
+        raise RackreadyError(message)
+    return [name for name in known if name in wanted]
+
+
+def _without_quarantined(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], list[NodeSummary]]:
+    """A node in quarantine is not tried again by a mere repeat: measuring until it passes would launder a fault."""
+    if not paths.database.exists():
+        return nodes, []
+    ledger = Ledger.open(paths.database)
+    rows = {row.name: row for row in ledger.states()}
+    ledger.close()
+    held = [NodeSummary(name, "quarantined", rows[name].phase, "fail", changed=False, reason=rows[name].reason) for name in nodes if name in rows and rows[name].state is NodeState.QUARANTINED]
+    for row in held:
+        progress.print(f"[yellow]{row.name} is in quarantine and left alone. When it is repaired: rackready repair {row.name} --reason '...'[/]")
+    return [name for name in nodes if name not in {row.name for row in held}], held
+
+
+def show(event: EventRow) -> None:
+    """Print one line of progress."""
+    stamp = time.strftime("%H:%M:%S", time.localtime(event.at))
+    progress.print(f"{stamp} {event.node:<10} {event.phase:<10} {event.text}", style=_STYLE.get(event.level, ""), markup=False)
+
+
+def _reports(paths: EnvPaths, campaign: str) -> dict[str, Any]:
+    from rackready.evidence.report import write_reports  # noqa: PLC0415 - only at the end of a campaign
+
+    html, json_file = write_reports(paths.root, paths.env, campaign)
+    return {"report_html": str(html), "report_json": str(json_file)}
+
+
+def _print(rows: list[NodeSummary], result: dict[str, Any]) -> None:
+    table = Table(title=f"campaign {result['campaign']}")
+    for column in ("node", "state", "last phase", "outcome", "changed", "reason"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(row.name, row.state, row.phase, row.outcome, "yes" if row.changed else "no", row.reason)
+    console.print(table)
+    ready = sum(1 for row in rows if row.state == NodeState.READY.value)
+    console.print(f"{ready} of {len(rows)} nodes ready, {result['seconds']} s")
+    if not result["changed"] and all(row.outcome == "pass" for row in rows):
+        console.print("nothing was changed: the site is as its file says")
+    console.print(f"report: {result['report_html']}\n        {result['report_json']}")
+
+
+def _leave(code: int) -> None:
+    raise typer.Exit(code)

@@ -1,0 +1,25 @@
+"""`rackready deploy`: every phase, from powered-off metal to production."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rackready.cli.output import Env, Format, Output
+
+Limit = Annotated[str, typer.Option("--limit", help="Only these nodes, comma separated.")]
+Check = Annotated[bool, typer.Option("--check", help="Show what would change and change nothing.")]
+
+
+def deploy(env: Env = "sim", limit: Limit = "", check: Check = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002 - a command line flag
+    """Take the site's nodes through every phase, each from where it stands. Exit: 0 all ready, 1 some are not, 2 refused, 130 stopped."""
+    from rackready.campaign.request import DEPLOY  # noqa: PLC0415
+    from rackready.cli.campaign_run import run  # noqa: PLC0415
+
+    run("deploy", ("provision", "install", "fabric") if check else DEPLOY, env=env, limit=limit, check=check, output=output)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(deploy)

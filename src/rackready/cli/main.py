@@ -1,0 +1,68 @@
+"""`rackready`: puts the commands together and turns errors into one clear text and an honest exit code."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+
+import click
+import typer
+
+from rackready import __version__
+from rackready.model.problems import RackreadyError, SiteInvalidError
+
+app = typer.Typer(
+    name="rackready",
+    help="Takes a GPU rack from powered-off metal to production, and proves it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+COMMANDS = ("deploy", "phases", "status", "plan", "schema", "report", "gate", "doctor", "repair", "sim")
+"""Modules of this package; each has ``register(app)``."""
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:  # noqa: FBT001, FBT003
+    if version:
+        typer.echo(f"rackready {__version__}")
+        raise typer.Exit
+
+
+def build() -> typer.Typer:
+    """Register every command and return the application."""
+    for name in COMMANDS:
+        importlib.import_module(f"rackready.cli.{name}").register(app)
+    return app
+
+
+def main() -> None:
+    """Entry point. Exit codes: 0 pass, 1 fail or error on some node, 2 refused or invalid, 130 interrupted."""
+    os.umask(0o077)
+    json_wanted = any(a == "--output=json" or (a == "--output" and b == "json") for a, b in zip(sys.argv, [*sys.argv[1:], ""], strict=True))
+    try:
+        build()(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except RackreadyError as error:
+        _refuse(error, json_wanted=json_wanted)
+    except OSError as error:
+        _refuse(RackreadyError(f"{error.filename or 'the controller'}: {error.strerror} - Expected: a usable file system. Free disk space or correct permissions, then run again."), json_wanted=json_wanted)
+
+
+def _refuse(error: RackreadyError, *, json_wanted: bool) -> None:
+    if json_wanted:
+        document: dict[str, object] = {"error": str(error)}
+        if isinstance(error, SiteInvalidError):
+            document["problems"] = [{"path": item.path, "message": item.message, "hint": item.hint} for item in error.problems]
+        sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    sys.stderr.write(f"{error}\n")
+    sys.exit(2)

@@ -1,0 +1,51 @@
+"""What every command shares: how it takes ``--env`` and ``--output``, and how it prints one document."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from rackready.model.problems import RackreadyError
+from rackready.paths import EnvPaths, project_root
+
+Env = Annotated[str, typer.Option("--env", envvar="ENV", help="Environment: reads inventories/ENV/site.yml.")]
+
+
+class Format(StrEnum):
+    """How a command prints its result."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Output = Annotated[Format, typer.Option("--output", help="text for people, json for one JSON document on standard output.")]
+
+progress = Console(stderr=True, highlight=False, soft_wrap=True)
+"""Progress goes to standard error: standard output holds the result alone."""
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+def env_paths(env: str) -> EnvPaths:
+    """Return the paths of an environment of the checkout that we are in. Raises RackreadyError outside one."""
+    try:
+        return EnvPaths(project_root(), env)
+    except FileNotFoundError as error:
+        raise RackreadyError(str(error)) from error
+
+
+def print_json(document: Any) -> None:  # noqa: ANN401 - anything that JSON can hold
+    """Print one JSON document on standard output, sorted keys kept as given."""
+    sys.stdout.write(json.dumps(document, indent=2, default=_plain) + "\n")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(type(value).__name__)

@@ -1,0 +1,32 @@
+"""Each phase by itself: `rackready provision|install|fabric|validate|optimize|handover`, also on a site that others built."""
+
+from __future__ import annotations
+
+import typer
+
+from rackready.cli.deploy import Check, Limit
+from rackready.cli.output import Env, Format, Output
+
+_PHASES: dict[str, tuple[tuple[str, ...], str]] = {
+    "provision": (("provision",), "Power nodes on through their BMCs and pin their host keys (Pulumi)."),
+    "install": (("install",), "Install and pin driver, fabric manager, CUDA, container toolkit, DCGM (Ansible)."),
+    "fabric": (("fabric",), "Configure switches and the nodes' RoCE settings, and read them back."),
+    "validate": (("validate",), "Run the site's gate set where valid evidence is missing."),
+    "optimize": (("optimize", "revalidate"), "Set power limit and clocks from the profile, then validate again."),
+    "handover": (("certify", "handover"), "Certify nodes whose gates passed and hand them to the scheduler."),
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add one command a phase."""
+    for name, (phases, text) in _PHASES.items():
+        app.command(name, help=text)(_command(name, phases))
+
+
+def _command(kind: str, phases: tuple[str, ...]):  # noqa: ANN202 - typer reads the inner function's own annotations
+    def command(env: Env = "sim", limit: Limit = "", check: Check = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002
+        from rackready.cli.campaign_run import run  # noqa: PLC0415
+
+        run(kind, phases, env=env, limit=limit, check=check, output=output)
+
+    return command

@@ -1,0 +1,54 @@
+"""`rackready status`: the state of every node at any time, also while a run goes on."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import typer
+from rich.table import Table
+
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+
+
+def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
+    """Show every node's state and why it is there. Reads only; needs no root and no lock."""
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.ledger.store import Ledger  # noqa: PLC0415
+
+    paths = env_paths(env)
+    site = load_site(env, root=paths.root)
+    rows = {}
+    campaigns: list[dict[str, Any]] = []
+    if paths.database.exists():
+        ledger = Ledger.read_only(paths.database)
+        rows = {row.name: row for row in ledger.states()}
+        campaigns = ledger.campaigns()
+    nodes = []
+    for node in site.nodes():
+        row = rows.get(node.name)
+        nodes.append(
+            {
+                "name": node.name,
+                "state": row.state.value if row else "declared",
+                "reason": row.reason if row else "",
+                "phase": row.phase if row else "",
+                "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(row.since)) if row else None,
+            }
+        )
+    latest = campaigns[0] if campaigns else None
+    document = {"env": env, "nodes": nodes, "campaign": {key: latest[key] for key in ("id", "kind", "status")} if latest else None}
+    if output is Format.JSON:
+        print_json(document)
+        return
+    table = Table(title=f"{env}: campaign {latest['id']} {latest['status']}" if latest else f"{env}: nothing was deployed yet")
+    for column in ("node", "state", "phase", "since", "reason"):
+        table.add_column(column, overflow="fold")
+    for item in nodes:
+        table.add_row(item["name"], item["state"], item["phase"], item["since"] or "", item["reason"])
+    console.print(table)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(status)
