@@ -21,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-COMMANDS = ("deploy", "phases", "status", "plan", "schema", "report", "gate", "doctor", "repair", "sim")
+COMMANDS = ("deploy", "phases", "status", "schema", "report", "gate", "doctor", "repair", "sim")
 """Modules of this package; each has ``register(app)``."""
 
 

@@ -74,14 +74,12 @@ def _uncabled(site: Site, rails: dict[str, list[int]], used: dict[tuple[str, str
 
 def _split_rails(site: Site) -> list[Found]:
     """Without a spine, nodes reach each other within a rail only when the whole rail ends on one switch."""
-    ends: dict[str, set[str]] = defaultdict(set)
-    first: dict[str, int] = {}
+    ends: dict[str, dict[str, int]] = defaultdict(dict)
     for k, link in enumerate(site.links):
         for rail in expand_range(link.rails):
-            ends[rail].add(link.switch)
-            first[rail] = k if len(ends[rail]) == 1 else first.get(rail, k) if len(ends[rail]) == 1 else k
+            ends[rail].setdefault(link.switch, k)
     return [
-        Found(("links", first[rail], "switch"), f"rail {rail} ends on {', '.join(sorted(switches))}, which no spine joins.", "Cable each rail to one leaf.")
+        Found(("links", max(switches.values()), "switch"), f"rail {rail} ends on {', '.join(sorted(switches))}, which no spine joins.", "Cable each rail to one leaf.")
         for rail, switches in sorted(ends.items())
         if len(switches) > 1
     ]

@@ -89,9 +89,7 @@ def run_child(
 
 def _spawn(argv: Sequence[str], gate: int, cwd: Path | None, env: Mapping[str, str] | None, stdin_text: str | None) -> subprocess.Popen[str]:
     """Start the program behind a gate: it begins only once its record is committed, and not at all when we die before."""
-    wrapper = ["/bin/sh", "-c", f'read -r _ <&{gate} || exit 125; exec {gate}<&-; exec "$@"', "sh"]
-    if gate > 9:  # noqa: PLR2004 - dash takes one digit in `exec N<&-`; the descriptor then stays open, harmlessly
-        wrapper[2] = f'read -r _ <&{gate} || exit 125; exec "$@"'
+    wrapper = ["/bin/sh", "-c", f'read -r _ < /dev/fd/{gate} || exit 125; exec "$@"', "sh"]
     return subprocess.Popen(  # noqa: S603 - argv is ours
         [*wrapper, *argv],
         cwd=cwd,

@@ -1,0 +1,137 @@
+"""Site facts as plain role variables: what the inventory plugin gives to Ansible.
+
+Role variables are set on groups, so that ``group_vars/`` of an environment may override them; facts of one node and how
+to reach it are set on the host. Everything is plain JSON, and no secret is among it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rackready.design.facts import driver_branch, driver_version, node_facts
+from rackready.model.profile import GpuProfile, PlatformProfile, SoftwareProfile
+from rackready.model.site import Node, Site
+from rackready.profiles import loader
+
+_SUITE_IS_PATH = "/"
+"""A flat apt repository's suite ends in a slash and has no components."""
+
+
+def groups(site: Site) -> dict[str, dict[str, Any]]:
+    """Return every inventory group: ``{name: {"hosts": [...], "vars": {...}}}``.
+
+    ``nodes`` has what all nodes share, ``rack_<name>`` the nodes of a rack, ``platform_<id>`` and ``gpu_<id>`` what hangs on
+    the hardware. Characters that Ansible refuses in group names become underscores.
+    """
+    out: dict[str, dict[str, Any]] = {"nodes": {"hosts": [], "vars": site_vars(site)}}
+    for rack in site.racks:
+        for node in rack.nodes:
+            platform = loader.platform(node.platform)
+            _member(out, "nodes", node.name)
+            _member(out, _group("rack", rack.name), node.name)
+            _member(out, _group("platform", platform.id), node.name, platform_vars(site, platform))
+            _member(out, _group("gpu", platform.gpu), node.name, gpu_vars(loader.gpu(platform.gpu)))
+    return out
+
+
+def _group(kind: str, name: str) -> str:
+    return f"{kind}_{name}".replace("-", "_").replace(".", "_")
+
+
+def _member(out: dict[str, dict[str, Any]], group: str, host: str, variables: dict[str, Any] | None = None) -> None:
+    entry = out.setdefault(group, {"hosts": [], "vars": {}})
+    entry["hosts"].append(host)
+    entry["vars"].update(variables or {})
+
+
+def site_vars(site: Site) -> dict[str, Any]:
+    """Return the role variables that are the same on every node."""
+    software = loader.software(site.software.set)
+    mirror = site.software.mirror
+    return {
+        "base_mirror_url": mirror.url,
+        "base_mirror_suite": mirror.suite,
+        "base_mirror_components": [] if mirror.suite.endswith(_SUITE_IS_PATH) else list(mirror.components),
+        "base_mirror_key": str(mirror.key),
+        "base_os": software.os,
+        **_driver_vars(site, software),
+        **_library_vars(software),
+        "mpi_launcher_nodes": [str(node.address) for node in site.nodes()],
+        "rackready_site": site.name,
+        "rackready_fabric": site.fabric.model_dump(mode="json"),
+        "rackready_handover": site.handover.model_dump(mode="json", exclude={"munge_key", "private_key"}),
+    }
+
+
+def _driver_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
+    version = driver_version(site)
+    package = f"{version}{software.package_suffix}"
+    return {
+        "nvidia_driver_version": version,
+        "nvidia_driver_branch": driver_branch(site),
+        "nvidia_driver_package_version": package,
+        "nvidia_driver_open": software.open_modules,
+        "nvidia_fabricmanager_version": version,
+        "nvidia_fabricmanager_package_version": package,
+        "nvidia_persistence_package_version": package,
+    }
+
+
+def _library_vars(software: SoftwareProfile) -> dict[str, Any]:
+    return {
+        "cuda_toolkit_packages": dict(software.cuda_packages),
+        "nvidia_container_toolkit_version": software.container_toolkit,
+        "dcgm_version": software.dcgm,
+        "dcgm_cuda_major": int(software.cuda.split(".")[0]),
+        "gate_tools_packages": {"libnccl2": software.nccl, "nccl-tests": software.nccl_tests, "perftest": software.perftest},
+    }
+
+
+def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
+    """Return the role variables that hang on the server model."""
+    del site
+    return {
+        "nvidia_driver_gpus": platform.gpus,
+        "nvidia_fabricmanager_enabled": platform.nvswitch,
+        "nvidia_fabricmanager_gpus": platform.gpus,
+        "nvidia_persistence_gpus": platform.gpus,
+        "nvidia_container_toolkit_gpus": platform.gpus,
+        "gpu_tuning_gpus": platform.gpus,
+    }
+
+
+def gpu_vars(gpu: GpuProfile) -> dict[str, Any]:
+    """Return the role variables that hang on the GPU model: watts and MHz."""
+    return {
+        "gpu_tuning_power_limit_w": int(gpu.power.limit.value),
+        "gpu_tuning_power_min_w": int(gpu.power.min_limit.value),
+        "gpu_tuning_sm_clock_mhz": int(gpu.power.sm_clock_max.value),
+        "gpu_tuning_sm_clock_min_mhz": int(gpu.power.sm_clock_min.value),
+    }
+
+
+def node_vars(site: Site, name: str) -> dict[str, Any]:
+    """Return the facts of one node. Raises KeyError when the site has no such node."""
+    facts = node_facts(site, name)
+    return {
+        "rackready_rack": facts.rack,
+        "rackready_index": facts.index,
+        "rackready_platform": facts.platform.id,
+        "rackready_gpu": facts.gpu.id,
+        "rackready_gpus": facts.platform.gpus,
+        "rackready_nics": [asdict(nic) for nic in facts.nics],
+    }
+
+
+def connection_vars(site: Site, node: Node, known_hosts: Path) -> dict[str, Any]:
+    """Return how Ansible reaches one node: the key of the site, and only the host key that was pinned at provisioning."""
+    options = ("StrictHostKeyChecking=yes", f'UserKnownHostsFile="{known_hosts}"', "GlobalKnownHostsFile=/dev/null", "IdentitiesOnly=yes", "IdentityAgent=none")
+    return {
+        "ansible_host": str(node.address),
+        "ansible_user": site.access.user,
+        "ansible_port": site.access.port,
+        "ansible_ssh_private_key_file": str(site.access.private_key),
+        "ansible_ssh_common_args": " ".join(f"-o '{option}'" for option in options),
+    }

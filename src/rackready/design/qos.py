@@ -1,0 +1,80 @@
+"""What makes RoCE lossless, computed once from the site for hosts and switches alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rackready.design.facts import NodeFacts
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Fabric, Qos
+
+PRIORITIES = 8
+_ECT0 = 2
+"""ECN-capable transport, the low two bits of the ToS byte (RFC 3168): without it the switch drops where it should mark."""
+
+_PRESET_DSCP = {priority: tuple(range(8 * priority, 8 * priority + 8)) for priority in range(PRIORITIES)}
+"""NVUE's RoCE preset maps eight DSCPs in a row to each switch priority (Cumulus Linux RoCE guide, `nv show qos roce`)."""
+
+_PRESET_PRIORITY = 3
+_PRESET_CNP_PRIORITY = 6
+
+
+class QosUnsupportedError(RackreadyError):
+    """The site asks for a mapping that the switch's RoCE preset does not give."""
+
+
+@dataclass(frozen=True, slots=True)
+class QosFacts:
+    """Quality of service of the compute fabric. ``pfc`` says per priority whether it is lossless."""
+
+    dscp: int
+    priority: int
+    cnp_dscp: int
+    cnp_priority: int
+    tos: int
+    pfc: tuple[bool, ...]
+
+    @property
+    def dscp_to_priority(self) -> dict[int, int]:
+        """DSCP to priority, of the two that matter: data and congestion notification."""
+        return {self.dscp: self.priority, self.cnp_dscp: self.cnp_priority}
+
+
+def qos_facts(qos: Qos) -> QosFacts:
+    """Return what hosts and switches must agree on."""
+    pfc = tuple(priority == qos.priority for priority in range(PRIORITIES))
+    return QosFacts(qos.dscp, qos.priority, qos.cnp_dscp, qos.cnp_priority, qos.dscp << 2 | _ECT0, pfc)
+
+
+def check_preset(qos: QosFacts) -> None:
+    """Refuse what NVUE's lossless RoCE preset does not give. Raises QosUnsupportedError that names the key of the site file."""
+    for key, actual, expected in (("priority", qos.priority, _PRESET_PRIORITY), ("cnp_priority", qos.cnp_priority, _PRESET_CNP_PRIORITY)):
+        if actual != expected:
+            message = f"fabric.qos.{key}: the lossless RoCE preset of NVUE does not do this - Expected: {expected} Actual: {actual}. Use {expected}."
+            raise QosUnsupportedError(message)
+    for key, actual, priority in (("dscp", qos.dscp, qos.priority), ("cnp_dscp", qos.cnp_dscp, qos.cnp_priority)):
+        allowed = _PRESET_DSCP[priority]
+        if actual not in allowed:
+            span = f"{allowed[0]} to {allowed[-1]}"
+            message = f"fabric.qos.{key}: the lossless RoCE preset of NVUE maps it to another priority - Expected: {span} Actual: {actual}. Choose one of them."
+            raise QosUnsupportedError(message)
+
+
+def roce_vars(facts: NodeFacts, fabric: Fabric) -> dict[str, Any]:
+    """Return the variables of role host_roce for one node, plain JSON types only."""
+    qos = qos_facts(fabric.qos)
+    return {
+        "host_roce_package_version": facts.software.doca,
+        "host_roce_mtu": fabric.mtu,
+        "host_roce_dscp": qos.dscp,
+        "host_roce_priority": qos.priority,
+        "host_roce_cnp_dscp": qos.cnp_dscp,
+        "host_roce_cnp_priority": qos.cnp_priority,
+        "host_roce_tos": qos.tos,
+        "host_roce_interfaces": [_interface(nic) for nic in facts.nics],
+    }
+
+
+def _interface(nic: Any) -> dict[str, Any]:  # noqa: ANN401 - NicFacts; kept loose so that tests may pass a part of one
+    return {"netdev": nic.netdev, "rdma_device": nic.rdma_device, "pci": nic.pci, "address": f"{nic.address}/{nic.prefix}", "rail": nic.rail}

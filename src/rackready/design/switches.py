@@ -1,0 +1,43 @@
+"""The configuration of one switch as plain data: what templates turn into text and what a read-back is held against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rackready.design.facts import switch_facts
+from rackready.design.qos import QosFacts, check_preset, qos_facts
+from rackready.model.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class PortConfig:
+    """One cabled port: an access port of its rail's VLAN. ``mtu`` in bytes."""
+
+    name: str
+    node: str
+    netdev: str
+    rail: int
+    vlan: int
+    mtu: int
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchConfig:
+    """One switch."""
+
+    name: str
+    os: str
+    bridge: str
+    vlans: tuple[int, ...]
+    ports: tuple[PortConfig, ...]
+    qos: QosFacts
+
+
+def switch_config(site: Site, name: str) -> SwitchConfig:
+    """Return what is wanted of one switch. Raises KeyError for an unknown one, QosUnsupportedError for a mapping it cannot do."""
+    facts = switch_facts(site, name)
+    qos = qos_facts(site.fabric.qos)
+    check_preset(qos)
+    ports = tuple(PortConfig(port.port, port.node, port.netdev, port.rail, port.vlan, facts.mtu, port.description) for port in facts.ports)
+    return SwitchConfig(name, facts.switch.os, "br_default", facts.vlans, ports, qos)

@@ -1,0 +1,122 @@
+"""Children lead recorded sessions; a later run ends exactly what a killed one left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rackready.drivers import process
+from rackready.ledger.store import Ledger
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.open(tmp_path / "state.sqlite")
+
+
+@pytest.fixture(autouse=True)
+def no_stop() -> Iterator[None]:
+    process.STOP.clear()
+    yield
+    process.STOP.clear()
+
+
+def alive(pid: int) -> bool:
+    return process.start_ticks(pid) != 0 and Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split(") ")[1][0] != "Z"
+
+
+def test_output_goes_to_the_log_and_to_the_listener(tmp_path: Path, ledger: Ledger) -> None:
+    lines: list[str] = []
+    result = process.run_child(["sh", "-c", "echo one; echo two >&2; exit 3"], log=tmp_path / "x.log", ledger=ledger, on_line=lines.append)
+    assert result.returncode == 3
+    assert lines == ["one", "two"]
+    assert (tmp_path / "x.log").read_text(encoding="utf-8") == "one\ntwo\n"
+    assert (tmp_path / "x.log").stat().st_mode & 0o077 == 0
+    assert ledger.open_children() == []
+
+
+def test_stdin_reaches_the_child(tmp_path: Path) -> None:
+    lines: list[str] = []
+    process.run_child(["cat"], log=tmp_path / "x.log", stdin_text="secret request\n", on_line=lines.append)
+    assert lines == ["secret request"]
+
+
+def test_time_out_ends_the_whole_session(tmp_path: Path) -> None:
+    lines: list[str] = []
+    result = process.run_child(["sh", "-c", "sleep 300 & echo $!; sleep 300"], log=tmp_path / "x.log", timeout_s=0.5, on_line=lines.append)
+    assert result.timed_out
+    assert not alive(int(lines[0]))
+
+
+def test_stop_asks_first_and_raises_interrupted(tmp_path: Path) -> None:
+    lines: list[str] = []
+    threading.Timer(0.4, process.STOP.set).start()
+    with pytest.raises(process.Interrupted):
+        process.run_child(["sh", "-c", "trap 'echo asked; exit 0' INT; while :; do sleep 0.05; done"], log=tmp_path / "x.log", on_line=lines.append)
+    assert lines == ["asked"]
+
+
+def test_no_child_begins_after_stop(tmp_path: Path) -> None:
+    process.STOP.set()
+    with pytest.raises(process.Interrupted):
+        process.run_child(["touch", str(tmp_path / "made")], log=tmp_path / "x.log")
+    assert not (tmp_path / "made").exists()
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from rackready.drivers.process import run_child
+from rackready.ledger.store import Ledger
+run_child(["sh", "-c", "sleep 300 & echo $! ; sleep 300"], log=Path(sys.argv[2]), ledger=Ledger.open(Path(sys.argv[1])), what="install",
+          on_line=lambda line: print(line, flush=True))
+"""
+
+
+def test_reap_ends_what_a_killed_controller_left(tmp_path: Path) -> None:
+    database = tmp_path / "state.sqlite"
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(database), str(tmp_path / "x.log")], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    orphan = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert alive(orphan), "the test is void when the orphan dies with its parent"
+    ended = process.reap(Ledger.open(database))
+    assert len(ended) == 1
+    assert ended[0].startswith("install (session ")
+    for _ in range(50):
+        if not alive(orphan):
+            break
+        time.sleep(0.02)
+    assert not alive(orphan)
+    assert process.reap(Ledger.open(database)) == []
+
+
+def test_reap_spares_a_stranger_with_a_reused_pid(ledger: Ledger) -> None:
+    stranger = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    try:
+        ledger.child_begun(stranger.pid, process.start_ticks(stranger.pid) - 5, process.boot_id(), "install")
+        assert process.reap(ledger) == []
+        assert alive(stranger.pid)
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_reap_spares_everything_of_another_boot(ledger: Ledger) -> None:
+    stranger = subprocess.Popen(["sleep", "300"], start_new_session=True)
+    try:
+        ledger.child_begun(stranger.pid, process.start_ticks(stranger.pid), "another-boot", "install")
+        assert process.reap(ledger) == []
+        assert alive(stranger.pid)
+    finally:
+        os.kill(stranger.pid, signal.SIGKILL)
+        stranger.wait()
