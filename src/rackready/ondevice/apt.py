@@ -1,0 +1,208 @@
+"""Exact package versions with apt and dpkg: observed first, installed under the node's fence, held, and observed again."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import time
+from dataclasses import dataclass, field
+
+from . import apt_words
+from .command import NodeProblem, Run, run
+from .fence import FOLDER, fence
+
+SOURCE = "sources.list.d/rackready.sources"
+_HOLDS = "holds"
+_DPKG_OPTIONS = ("-o", "Dpkg::Options::=--force-confold", "-o", "Dpkg::Options::=--force-confdef")
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package as dpkg knows it. ``state`` is dpkg's abbreviation, e.g. ``ii`` (installed) or ``iF`` (half configured)."""
+
+    version: str
+    state: str
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is unpacked and configured."""
+        return self.state[1:2] == "i"
+
+    @property
+    def held(self) -> bool:
+        """Whether it is on hold."""
+        return self.state[:1] == "h"
+
+
+@dataclass
+class Wish:
+    """What is wanted: package name to exact version (empty: any version), names to be held, names that must be absent."""
+
+    packages: dict[str, str]
+    hold: bool = False
+    absent: list[str] = field(default_factory=list)
+    refresh: bool = False
+    """Fetch the package lists first, whether or not they have the versions."""
+
+
+@dataclass
+class Change:
+    """What was done, or with check mode would be: package to (before, after)."""
+
+    changed: dict[str, tuple[str, str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Apt:
+    """apt and dpkg of one node."""
+
+    run: Run = run
+    root: str = "/"
+    folder: str = FOLDER
+    lock_wait_s: float = 600.0
+
+    def ensure(self, wish: Wish, operation: str, token: int, ledger: str, *, check: bool = False) -> Change:
+        """Bring the packages to what is wanted. Raises NodeProblem that says what stands in the way."""
+        found = self.differences(wish)
+        if check or not (found or wish.refresh or self.interrupted()):
+            return Change(found)
+        with fence(operation, token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
+            self.settle(notes)
+            if wish.refresh:
+                self.update()
+            found = self.differences(wish)
+            self._change(wish, found)
+            left = self.differences(wish)
+        if left:
+            raise NodeProblem(_list({name: after for name, (_, after) in left.items()}), _list({name: before for name, (before, _) in left.items()}), "See the end of /var/log/apt/term.log on the node.")
+        return Change(found, notes)
+
+    def differences(self, wish: Wish) -> dict[str, tuple[str, str]]:
+        """Return package to (what is, what is wanted) for everything that is not as wanted."""
+        seen = self.installed([*wish.packages, *wish.absent])
+        out = {}
+        for name, version in wish.packages.items():
+            package = seen.get(name)
+            wanted = f"{version or 'installed'}{' held' if wish.hold else ''}"
+            if package is None or not package.whole:
+                out[name] = (f"{package.version} (half installed)" if package else "absent", wanted)
+            elif (version and package.version != version) or (wish.hold and not package.held):
+                out[name] = (f"{package.version}{' held' if package.held else ''}", wanted)
+        out |= {name: (seen[name].version, "absent") for name in wish.absent if name in seen}
+        return out
+
+    def installed(self, names: list[str]) -> dict[str, Package]:
+        """Return those of the named packages that dpkg has unpacked."""
+        done = self.run(["dpkg-query", "-W", "-f", "${Package}\\t${Version}\\t${db:Status-Abbrev}\\n", *names])
+        rows = [line.split("\t") for line in done.out.splitlines() if line.count("\t") == 2]  # noqa: PLR2004 - the three columns asked for
+        return {name: Package(version, state) for name, version, state in rows if state[1:2] not in {"n", "c"}}
+
+    def interrupted(self) -> bool:
+        """Whether dpkg was killed in the middle and must be told to go on."""
+        updates = os.path.join(self.root, "var/lib/dpkg/updates")
+        journal = os.path.isdir(updates) and any(name.isdigit() for name in os.listdir(updates))
+        return journal or bool(self.run(["dpkg", "--audit"]).out.strip())
+
+    def settle(self, notes: list[str]) -> None:
+        """Wait for whoever holds dpkg's lock, then complete what an interrupted dpkg left. Says both in ``notes``."""
+        self._wait_for_lock(notes)
+        if not self.interrupted():
+            return
+        notes.append("dpkg was interrupted: its configuration is completed")
+        for argv in (["dpkg", "--configure", "-a", "--force-confold", "--force-confdef"], self._apt("install", "--fix-broken")):
+            done = self.run(argv)
+            if done.returncode == 0 and not self.interrupted():
+                return
+        raise NodeProblem("dpkg completes what was interrupted", apt_words.last_error(done.out), "Run `dpkg --configure -a` on the node and look at what it says.")
+
+    def _wait_for_lock(self, notes: list[str]) -> None:
+        deadline = time.monotonic() + self.lock_wait_s
+        while holder := lock_holder(os.path.join(self.root, "var/lib/dpkg/lock-frontend")):
+            if time.monotonic() > deadline:
+                raise NodeProblem(f"dpkg's lock free within {self.lock_wait_s:.0f} s", f"held by process {holder}", "End that process on the node, then run again.")
+            note = f"waited for process {holder}, which held dpkg's lock"
+            if note not in notes:
+                notes.append(note)
+            time.sleep(0.5)
+
+    def _change(self, wish: Wish, found: dict[str, tuple[str, str]]) -> None:
+        seen = self.installed(list(wish.packages))
+        names = [name for name in wish.packages if name in found and not _as_wanted(seen.get(name), wish.packages[name])]
+        self._respect_holds(names, seen)
+        absent = [name for name in wish.absent if name in found]
+        if absent:
+            self._do(self._apt("purge", *absent))
+        if names:
+            if not self._known(names, wish.packages):
+                self.update()
+            self._do(self._apt("install", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages", *_specs(names, wish.packages)))
+        if wish.hold and found:
+            self._do(["apt-mark", "hold", *wish.packages])
+            self._write_holds(sorted(self._own_holds() | set(wish.packages)))
+
+    def _respect_holds(self, names: list[str], seen: dict[str, Package]) -> None:
+        foreign = sorted(name for name in names if name in seen and seen[name].held and name not in self._own_holds())
+        if foreign:
+            raise NodeProblem("no hold of somebody else", f"{', '.join(foreign)} held, not by rackready", f"Ask who holds it; then `apt-mark unhold {' '.join(foreign)}` on the node and run again.")
+
+    def _own_holds(self) -> set[str]:
+        try:
+            with open(os.path.join(self.folder, _HOLDS), encoding="utf-8") as stream:
+                return set(stream.read().split())
+        except FileNotFoundError:
+            return set()
+
+    def _write_holds(self, names: list[str]) -> None:
+        path = os.path.join(self.folder, _HOLDS)
+        with open(path + ".new", "w", encoding="utf-8") as stream:
+            stream.write("\n".join(names) + "\n")
+        os.replace(path + ".new", path)
+
+    def _known(self, names: list[str], versions: dict[str, str]) -> bool:
+        """Whether the package lists on the node have every version asked for."""
+        for name in names:
+            lines = [line.split("|")[1].strip() for line in self.run(["apt-cache", "madison", name]).out.splitlines() if line.count("|") > 1]
+            if not lines or (versions[name] and versions[name] not in lines):
+                return False
+        return True
+
+    def update(self) -> None:
+        """Fetch the package lists of rackready's own source, and of no other. Raises NodeProblem, also for a bad signature."""
+        self._do(["apt-get", "update", "-q", "-o", f"Dir::Etc::sourcelist={SOURCE}", "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Get::List-Cleanup=0", "-o", "APT::Update::Error-Mode=any"])
+
+    def _apt(self, verb: str, *words: str) -> list[str]:
+        return ["apt-get", "-q", "-y", "-o", f"DPkg::Lock::Timeout={self.lock_wait_s:.0f}", *_DPKG_OPTIONS, verb, *words]
+
+    def _do(self, argv: list[str]) -> None:
+        done = self.run(argv)
+        if done.returncode != 0:
+            raise apt_words.explain(done.out, self.root)
+
+
+def lock_holder(path: str) -> int:
+    """Return the process that holds a POSIX record lock on a file; 0 when nobody does."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    try:
+        # struct flock of Linux on 64 bits: type, whence, start, length, pid.
+        asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = struct.unpack("hhqqi4x", fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    finally:
+        os.close(descriptor)
+    return 0 if kind == fcntl.F_UNLCK else int(pid)
+
+
+def _as_wanted(package: Package | None, version: str) -> bool:
+    return package is not None and package.whole and (not version or package.version == version)
+
+
+def _specs(names: list[str], versions: dict[str, str]) -> list[str]:
+    return [f"{name}={versions[name]}" if versions[name] else name for name in names]
+
+
+def _list(items: dict[str, str]) -> str:
+    return ", ".join(f"{name} {what}" for name, what in sorted(items.items()))
