@@ -1,0 +1,148 @@
+"""Pulumi's engine: where it is, the environment that it runs in, and a stack opened through the Automation API.
+
+State lies in a file backend below ``.rackready/<env>/``, secrets under a generated passphrase; no account, no update check, no
+telemetry, and nothing in the user's own ``~/.pulumi`` is read or written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from pulumi import automation as auto
+
+from rackready.model.problems import RackreadyError
+from rackready.paths import EnvPaths, private_dir
+
+PROJECT = "rackready-metal"
+"""Name of the Pulumi project, as in stacks/metal/Pulumi.yaml."""
+PROVIDER = "pulumi-resource-rackready"
+
+
+class EngineError(RackreadyError):
+    """Pulumi's engine cannot be used."""
+
+
+class StackBusyError(RackreadyError):
+    """Somebody else is working on the stack right now."""
+
+
+def stack_name(env: str, rack: str) -> str:
+    """Return the name of a rack's stack."""
+    return f"{env}-{rack}"
+
+
+def search_path(root: Path) -> str:
+    """Return the PATH on which engine, provider and language host are found: our environment, set-up's tools, then the caller's."""
+    return os.pathsep.join([str(Path(sys.executable).parent), str(root / ".rackready" / "tools" / "bin"), os.environ.get("PATH", os.defpath)])
+
+
+def require_engine(root: Path) -> Path:
+    """Return the engine's executable; raises EngineError when engine or provider are not installed."""
+    path = search_path(root)
+    engine = shutil.which("pulumi", path=path)
+    if engine is None:
+        text = "Pulumi engine - Expected: `pulumi` on the PATH or in .rackready/tools/bin Actual: none. Run `make setup`, which installs it; `rackready doctor` says more."
+        raise EngineError(text)
+    if shutil.which(PROVIDER, path=path) is None:
+        text = f"Pulumi provider - Expected: `{PROVIDER}` beside {sys.executable} Actual: none. Run `make setup`, which installs rackready into .venv."
+        raise EngineError(text)
+    return Path(engine)
+
+
+def engine_version(engine: Path) -> str:
+    """Return the engine's version, e.g. 3.250.0. Raises EngineError when it cannot be run."""
+    env = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
+    try:
+        out = subprocess.run([str(engine), "version"], capture_output=True, text=True, timeout=30, check=True, env=env)  # noqa: S603 - found by require_engine
+    except (OSError, subprocess.SubprocessError) as error:
+        text = f"Pulumi engine {engine} - Expected: it runs Actual: {error}. Run `make setup` again."
+        raise EngineError(text) from error
+    return out.stdout.strip().removeprefix("v")
+
+
+def environment(paths: EnvPaths, *, campaign: str = "") -> dict[str, str]:
+    """Return the variables that the engine, and through it the provider, run with (to be laid over the caller's own)."""
+    return {
+        "PATH": search_path(paths.root),
+        "PULUMI_BACKEND_URL": f"file://{paths.pulumi}",
+        "PULUMI_CONFIG_PASSPHRASE_FILE": str(passphrase_file(paths)),
+        "PULUMI_CONFIG_PASSPHRASE": "",
+        "PULUMI_HOME": str(private_dir(paths.pulumi / "home")),
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        "PULUMI_AUTOMATION_API_SKIP_VERSION_CHECK": "true",
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        "PULUMI_SUPPRESS_COPILOT_LINK": "true",
+        "NO_COLOR": "1",
+        "RACKREADY_ROOT": str(paths.root),
+        "RACKREADY_ENV": paths.env,
+        "RACKREADY_STATE_DIR": str(paths.state),
+        "RACKREADY_CAMPAIGN": campaign,
+    }
+
+
+def passphrase_file(paths: EnvPaths) -> Path:
+    """Return the file that holds the passphrase of this environment's stacks; it is made at the first use, mode 0600."""
+    folder = private_dir(paths.state / "secrets")
+    path = folder / "pulumi"
+    if not path.exists():
+        fresh = folder / f".pulumi.{os.getpid()}"
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
+            out.write(secrets.token_urlsafe(32))
+        try:
+            os.link(fresh, path)  # whoever comes first wins; nobody ever sees half a passphrase
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    return path
+
+
+def open_stack(paths: EnvPaths, rack: str, program: Callable[[], None], *, campaign: str = "") -> auto.Stack:
+    """Return the stack of a rack, made at the first use. Raises EngineError."""
+    name = stack_name(paths.env, rack)
+    work = private_dir(private_dir(paths.pulumi / "work") / name)
+    settings = auto.ProjectSettings(name=PROJECT, runtime="python", main=str(work), backend=auto.ProjectBackend(url=f"file://{paths.pulumi}"))
+    options = auto.LocalWorkspaceOptions(
+        work_dir=str(work), env_vars=environment(paths, campaign=campaign), project_settings=settings, secrets_provider="passphrase"
+    )
+    try:
+        return auto.create_or_select_stack(stack_name=name, project_name=PROJECT, program=program, opts=options)
+    except auto.CommandError as error:
+        text = f"Pulumi stack {name} in {paths.pulumi} - Expected: it opens Actual: {last_words(str(error))}. Free disk space or correct the owner of that folder, then run again."
+        raise EngineError(text) from error
+
+
+_LOCKED_BY = re.compile(r"\(pid (?P<pid>\d+)\)")
+
+
+def free_lock(stack: auto.Stack, error: auto.ConcurrentUpdateError) -> None:
+    """Take away the lock that a dead run left on a stack. Call it only while holding the controller lock.
+
+    Raises StackBusyError when the process that holds it lives: then somebody runs `pulumi` in the stack's folder.
+    """
+    for match in _LOCKED_BY.finditer(str(error)):
+        if _is_engine(int(match["pid"])):
+            text = f"Pulumi stack {stack.name} - Expected: not in use Actual: locked by pulumi, pid {match['pid']}. Wait until it has ended, then run again."
+            raise StackBusyError(text) from error
+    stack.cancel()
+
+
+def _is_engine(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").startswith("pulumi")
+    except OSError:
+        return False
+
+
+def last_words(text: str) -> str:
+    """Return the line of a tool's output that says what went wrong."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if "error:" in line]
+    return (errors or lines or ["nothing was said"])[-1].removeprefix("error: ")

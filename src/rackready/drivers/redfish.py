@@ -1,0 +1,298 @@
+"""One node's BMC over Redfish (DMTF DSP0266), through sushy: identify, boot once, power, observe.
+
+Polite to slow controllers: one session and one request at a time per BMC, short time-outs, and only reads are repeated, and only
+when the fault passes by itself (no answer, 5xx). A refused login is never tried again: BMCs lock accounts.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import TypeVar
+
+import requests
+import sushy
+from sushy import connector as sushy_connector
+from sushy import exceptions as faults
+from sushy.auth import SessionAuth
+from sushy.resources.system.system import System
+
+from rackready.design.secrets import reveal
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Bmc as BmcSite
+
+T = TypeVar("T")
+
+_CONNECT_S = 5.0
+_READ_S = 30.0
+_TRIES = 3
+_PAUSE_S = 2.0
+_GRACEFUL_OFF_S = 60.0
+_locks: dict[tuple[str, int], threading.Lock] = {}
+_locks_guard = threading.Lock()
+
+
+class BmcError(RackreadyError):
+    """A BMC did not do what was asked."""
+
+
+class BmcUnreachableError(BmcError):
+    """Nothing answers at the BMC's address, or not in time."""
+
+
+class BmcLoginError(BmcError):
+    """The BMC refused the user or the password."""
+
+
+class BmcTlsError(BmcError):
+    """The BMC's certificate is not trusted."""
+
+
+class BmcIdentityError(BmcError):
+    """The BMC answers for another machine than the one meant."""
+
+
+class BootTarget(StrEnum):
+    """Where a node boots from, once. Names are Redfish's own."""
+
+    HDD = "Hdd"
+    PXE = "Pxe"
+    UEFI_HTTP = "UefiHttp"
+
+
+class PowerAction(StrEnum):
+    """What can be asked of a node's power."""
+
+    ON = "on"
+    OFF = "off"
+    RESET = "reset"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a BMC says of its machine. ``power`` is Redfish's PowerState: On, Off, PoweringOn, PoweringOff, Paused or Unknown."""
+
+    serial: str
+    manufacturer: str
+    model: str
+    power: str
+
+
+class _Auth(SessionAuth):  # type: ignore[misc]
+    """A session where the service has sessions, basic authentication where it has none; never one after the other refused."""
+
+    def _do_authenticate(self) -> None:
+        root = self._root_resource.json or {}
+        if "Sessions" in (root.get("Links") or {}) or "SessionService" in root:
+            super()._do_authenticate()
+        else:
+            self._connector.set_http_basic_auth(self._username, self._password)
+
+
+class _Connector(sushy_connector.Connector):  # type: ignore[misc]
+    """Talks to the BMC directly: proxies and certificate stores named in the environment are not for the out-of-band network."""
+
+    def __init__(self, url: str, verify: str | bool) -> None:
+        # One try here: sushy would repeat a POST whose answer got lost, and so reset a node twice.
+        super().__init__(url, verify=verify, server_side_retries=1, server_side_retries_delay=1, default_request_timeout=_READ_S, connect_timeout=_CONNECT_S)
+        self._session.trust_env = False
+
+
+class Bmc:
+    """One BMC. A context manager: the Redfish session is opened at the first use and closed at the end."""
+
+    def __init__(self, node: str, site: BmcSite) -> None:
+        self._node = node
+        self._site = site
+        self._root: sushy.Sushy | None = None
+        self._auth: _Auth | None = None
+        with _locks_guard:
+            self._lock = _locks.setdefault((str(site.address), site.port), threading.Lock())
+
+    @property
+    def where(self) -> str:
+        """Node and address, for messages."""
+        return f"{self._node} BMC {self._site.address}:{self._site.port}"
+
+    def __enter__(self) -> Bmc:
+        """Take the BMC for this caller alone (within this process)."""
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        """Close the Redfish session: BMCs allow few."""
+        try:
+            if self._auth is not None:
+                with suppress(faults.SushyError):  # the BMC ends an idle session by itself
+                    self._auth.close()
+        finally:
+            self._root = self._auth = None
+            self._lock.release()
+
+    def identify(self) -> Identity:
+        """Return serial number, maker, model and power state. Raises BmcError."""
+        system = self._read(self._system)
+        serial = system.serial_number or self._read(lambda: self._chassis_serial(system))
+        return Identity(str(serial or ""), str(system.manufacturer or ""), str(system.model or ""), _power(system))
+
+    def require(self, serial: str) -> Identity:
+        """Return who the BMC answers for; raises BmcIdentityError when that is not the machine of this chassis serial number."""
+        found = self.identify()
+        if found.serial != serial:
+            shown = found.serial or "none"
+            text = (
+                f"{self.where}: answers for another machine, nothing was done to it - Expected: serial {serial} Actual: {shown}. "
+                f"Correct serial or bmc.address of {self._node} in the site file, or the cabling of its BMC."
+            )
+            raise BmcIdentityError(text)
+        return found
+
+    def observe(self) -> str:
+        """Return the power state now. Raises BmcError."""
+        return _power(self._read(self._system))
+
+    def set_boot_once(self, target: BootTarget) -> None:
+        """Let the next boot, and only that one, come from ``target``. Raises BmcError."""
+        self._read(lambda: self._system().set_system_boot_options(target=sushy.BootSource(target.value), enabled=sushy.BootSourceOverrideEnabled.ONCE))
+
+    def power(self, action: PowerAction, *, wait_s: float = 120.0) -> str:
+        """Power on or off, or reset, and wait at most ``wait_s`` seconds for it to show; returns the power state.
+
+        Off asks the operating system first and cuts power when it has not gone down after a minute. Asked for what already is,
+        it does nothing. Raises BmcError; a request whose answer was lost is not repeated.
+        """
+        if action is PowerAction.RESET:
+            self._reset(sushy.ResetType.FORCE_RESTART)
+            return self._wait_power("On", wait_s)
+        wanted = "On" if action is PowerAction.ON else "Off"
+        if self.observe() == wanted:
+            return wanted
+        if action is PowerAction.ON:
+            self._reset(sushy.ResetType.ON, sushy.ResetType.FORCE_ON)
+            return self._wait_power(wanted, wait_s)
+        if self._allowed(sushy.ResetType.GRACEFUL_SHUTDOWN):
+            self._reset(sushy.ResetType.GRACEFUL_SHUTDOWN)
+            with suppress(_PowerWaitError):
+                return self._wait_power(wanted, min(_GRACEFUL_OFF_S, wait_s))
+        self._reset(sushy.ResetType.FORCE_OFF)
+        return self._wait_power(wanted, wait_s)
+
+    def _allowed(self, kind: sushy.ResetType) -> bool:
+        return kind in self._read(lambda: self._system().get_allowed_reset_system_values())
+
+    def _reset(self, *kinds: sushy.ResetType) -> None:
+        system = self._read(self._system)
+        allowed = system.get_allowed_reset_system_values()
+        kind = next((kind for kind in kinds if kind in allowed), None)
+        if kind is None:
+            names = ", ".join(sorted(item.value for item in allowed))
+            text = f"{self.where}: cannot be powered as asked - Expected: reset type {kinds[0].value} Actual: it offers {names}. Update the BMC's firmware."
+            raise BmcError(text)
+        try:
+            system.reset_system(kind)
+        except faults.SushyError as error:
+            raise self._explain(error) from error
+
+    def _wait_power(self, wanted: str, wait_s: float) -> str:
+        deadline = time.monotonic() + wait_s
+        while (state := self.observe()) != wanted:
+            if time.monotonic() > deadline:
+                text = f"{self.where}: power - Expected: {wanted} within {wait_s:.0f} s Actual: {state}. Look at the BMC's event log and console, then run again."
+                raise _PowerWaitError(text)
+            time.sleep(1.0)
+        return wanted
+
+    def _connect(self) -> sushy.Sushy:
+        if self._root is None:
+            ca = self._site.ca
+            if ca is not None and not ca.is_file():
+                text = f"{self.where}: CA certificate - Expected: a PEM file at {ca} Actual: none. Put it there, or correct bmc.ca in the site file."
+                raise BmcTlsError(text)
+            url = f"https://{self._site.address}:{self._site.port}"
+            self._auth = _Auth(self._site.username, reveal(self._site.password))
+            self._root = sushy.Sushy(url, auth=self._auth, connector=_Connector(url, str(ca) if ca is not None else True))
+        return self._root
+
+    def _system(self) -> System:
+        """Return the machine's system. A BMC of an HGX board lists the board beside the host (HGX_Baseboard_0): the host is meant."""
+        root = self._connect()
+        paths = [str(path) for path in root.get_system_collection().members_identities]
+        hosts = [path for path in paths if not path.rstrip("/").rsplit("/", 1)[-1].startswith("HGX_")]
+        if len(hosts) != 1:
+            text = f"{self.where}: systems - Expected: one host Actual: {', '.join(paths) or 'none'}. A multi-node chassis is not supported: give each node its own BMC."
+            raise BmcError(text)
+        return root.get_system(hosts[0])
+
+    @staticmethod
+    def _chassis_serial(system: System) -> str:
+        return next((str(chassis.serial_number) for chassis in system.chassis if chassis.serial_number), "")
+
+    def _read(self, ask: Callable[[], T]) -> T:
+        """Run a request that may be repeated, at most three times, while the fault is one that passes."""
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return ask()
+            except faults.SushyError as error:
+                explained = self._explain(error)
+                if attempt == _TRIES or not _passes(error):
+                    raise explained from error
+                time.sleep(_PAUSE_S * attempt)
+        raise AssertionError
+
+    def _explain(self, error: faults.SushyError) -> BmcError:
+        """Turn a library error into words for the operator."""
+        if isinstance(error, faults.AccessError):
+            text = (
+                f"{self.where}: Redfish refused the login of user {self._site.username} - Expected: HTTP 200 Actual: {error.status_code}. "
+                f"Check the password in {self._site.password}."
+            )
+            return BmcLoginError(text)
+        if _is_tls(error):
+            trusted = f"signed by {self._site.ca}" if self._site.ca is not None else "signed by an authority of the system's store"
+            text = f"{self.where}: TLS - Expected: a certificate for {self._site.address} {trusted} Actual: {_root_cause(error)}. Correct bmc.ca in the site file or the BMC's certificate."
+            return BmcTlsError(text)
+        if isinstance(error, faults.ConnectionError):
+            text = f"{self.where}: unreachable - Expected: Redfish answers within {_CONNECT_S:.0f} s Actual: {_root_cause(error)}. Check bmc.address, its cable and the route to the out-of-band network."
+            return BmcUnreachableError(text)
+        code = f"HTTP {error.status_code}" if isinstance(error, faults.HTTPError) else type(error).__name__
+        return BmcError(f"{self.where}: Redfish - Expected: success Actual: {code}: {error}. Look at the BMC's event log, then run again.")
+
+
+class _PowerWaitError(BmcError):
+    """The power state did not change in time."""
+
+
+def _power(system: System) -> str:
+    return str(system.power_state.value) if system.power_state is not None else "Unknown"
+
+
+def _passes(error: faults.SushyError) -> bool:
+    return isinstance(error, faults.ServerSideError) or (isinstance(error, faults.ConnectionError) and not _is_tls(error))
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    out: list[BaseException] = [error]
+    while (below := out[-1].__cause__ or out[-1].__context__ or _reason(out[-1])) is not None and below not in out:
+        out.append(below)
+    return out
+
+
+def _reason(error: BaseException) -> BaseException | None:
+    found = getattr(error, "reason", None)
+    if isinstance(found, BaseException):
+        return found
+    return next((arg for arg in error.args if isinstance(arg, BaseException)), None)
+
+
+def _is_tls(error: BaseException) -> bool:
+    return any(isinstance(cause, requests.exceptions.SSLError) for cause in _causes(error))
+
+
+def _root_cause(error: BaseException) -> str:
+    text = str(_causes(error)[-1])
+    return text if len(text) < 200 else text[:200] + "..."  # noqa: PLR2004 - a line that people read

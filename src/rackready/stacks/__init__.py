@@ -1,0 +1,1 @@
+"""Provisioning: Pulumi components, their arguments, and our own Pulumi provider."""

@@ -1,0 +1,60 @@
+"""What a stack is told about each node. Made from the site file; refused before any resource exists when it is malformed."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from pydantic import Field
+
+from rackready.drivers.redfish import BootTarget
+from rackready.model.base import Model, Name
+from rackready.model.site import Bmc, Site
+
+
+class SshArgs(Model):
+    """Where SSH answers once the node is up, and how to log in."""
+
+    address: IPv4Address = Field(description="in-band address")
+    port: int = Field(ge=1, le=65535)
+    user: str = Field(min_length=1)
+    private_key: Path = Field(description="OpenSSH private key on the controller; the key itself never enters a stack")
+
+
+class NodeArgs(Model):
+    """One metal node. Secrets are references: the provider reveals them itself, so none stands in state, log or process list."""
+
+    env: str = Field(min_length=1, description="environment whose ledger and known_hosts are used")
+    node: Name
+    serial: str = Field(min_length=1, description="chassis serial number that its BMC must report")
+    bmc: Bmc
+    ssh: SshArgs
+    boot: BootTarget = Field(BootTarget.HDD, description="where it boots from when it is powered on")
+    timeout_s: int = Field(900, ge=1, description="longest time from power-on until SSH answers, in seconds")
+
+
+class RackArgs(Model):
+    """One rack: one stack."""
+
+    env: str = Field(min_length=1)
+    rack: Name
+    nodes: list[NodeArgs] = Field(min_length=1)
+
+
+def rack_args(site: Site, env: str, rack: str) -> RackArgs:
+    """Return what a rack's stack is told; KeyError when the site has no such rack."""
+    found = next((item for item in site.racks if item.name == rack), None)
+    if found is None:
+        raise KeyError(rack)
+    nodes = [
+        NodeArgs(
+            env=env,
+            node=node.name,
+            serial=node.serial,
+            bmc=node.bmc,
+            ssh=SshArgs(address=node.address, port=site.access.port, user=site.access.user, private_key=site.access.private_key),
+            timeout_s=site.campaign.provision_timeout_s,
+        )
+        for node in found.nodes
+    ]
+    return RackArgs(env=env, rack=rack, nodes=nodes)

@@ -1,0 +1,112 @@
+"""From the engine's events to one result per node. Pure: never judged by the engine's return code, and silence is an error."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from pulumi.automation import DiagnosticEvent, EngineEvent, StepEventMetadata
+
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult
+from rackready.stacks.metal import COMPONENT_TYPE, NODE_TYPE
+
+_QUIET = {"same", "read", "refresh"}
+_UNEXPECTED = re.compile(r"^Unexpected <class '[^']*'>: ")
+_WRAPPINGS = (
+    re.compile(r"^(?:error: )?(?:.*?: )??(?:\d+ errors? occurred:\s*\*\s*)"),
+    re.compile(r"^rpc error: code = \w+ desc = "),
+    _UNEXPECTED,
+)
+
+
+@dataclass
+class _Seen:
+    ops: list[str] = field(default_factory=list)
+    failed: bool = False
+    errors: list[str] = field(default_factory=list)
+    outputs: dict[str, Any] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
+
+
+def node_of(urn: str) -> str:
+    """Return the node that a resource's URN belongs to, "" when it is no node's."""
+    parts = urn.split("::")
+    kinds = {COMPONENT_TYPE, f"{COMPONENT_TYPE}${NODE_TYPE}"}
+    return parts[-1] if len(parts) == 4 and parts[2] in kinds else ""  # noqa: PLR2004 - urn:pulumi:stack::project::type::name
+
+
+class Recorder:
+    """Takes the engine's events of one run, and says what became of each node."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = {}
+        self._general: list[str] = []
+
+    def take(self, event: EngineEvent) -> None:
+        """Take one event. Called by the engine's own thread."""
+        if event.diagnostic_event is not None and event.diagnostic_event.severity == "error":
+            self._diagnostic(event.diagnostic_event)
+        if event.resource_pre_event is not None:
+            self._step(event.resource_pre_event.metadata)
+        if event.res_outputs_event is not None:
+            self._outputs(event.res_outputs_event.metadata)
+        if event.res_op_failed_event is not None and (node := node_of(event.res_op_failed_event.metadata.urn)):
+            self._of(node).failed = True
+
+    def results(self, nodes: list[str], *, check: bool = False) -> dict[str, NodeResult]:
+        """Return a result for each of ``nodes``; one of which nothing was heard is an error."""
+        return {node: self._result(node, check) for node in nodes}
+
+    def _of(self, node: str) -> _Seen:
+        return self._seen.setdefault(node, _Seen())
+
+    def _diagnostic(self, event: DiagnosticEvent) -> None:
+        text = clean(event.message)
+        node = node_of(event.urn or "")
+        if node:
+            self._of(node).errors.append(text)
+        elif text and text != "update failed":
+            self._general.append(text)
+
+    def _step(self, metadata: StepEventMetadata) -> None:
+        if (node := node_of(metadata.urn)) and metadata.type == NODE_TYPE:
+            seen = self._of(node)
+            seen.ops.append(str(metadata.op.value))
+            seen.keys += metadata.diffs or []
+
+    def _outputs(self, metadata: StepEventMetadata) -> None:
+        if (node := node_of(metadata.urn)) and metadata.type == NODE_TYPE and metadata.new is not None:
+            self._step(metadata)
+            self._of(node).outputs = dict(metadata.new.outputs or {})
+
+    def _result(self, node: str, check: bool) -> NodeResult:
+        seen = self._seen.get(node, _Seen())
+        if seen.errors or seen.failed:
+            return NodeResult(Outcome.ERROR, (seen.errors or [f"{node}: the engine failed on it without a word. Look at the log of the run."])[0])
+        if not [op for op in seen.ops if op != "refresh"]:
+            why = self._general[0] if self._general else "the engine reported nothing about it"
+            return NodeResult(Outcome.ERROR, f"{node}: not provisioned - Expected: a result Actual: {why}. Run again; the log of the run says more.")
+        acted = sorted({op for op in seen.ops if op not in _QUIET})
+        data = {key: seen.outputs[key] for key in ("power", "made", "boot_id", "serial") if key in seen.outputs}
+        return NodeResult(Outcome.PASS, _message(node, acted, seen.keys, data, check), changed=bool(acted), data=data)
+
+
+def _message(node: str, acted: list[str], keys: list[str], data: dict[str, Any], check: bool) -> str:
+    if not acted:
+        return f"{node}: as it should be"
+    if check:
+        what = {"create": "power on, wait for SSH, pin its host key", "delete": "power off what was made"}.get(acted[0], f"bring back {', '.join(sorted(set(keys)))}")
+        return f"{node}: would {acted[0]}: {what}"
+    if acted == ["delete"]:
+        return f"{node}: given up"
+    return f"{node}: powered on, SSH answers" if data.get("made") else f"{node}: was on, SSH answers"
+
+
+def clean(message: str) -> str:
+    """Return a diagnostic without the engine's wrapping: colours, "1 error occurred", gRPC codes."""
+    text = re.sub(r"<\{%[^%]*%\}>", "", message).strip()
+    for pattern in _WRAPPINGS:
+        text = pattern.sub("", text, count=1).strip()
+    return " ".join(text.split())

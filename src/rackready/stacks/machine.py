@@ -1,0 +1,147 @@
+"""What the provider does with one machine, free of Pulumi: power it on once, wait for it, observe it, power it off."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rackready.drivers import ssh
+from rackready.drivers.redfish import Bmc, BmcError, BootTarget, PowerAction
+from rackready.ledger.effect import Observation, run_effect
+from rackready.ledger.store import Ledger
+from rackready.model.problems import RackreadyError
+from rackready.stacks.args import NodeArgs
+
+POWER_ON = "power-on"
+POWER_OFF = "power-off"
+_LAG_S = 20.0
+"""How long a BMC may take to show a power-on that it has accepted. Our choice: slow controllers show it after some 10 s."""
+_SETTLE_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class MachineState:
+    """What is known of a machine. ``made``: we powered it on, so we may power it off. ``boot_id``: of the boot that was provisioned."""
+
+    power: str
+    made: bool
+    host_key: str = ""
+    boot_id: str = ""
+    problem: str = ""
+
+
+class MachineIncompleteError(RackreadyError):
+    """The machine was touched, and is not usable; ``state`` is what it was left in."""
+
+    def __init__(self, state: MachineState, reason: str) -> None:
+        self.state = state
+        super().__init__(reason)
+
+
+class Machine:
+    """One machine. ``proceed`` is called while waiting and may raise to stop; ``say`` is told of progress."""
+
+    def __init__(self, args: NodeArgs, ledger: Ledger, target: ssh.SshTarget, *, proceed: Callable[[], None], say: Callable[[str], None]) -> None:
+        self._args = args
+        self._ledger = ledger
+        self._target = target
+        self._proceed = proceed
+        self._say = say
+
+    def ensure(self, made: bool) -> MachineState:
+        """Bring the machine up, unless it is: never a second power-on, and a running machine is adopted, not touched.
+
+        Raises RackreadyError (nothing was done), or MachineIncompleteError (it is powered on, and SSH is not usable).
+        """
+        with Bmc(self._args.node, self._args.bmc) as bmc:
+            found = bmc.require(self._args.serial)
+            powered = self._power_on(bmc, found.power)
+        state = MachineState(power="On", made=made or powered)
+        self._say("powered on, waiting for SSH" if powered else "was on already, left as it is; waiting for SSH")
+        reinstalled = powered and self._args.boot is not BootTarget.HDD
+        try:
+            facts = ssh.wait_and_pin(self._target, timeout_s=self._args.timeout_s, reinstalled=reinstalled, proceed=self._proceed)
+        except RackreadyError as error:
+            raise MachineIncompleteError(state, str(error)) from error
+        self._say("SSH answers, host key pinned")
+        return MachineState("On", state.made, facts.host_key, facts.boot_id)
+
+    def observe(self) -> tuple[str, str]:
+        """Return (power state, ""), or ("Unknown", why) when the BMC cannot tell: refresh must not stop at one bad BMC."""
+        try:
+            with Bmc(self._args.node, self._args.bmc) as bmc:
+                return bmc.require(self._args.serial).power, ""
+        except RackreadyError as error:
+            return "Unknown", str(error)
+
+    def remove(self, made: bool) -> None:
+        """Power the machine off if we powered it on; a machine that was running before us is left running. Raises RackreadyError."""
+        if not made:
+            self._say("was on before us, left on")
+            return
+        with Bmc(self._args.node, self._args.bmc) as bmc:
+            bmc.require(self._args.serial)
+            on = self._ledger.latest(self._args.node, POWER_ON)
+            desired = self._digest(POWER_OFF, on.token if on else 0)
+            result = run_effect(
+                self._ledger,
+                self._args.node,
+                POWER_OFF,
+                desired,
+                before=lambda: {"power": bmc.observe()},
+                observe=lambda _stored: Observation.HAPPENED if bmc.observe() == "Off" else Observation.NOT_HAPPENED,
+                act=lambda _token: {"power": bmc.power(PowerAction.OFF)},
+            )
+        self._say(f"powered off ({result.outcome})")
+
+    def _power_on(self, bmc: Bmc, power: str) -> bool:
+        """Power on once. Returns whether the machine is on because of us.
+
+        What is desired names the last power-off of ours, so that a power-on before it does not count for the time after it.
+        """
+        node = self._args.node
+        off = self._ledger.latest(node, POWER_OFF)
+        desired = self._digest(POWER_ON, off.token if off else 0)
+        last = self._ledger.latest(node, POWER_ON, desired)
+        if power == "On" and (last is None or last.status == "failed"):
+            return False
+        result = run_effect(
+            self._ledger,
+            node,
+            POWER_ON,
+            desired,
+            before=lambda: {"power": bmc.observe(), "at": time.time()},
+            observe=lambda stored: self._seen(bmc, desired, stored),
+            act=lambda _token: self._act(bmc),
+            settle_s=_SETTLE_S,
+        )
+        if result.outcome == "unknown":
+            text = f"{bmc.where}: an interrupted power-on - Expected: On or Off Actual: its power state says neither. Look at the BMC, bring the node to On or Off by hand, then run again."
+            raise BmcError(text)
+        return True
+
+    def _act(self, bmc: Bmc) -> dict[str, Any]:
+        self._proceed()
+        self._say(f"boot override {self._args.boot.value} once, power on")
+        bmc.set_boot_once(self._args.boot)
+        return {"power": bmc.power(PowerAction.ON)}
+
+    def _seen(self, bmc: Bmc, desired: str, stored: dict[str, Any]) -> Observation:
+        """Judge a power-on by what the BMC shows: off right after a request that was cut short may yet turn into on."""
+        self._proceed()
+        power = bmc.observe()
+        if power == "On":
+            return Observation.HAPPENED
+        if power != "Off":
+            return Observation.UNKNOWN
+        entry = self._ledger.latest(self._args.node, POWER_ON, desired)
+        fresh = entry is not None and entry.status == "intent" and time.time() - float(stored.get("at", 0)) < _LAG_S
+        return Observation.UNKNOWN if fresh else Observation.NOT_HAPPENED
+
+    def _digest(self, operation: str, after: int) -> str:
+        wanted = {"operation": operation, "serial": self._args.serial, "boot": self._args.boot.value, "after": after}
+        return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,84 @@
+"""The provision phase: one Pulumi stack a rack, through a worker process that a later run can find and end."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from rackready.design.site import load_site
+from rackready.drivers import pulumi as engine
+from rackready.drivers.process import run_child
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
+from rackready.stacks.worker import Request
+
+_SPARE_S = 600
+"""Time for the engine itself, on top of the time that a node may take to boot."""
+
+
+def run_provision(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
+    """Power on and reach the given nodes; with ``ctx.check`` only say what would change. A result for each node, never an exception for one.
+
+    Every node of a rack stays declared; those not asked for are left out by target, so that nothing is ever deleted here.
+    Raises RackreadyError when the engine is not installed.
+    """
+    return _run(ctx, nodes, "preview" if ctx.check else "up")
+
+
+def run_destroy(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
+    """Power off those of the given nodes that we powered on, and forget them. Raises RackreadyError when the engine is not installed."""
+    return _run(ctx, nodes, "destroy")
+
+
+def _run(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, NodeResult]:
+    if not nodes:
+        return {}
+    site = load_site(ctx.env, root=ctx.root)
+    paths = EnvPaths(ctx.root, ctx.env)
+    engine.require_engine(ctx.root)
+    logs = paths.logs / (ctx.campaign or "provision")
+    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=paths.state, prefix="provision-") as scratch:
+        result = Path(scratch) / "result.json"
+        request = _request(ctx, site, nodes, action, result)
+        log = logs / "provision.log"
+        ended = _worker(paths, request, log, site.campaign.provision_timeout_s + _SPARE_S)
+        found = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
+    return {node: _result(node, found.get(node), ended, log) for node in nodes}
+
+
+def _request(ctx: PhaseContext, site: Site, nodes: list[str], action: str, result: Path) -> Request:
+    racks: dict[str, list[str]] = {}
+    for node in nodes:
+        racks.setdefault(site.rack_of(node).name, []).append(node)
+    whole = [rack.name for rack in site.racks if {node.name for node in rack.nodes} <= set(racks.get(rack.name, []))]
+    return Request(ctx.env, str(ctx.root), ctx.campaign, action, racks, whole, str(result))
+
+
+def _worker(paths: EnvPaths, request: Request, log: Path, timeout_s: float) -> str:
+    """Run the worker to its end and return how it ended, in words."""
+    env = {**os.environ, **engine.environment(paths, campaign=request.campaign)}
+    ledger = Ledger.open(paths.database)
+    argv = [sys.executable, "-m", "rackready.stacks.worker"]
+    try:
+        ended = run_child(argv, log=log, cwd=paths.root, env=env, stdin_text=json.dumps(asdict(request)), timeout_s=timeout_s, ledger=ledger, what=f"pulumi {request.action}")
+    except OSError as error:
+        text = f"{sys.executable}: the provisioning worker - Expected: it starts Actual: {error}. Run `make setup`."
+        raise RackreadyError(text) from error
+    finally:
+        ledger.close()
+    return f"stopped after {timeout_s:.0f} s" if ended.timed_out else f"exit status {ended.returncode}"
+
+
+def _result(node: str, found: dict[str, object] | None, ended: str, log: Path) -> NodeResult:
+    if found is None:
+        return NodeResult(Outcome.ERROR, f"{node}: not provisioned - Expected: a result of the provisioning worker Actual: none ({ended}). Look at {log}, then run again.")
+    return NodeResult(Outcome(str(found["outcome"])), str(found["message"]), bool(found["changed"]), dict(found["data"]))  # type: ignore[call-overload]

@@ -1,0 +1,134 @@
+"""``python -m rackready.stacks.worker``: runs the engine on some racks, side by side, apart from the controller's process.
+
+Reads one JSON request from standard input and writes one JSON result to the file that the request names. It asks for nothing
+and judges nothing: a node that failed is a line in the result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from pulumi import automation as auto
+
+from rackready.drivers import pulumi as engine
+from rackready.drivers.process import session_members
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult
+from rackready.model.problems import RackreadyError
+from rackready.paths import EnvPaths
+from rackready.stacks import metal
+from rackready.stacks.events import Recorder
+
+_RACKS_AT_ONCE = 4
+"""Engines side by side: each takes some 150 MiB and a core while it starts."""
+_NODES_AT_ONCE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be done. ``racks``: nodes asked for, per rack; ``whole``: racks all of whose nodes are."""
+
+    env: str
+    root: str
+    campaign: str
+    action: str
+    racks: dict[str, list[str]]
+    whole: list[str]
+    result: str
+
+
+def run(request: Request) -> dict[str, NodeResult]:
+    """Do what is asked on every rack. Never raises for a rack: its nodes then carry the error."""
+    results: dict[str, NodeResult] = {}
+    with ThreadPoolExecutor(max_workers=_RACKS_AT_ONCE) as pool:
+        for found in pool.map(partial(_rack, request), list(request.racks)):
+            results.update(found)
+    return results
+
+
+def _rack(request: Request, rack: str) -> dict[str, NodeResult]:
+    nodes = request.racks[rack]
+    paths = EnvPaths(Path(request.root), request.env)
+    recorder = Recorder()
+    failure = ""
+    try:
+        stack = engine.open_stack(paths, rack, lambda: metal.declare_from_site(request.env, rack, paths.root), campaign=request.campaign)
+        target = None if rack in request.whole else metal.urns(stack.name, engine.PROJECT, nodes)
+        _unlocked(stack, _operation(stack, request.action, target, recorder))
+    except auto.CommandError as error:
+        failure = engine.last_words(str(error))
+    except RackreadyError as error:
+        failure = str(error)
+    if request.action == "destroy":
+        return {node: _destroyed(node, recorder, failure) for node in nodes}
+    results = recorder.results(nodes, check=request.action == "preview")
+    return {node: _with(result, node, failure) for node, result in results.items()}
+
+
+def _operation(stack: auto.Stack, action: str, target: list[str] | None, recorder: Recorder) -> Callable[[], object]:
+    common = {"target": target, "on_event": recorder.take, "on_output": _echo, "on_error": _echo, "color": "never", "refresh": True}
+    if action == "preview":
+        return lambda: stack.preview(**common)
+    if action == "destroy":
+        return lambda: stack.destroy(continue_on_error=True, parallel=_NODES_AT_ONCE, **common)
+    return lambda: stack.up(continue_on_error=True, parallel=_NODES_AT_ONCE, suppress_outputs=True, **common)
+
+
+def _unlocked(stack: auto.Stack, operation: Callable[[], object]) -> None:
+    """Run the operation; over the lock of a dead run once: the controller that started us holds the controller lock."""
+    try:
+        operation()
+    except auto.ConcurrentUpdateError as error:
+        engine.free_lock(stack, error)
+        operation()
+
+
+def _with(result: NodeResult, node: str, failure: str) -> NodeResult:
+    """Say what stopped the whole stack, where nothing is known of the node itself."""
+    if not failure or "the engine reported nothing" not in result.message:
+        return result
+    text = failure if failure.startswith(node) else f"{node}: not provisioned - Expected: its stack runs Actual: {failure}"
+    return NodeResult(Outcome.ERROR, text)
+
+
+def _destroyed(node: str, recorder: Recorder, failure: str) -> NodeResult:
+    """A node that is in no stack any more is what destroy wants: of such a node the engine says nothing."""
+    result = recorder.results([node])[node]
+    if result.outcome is Outcome.ERROR and "the engine reported nothing" in result.message:
+        return NodeResult(Outcome.ERROR, f"{node}: {failure}") if failure else NodeResult(Outcome.PASS, f"{node}: nothing was made")
+    return result
+
+
+def _echo(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - goes into the log of the run
+
+
+def _stop(_number: int, _frame: object) -> None:
+    """Pass Ctrl-C on to our engines: they end what is in flight, which the provider cuts short."""
+    for pid in session_members(os.getsid(0)):
+        if pid != os.getpid() and Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == "pulumi":
+            os.kill(pid, signal.SIGINT)
+
+
+def main() -> None:
+    """Entry point."""
+    signal.signal(signal.SIGINT, _stop)
+    request = Request(**json.load(sys.stdin))
+    results = run(request)
+    out = Path(request.result)
+    fresh = out.with_suffix(".new")
+    fresh.touch(mode=0o600)
+    fresh.write_text(json.dumps({node: asdict(result) for node, result in results.items()}), encoding="utf-8")
+    fresh.replace(out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rackready.drivers import redfish
+from rackready.drivers.redfish import Bmc, BmcError, BmcIdentityError, BmcLoginError, BmcTlsError, BmcUnreachableError, BootTarget, PowerAction
+from rackready.model.site import Bmc as BmcSite
+from tests.stacks.fake_rack import FakeNode, FakeRack
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redfish, "_PAUSE_S", 0.01)
+
+
+@pytest.fixture
+def rack(tmp_path: Path) -> Iterator[FakeRack]:
+    made = FakeRack(tmp_path / "rack", 1, net=78)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def node(rack: FakeRack) -> FakeNode:
+    return rack.nodes[0]
+
+
+def bmc(rack: FakeRack, **changes: object) -> Bmc:
+    return Bmc("node01", BmcSite.model_validate({**rack.site()["racks"][0]["nodes"][0]["bmc"], **changes}))
+
+
+def test_identifies_the_machine_and_closes_its_session(rack: FakeRack, node: FakeNode) -> None:
+    with bmc(rack) as client:
+        found = client.identify()
+        assert len(node.sessions) == 1
+    assert (found.serial, found.manufacturer, found.model, found.power) == ("FAKE-0001", "FAKE", "DGXH100", "Off")
+    assert node.sessions == set()
+
+
+def test_serial_number_of_the_chassis_counts_where_the_system_has_none(rack: FakeRack, node: FakeNode) -> None:
+    node.in_system = False
+    with bmc(rack) as client:
+        assert client.identify().serial == "FAKE-0001"
+
+
+def test_boots_once_and_powers_on_and_off(rack: FakeRack, node: FakeNode) -> None:
+    node.power_lag_s = 0.3
+    with bmc(rack) as client:
+        client.set_boot_once(BootTarget.PXE)
+        assert client.power(PowerAction.ON, wait_s=10) == "On"
+        assert client.power(PowerAction.ON, wait_s=10) == "On"
+        assert client.power(PowerAction.OFF, wait_s=10) == "Off"
+    assert node.asked == ["boot Pxe Once", "On", "GracefulShutdown"]
+
+
+def test_power_is_cut_when_the_system_does_not_go_down(rack: FakeRack, node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redfish, "_GRACEFUL_OFF_S", 0.1)
+    rack.set_power(node, "On")
+    real = rack.reset
+    monkeypatch.setattr(rack, "reset", lambda which, kind: which.asked.append(kind) if kind == "GracefulShutdown" else real(which, kind))
+    with bmc(rack) as client:
+        assert client.power(PowerAction.OFF, wait_s=10) == "Off"
+    assert node.asked == ["GracefulShutdown", "ForceOff"]
+
+
+def test_a_bmc_without_sessions_is_asked_with_basic_authentication(rack: FakeRack, node: FakeNode) -> None:
+    node.has_sessions = False
+    with bmc(rack) as client:
+        assert client.observe() == "Off"
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+def test_a_refused_login_is_said_once_and_never_tried_again(rack: FakeRack, node: FakeNode, tmp_path: Path, *, sessions: bool) -> None:
+    node.has_sessions = sessions
+    wrong = tmp_path / "wrong"
+    wrong.write_text("not-the-password")
+    with bmc(rack, password={"file": str(wrong)}) as client, pytest.raises(BmcLoginError) as caught:
+        client.identify()
+    where = f"node01 BMC 127.78.1.1:{rack.bmc_port}"
+    assert str(caught.value) == f"{where}: Redfish refused the login of user admin - Expected: HTTP 200 Actual: 401. Check the password in file {wrong}."
+    assert node.logins == 1
+    assert "not-the-password" not in str(caught.value)
+
+
+def test_nothing_there(rack: FakeRack) -> None:
+    with bmc(rack, port=1) as client, pytest.raises(BmcUnreachableError, match=r"node01 BMC 127\.78\.1\.1:1: unreachable - Expected: .* Actual: .*refused.* Check bmc\.address"):
+        client.identify()
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused_before_the_password_is_sent(rack: FakeRack, node: FakeNode) -> None:
+    with bmc(rack, ca=None) as client, pytest.raises(BmcTlsError, match=r"TLS - Expected: a certificate for 127\.78\.1\.1 signed by an authority .* Actual: .*verify failed.*bmc\.ca"):
+        client.identify()
+    assert node.logins == 0
+
+
+def test_a_missing_ca_file_is_named(rack: FakeRack) -> None:
+    with bmc(rack, ca="/nowhere/ca.pem") as client, pytest.raises(BmcTlsError, match=r"Expected: a PEM file at /nowhere/ca\.pem Actual: none"):
+        client.identify()
+
+
+def test_another_machine_is_refused_and_untouched(rack: FakeRack, node: FakeNode) -> None:
+    with bmc(rack) as client, pytest.raises(BmcIdentityError, match="nothing was done to it - Expected: serial OTHER Actual: FAKE-0001"):
+        client.require("OTHER")
+    assert node.asked == []
+
+
+def test_a_fault_that_passes_is_waited_out(rack: FakeRack, node: FakeNode) -> None:
+    node.faults = [503]
+    with bmc(rack) as client:
+        assert client.observe() == "Off"
+
+
+def test_a_fault_that_stays_is_an_error(rack: FakeRack, node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redfish.time, "sleep", lambda _seconds: None)
+    node.faults = [503] * 50
+    with bmc(rack) as client, pytest.raises(BmcError, match="Expected: success Actual: HTTP 503"):
+        client.observe()
+
+
+def test_a_reset_is_never_sent_twice(rack: FakeRack, node: FakeNode) -> None:
+    with bmc(rack) as client:
+        client.observe()
+        system = client._system()
+        client._system = lambda: system  # type: ignore[method-assign]
+        node.faults = [500]
+        with pytest.raises(BmcError, match="HTTP 500"):
+            client._reset(redfish.sushy.ResetType.ON)
+    assert node.asked == []
+
+
+def test_a_power_state_that_does_not_come_is_an_error(rack: FakeRack, node: FakeNode) -> None:
+    node.power_lag_s = 3
+    with bmc(rack) as client, pytest.raises(BmcError, match=r"power - Expected: On within 0 s Actual: Off\. Look at the BMC's event log"):
+        client.power(PowerAction.ON, wait_s=0.1)
+
+
+def test_one_caller_at_a_time(rack: FakeRack) -> None:
+    with bmc(rack):
+        assert not bmc(rack)._lock.acquire(blocking=False)
+    assert bmc(rack)._lock.acquire(blocking=False)
+    bmc(rack)._lock.release()
