@@ -146,7 +146,7 @@ def _wait(request: Request, resumed: bool, box: dict[str, Any]) -> None:  # noqa
         else:
             with SetWorkflowID(request.campaign):
                 handle = DBOS.start_workflow(campaign_workflow, request.plain())
-        box["results"] = handle.get_result()
+        box["results"] = handle.get_result(polling_interval_sec=_POLL_S)
     except Exception as error:  # noqa: BLE001 - carried over to the main thread, which raises it
         box["error"] = error
 

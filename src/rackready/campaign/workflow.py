@@ -17,6 +17,7 @@ QUEUE = "rackready-batches"
 BATCHES_AT_ONCE = 2
 
 _PERCENT = 100
+_POLL_S = 0.1
 
 
 @DBOS.step(name="phase")
@@ -54,7 +55,7 @@ def _wave(request: Request, data: dict[str, Any], nodes: list[str]) -> dict[str,
         batches = [tuple(nodes)] if PHASES[phase].whole_wave else request.batches(nodes)
         handles = [DBOS.enqueue_workflow(QUEUE, batch_workflow, data, phase, list(batch)) for batch in batches]
         for handle in handles:
-            for node, result in handle.get_result().items():
+            for node, result in handle.get_result(polling_interval_sec=_POLL_S).items():
                 changed[node] = changed[node] or result["changed"]
                 last[node] = {**result, "phase": phase, "changed": changed[node]}
         nodes = [node for node in nodes if last[node]["outcome"] in CONTINUES]

@@ -21,8 +21,18 @@ app = typer.Typer(
     add_completion=False,
 )
 
-COMMANDS = ("deploy", "phases", "status", "schema", "report", "gate", "doctor", "repair", "sim")
-"""Modules of this package; each has ``register(app)``."""
+COMMANDS = {
+    "deploy": "deploy",
+    **dict.fromkeys(("provision", "install", "fabric", "validate", "optimize", "handover"), "phases"),
+    "status": "status",
+    "report": "report",
+    "gate": "gate",
+    "repair": "repair",
+    "doctor": "doctor",
+    "schema": "schema",
+    "sim": "sim",
+}
+"""Command -> module of this package, which has ``register(app)``. Only the module of the command that is called is imported."""
 
 
 @app.callback(invoke_without_command=True)
@@ -32,10 +42,11 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
         raise typer.Exit
 
 
-def build() -> typer.Typer:
-    """Register every command and return the application."""
-    for name in COMMANDS:
-        importlib.import_module(f"rackready.cli.{name}").register(app)
+def build(arguments: list[str]) -> typer.Typer:
+    """Register the command that is called (every command, when none is) and return the application."""
+    called = next((word for word in arguments if not word.startswith("-")), "")
+    for module in dict.fromkeys([COMMANDS[called]] if called in COMMANDS else COMMANDS.values()):
+        importlib.import_module(f"rackready.cli.{module}").register(app)
     return app
 
 
@@ -44,7 +55,7 @@ def main() -> None:
     os.umask(0o077)
     json_wanted = any(a == "--output=json" or (a == "--output" and b == "json") for a, b in zip(sys.argv, [*sys.argv[1:], ""], strict=True))
     try:
-        build()(standalone_mode=False)
+        build(sys.argv[1:])(standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:

@@ -1,0 +1,2 @@
+"""stub"""
+def run(ctx, nodes): raise NotImplementedError

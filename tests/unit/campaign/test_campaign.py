@@ -1,0 +1,140 @@
+"""Campaigns as whole processes: killed, interrupted, with bad nodes, with defects of our own."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rackready.campaign import workflow
+from rackready.campaign.abi import CAMPAIGN_ABI
+from rackready.campaign.request import DEPLOY
+from rackready.campaign.summary import exit_code, summarise
+from rackready.ledger.store import Ledger
+from rackready.model.state import NodeState
+
+PROGRAM = Path(__file__).with_name("fake_site.py")
+
+
+def start(root: Path, mode: str, digest: str = "d") -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, str(PROGRAM), str(root), mode, digest], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def run(root: Path, mode: str, digest: str = "d") -> tuple[int, str]:
+    child = start(root, mode, digest)
+    text, _ = child.communicate(timeout=120)
+    return child.returncode, text
+
+
+def did(root: Path) -> list[str]:
+    return (root / "did.log").read_text(encoding="utf-8").splitlines()
+
+
+def test_all_phases_in_order_and_batches(tmp_path: Path) -> None:
+    code, text = run(tmp_path, "run")
+    assert code == 0, text
+    lines = did(tmp_path)
+    assert [line.split()[0] for line in lines] == ["provision", "install", "install", "fabric", "validate", "optimize", "optimize", "revalidate", "certify", "handover"]
+    assert {line for line in lines if line.startswith("install")} == {"install node01,node02", "install node03"}
+    assert text.count("ROW") == 3
+    assert "ROW node02 ready handover pass" in text
+
+
+@pytest.mark.parametrize("phase", DEPLOY)
+def test_killed_in_a_phase_it_goes_on_there(tmp_path: Path, phase: str) -> None:
+    code, _ = run(tmp_path, f"die:{phase}")
+    assert code == -signal.SIGKILL
+    before = did(tmp_path)
+    code, text = run(tmp_path, "run")
+    assert code == 0, text
+    assert "which was cut off" in text
+    again = did(tmp_path)[len(before) :]
+    assert again[0].startswith(phase)
+    finished = set(before[: -2 if phase in {"install", "optimize"} else -1])
+    assert not finished & set(again), "a finished step ran twice"
+
+
+def test_changed_site_is_not_resumed_but_begun_anew_and_said(tmp_path: Path) -> None:
+    run(tmp_path, "die:fabric")
+    code, text = run(tmp_path, "run", "other")
+    assert code == 0, text
+    assert "is not resumed (the site or what was asked for has changed since)" in text
+    assert did(tmp_path).count("provision node01,node02,node03") == 2
+
+
+def test_ctrl_c_stops_within_seconds_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    child = start(tmp_path, "hang:fabric")
+    for _ in range(600):
+        if (tmp_path / "did.log").exists() and any(line.startswith("fabric") for line in did(tmp_path)):
+            break
+        time.sleep(0.05)
+    begun = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    text, _ = child.communicate(timeout=30)
+    assert child.returncode == 130, text
+    assert "INTERRUPTED" in text
+    assert time.monotonic() - begun < 30
+    code, text = run(tmp_path, "run")
+    assert code == 0, text
+    assert did(tmp_path).count("provision node01,node02,node03") == 1
+
+
+def test_failed_node_is_quarantined_and_the_others_go_on(tmp_path: Path) -> None:
+    code, text = run(tmp_path, "fail:validate:node02")
+    assert code == 1
+    assert "ROW node02 quarantined validate fail node02 gpu2: broken - Expected: 18 Actual: 17. Replace it." in text
+    assert "ROW node01 ready handover pass" in text
+    assert "optimize node01" in " ".join(did(tmp_path))
+
+
+def test_error_keeps_the_state_and_is_not_a_pass(tmp_path: Path) -> None:
+    code, text = run(tmp_path, "error:install:node03")
+    assert code == 1
+    assert "ROW node03 provisioned install error" in text
+
+
+def test_node_without_a_result_is_an_error(tmp_path: Path) -> None:
+    code, text = run(tmp_path, "silent:validate:node01")
+    assert code == 1
+    assert "ROW node01 connected validate error validate: no result - Expected: one for every node Actual: none." in text
+
+
+def test_defect_of_ours_is_an_error_with_its_log(tmp_path: Path) -> None:
+    code, text = run(tmp_path, "defect:fabric")
+    assert code == 1
+    assert "fabric: defect in rackready - Expected: a result Actual: ZeroDivisionError" in text
+    assert list((tmp_path / ".rackready/x/logs").rglob("fabric-defect.log"))
+
+
+def test_second_controller_is_refused(tmp_path: Path) -> None:
+    first = start(tmp_path, "hang:provision")
+    for _ in range(600):
+        if (tmp_path / "did.log").exists():
+            break
+        time.sleep(0.05)
+    code, text = run(tmp_path, "run")
+    first.kill()
+    first.wait()
+    assert code != 0
+    assert "another controller works on this site" in text
+    assert did(tmp_path) == ["provision node01,node02,node03"]
+
+
+def test_summary_of_nothing_is_no_success(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "s.sqlite")
+    assert exit_code([]) == 1
+    rows = summarise(ledger, ["node01"], {})
+    assert rows[0].outcome == "not_run"
+    assert rows[0].state == NodeState.DECLARED.value
+    assert exit_code(rows) == 1
+
+
+def test_workflow_shape_is_the_one_of_its_abi() -> None:
+    """A pending campaign is replayed by this code: changing it without a new ABI strands what was cut off."""
+    digest = hashlib.sha256(Path(workflow.__file__).read_bytes()).hexdigest()
+    assert (CAMPAIGN_ABI, digest[:16]) == ("1", "0d3b6046baa3285d"), "workflow.py changed: raise CAMPAIGN_ABI and put the new digest here"

@@ -1,0 +1,127 @@
+"""Commands as a user calls them: exit codes, one JSON document on standard output, nothing touched when refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rackready.ledger.store import Ledger
+from rackready.model.state import NodeState
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "playbooks").mkdir()
+    (tmp_path / "inventories/lab").mkdir(parents=True)
+    shutil.copy(ROOT / "inventories/sim/site.yml", tmp_path / "inventories/lab/site.yml")
+    return tmp_path
+
+
+def rackready(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "RACKREADY_ROOT": str(project), "COLUMNS": "200"}
+    environment.pop("ENV", None)
+    return subprocess.run([sys.executable, "-c", "from rackready.cli.main import main; main()", *arguments], capture_output=True, text=True, env=environment, cwd=project, timeout=120, check=False)
+
+
+def spoil(project: Path) -> None:
+    path = project / "inventories/lab/site.yml"
+    site = yaml.safe_load(path.read_text(encoding="utf-8"))
+    nodes = site["racks"][0]["nodes"]
+    nodes[1]["colour"] = "red"
+    nodes[2]["address"] = nodes[0]["address"]
+    site["links"][3]["ports"] = "swp65-swp68"
+    site["software"]["driver_branch"] = 470
+    path.write_text(yaml.safe_dump(site), encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", ["deploy", "install", "provision", "validate"])
+def test_bad_site_file_lists_everything_exits_2_and_touches_nothing(project: Path, command: str) -> None:
+    spoil(project)
+    done = rackready(project, command, "--env", "lab")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "4 problems; nothing was touched." in done.stderr
+    for path in ("links[3].ports", "racks[0].nodes[1].colour", "racks[0].nodes[2].address", "software.driver_branch"):
+        assert f"  {path}: " in done.stderr
+    assert not (project / ".rackready/lab/state.sqlite").exists()
+
+
+def test_bad_site_file_as_json(project: Path) -> None:
+    spoil(project)
+    done = rackready(project, "deploy", "--env", "lab", "--output", "json")
+    assert done.returncode == 2
+    assert [item["path"] for item in json.loads(done.stdout)["problems"]] == ["links[3].ports", "racks[0].nodes[1].colour", "racks[0].nodes[2].address", "software.driver_branch"]
+
+
+def test_status_before_anything_was_deployed(project: Path) -> None:
+    done = rackready(project, "status", "--env", "lab", "--output", "json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [node["name"] for node in document["nodes"]] == ["node01", "node02", "node03", "node04"]
+    assert {node["state"] for node in document["nodes"]} == {"declared"}
+    assert not (project / ".rackready/lab/state.sqlite").exists(), "status makes nothing"
+
+
+def test_repair_brings_a_quarantined_node_back_in_a_new_epoch(project: Path) -> None:
+    (project / ".rackready/lab").mkdir(parents=True)
+    ledger = Ledger.open(project / ".rackready/lab/state.sqlite")
+    ledger.set_state("node03", NodeState.QUARANTINED, "gpu2: NVLink down")
+    done = rackready(project, "repair", "node03", "--reason", "baseboard replaced", "--env", "lab", "--output", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"name": "node03", "state": "reachable", "epoch": 2, "reason": "repaired: baseboard replaced"}
+    row = ledger.state("node03")
+    assert row is not None
+    assert (row.state, row.epoch) == (NodeState.REACHABLE, 2)
+
+
+def test_repair_of_an_unknown_node_is_refused(project: Path) -> None:
+    done = rackready(project, "repair", "node9", "--reason", "x", "--env", "lab")
+    assert done.returncode == 2
+    assert done.stderr == "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name.\n"
+
+
+def test_unknown_limit_is_refused(project: Path) -> None:
+    done = rackready(project, "deploy", "--env", "lab", "--limit", "node01,node7")
+    assert done.returncode == 2
+    assert "--limit node01,node7 - Expected: some of node01, node02, node03, node04 Actual: node7. Correct it." in done.stderr
+
+
+def test_quarantined_node_is_left_alone_by_a_mere_repeat(project: Path) -> None:
+    (project / ".rackready/lab").mkdir(parents=True)
+    ledger = Ledger.open(project / ".rackready/lab/state.sqlite")
+    ledger.set_state("node03", NodeState.QUARANTINED, "node03 gpu2: NVLink down")
+    done = rackready(project, "deploy", "--env", "lab", "--limit", "node03", "--output", "json")
+    assert done.returncode == 1, done.stderr
+    assert "rackready repair node03 --reason" in done.stderr
+    assert json.loads(done.stdout)["nodes"] == [
+        {"name": "node03", "state": "quarantined", "phase": "", "outcome": "fail", "changed": False, "reason": "node03 gpu2: NVLink down"}
+    ]
+
+
+def test_unknown_environment(project: Path) -> None:
+    done = rackready(project, "status", "--env", "prod")
+    assert done.returncode == 2
+    assert "no such file. Begin one from inventories/example/site.yml." in done.stderr
+
+
+def test_schema_is_one_json_document(project: Path) -> None:
+    done = rackready(project, "schema")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["properties"]["schema"]["const"] == "rackready/site/v1"
+
+
+def test_outside_a_checkout(tmp_path: Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if key not in {"RACKREADY_ROOT", "ENV"}}
+    code = "import rackready.paths as p; p.__file__ = '/nowhere/x.py'; from rackready.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "status"], capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "no checkout of rackready here" in done.stderr
