@@ -1,0 +1,130 @@
+"""Making, starting and stopping the rack's machines: one container each, its hardware plugged before its system begins to boot."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from rackready.sim import host, hostnet, podman, slurm
+from rackready.sim.errors import SimError, describe
+from rackready.sim.files import write
+from rackready.sim.plan import MIRROR_PORT, Cable, Machine, Plan
+from rackready.sim.store import Store
+
+_STOP_GRACE_S = 20
+REBOOTED = 129
+"""Exit status of a container whose system asked for a reboot: the kernel ends its first process with SIGHUP."""
+_REAPPLY = "/usr/lib/hw/switch-reapply"
+
+
+class Machines:
+    """The containers of one rack."""
+
+    def __init__(self, plan: Plan, store: Store, image: str, slurm_conf: Callable[[], dict[str, str]] | None = None) -> None:
+        self.plan = plan
+        self._store = store
+        self._image = image
+        self._slurm_conf = slurm_conf
+
+    def running(self, name: str) -> bool:
+        """Whether a machine's system runs now."""
+        found = podman.inspect(self.plan.machines[name].container)
+        return found is not None and found.running
+
+    def boot(self, name: str) -> bool:
+        """Start a machine, making it first if it was never started; return whether it had to be started."""
+        machine = self.plan.machines[name]
+        found = podman.inspect(machine.container)
+        if found is not None and found.running:
+            return False
+        if found is None or found.status == "configured":
+            self._create(machine)
+        pid = found.pid if found is not None and found.status == "initialized" else podman.init(machine.container)
+        if pid <= 0:
+            raise describe(f"{name}: container {machine.container}", "namespaces of its own", "none", f"See `podman inspect {machine.container}`, then run again.")
+        hostnet.attach(self.plan, machine, pid)
+        if machine.role == "node":
+            self.cable(name, pid)
+        podman.start(machine.container)
+        return True
+
+    def halt(self, name: str, *, graceful: bool) -> bool:
+        """Power a machine off: ask its system first when ``graceful``. Returns whether it was running."""
+        if not self.running(name):
+            return False
+        podman.stop(self.plan.machines[name].container, _STOP_GRACE_S if graceful else 0)
+        return True
+
+    def cable(self, node: str, pid: int = 0) -> None:
+        """Bring a node's cables to where hardware state says that they are; does nothing when it is off."""
+        if pid == 0:
+            found = podman.inspect(self.plan.machines[node].container)
+            if found is None or not found.running:
+                return
+            pid = found.pid
+        out = {nic["rail"] for nic in self._store.state(node)["nics"] if nic.get("link") == "down"}
+        changed: dict[str, list[str]] = {}
+        switches = {name: self._pid(name) for name in {cable.switch for cable in self.plan.cables[node]} if name}
+        for cable in self.plan.cables[node]:
+            if hostnet.plug(self.plan, cable, pid, switches.get(cable.switch, 0), connected=cable.rail not in out):
+                changed.setdefault(cable.switch, []).append(cable.port)
+        for switch, ports in changed.items():
+            self._reapply(switch, ports)
+
+    def loose_cables(self, node: str) -> list[Cable]:
+        """Return the cables of a node whose NIC does not exist although it runs, or that are not where they should be."""
+        found = podman.inspect(self.plan.machines[node].container)
+        if found is None or not found.running:
+            return []
+        inside = hostnet.links(found.pid)
+        return [cable for cable in self.plan.cables[node] if cable.netdev not in inside]
+
+    def _pid(self, name: str) -> int:
+        found = podman.inspect(self.plan.machines[name].container) if name in self.plan.machines else None
+        return found.pid if found is not None and found.running else 0
+
+    def _reapply(self, switch: str, ports: list[str]) -> None:
+        """Let the switch's system see ports that came or went, as its port daemon would."""
+        script = f"test ! -x {_REAPPLY} || exec {_REAPPLY} {' '.join(ports)}"
+        podman.podman("exec", self.plan.machines[switch].container, "/bin/sh", "-c", script)
+
+    def _create(self, machine: Machine) -> None:
+        podman.remove(machine.container)
+        if machine.role == "mirror":
+            command = ("/usr/bin/python3", "-m", "http.server", str(MIRROR_PORT), "--bind", machine.address, "--directory", "/srv/mirror")
+            podman.create(machine.container, self._image, self.plan.clone, options=("--volume", f"{self._store.mirror}:/srv/mirror:ro"), command=command)
+            return
+        volume = ("--volume", f"{self._store.hardware(machine.name)}:/opt/hw:ro") if machine.role in ("node", "switch") else ()
+        podman.create(machine.container, self._image, self.plan.clone, options=("--systemd", "always", "--hostname", machine.name, *volume))
+        try:
+            with podman.mounted(machine.container) as root:
+                self._seed(machine, root)
+        except (SimError, OSError):
+            podman.remove(machine.container)
+            raise
+
+    def _seed(self, machine: Machine, root: Path) -> None:
+        """Write what an installer would leave on a fresh machine: identity, host key, and who may log in."""
+        write(root / "etc/hosts", f"127.0.0.1 localhost\n::1 localhost\n{machine.address} {machine.name}\n")
+        write(root / "etc/machine-id", hashlib.sha256(machine.container.encode()).hexdigest()[:32] + "\n")
+        inside(root, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/etc/ssh/ssh_host_ed25519_key")
+        if machine.role == "switch":
+            self._seed_switch(machine, root)
+            return
+        (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
+        write(root / "root/.ssh/authorized_keys", self._store.key.with_suffix(".pub").read_text(encoding="utf-8"), 0o600)
+        if machine.role == "controller" and self._slurm_conf is not None:
+            slurm.seed(root, self._slurm_conf(), self._store.secret("munge").read_text(encoding="utf-8"))
+
+    def _seed_switch(self, machine: Machine, root: Path) -> None:
+        inside(root, "useradd", "--create-home", "--shell", "/bin/bash", "--groups", "sudo", "cumulus")
+        inside(root, "chpasswd", stdin=f"cumulus:{self._store.secret(machine.name).read_text(encoding='utf-8').strip()}\n")
+        write(root / "etc/sudoers.d/cumulus", "cumulus ALL=(ALL) NOPASSWD: ALL\n", 0o440)
+        write(root / "etc/ssh/sshd_config.d/10-switch.conf", "PasswordAuthentication yes\n")
+
+
+def inside(root: Path, *argv: str, stdin: str = "") -> None:
+    """Run a program of a machine that does not run, in its file system."""
+    host.run(["chroot", str(root), *argv], stdin=stdin.encode(), timeout_s=30.0)
+

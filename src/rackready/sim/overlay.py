@@ -1,0 +1,45 @@
+"""The overlay: where the simulated rack's parts really are on this machine, merged over the site file by the ordinary loader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rackready.model.site import Site, SlurmHandover
+from rackready.sim import mirror
+from rackready.sim.plan import BMC_PORT, Plan
+from rackready.sim.store import Store, write_private
+
+_HEAD = "# Written by `rackready sim up`; removed by `rackready sim down`. Do not edit.\n"
+
+
+def build(site: Site, plan: Plan, store: Store) -> dict[str, Any]:
+    """Return the overlay document: addresses, ports, keys and the mirror's URL, nothing else."""
+    document: dict[str, Any] = {
+        "access": {"user": "root", "port": 22, "private_key": str(store.key)},
+        "software": {"mirror": {"url": mirror.url(plan), "key": str(store.mirror / "mirror.asc")}},
+        "racks": [{"name": rack.name, "nodes": [_node(node.name, plan, store) for node in rack.nodes]} for rack in site.racks],
+        "switches": [{"name": item.name, "address": plan.machines[item.name].address, "port": 22, "username": "cumulus", "password": {"file": str(store.secret(item.name))}} for item in site.switches],
+    }
+    if isinstance(site.handover, SlurmHandover):
+        address = plan.machines["slurmctl"].address
+        document["handover"] = {"controller": address, "port": 22, "user": "root", "private_key": str(store.key), "munge_key": {"file": str(store.secret("munge"))}}
+    return document
+
+
+def _node(name: str, plan: Plan, store: Store) -> dict[str, Any]:
+    bmc = {
+        "address": plan.bmcs[name],
+        "port": BMC_PORT,
+        "username": "admin",
+        "password": {"file": str(store.secret(f"{name}-bmc"))},
+        "ca": str(store.tls / "ca.pem"),
+    }
+    return {"name": name, "address": plan.machines[name].address, "bmc": bmc}
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Write the overlay, readable by its owner only."""
+    write_private(path, _HEAD + yaml.safe_dump(document, sort_keys=False))
