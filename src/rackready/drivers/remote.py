@@ -1,0 +1,306 @@
+"""Runs commands on nodes over SSH: pinned host keys, a time limit each, and nothing left running behind.
+
+Every command leads a session of its own on the node, whose number stands in a file there; at a time-out, at the end of a
+run and when the operator stops, that whole session is ended.
+"""
+
+from __future__ import annotations
+
+import inspect
+import secrets
+import shlex
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import paramiko
+
+from rackready.drivers.process import STOP, Interrupted
+from rackready.model.problems import RackreadyError
+from rackready.ondevice import end_session
+
+_CONNECT_S = 15.0
+_POLL_S = 0.05
+_LIMIT = 32 << 20
+_GRACE_S = 10.0
+_WRAP = 'umask 077; f=$1; t=$2; shift 2; echo $$ >"$f"; timeout -k 5 "$t" "$@"; c=$?; rm -f "$f"; exit $c'
+
+
+class UnreachableError(RackreadyError):
+    """A node does not let us in; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command left: ``exit_code`` is None when it was killed or the connection was lost."""
+
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    seconds: float
+    timed_out: bool = False
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where a node's SSH answers."""
+
+    name: str
+    address: str
+    port: int
+    user: str
+    private_key: Path
+
+
+class Remote:
+    """Connections to nodes, one each, kept until closed. Safe to use from several threads."""
+
+    def __init__(self, hosts: Mapping[str, Host], known_hosts: Path) -> None:
+        self._hosts = dict(hosts)
+        self._known_hosts = known_hosts
+        self._clients: dict[str, paramiko.SSHClient] = {}
+        self._locks = {name: threading.Lock() for name in hosts}
+
+    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Answer:
+        """Run a command to its end. Never raises for what the node does; raises Interrupted when the operator stops."""
+        begun = time.monotonic()
+        try:
+            job = self.start(node, argv, stdin=stdin, env=env, timeout_s=timeout_s)
+        except UnreachableError as error:
+            return Answer(None, "", "", time.monotonic() - begun, failure=str(error))
+        try:
+            return job.wait(timeout_s)
+        finally:
+            job.end()
+
+    def start(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Job:
+        """Start a command and return at once. Raises UnreachableError."""
+        mark = f"/tmp/.rackready-{secrets.token_hex(12)}"  # noqa: S108 - 96 random bits, written with umask 077
+        words = [*(("env", *(f"{name}={value}" for name, value in env.items())) if env else ()), *argv]
+        line = shlex.join(["setsid", "-w", "sh", "-c", _WRAP, "rackready", mark, f"{timeout_s + _GRACE_S:.0f}", *words])
+        channel = self._channel(node)
+        try:
+            channel.exec_command(line)
+            if stdin:
+                channel.sendall(stdin.encode())
+            channel.shutdown_write()
+        except (OSError, paramiko.SSHException) as error:
+            channel.close()
+            message = f"{node}: the connection was lost ({error})"
+            raise UnreachableError(message) from error
+        return Job(self, node, mark, channel)
+
+    def close(self) -> None:
+        """Close every connection."""
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+    def _channel(self, node: str) -> paramiko.Channel:
+        try:
+            transport = self._client(node).get_transport()
+            if transport is None:
+                message = "no transport"
+                raise paramiko.SSHException(message)
+            return transport.open_session(timeout=_CONNECT_S)
+        except paramiko.BadHostKeyException as error:
+            message = f"{node}: its SSH host key is not the one that was pinned; provision the node again if it was reinstalled"
+            raise UnreachableError(message) from error
+        except paramiko.AuthenticationException as error:
+            message = f"{node}: SSH refuses our key for user {self._hosts[node].user}"
+            raise UnreachableError(message) from error
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            self._forget(node)
+            message = f"{node}: SSH to {self._hosts[node].address}:{self._hosts[node].port} failed ({str(error) or error.__class__.__name__})"
+            raise UnreachableError(message) from error
+
+    def _client(self, node: str) -> paramiko.SSHClient:
+        with self._locks[node]:
+            client = self._clients.get(node)
+            if client is None or (transport := client.get_transport()) is None or not transport.is_active():
+                self._clients[node] = client = self._connect(self._hosts[node])
+            return client
+
+    def _forget(self, node: str) -> None:
+        with self._locks[node]:
+            client = self._clients.get(node)
+            transport = client.get_transport() if client else None
+            if client is not None and (transport is None or not transport.is_active()):
+                client.close()
+                del self._clients[node]
+
+    def _connect(self, host: Host) -> paramiko.SSHClient:
+        client = paramiko.SSHClient()
+        if self._known_hosts.exists():
+            client.load_host_keys(str(self._known_hosts))
+        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        client.connect(
+            host.address,
+            port=host.port,
+            username=host.user,
+            key_filename=str(host.private_key),
+            timeout=_CONNECT_S,
+            banner_timeout=_CONNECT_S,
+            auth_timeout=_CONNECT_S,
+            look_for_keys=False,
+            allow_agent=False,
+        )
+        transport = client.get_transport()
+        if transport is not None:
+            transport.set_keepalive(15)
+        return client
+
+
+class Job:
+    """One command that runs on a node."""
+
+    def __init__(self, remote: Remote, node: str, mark: str, channel: paramiko.Channel) -> None:
+        self._remote = remote
+        self._node = node
+        self._mark = mark
+        self._channel = channel
+        self._out = bytearray()
+        self._err = bytearray()
+        self._begun = time.monotonic()
+        self._ended = False
+
+    def alive(self) -> bool:
+        """Whether the command still runs, as far as is known here."""
+        self._drain()
+        return not self._channel.exit_status_ready() and not self._channel.closed
+
+    def wait(self, timeout_s: float) -> Answer:
+        """Return the answer, at the time limit with ``timed_out``. Raises Interrupted when the operator stops."""
+        deadline = time.monotonic() + timeout_s
+        while self.alive():
+            if STOP.is_set():
+                self.end()
+                raise Interrupted
+            if time.monotonic() > deadline or len(self._out) + len(self._err) > _LIMIT:
+                too_much = len(self._out) + len(self._err) > _LIMIT
+                self.end()
+                return self._answer(None, timed_out=not too_much, failure=f"more than {_LIMIT >> 20} MiB of output" if too_much else "")
+            time.sleep(_POLL_S)
+        self._drain(last=True)
+        code = self._channel.recv_exit_status() if self._channel.exit_status_ready() else -1
+        self._ended = True
+        if code < 0:
+            return self._answer(None, failure="the connection was lost before the command ended")
+        return self._answer(code)
+
+    def end(self) -> None:
+        """End the command with everything that it started; nothing happens when it ended by itself."""
+        if self._ended:
+            self._channel.close()
+            return
+        self._ended = True
+        self._drain()
+        try:
+            killer = self._remote._channel(self._node)  # noqa: SLF001 - one module, one protocol
+            killer.settimeout(_GRACE_S)
+            killer.exec_command(shlex.join(["python3", "-", self._mark]))
+            killer.sendall(inspect.getsource(end_session).encode())
+            killer.shutdown_write()
+            while not killer.exit_status_ready() and not killer.closed and killer.recv(4096):
+                continue
+            killer.close()
+        except (RackreadyError, OSError, paramiko.SSHException):
+            # The node cannot be reached: `timeout` on the node ends the command without us.
+            pass
+        self._drain()
+        self._channel.close()
+
+    def so_far(self) -> Answer:
+        """Return what it said up to now."""
+        self._drain()
+        return self._answer(self._channel.recv_exit_status() if self._channel.exit_status_ready() else None)
+
+    def _answer(self, code: int | None, *, timed_out: bool = False, failure: str = "") -> Answer:
+        return Answer(code, self._out.decode(errors="replace"), self._err.decode(errors="replace"), time.monotonic() - self._begun, timed_out, failure)
+
+    def _drain(self, *, last: bool = False) -> None:
+        if last:
+            self._channel.settimeout(2.0)
+            for recv, sink in ((self._channel.recv, self._out), (self._channel.recv_stderr, self._err)):
+                try:
+                    while chunk := recv(65536):
+                        sink.extend(chunk)
+                except (TimeoutError, socket.timeout):
+                    continue
+            return
+        while self._channel.recv_ready():
+            self._out.extend(self._channel.recv(65536))
+        while self._channel.recv_stderr_ready():
+            self._err.extend(self._channel.recv_stderr(65536))
+
+
+_PREPARE = r"""
+set -eu
+umask 077
+base=${XDG_RUNTIME_DIR:-/run}
+[ -w "$base" ] || base=/tmp
+d=$(mktemp -d "$base/rackready-launch.XXXXXX")
+ssh-keygen -q -t ed25519 -N '' -C "$1" -f "$d/id"
+cat > "$d/known_hosts"
+printf '%s\n' "$d"
+cat "$d/id.pub"
+"""
+_ADMIT = r"""
+set -eu
+umask 077
+mkdir -p "$HOME/.ssh"
+f=$HOME/.ssh/authorized_keys
+touch "$f"
+printf 'restrict,from="%s" %s\n' "$1" "$2" >> "$f"
+"""
+_EXPEL = r"""
+f=$HOME/.ssh/authorized_keys
+[ -f "$f" ] || exit 0
+t=$(mktemp "$f.XXXXXX") && { grep -v -F -- "$1" "$f" > "$t"; chmod 600 "$t"; cat "$t" > "$f"; rm -f "$t"; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchKey:
+    """Folder on the head node with a key (``id``) and pinned host keys (``known_hosts``)."""
+
+    folder: str
+
+    @property
+    def ssh_options(self) -> str:
+        """Options for ssh on the head node."""
+        return f"-i {self.folder}/id -o IdentitiesOnly=yes -o UserKnownHostsFile={self.folder}/known_hosts -o StrictHostKeyChecking=yes -o BatchMode=yes -o ConnectTimeout=10"
+
+
+@contextmanager
+def launch_key(remote: Remote, head: str, head_address: str, peers: Sequence[str], known_hosts: Path) -> Iterator[LaunchKey]:
+    """Let the head node log in to its peers while MPI runs, and no longer.
+
+    The private key is made on the head node and never leaves it; peers take it from the head's address only. Raises
+    UnreachableError when a node does not take part.
+    """
+    name = f"rackready-launch-{secrets.token_hex(8)}"
+    pinned = known_hosts.read_text(encoding="utf-8") if known_hosts.exists() else ""
+    made = _must(remote, head, ("sh", "-c", _PREPARE, "rackready", name), stdin=pinned or "\n")
+    folder, public = made.stdout.strip().splitlines()[:2]
+    try:
+        for peer in peers:
+            _must(remote, peer, ("sh", "-c", _ADMIT, "rackready", head_address, public))
+        yield LaunchKey(folder)
+    finally:
+        for peer in peers:
+            remote.run(peer, ("sh", "-c", _EXPEL, "rackready", name), timeout_s=30)
+        remote.run(head, ("rm", "-rf", folder), timeout_s=30)
+
+
+def _must(remote: Remote, node: str, argv: Sequence[str], *, stdin: str = "") -> Answer:
+    answer = remote.run(node, argv, stdin=stdin, timeout_s=30)
+    if answer.exit_code != 0:
+        message = f"{node}: preparing the MPI launch failed ({answer.failure or answer.stderr.strip() or answer.exit_code})"
+        raise UnreachableError(message)
+    return answer

@@ -1,0 +1,176 @@
+"""The evidence store: append-only records in the ledger's database, raw outputs compressed by hash beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import time
+import zlib
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from rackready.evidence.scrub import scrub
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import EvidenceRecord, Fingerprint
+from rackready.model.problems import RackreadyError
+
+_metadata = sa.MetaData()
+
+_records = sa.Table(
+    "evidence",
+    _metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("campaign", sa.String, nullable=False, index=True),
+    sa.Column("gate", sa.String, nullable=False),
+    sa.Column("target", sa.String, nullable=False, index=True),
+    sa.Column("outcome", sa.String, nullable=False),
+    sa.Column("started", sa.String, nullable=False),
+    sa.Column("record", sa.Text, nullable=False, comment="the whole record, JSON"),
+    sa.Column("sha256", sa.String, nullable=False, comment="of the record's text"),
+)
+
+_nodes = sa.Table(
+    "evidence_nodes",
+    _metadata,
+    sa.Column("record_id", sa.String, primary_key=True),
+    sa.Column("node", sa.String, primary_key=True, index=True),
+)
+
+for _table in (_records, _nodes):
+    for _verb in ("UPDATE", "DELETE"):
+        _trigger = sa.DDL(
+            f"CREATE TRIGGER IF NOT EXISTS {_table.name}_no_{_verb.lower()} BEFORE {_verb} ON {_table.name} "
+            "BEGIN SELECT RAISE(ABORT, 'evidence is append-only'); END",
+        )
+        sa.event.listen(_table, "after_create", _trigger.execute_if(dialect="sqlite"))
+
+
+class EvidenceError(RackreadyError):
+    """Evidence cannot be written, or what is stored is not what was written."""
+
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def new_id() -> str:
+    """Return an id that is unique and sorts by time."""
+    return f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+
+
+class EvidenceStore:
+    """Reads and appends. There is no method that changes or removes, and the database refuses both."""
+
+    def __init__(self, engine: sa.Engine, raw: Path) -> None:
+        self._engine = engine
+        self._raw = raw
+
+    @classmethod
+    def open(cls, ledger: Ledger, raw: Path) -> EvidenceStore:
+        """Open (and make when absent) the store in the ledger's database. Raises EvidenceError."""
+        try:
+            _metadata.create_all(ledger.engine)
+        except sa.exc.SQLAlchemyError as error:
+            raise EvidenceError(
+                f"evidence cannot be written - Expected: a writable database Actual: {error.__cause__ or error}. Free disk space, then run again."
+            ) from error
+        return cls(ledger.engine, raw)
+
+    @classmethod
+    def read_only(cls, ledger: Ledger, raw: Path) -> EvidenceStore:
+        """Open the store for reading; one that was never written reads as empty."""
+        return cls(ledger.engine, raw)
+
+    # writing -----------------------------------------------------------------------------------------------------
+
+    def append(self, record: EvidenceRecord) -> None:
+        """Append a record. Raises EvidenceError, also when the id exists."""
+        text = record.model_dump_json()
+        values = {
+            "id": record.id,
+            "campaign": record.campaign,
+            "gate": record.gate,
+            "target": record.target,
+            "outcome": record.verdict.outcome.value,
+            "started": record.started.isoformat(),
+            "record": text,
+            "sha256": hashlib.sha256(text.encode()).hexdigest(),
+        }
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(sa.insert(_records).values(**values))
+                connection.execute(sa.insert(_nodes), [{"record_id": record.id, "node": node} for node in dict.fromkeys(record.nodes)])
+        except sa.exc.SQLAlchemyError as error:
+            raise EvidenceError(
+                f"evidence {record.id} cannot be appended - Expected: a new record Actual: {error.__cause__ or error}. Free disk space, then run again."
+            ) from error
+
+    def put_raw(self, text: str) -> str:
+        """Store a captured output, secrets scrubbed, and return its SHA-256 (of the scrubbed text)."""
+        data = scrub(text).encode()
+        digest = hashlib.sha256(data).hexdigest()
+        path = self._path(digest)
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(zlib.compress(data, 6))
+            part.replace(path)
+        return digest
+
+    # reading -----------------------------------------------------------------------------------------------------
+
+    def raw(self, digest: str) -> str:
+        """Return a stored output. Raises EvidenceError when it is gone or damaged."""
+        if not _HASH.fullmatch(digest):
+            raise EvidenceError(f"raw output {digest!r} - Expected: 64 hexadecimal digits. Take the hash from the report.")
+        try:
+            data = zlib.decompress(self._path(digest).read_bytes())
+        except (OSError, zlib.error) as error:
+            raise EvidenceError(
+                f"raw output {digest} cannot be read - Expected: a stored output Actual: {error}. Measure again: the evidence that names it counts no longer."
+            ) from error
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise EvidenceError(f"raw output {digest} - Expected: content of that hash Actual: another. The store was changed: measure again.")
+        return data.decode()
+
+    def records(self, *, node: str | None = None, gate: str | None = None, campaign: str | None = None, target: str | None = None) -> list[EvidenceRecord]:
+        """Return records, oldest first. Raises EvidenceError when one is not what was written."""
+        if not sa.inspect(self._engine).has_table(_records.name):
+            return []
+        query = sa.select(_records.c.record, _records.c.sha256, _records.c.id).order_by(_records.c.id)
+        for column, value in ((_records.c.gate, gate), (_records.c.campaign, campaign), (_records.c.target, target)):
+            if value is not None:
+                query = query.where(column == value)
+        if node is not None:
+            query = query.where(_records.c.id.in_(sa.select(_nodes.c.record_id).where(_nodes.c.node == node)))
+        with self._engine.connect() as connection:
+            return [_checked(row.id, row.record, row.sha256) for row in connection.execute(query)]
+
+    def valid(self, node: str, desired_digest: str, fingerprint: Fingerprint | None = None) -> dict[str, EvidenceRecord]:
+        """Return gate -> the newest conclusion about a node, as far as it counts for what the node is wanted to be now.
+
+        A conclusion is the record whose target is the node itself; of pair and cluster gates, too. It counts while it was made
+        under this desired digest and, when ``fingerprint`` is given, on exactly this hardware, firmware and software. Only the
+        newest conclusion of a gate is looked at: an older pass never covers a newer fail.
+        """
+        newest = {record.gate: record for record in self.records(target=node)}
+        return {gate: record for gate, record in newest.items() if _counts(record, node, desired_digest, fingerprint)}
+
+    def _path(self, digest: str) -> Path:
+        return self._raw / digest[:2] / f"{digest}.z"
+
+
+def _counts(record: EvidenceRecord, node: str, desired_digest: str, fingerprint: Fingerprint | None) -> bool:
+    of_node = next((item for item in record.fingerprints if item.node == node), None)
+    if of_node is None or of_node.desired_digest != desired_digest:
+        return False
+    return fingerprint is None or of_node == fingerprint
+
+
+def _checked(record_id: str, text: str, digest: str) -> EvidenceRecord:
+    if hashlib.sha256(text.encode()).hexdigest() != digest:
+        raise EvidenceError(f"evidence {record_id} - Expected: the record as it was written Actual: changed. The store was tampered with: measure again.")
+    return EvidenceRecord.model_validate_json(text)

@@ -1,0 +1,1 @@
+"""Gates: declared commands, pure judgement. One file per topic; the registry finds them."""

@@ -1,0 +1,178 @@
+"""What a gate is: typed inputs, declared commands, and a pure judgement of their outputs. A gate never opens a connection."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from rackready.design.facts import NodeFacts
+from rackready.model.outcome import Finding, Verdict
+from rackready.model.site import Fabric
+
+
+class Inputs(BaseModel):
+    """Typed inputs of a gate; a key that it does not know is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class GateFacts:
+    """What gates know of the site: plain facts, no connection."""
+
+    nodes: Mapping[str, NodeFacts]
+    fabric: Fabric
+    fleet: int
+    """Units that are judged by the same gate: nodes of the site. Sets the number of launches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command on one node.
+
+    Commands of one run go stage by stage; those of one stage run side by side. A server is started in the stage before its
+    clients, counts as ready when something listens on ``ready_port`` of its node, and is ended with the run.
+    """
+
+    key: str
+    node: str
+    argv: tuple[str, ...]
+    timeout_s: float
+    stdin: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    stage: int = 0
+    role: Literal["step", "server"] = "step"
+    ready_port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One measurement of one target."""
+
+    id: str
+    target: str
+    nodes: tuple[str, ...]
+    commands: tuple[Command, ...]
+    claims: frozenset[str] = frozenset()
+    """What it needs for itself while it runs, e.g. a node's NIC."""
+    launch_from: str | None = None
+    """Node that starts processes on the others over SSH (MPI)."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """What evaluate must know again: rail, partner, launches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What one command left behind. ``exit_code`` is None when it never ended by itself."""
+
+    key: str
+    node: str
+    command: str
+    exit_code: int | None
+    stdout: str = ""
+    stderr: str = ""
+    seconds: float = 0.0
+    timed_out: bool = False
+    failure: str = ""
+    """Why there is no result: host unreachable, server never ready; empty when the command ran."""
+
+
+Outputs = Mapping[str, Output]
+
+
+class Gate(ABC):
+    """One gate. The first line of the docstring is what reports print."""
+
+    id: ClassVar[str]
+    covers: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of parts that a pass of it measures: node, gpu, nvlink, nic, rail."""
+    min_nodes: ClassVar[int] = 1
+    Inputs: ClassVar[type[Inputs]] = Inputs
+
+    def __init__(self, inputs: Mapping[str, object] | None = None) -> None:
+        """Take the inputs of a gate set; pydantic refuses unknown and wrong ones."""
+        self.inputs = self.Inputs.model_validate(dict(inputs or {}))
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        """Register every gate that has an id."""
+        super().__init_subclass__(**kwargs)
+        if "id" in cls.__dict__ and not inspect.isabstract(cls):
+            REGISTRY[cls.id] = cls
+
+    @property
+    def scope(self) -> str:
+        """First part of the id: node, pair or cluster."""
+        return self.id.split("/", 1)[0]
+
+    @property
+    def level(self) -> str:
+        """Third part of the id: sanity, validation, performance or stress."""
+        return self.id.split("/")[2]
+
+    @classmethod
+    def title(cls) -> str:
+        """First line of the docstring: the text of reports."""
+        return inspect.getdoc(cls).split("\n", 1)[0] if cls.__doc__ else cls.id  # type: ignore[union-attr]
+
+    @abstractmethod
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """Declare the runs for these nodes."""
+
+    @abstractmethod
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge one run's outputs. Pure: the same outputs always give the same verdict."""
+
+    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:  # noqa: ARG002 - most gates have none
+        """Declare further runs that tell which part of a failed run is at fault. Never a repeat of a failed run."""
+        return []
+
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
+        """Say which verdicts belong to which node: to every node that took part, unless the gate knows better."""
+        out: dict[str, list[Verdict]] = {}
+        for item in done:
+            for node in item.run.nodes:
+                out.setdefault(node, []).append(item.verdict)
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One run with its verdict."""
+
+    run: Run
+    verdict: Verdict
+    record: str = ""
+    """Id of its evidence record."""
+
+
+REGISTRY: dict[str, type[Gate]] = {}
+
+
+def trouble(output: Output | None, where: str, what: str) -> Finding | None:
+    """Return why an output cannot be judged at all, None when the command ran to an end of its own."""
+    if output is None:
+        return Finding(
+            where=where, what=f"{what} was not run", expected="an output", actual="none", next_step="Run the gate again; if it stays so, report a bug."
+        )
+    if output.failure:
+        return Finding(
+            where=where,
+            what=f"{what} could not run",
+            expected="a result",
+            actual=output.failure,
+            next_step=f"Check that {output.node} answers on SSH, then run the gate again.",
+        )
+    if output.timed_out or output.exit_code is None:
+        return Finding(
+            where=where,
+            what=f"{what} did not end",
+            expected="an end within its time limit",
+            actual=f"still running after {output.seconds:.0f} s, killed",
+            next_step="Look for Xid errors in the kernel log (`journalctl -k -g Xid`), then run the gate again.",
+        )
+    return None

@@ -1,0 +1,97 @@
+"""Coverage: what of a node was measured by which gate, and what was not. Nothing is assumed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rackready.design.facts import NodeFacts
+from rackready.gates.base import Gate
+from rackready.model.outcome import Finding, Outcome, Verdict
+
+KINDS = ("node", "gpu", "nvlink", "nic", "rail")
+GATE = "node/all/sanity/coverage"
+"""Id under which coverage is recorded."""
+
+
+def expected(facts: NodeFacts) -> dict[str, list[str]]:
+    """Return every part of a node that must be measured, by kind."""
+    name = facts.node.name
+    gpus = range(facts.platform.gpus)
+    links = range(facts.gpu.nvlink.links) if facts.gpu.nvlink else range(0)
+    return {
+        "node": [name],
+        "gpu": [f"{name}/gpu{gpu}" for gpu in gpus],
+        "nvlink": [f"{name}/gpu{gpu}/nvlink{link}" for gpu in gpus for link in links],
+        "nic": [f"{name}/{nic.rdma_device}" for nic in facts.nics],
+        "rail": [f"{name}/rail{nic.rail}" for nic in facts.nics],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """One node's coverage: part -> gates that measured it, the parts that none did, and those that a declared skip leaves out."""
+
+    node: str
+    measured: dict[str, list[str]]
+    unmeasured: list[str]
+    skipped: dict[str, str]
+
+    def counts(self, facts: NodeFacts) -> dict[str, tuple[int, int]]:
+        """Return kind -> (measured, expected)."""
+        return {kind: (sum(1 for part in parts if part in self.measured), len(parts)) for kind, parts in expected(facts).items() if parts}
+
+
+def of_node(facts: NodeFacts, verdicts: Mapping[str, Sequence[Verdict]], gates: Iterable[Gate], skipped: Mapping[str, str]) -> Coverage:
+    """Return what the node's verdicts measured, held against what the given gates should.
+
+    ``verdicts``: gate id -> verdicts of this node. ``skipped``: gate id -> reason; a part that only skipped gates would have
+    measured is skipped, not unmeasured.
+    """
+    gates = list(gates)
+    parts = expected(facts)
+    by: dict[str, list[str]] = defaultdict(list)
+    for gate_id, items in verdicts.items():
+        for part in {part for verdict in items for part in verdict.measured}:
+            by[part].append(gate_id)
+    left_out: dict[str, str] = {}
+    unmeasured: list[str] = []
+    for kind, members in parts.items():
+        meant = [gate for gate in gates if kind in gate.covers]
+        all_skipped = bool(meant) and all(gate.id in skipped for gate in meant)
+        for part in members:
+            if part in by or not meant:
+                continue
+            if all_skipped:
+                left_out[part] = "; ".join(f"{gate.id}: {skipped[gate.id]}" for gate in meant)
+            else:
+                unmeasured.append(part)
+    own = {part: sorted(by[part]) for members in parts.values() for part in members if part in by}
+    return Coverage(facts.node.name, own, unmeasured, left_out)
+
+
+def missing_kinds(gates: Iterable[Gate]) -> list[str]:
+    """Return the kinds of parts that no gate of a set would measure."""
+    covered = frozenset[str]().union(*(gate.covers for gate in gates))
+    return [kind for kind in KINDS if kind not in covered]
+
+
+def verdict(coverage: Coverage) -> Verdict:
+    """Return the verdict of coverage: an unmeasured part is an error, never a pass."""
+    findings = []
+    if coverage.unmeasured:
+        shown = ", ".join(coverage.unmeasured[:8]) + (f" and {len(coverage.unmeasured) - 8} more" if len(coverage.unmeasured) > 8 else "")  # noqa: PLR2004
+        step = "See which gate did not measure them in the report; run it, or declare its skip with a reason (site.yml gates.skip)."
+        findings.append(
+            Finding(
+                where=coverage.node,
+                what="not measured",
+                expected="every part measured by some gate",
+                actual=f"{len(coverage.unmeasured)} unmeasured: {shown}",
+                next_step=step,
+            )
+        )
+    outcome = Outcome.ERROR if findings or not coverage.measured else Outcome.PASS
+    note = "; ".join(sorted({f"left out by declared skip of {reason}" for reason in coverage.skipped.values()})) or None
+    return Verdict(outcome=outcome, findings=findings, measured=sorted(coverage.measured), note=note)

@@ -1,0 +1,164 @@
+"""Reads nccl-tests' text table and its JSON document (-J, file version 3).
+
+The text footer's average goes over all sizes and both placements and is used for nothing but the exit code's cross-check.
+NCCL INFO lines stand between header and rows; ``#wrong`` is N/A where results were not checked.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from rackready.gates.formats.error import FormatError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One message size. Bandwidths in GB/s; ``wrong`` is the number of wrong elements, None when it was not checked."""
+
+    size: int
+    out_of_place: float
+    in_place: float
+    wrong: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveResult:
+    """A whole launch."""
+
+    rows: tuple[Row, ...]
+    ranks: int
+    hosts: tuple[str, ...]
+    devices: tuple[str, ...]
+    out_of_bounds: int
+    sane: bool
+    """The tool's own words: out of bounds values OK."""
+    version: str
+
+    def at(self, size: int) -> Row | None:
+        """Return the row of a message size in bytes."""
+        return next((row for row in self.rows if row.size == size), None)
+
+
+_RANK = re.compile(r"^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)\s+\[[0-9A-Fa-fx:.]+\]\s+(.+?)\s*$", re.MULTILINE)
+_ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\w+)\s+(\w+)\s+(-?\d+)?\s*((?:[\d.]+|nan|inf)\s.*)$")
+_BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)\s*$", re.MULTILINE)
+_AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*([\d.]+)\s*(?:\S.*)?$", re.MULTILINE)
+_HEADER = re.compile(
+    r"^#\s+size\s+count\s+type\s+redop(\s+root)?\s+time\s+algbw\s+busbw\s+(#wrong|error)\s+time\s+algbw\s+busbw\s+(#wrong|error)\s*$", re.MULTILINE
+)
+_VERSION = re.compile(r"nccl-tests version\s+(\S+)")
+_COLUMNS = 8
+
+
+def parse(text: str) -> CollectiveResult:
+    """Return what a launch measured, from text or JSON. Raises FormatError."""
+    stripped = text.lstrip()
+    return _parse_json(stripped) if stripped.startswith("{") else _parse_text(text)
+
+
+def _parse_text(text: str) -> CollectiveResult:
+    if not text.strip():
+        message = "empty output"
+        raise FormatError(message)
+    ranks = _RANK.findall(text)
+    header = _HEADER.search(text)
+    bounds = _BOUNDS.search(text)
+    if not ranks or header is None:
+        message = "no list of ranks and table header: not nccl-tests' output, or cut off before its table"
+        raise FormatError(message)
+    if bounds is None or _AVERAGE.search(text) is None:
+        message = "no footer (out of bounds values, average): the output is cut off"
+        raise FormatError(message)
+    rows = tuple(row for line in text[header.end() : bounds.start()].splitlines() if (row := _row(line)) is not None)
+    numbers = sorted(int(rank[0]) for rank in ranks)
+    if not rows or numbers != list(range(len(numbers))):
+        message = f"{len(rows)} rows and ranks {numbers}: the output is cut off"
+        raise FormatError(message)
+    version = _VERSION.search(text)
+    return CollectiveResult(
+        rows=rows,
+        ranks=len(numbers),
+        hosts=tuple(sorted({rank[1] for rank in ranks})),
+        devices=tuple(rank[3] for rank in ranks),
+        out_of_bounds=int(bounds[1]),
+        sane=bounds[2] == "OK",
+        version=version[1] if version else "",
+    )
+
+
+def _row(line: str) -> Row | None:
+    match = _ROW.match(line)
+    if match is None:
+        return None
+    fields = match[6].split()
+    if len(fields) != _COLUMNS:
+        message = f"a row of {len(fields)} columns behind its size: Expected: {_COLUMNS}"
+        raise FormatError(message)
+    return Row(int(match[1]), _number(fields[2]), _number(fields[6]), _wrong(fields[3], fields[7]))
+
+
+def _number(text: object) -> float:
+    try:
+        value = float(str(text))
+    except ValueError as error:
+        message = f"{text!r} where a number should be"
+        raise FormatError(message) from error
+    if not math.isfinite(value) or value < 0:
+        message = f"{text!r} where a bandwidth should be"
+        raise FormatError(message)
+    return value
+
+
+def _wrong(*fields: object) -> int | None:
+    if any(str(field).upper() == "N/A" or field is None for field in fields):
+        return None
+    return int(sum(_number(field) for field in fields))
+
+
+def _parse_json(text: str) -> CollectiveResult:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        message = f"JSON cut off or damaged ({error})"
+        raise FormatError(message) from error
+    try:
+        return _from_json(document)
+    except (KeyError, TypeError, AttributeError) as error:
+        message = f"JSON without {error}"
+        raise FormatError(message) from error
+
+
+def _from_json(document: dict[str, Any]) -> CollectiveResult:
+    devices = document["devices"]
+    results = document["results"]
+    rows = tuple(
+        Row(
+            int(item["size"]),
+            _number(item["out_of_place"]["bus_bw"]),
+            _number(item["in_place"]["bus_bw"]),
+            _wrong(item["out_of_place"]["nwrong"], item["in_place"]["nwrong"]),
+        )
+        for item in results
+    )
+    numbers = sorted(int(device["rank"]) for device in devices)
+    if not rows or not numbers or numbers != list(range(len(numbers))) or "end_time" not in document:
+        message = f"{len(rows)} results and ranks {numbers}: the document is not complete"
+        raise FormatError(message)
+    bounds = document["out_of_bounds"]
+    okay = str(bounds["okay"]).lower()  # a string "true", "false" or "unchecked", not a JSON boolean
+    if okay not in {"true", "false", "unchecked"}:
+        message = f"out_of_bounds.okay {okay!r} is a word that is not known"
+        raise FormatError(message)
+    return CollectiveResult(
+        rows=rows,
+        ranks=len(numbers),
+        hosts=tuple(sorted({str(device["hostname"]) for device in devices})),
+        devices=tuple(str(device["device_info"]) for device in devices),
+        out_of_bounds=int(bounds["count"]),
+        sane=okay == "true",
+        version=str(document["version"]),
+    )

@@ -1,0 +1,79 @@
+"""Reads the result block of ib_write_bw (perftest), as it prints it with --report_gbits."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rackready.gates.formats.error import FormatError
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBandwidth:
+    """One message size of one direction. Bandwidths in Gb/s."""
+
+    device: str
+    link_type: str
+    transport: str
+    mtu: int
+    gid_index: int | None
+    gpu_memory: str
+    """How GPU memory was used: dmabuf, peer (peer memory) or empty (host memory)."""
+    size: int
+    iterations: int
+    peak: float
+    average: float
+
+
+_TITLE = re.compile(r"^\s*RDMA_Write BW Test\s*$", re.MULTILINE)
+_COLUMNS = re.compile(r"^\s*#bytes\s+#iterations\s+BW peak\[(?P<peak>[^\]]+)\]\s+BW average\[(?P<average>[^\]]+)\]\s+MsgRate\[Mpps\]\s*$", re.MULTILINE)
+_ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s*$", re.MULTILINE)
+_FIELD = re.compile(r"(?P<name>Device|Transport type|Mtu|Link type|GID index)\s*:\s*(?P<value>[^\s\[]+)")
+_DMABUF = re.compile(r"using DMA-BUF for GPU buffer", re.IGNORECASE)
+_CUDA = re.compile(r"cuMemAlloc\(\) of a \d+ bytes GPU buffer|allocated GPU buffer|creating CUDA Ctx", re.IGNORECASE)
+
+
+def parse(text: str) -> WriteBandwidth:
+    """Return the one result of a client. Raises FormatError: empty, cut off, MB/sec, or more than one result."""
+    if not text.strip():
+        message = "empty output"
+        raise FormatError(message)
+    columns = _COLUMNS.findall(text)
+    if not _TITLE.search(text) or not columns:
+        message = "no RDMA_Write result block: not ib_write_bw's output, or cut off"
+        raise FormatError(message)
+    if any(set(pair) != {"Gb/sec"} for pair in columns):
+        message = f"bandwidth in {columns[0][1]}, Expected: Gb/sec (--report_gbits)"
+        raise FormatError(message)
+    header = _COLUMNS.search(text)
+    rows = _ROW.findall(text[header.end() :]) if header else []
+    if len(rows) != 1:
+        message = f"{len(rows)} result rows, Expected: one"
+        raise FormatError(message)
+    return _result(text, rows[0])
+
+
+def _result(text: str, row: tuple[str, ...]) -> WriteBandwidth:
+    fields = {match["name"]: match["value"] for match in _FIELD.finditer(text)}
+    missing = [name for name in ("Device", "Transport type", "Mtu", "Link type") if name not in fields]
+    if missing or not fields["Mtu"].isdigit():
+        message = f"no {', '.join(missing) or 'number of bytes in Mtu'} in the head of the result"
+        raise FormatError(message)
+    gid = fields.get("GID index", "")
+    size, iterations, peak, average, _rate = row
+    if float(average) > float(peak) * 1.05 and float(peak) > 0:
+        message = f"average {average} above peak {peak}: columns are not what they seem"
+        raise FormatError(message)
+    memory = "dmabuf" if _DMABUF.search(text) else "peer" if _CUDA.search(text) else ""
+    return WriteBandwidth(
+        device=fields["Device"],
+        link_type=fields["Link type"],
+        transport=fields["Transport type"],
+        mtu=int(fields["Mtu"]),
+        gid_index=int(gid) if gid.isdigit() else None,
+        gpu_memory=memory,
+        size=int(size),
+        iterations=int(iterations),
+        peak=float(peak),
+        average=float(average),
+    )

@@ -1,0 +1,76 @@
+"""Collects what a gate finds into a verdict. Nothing judged means error: a gate passes only by having held a measurement against a bound."""
+
+from __future__ import annotations
+
+from rackready.model.outcome import Criterion, Finding, Metric, Op, Outcome, Verdict
+
+
+class Judge:
+    """Fails and errors apart, metrics with their criteria, and the parts that were really measured."""
+
+    def __init__(self) -> None:
+        self.fails: list[Finding] = []
+        self.errors: list[Finding] = []
+        self.metrics: list[Metric] = []
+        self.criteria: list[Criterion] = []
+        self.measured: set[str] = set()
+        self.blamed: set[str] = set()
+        self.transport: str | None = None
+        self.note: str | None = None
+        self.judged = 0
+
+    def fail(self, where: str, what: str, expected: object, actual: object, next_step: str) -> None:
+        """Add something that was measured and is not as it should be."""
+        self.fails.append(Finding(where=where, what=what, expected=str(expected), actual=str(actual), next_step=next_step))
+
+    def error(self, where: str, what: str, expected: object, actual: object, next_step: str) -> None:
+        """Add something that could not be measured or understood."""
+        self.errors.append(Finding(where=where, what=what, expected=str(expected), actual=str(actual), next_step=next_step))
+
+    def trouble(self, finding: Finding | None) -> bool:
+        """Add a finding of `trouble` as an error; returns whether there was one."""
+        if finding is not None:
+            self.errors.append(finding)
+        return finding is not None
+
+    def equal(self, where: str, what: str, expected: object, actual: object, next_step: str) -> bool:
+        """Hold a value against the one expected; a missing value is an error, another value a fail."""
+        self.judged += 1
+        if actual is None:
+            self.error(where, f"{what} not reported", expected, "nothing", "Update the driver or the tool that reports it; without the value nothing is known.")
+            return False
+        if actual != expected:
+            self.fail(where, what, expected, actual, next_step)
+            return False
+        return True
+
+    def metric(self, name: str, target: str, value: float, unit: str) -> None:
+        """Record a measured number."""
+        self.metrics.append(Metric(name=name, target=target, value=value, unit=unit))
+
+    def criterion(self, criterion: Criterion) -> None:
+        """Record a bound as it was applied."""
+        self.criteria.append(criterion)
+
+    def count(self, name: str, target: str, value: int, bound: int, source: str) -> None:
+        """Record a count that must equal its bound."""
+        self.metric(name, target, value, "1")
+        self.criterion(Criterion(metric=name, op=Op.EQ, bound=bound, unit="1", label="identity", source=source))
+
+    def verdict(self, where: str = "") -> Verdict:
+        """Return the verdict: fail before error before pass, and error when nothing was judged."""
+        if not (self.fails or self.errors or self.judged):
+            self.error(
+                where or "gate", "nothing was judged", "at least one measurement held against a bound", "none", "Report a bug: a gate must judge something."
+            )
+        outcome = Outcome.FAIL if self.fails else Outcome.ERROR if self.errors else Outcome.PASS
+        return Verdict(
+            outcome=outcome,
+            findings=self.fails + self.errors,
+            metrics=self.metrics,
+            criteria=self.criteria,
+            measured=sorted(self.measured),
+            blamed=sorted(self.blamed),
+            transport=self.transport,
+            note=self.note,
+        )

@@ -1,0 +1,125 @@
+"""What the NCCL gates share: the command line of nccl-tests, and the reading of one launch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rackready.gates.base import Output, trouble
+from rackready.gates.formats import nccl_tests
+from rackready.gates.formats.error import FormatError
+from rackready.gates.judge import Judge
+
+WARMUP = 10
+ITERATIONS = 50
+CHECKS = 1
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a launch must have been: largest size, ranks, hosts."""
+
+    size: str
+    ranks: int
+    hosts: tuple[str, ...]
+
+
+def size_bytes(text: str) -> int:
+    """Return the bytes of ``16G``."""
+    return int(text[:-1]) * _UNITS[text[-1]]
+
+
+def sizes(text: str) -> tuple[int, int]:
+    """Return the two message sizes that are run: half of the largest, and the largest."""
+    return size_bytes(text) // 2, size_bytes(text)
+
+
+def argv(binary: str, size: str, *, gpus_per_process: int) -> tuple[str, ...]:
+    """Return nccl-tests' command line: two large sizes, results checked.
+
+    The text table is read, not the -J document: that one holds the whole environment, secrets and all.
+    """
+    small, large = sizes(size)
+    return (binary, "-b", str(small), "-e", str(large), "-f", "2", "-g", str(gpus_per_process), "-w", str(WARMUP), "-n", str(ITERATIONS), "-c", str(CHECKS))
+
+
+def collectives_run(size: str) -> int:
+    """Return how many bytes (message sizes added up) one launch reduces, all its collectives together.
+
+    nccl-tests' TimeTest: w warm-ups at the largest and w at the smallest size; then for each size, out of place and in
+    place, one to synchronize, n that are timed, one for each check (NVIDIA/nccl-tests src/common.cu).
+    """
+    small, large = sizes(size)
+    return WARMUP * (small + large) + 2 * (1 + ITERATIONS + CHECKS) * (small + large)
+
+
+def read_launch(judge: Judge, output: Output | None, node: str, number: int, wanted: Launch) -> float | None:
+    """Return the busbw (GB/s, out of place) of the largest size; what is wrong with the launch goes to the judge."""
+    where = f"{node} launch {number + 1}"
+    if judge.trouble(trouble(output, where, "all_reduce_perf")) or output is None:
+        return None
+    try:
+        result = nccl_tests.parse(output.stdout)
+    except FormatError as error:
+        _unreadable(judge, where, output, error)
+        return None
+    row = result.at(size_bytes(wanted.size))
+    if result.ranks != wanted.ranks or row is None:
+        actual = f"{result.ranks} ranks, sizes {[item.size for item in result.rows]}"
+        judge.error(
+            where,
+            "all_reduce_perf ran something else",
+            f"{wanted.ranks} ranks up to {wanted.size}",
+            actual,
+            "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again.",
+        )
+        return None
+    if not _checked(judge, where, result):
+        return None
+    if output.exit_code != 0:
+        judge.error(
+            where,
+            "all_reduce_perf contradicts itself",
+            "exit code 0 with a whole table",
+            f"exit code {output.exit_code}",
+            "Read its raw output; unset NCCL_TESTS_MIN_BW.",
+        )
+        return None
+    return row.out_of_place
+
+
+def _checked(judge: Judge, where: str, result: nccl_tests.CollectiveResult) -> bool:
+    """Wrong values are a fail: data were corrupted. Unchecked ones are an error."""
+    if any(row.wrong is None for row in result.rows):
+        judge.error(where, "results were not checked", "#wrong 0", "#wrong N/A", "Run with -c 1.")
+        return False
+    wrong = sum(row.wrong or 0 for row in result.rows)
+    if wrong or result.out_of_bounds or not result.sane:
+        judge.fail(
+            where,
+            "wrong results",
+            "0 wrong values",
+            f"{max(wrong, result.out_of_bounds)} wrong values",
+            "Data were corrupted: take the node out of service and run DCGM's level 4: docs/runbooks/silent-data-corruption.md.",
+        )
+        return False
+    return True
+
+
+_CAUSE = re.compile(
+    r"(NCCL WARN .*|Test NCCL failure .*|.*CUDA error.*|.*: command not found|.*No such file.*|.*Permission denied.*|.*error while loading.*|.*invalid option.*)"
+)
+
+
+def _unreadable(judge: Judge, where: str, output: Output, error: FormatError) -> None:
+    said = _CAUSE.search(output.stderr) or _CAUSE.search(output.stdout)
+    cause = f"; it said: {said[1].strip()}" if said else ""
+    actual = f"{error} (exit code {output.exit_code}){cause}"
+    judge.error(
+        where,
+        "all_reduce_perf gave no result",
+        "a whole table",
+        actual,
+        "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
+    )

@@ -1,0 +1,112 @@
+"""Pairing nodes for tests of two, and telling from pass and fail which end is bad."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from rackready.gates.base import Done
+from rackready.model.outcome import Finding, Outcome, Verdict
+
+_CONFIRMED = 2
+
+
+def rounds(nodes: list[str]) -> list[list[tuple[str, str]]]:
+    """Return disjoint pairs, round after round, so that every node is in at least one pair.
+
+    With an odd number the last node meets the first in a second round. Fewer than two nodes: no round.
+    """
+    pairs = [(nodes[place], nodes[place + 1]) for place in range(0, len(nodes) - 1, 2)]
+    if len(nodes) < 2:  # noqa: PLR2004 - a pair is two
+        return []
+    return [pairs, [(nodes[0], nodes[-1])]] if len(nodes) % 2 else [pairs]
+
+
+def _ends(item: Done) -> tuple[str, str, int]:
+    about = item.run.about
+    return about["first"], about["second"], int(about["rail"])
+
+
+def _good(done: Sequence[Done]) -> dict[int, list[str]]:
+    """Nodes whose NIC passed, by rail."""
+    out: dict[int, list[str]] = defaultdict(list)
+    for item in done:
+        first, second, rail = _ends(item)
+        if item.verdict.outcome is Outcome.PASS:
+            out[rail] += [first, second]
+    return out
+
+
+def retests(done: Sequence[Done]) -> list[tuple[str, str, int]]:
+    """Return (node, third partner, rail) for each end of a run that did not pass and that is not blamed already.
+
+    The partner is one whose NIC on that rail passed. Where there is none (two nodes, or a rail that is bad everywhere) nothing
+    can be told apart and nothing is measured again.
+    """
+    good = _good(done)
+    out: list[tuple[str, str, int]] = []
+    for item in done:
+        first, second, rail = _ends(item)
+        if item.verdict.outcome is Outcome.PASS:
+            continue
+        partners = [node for node in dict.fromkeys(good[rail]) if node not in {first, second}]
+        for place, node in enumerate(node for node in (first, second) if node not in item.verdict.blamed):
+            if partners and not any((node, rail) == (seen, on) for seen, _, on in out):
+                out.append((node, partners[place % len(partners)], rail))
+    return out
+
+
+def attribute(done: Sequence[Done]) -> dict[str, list[Verdict]]:
+    """Return each node's verdicts: an end that failed with one partner and passed with another is acquitted."""
+    seen: dict[tuple[str, int], list[tuple[str, Verdict]]] = defaultdict(list)
+    for item in done:
+        first, second, rail = _ends(item)
+        seen[first, rail].append((second, item.verdict))
+        seen[second, rail].append((first, item.verdict))
+    out: dict[str, list[Verdict]] = defaultdict(list)
+    for (node, rail), tests in seen.items():
+        out[node] += _of_nic(node, rail, tests, seen)
+    return dict(out)
+
+
+def _of_nic(node: str, rail: int, tests: list[tuple[str, Verdict]], seen: dict[tuple[str, int], list[tuple[str, Verdict]]]) -> list[Verdict]:
+    bad = [(partner, verdict) for partner, verdict in tests if verdict.outcome is not Outcome.PASS]
+    passed = [(partner, verdict) for partner, verdict in tests if verdict.outcome is Outcome.PASS]
+    if not bad:
+        return [verdict for _, verdict in passed]
+    own = [verdict for _, verdict in bad if node in verdict.blamed]
+    if own:
+        return own
+    if len({partner for partner, _ in bad}) >= _CONFIRMED and not passed:
+        return [
+            _said(verdict, node, f"it fails with {' and with '.join(sorted({partner for partner, _ in bad}))}: {node}'s end of rail {rail} is bad")
+            for _, verdict in bad[:1]
+        ]
+    if passed:
+        pair = [verdict for partner, verdict in bad if partner not in verdict.blamed and _passed(seen[partner, rail])]
+        acquitted = [verdict for _, verdict in passed]
+        return acquitted if not pair else [_said(pair[0], node, "both ends pass with other partners: the path between these two is bad")]
+    others = [verdict for partner, verdict in bad if partner in verdict.blamed]
+    if others:
+        return [_unmeasured(node, rail, bad[0][0])]
+    return [_said(bad[0][1], node, f"suspects: {node} and {bad[0][0]}; no third partner could tell them apart")]
+
+
+def _passed(tests: list[tuple[str, Verdict]]) -> bool:
+    return any(verdict.outcome is Outcome.PASS for _, verdict in tests)
+
+
+def _said(verdict: Verdict, node: str, words: str) -> Verdict:
+    findings = [finding.model_copy(update={"where": f"{finding.where} [{words}]"}) for finding in verdict.findings]
+    return verdict.model_copy(update={"findings": findings, "blamed": [node]})
+
+
+def _unmeasured(node: str, rail: int, partner: str) -> Verdict:
+    finding = Finding(
+        where=f"{node} rail {rail}",
+        what="not measured",
+        expected="a partner with a good link",
+        actual=f"its only partner {partner} is bad",
+        next_step=f"Repair {partner}, or run the gate with another partner.",
+    )
+    return Verdict(outcome=Outcome.ERROR, findings=[finding])

@@ -1,0 +1,115 @@
+"""Turns every attempt and every conclusion into an evidence record and a line of progress."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rackready import __version__
+from rackready.evidence.scrub import scrub
+from rackready.evidence.store import EvidenceStore, new_id
+from rackready.gates.base import Gate, Output
+from rackready.gates.runner import Attempt
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import EvidenceRecord, Fingerprint, RawOutput
+from rackready.model.outcome import Finding, Outcome, Verdict
+
+PHASE = "validate"
+_LEVEL = {Outcome.PASS: "ok", Outcome.SKIP: "warn", Outcome.NOT_RUN: "warn", Outcome.ERROR: "error", Outcome.FAIL: "error"}
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Writes evidence of one campaign. Safe to use from several threads."""
+
+    store: EvidenceStore
+    ledger: Ledger
+    campaign: str
+    fingerprints: Mapping[str, Fingerprint]
+    attempts: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def attempt(self, gate: Gate, attempt: Attempt) -> None:
+        """Record one try with its raw outputs; a try that is followed by another is recorded all the same."""
+        with self._lock:
+            self.attempts += 1
+        inputs = {**gate.inputs.model_dump(mode="json"), "attempt": attempt.number, "run": attempt.run.id}
+        raw = [self._raw(output) for output in attempt.outputs.values()]
+        self._append(gate.id, attempt.run.target, attempt.run.nodes, inputs, attempt.verdict, raw, attempt.started, attempt.finished)
+        again = " (second attempt)" if attempt.number > 1 else ""
+        for node in attempt.run.nodes:
+            self.say(node, f"{gate.id} {_target(attempt.run.target, node)}{_said(attempt.verdict)}{again}", attempt.verdict.outcome)
+
+    def conclusion(self, gate_id: str, node: str, verdict: Verdict, inputs: Mapping[str, object] | None = None) -> None:
+        """Record what a gate means for one node, where no single run says so: pairs, clusters, skips, coverage."""
+        now = datetime.now(UTC)
+        self._append(gate_id, node, (node,), dict(inputs or {}), verdict, [], now, now)
+
+    def say(self, node: str, text: str, outcome: Outcome) -> None:
+        """Add a line of progress."""
+        self.ledger.event(self.campaign, node, PHASE, text, level=_LEVEL[outcome])
+
+    def _append(
+        self,
+        gate: str,
+        target: str,
+        nodes: Sequence[str],
+        inputs: dict[str, object],
+        verdict: Verdict,
+        raw: list[RawOutput],
+        started: datetime,
+        finished: datetime,
+    ) -> None:  # noqa: PLR0913 - the columns of a record
+        record = EvidenceRecord(
+            id=new_id(),
+            campaign=self.campaign,
+            gate=gate,
+            target=target,
+            nodes=list(nodes),
+            fingerprints=[self.fingerprints[node] for node in nodes if node in self.fingerprints],
+            inputs=inputs,
+            verdict=verdict,
+            raw=raw,
+            tool_versions={},
+            rackready_version=__version__,
+            started=started,
+            finished=finished,
+        )
+        self.store.append(record)
+
+    def _raw(self, output: Output) -> RawOutput:
+        return RawOutput(
+            host=output.node,
+            command=scrub(output.command),
+            exit_code=output.exit_code,
+            stdout_sha256=self.store.put_raw(output.stdout),
+            stderr_sha256=self.store.put_raw(output.stderr or output.failure),
+            seconds=round(output.seconds, 3),
+        )
+
+
+def _target(target: str, node: str) -> str:
+    return "" if target == node else f"({target}) "
+
+
+def _said(verdict: Verdict) -> str:
+    return f"{verdict.outcome.value}" + (f": {verdict.findings[0]}" if verdict.findings else _figures(verdict))
+
+
+def _figures(verdict: Verdict) -> str:
+    shown = [f"{metric.value:.1f} {metric.unit}" for metric in verdict.metrics if metric.name in {"busbw", "bw_average"}]
+    return f": {', '.join(shown)}" if shown else ""
+
+
+def skipped(reason: str) -> Verdict:
+    """Return the verdict of a declared skip."""
+    return Verdict(outcome=Outcome.SKIP, note=reason)
+
+
+def not_run(where: str, gate: str, reason: str, next_step: str) -> Verdict:
+    """Return the verdict of a gate that did not run."""
+    return Verdict(
+        outcome=Outcome.NOT_RUN, findings=[Finding(where=where, what=f"{gate} was not run", expected="a measurement", actual=reason, next_step=next_step)]
+    )

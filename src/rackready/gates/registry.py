@@ -1,0 +1,47 @@
+"""Finds gates: importing every topic registers its classes."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+import rackready.gates as package
+from rackready.gates.base import REGISTRY, Gate
+from rackready.model.problems import RackreadyError
+
+
+class UnknownGateError(RackreadyError):
+    """No gate has that id."""
+
+
+class GateInputsError(RackreadyError):
+    """A gate set gives a gate inputs that it does not take."""
+
+
+def all_gates() -> dict[str, type[Gate]]:
+    """Return every gate by id, sorted."""
+    for module in pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}."):
+        if ".topics." in module.name:
+            importlib.import_module(module.name)
+    return dict(sorted(REGISTRY.items()))
+
+
+def gate(wanted: str, inputs: Mapping[str, object] | None = None) -> Gate:
+    """Return the gate of that id with its inputs.
+
+    Raises UnknownGateError (which lists the known ones) and GateInputsError (which names the input).
+    """
+    known = all_gates()
+    if wanted not in known:
+        message = f"gate {wanted!r} does not exist - Expected: one of {', '.join(known)}. Correct the id in the gate set or the command."
+        raise UnknownGateError(message)
+    try:
+        return known[wanted](inputs)
+    except ValidationError as error:
+        found = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors())
+        accepted = ", ".join(sorted(known[wanted].Inputs.model_fields)) or "none"
+        message = f"gate {wanted}: inputs - Expected: {accepted} Actual: {found}. Correct the inputs in the gate set."
+        raise GateInputsError(message) from error

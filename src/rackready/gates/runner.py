@@ -1,0 +1,218 @@
+"""Runs what gates declare, over an injected connection, and hands the outputs to the gate. It judges nothing itself."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from rackready.drivers.process import check_stop
+from rackready.drivers.remote import Answer, UnreachableError
+from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Run
+from rackready.gates.schedule import batches
+from rackready.gates.shipped import command as shipped
+from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.ondevice import listens
+
+_READY_S = 20.0
+_READY_POLL_S = 0.1
+_SERVER_END_S = 10.0
+
+
+class Background(Protocol):
+    """A command that was started."""
+
+    def alive(self) -> bool: ...
+    def wait(self, timeout_s: float) -> Answer: ...
+    def end(self) -> None: ...
+    def so_far(self) -> Answer: ...
+
+
+class Connection(Protocol):
+    """Where commands are run: SSH, or a fake in tests."""
+
+    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Answer: ...
+    def start(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Background: ...
+
+
+class Launcher(Protocol):
+    """Gives a head node the means to start processes on its peers; returns ssh options."""
+
+    def __call__(self, head: str, peers: Sequence[str]) -> _SshOptions: ...
+
+
+class _SshOptions(Protocol):
+    def __enter__(self) -> str: ...
+    def __exit__(self, *exc: object) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of one run: outputs, verdict, times. A second try is made after an error only, and both are kept."""
+
+    run: Run
+    number: int
+    outputs: dict[str, Output]
+    verdict: Verdict
+    started: datetime
+    finished: datetime
+
+
+Sink = Callable[[Gate, Attempt], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Runs gates. ``sink`` gets every attempt as it ends, for evidence and progress."""
+
+    connection: Connection
+    facts: GateFacts
+    sink: Sink
+    launcher: Launcher | None = None
+    workers: int = 16
+    ready_s: float = _READY_S
+
+    def gate(self, gate: Gate, nodes: Sequence[str]) -> list[Done]:
+        """Run a gate on these nodes, follow-ups included. Raises Interrupted when the operator stops."""
+        done = self._all(gate, gate.plan(self.facts, nodes))
+        return done + self._all(gate, gate.follow_up(self.facts, done))
+
+    def _all(self, gate: Gate, runs: Sequence[Run]) -> list[Done]:
+        done: list[Done] = []
+        for batch in batches(runs, self.workers):
+            with ThreadPoolExecutor(max_workers=max(1, len(batch))) as pool:
+                done += list(pool.map(lambda run: self._one(gate, run), batch))
+        return done
+
+    def _one(self, gate: Gate, run: Run) -> Done:
+        verdict = self._attempt(gate, run, 1)
+        if verdict.outcome is Outcome.ERROR:  # an error may be the moment's; a fail is never measured again
+            verdict = self._attempt(gate, run, 2)
+        return Done(run, verdict)
+
+    def _attempt(self, gate: Gate, run: Run, number: int) -> Verdict:
+        check_stop()
+        started = datetime.now(UTC)
+        outputs = self.outputs(run)
+        verdict = _evaluate(gate, self.facts, run, outputs)
+        self.sink(gate, Attempt(run, number, outputs, verdict, started, datetime.now(UTC)))
+        return verdict
+
+    def outputs(self, run: Run) -> dict[str, Output]:
+        """Run all commands of a run, stage by stage, and return what each left. Servers never outlive it."""
+        out: dict[str, Output] = {}
+        servers: dict[str, tuple[Command, Background]] = {}
+        try:
+            with self._launch(run) as options:
+                for stage in sorted({command.stage for command in run.commands}):
+                    here = [_with_launch(command, options) for command in run.commands if command.stage == stage]
+                    for command in here:
+                        if command.role == "server":
+                            self._serve(command, out, servers)
+                    self._steps([command for command in here if command.role == "step"], out)
+        except UnreachableError as error:
+            for command in run.commands:
+                out.setdefault(command.key, _output(command, Answer(None, "", "", 0.0, failure=str(error))))
+        finally:
+            for key, (command, job) in servers.items():
+                out[key] = _output(command, _finish(job))
+        return out
+
+    @contextmanager
+    def _launch(self, run: Run) -> Iterator[str]:
+        if run.launch_from is None or self.launcher is None:
+            yield ""
+            return
+        with self.launcher(run.launch_from, [node for node in run.nodes if node != run.launch_from]) as options:
+            yield options
+
+    def _steps(self, commands: Sequence[Command], out: dict[str, Output]) -> None:
+        if not commands:
+            return
+        with ThreadPoolExecutor(max_workers=min(len(commands), self.workers)) as pool:
+            answers = pool.map(lambda one: self.connection.run(one.node, one.argv, stdin=one.stdin, env=one.env, timeout_s=one.timeout_s), commands)
+            for command, answer in zip(commands, answers, strict=True):
+                out[command.key] = _output(command, answer)
+
+    def _serve(self, command: Command, out: dict[str, Output], servers: dict[str, tuple[Command, Background]]) -> None:
+        """Start a server and wait until it listens; one that never does is recorded as such, and its clients then fail to meet it."""
+        try:
+            job = self.connection.start(command.node, command.argv, stdin=command.stdin, env=command.env, timeout_s=command.timeout_s)
+        except UnreachableError as error:
+            out[command.key] = _output(command, Answer(None, "", "", 0.0, failure=str(error)))
+            return
+        servers[command.key] = (command, job)
+        if command.ready_port is not None and not self._listens(command, job):
+            said = job.so_far()
+            words = (said.stderr.strip() or said.stdout.strip()).splitlines()
+            reason = f"nothing listened on port {command.ready_port} within {self.ready_s:.0f} s" + (f"; it said: {words[-1].strip()}" if words else "")
+            del servers[command.key]
+            job.end()
+            out[command.key] = _output(command, replace(said, failure=reason))
+
+    def _listens(self, command: Command, job: Background) -> bool:
+        probe = shipped("probe", command.node, listens, str(command.ready_port))
+        deadline = time.monotonic() + self.ready_s
+        while time.monotonic() < deadline:
+            check_stop()
+            if self.connection.run(probe.node, probe.argv, stdin=probe.stdin, timeout_s=10).exit_code == 0:
+                return True
+            if not job.alive():
+                return False
+            time.sleep(_READY_POLL_S)
+        return False
+
+
+def _evaluate(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Output]) -> Verdict:
+    """Judge, and turn a bug of a gate into an error of this run: one output that nobody thought of must not stop the others."""
+    try:
+        return gate.evaluate(facts, run, outputs)
+    except Exception as error:  # noqa: BLE001 - said aloud in the verdict, never a pass
+        finding = Finding(
+            where=run.target,
+            what=f"{gate.id} could not judge its output",
+            expected="a verdict",
+            actual=f"{error.__class__.__name__}: {error}",
+            next_step="Report a bug with the raw output of this record.",
+        )
+        return Verdict(outcome=Outcome.ERROR, findings=[finding])
+
+
+def _finish(job: Background) -> Answer:
+    """Give a server that served a moment to end by itself, then end it."""
+    deadline = time.monotonic() + _SERVER_END_S
+    while job.alive() and time.monotonic() < deadline:
+        if job.so_far().stdout:
+            time.sleep(_READY_POLL_S)
+        else:
+            break
+    said = job.so_far()
+    job.end()
+    return said
+
+
+def _with_launch(command: Command, options: str) -> Command:
+    """Tell Open MPI's launcher which key to use."""
+    if not options or command.argv[0] != "mpirun":
+        return command
+    return replace(command, argv=(command.argv[0], "--mca", "plm_rsh_args", options, *command.argv[1:]))
+
+
+def _output(command: Command, answer: Answer) -> Output:
+    words = [*(f"{name}={value}" for name, value in command.env.items()), *command.argv]
+    return Output(
+        key=command.key,
+        node=command.node,
+        command=shlex.join(words) + (" < script" if command.stdin else ""),
+        exit_code=answer.exit_code,
+        stdout=answer.stdout,
+        stderr=answer.stderr,
+        seconds=answer.seconds,
+        timed_out=answer.timed_out,
+        failure=answer.failure,
+    )

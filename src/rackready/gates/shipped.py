@@ -1,0 +1,39 @@
+"""Commands that send a script of ondevice/ to a node's python3 and read back its JSON document."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from types import ModuleType
+from typing import Any
+
+from rackready.gates.base import Command, Output
+from rackready.gates.formats.error import FormatError
+
+
+def command(key: str, node: str, script: ModuleType, *arguments: str, timeout_s: float = 60, stage: int = 0) -> Command:
+    """Return the command that runs an ondevice script on a node: nothing is left there."""
+    return Command(key=key, node=node, argv=("python3", "-", *arguments), stdin=inspect.getsource(script), timeout_s=timeout_s, stage=stage)
+
+
+def document(output: Output, wanted: str) -> dict[str, Any]:
+    """Return the document that a script printed. Raises FormatError when it is not whole, or of another format."""
+    text = output.stdout.strip()
+    if not text:
+        message = "empty output"
+        raise FormatError(message)
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        message = f"JSON cut off or damaged ({error})"
+        raise FormatError(message) from error
+    if not isinstance(found, dict) or found.get("format") != wanted:
+        message = f"no document of format {wanted}"
+        raise FormatError(message)
+    if "error" not in found and found.get("complete") is not True:
+        message = "the document is not complete"
+        raise FormatError(message)
+    if "error" not in found and output.exit_code != 0:
+        message = f"a complete document, but exit code {output.exit_code}"
+        raise FormatError(message)
+    return found

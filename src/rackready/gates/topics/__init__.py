@@ -1,0 +1,1 @@
+"""The gates themselves, one file per topic."""

@@ -1,0 +1,187 @@
+"""DCGM's diagnostic, by level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pydantic import Field
+
+from rackready.gates import base
+from rackready.gates.base import Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.formats import dcgm_diag
+from rackready.gates.formats.error import FormatError
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Verdict
+
+_KEY = "dcgmi"
+_ACTION = {
+    "isolate": "Take the GPU out of service and replace it: docs/runbooks/gpu.md.",
+    "reset": "Reset the GPU (`nvidia-smi -r`) or reboot, then run the gate again after repair is recorded.",
+    "config": "Correct the configuration: run install again.",
+    "triage": "Run `rackready gate run node/gpu/validation/dcgm-r3` after a power cycle; if it stays so, replace the part: docs/runbooks/gpu.md.",
+}
+_OTHER = "Read the diagnostic's raw output and docs/runbooks/gpu.md."
+
+
+class DcgmDiagnostic(Gate):
+    """DCGM's diagnostic passes on every GPU."""
+
+    level_number: ClassVar[int]
+    required: ClassVar[tuple[str, ...]]
+    timeout_s: ClassVar[float]
+    covers = frozenset({"gpu"})
+
+    class Inputs(base.Inputs):
+        """Tests that may be skipped, each with its reason."""
+
+        skips: dict[str, str] = Field(default_factory=dict, description="DCGM test that may report Skip -> reason, shown in the report")
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """One diagnostic per node; DCGM itself fails when another number of GPUs is active."""
+        return [self._run(facts, node) for node in nodes]
+
+    def _run(self, facts: GateFacts, node: str) -> Run:
+        argv = ("dcgmi", "diag", "-j", "-r", str(self.level_number), "-n", f"gpu:{facts.nodes[node].platform.gpus}")
+        return Run(id=node, target=node, nodes=(node,), commands=(base.Command(key=_KEY, node=node, argv=argv, timeout_s=self.timeout_s),))
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Read the JSON; every required test must have passed on every GPU, and the exit code must agree."""
+        node = run.nodes[0]
+        judge = Judge()
+        output = outputs.get(_KEY)
+        where = f"{node} dcgm-r{self.level_number}"
+        if judge.trouble(trouble(output, where, "DCGM diagnostic")) or output is None:
+            return judge.verdict(where)
+        try:
+            diagnostic = dcgm_diag.parse(output.stdout)
+        except dcgm_diag.DiagnosticDidNotRunError as error:
+            self._not_run(judge, where, output, str(error))
+            return judge.verdict(where)
+        except FormatError as error:
+            judge.error(
+                where,
+                "DCGM diagnostic unreadable",
+                "JSON of dcgmi diag 3.x or 4.x",
+                f"{error} (exit code {output.exit_code})",
+                "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
+            )
+            return judge.verdict(where)
+        self._judge(judge, facts, node, diagnostic)
+        self._exit_code(judge, where, output)
+        return judge.verdict(where)
+
+    @staticmethod
+    def _not_run(judge: Judge, where: str, output: Output, reason: str) -> None:
+        judge.error(
+            where,
+            "DCGM diagnostic did not run",
+            "a result for every GPU",
+            f"{reason} (exit code {output.exit_code})",
+            "Check `systemctl status nvidia-dcgm` and that no job holds the GPUs, then run the gate again.",
+        )
+
+    def _judge(self, judge: Judge, facts: GateFacts, node: str, diagnostic: dcgm_diag.Diagnostic) -> None:
+        count = facts.nodes[node].platform.gpus
+        wanted = set(range(count))
+        judge.judged += 1
+        judge.count("gpus_diagnosed", node, len(set(diagnostic.gpus)), count, f"platform profile {facts.nodes[node].platform.id}")
+        if set(diagnostic.gpus) != wanted:
+            judge.fail(
+                node, "GPUs in the diagnostic", f"{count} GPUs", f"{len(set(diagnostic.gpus))}", "Check the inventory gate: a GPU is missing or inactive."
+            )
+        for result in diagnostic.results:
+            self._result(judge, node, result)
+        for test in self.required:
+            self._required(judge, node, test, wanted, diagnostic)
+        complete = set.intersection(wanted, *(_gpus(diagnostic, test, wanted, {"Pass"}) for test in self.required if test not in self.inputs.skips))
+        bad = {result.gpu for result in diagnostic.results if result.status in {"Fail", "Warn"}}
+        judge.measured.update(f"{node}/gpu{gpu}" for gpu in complete - bad)
+
+    def _required(self, judge: Judge, node: str, test: str, wanted: set[int], diagnostic: dcgm_diag.Diagnostic) -> None:
+        judge.judged += 1
+        if test in self.inputs.skips:
+            return
+        missing = sorted(wanted - _gpus(diagnostic, test, wanted))
+        if missing:
+            actual = "not in the result" if len(missing) == len(wanted) else f"no result for {', '.join(f'gpu{gpu}' for gpu in missing)}"
+            judge.error(
+                node,
+                f"DCGM test {test} did not run",
+                "a result for every GPU",
+                actual,
+                "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`.",
+            )
+
+    def _result(self, judge: Judge, node: str, result: dcgm_diag.Result) -> None:
+        where = f"{node} {result.entity}" if result.entity != "summary" else node
+        if result.status == "Skip":
+            if _name(result.test) not in self.inputs.skips:
+                judge.error(
+                    where,
+                    f"DCGM test {result.test} was skipped",
+                    "Pass",
+                    f"Skip {result.info}".strip(),
+                    "Declare the skip with a reason under the gate's input `skips`, or make the test runnable.",
+                )
+        elif result.status != "Pass":
+            judge.fail(where, f"DCGM test {result.test}", "Pass", _why(result), _step(result))
+
+    def _exit_code(self, judge: Judge, where: str, output: Output) -> None:
+        if output.exit_code != 0 and not judge.fails:
+            judge.error(
+                where,
+                "DCGM contradicts itself",
+                "exit code 0 with a passing result",
+                f"exit code {output.exit_code}",
+                "Run `dcgmi diag` by hand on the node and read its log (nvvs.log).",
+            )
+
+
+def _name(test: str) -> str:
+    """DCGM 3.x writes 'Targeted Stress', 4.x 'targeted_stress'."""
+    return test.strip().lower().replace(" ", "_")
+
+
+def _gpus(diagnostic: dcgm_diag.Diagnostic, test: str, wanted: set[int], statuses: set[str] | None = None) -> set[int]:
+    """Return the GPUs that have a result of a test. DCGM 3.x spreads `software` over the tests of its Deployment category, some without a GPU."""
+    out: set[int] = set()
+    for result in diagnostic.results:
+        named = _name(result.test) == test or (test == "software" and result.category == "Deployment")
+        if named and (statuses is None or result.status in statuses):
+            out |= {result.gpu} if result.gpu is not None else wanted if result.entity == "node" else set()
+    return out
+
+
+def _why(result: dcgm_diag.Result) -> str:
+    if not result.warnings:
+        return result.status + (f": {result.info}" if result.info else "")
+    first = result.warnings[0]
+    more = f" (and {len(result.warnings) - 1} more)" if len(result.warnings) > 1 else ""
+    code = f" [error {first.code}, severity {dcgm_diag.SEVERITY.get(first.severity, 'not known')}]" if first.code >= 0 else ""
+    return f"{result.status}: {first.text}{code}{more}"
+
+
+def _step(result: dcgm_diag.Result) -> str:
+    worst = max((warning.severity for warning in result.warnings if warning.severity in dcgm_diag.SEVERITY), key=(0, 1, 3, 5, 4, 6, 2).index, default=0)
+    return _ACTION.get(dcgm_diag.SEVERITY[worst], _OTHER)
+
+
+class DcgmR1(DcgmDiagnostic):
+    """DCGM's quick diagnostic (level 1): the software that every later test needs is in order."""
+
+    id = "node/gpu/validation/dcgm-r1"
+    level_number = 1
+    required = ("software",)
+    timeout_s = 300
+
+
+class DcgmR3(DcgmDiagnostic):
+    """DCGM's long diagnostic (level 3): memory, PCIe, compute, power and stress of every GPU."""
+
+    id = "node/gpu/validation/dcgm-r3"
+    level_number = 3
+    required = ("software", "memory", "pcie", "diagnostic", "targeted_stress", "targeted_power")
+    timeout_s = 3600

@@ -1,0 +1,288 @@
+"""RDMA writes between two nodes, NIC against NIC on one rail, from GPU memory to GPU memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from ipaddress import IPv4Address
+
+from pydantic import Field
+
+from rackready.design.facts import NicFacts
+from rackready.gates import base
+from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.expectation import Bound, judge
+from rackready.gates.formats import perftest
+from rackready.gates.formats.error import FormatError
+from rackready.gates.judge import Judge
+from rackready.gates.pairs import attribute, retests, rounds
+from rackready.gates.shipped import command, document
+from rackready.model.outcome import Verdict
+from rackready.ondevice import rdma_counters
+
+_PORT = 18515
+_SCRIPT = r"""
+device=$1 want=$2; shift 2
+base=/sys/class/infiniband/$device/ports/1
+gid=
+for file in "$base"/gid_attrs/types/*; do
+  index=${file##*/}
+  [ "$(cat "$file" 2>/dev/null)" = "RoCE v2" ] && [ "$(cat "$base/gids/$index")" = "$want" ] && gid=$index
+done
+[ -n "$gid" ] || { echo "rackready: no RoCE v2 GID $want on $device" >&2; exit 66; }
+exec ib_write_bw -d "$device" -x "$gid" "$@"
+"""
+_NO_GID = 66
+_UNREACHABLE = re.compile(
+    r"Couldn't connect to|Unable to (?:open|init) the socket|No route to host|Connection (?:refused|timed out)|Failed to exchange", re.IGNORECASE
+)
+_REFUSED_OPTION = re.compile(r"(unrecognized option|invalid option)[^\n]*", re.IGNORECASE)
+_RUNBOOK = "docs/runbooks/rail-slow.md"
+
+
+class IbWriteBw(Gate):
+    """Each NIC writes to and is written by a partner on its rail at the rate of its port, GPU memory to GPU memory."""
+
+    id = "pair/fabric/performance/ib-write-bw"
+    covers = frozenset({"nic", "rail"})
+    min_nodes = 2
+
+    class Inputs(base.Inputs):
+        """How perftest is run and what part of the port's rate is enough."""
+
+        size: int = Field(8388608, ge=65536, description="message size, bytes")
+        iterations: int = Field(2000, ge=100, description="messages per direction")
+        gpu_memory: bool = Field(True, description="write from and to GPU memory (GPUDirect RDMA over dma-buf)")
+        floor_share: float = Field(0.95, gt=0, le=1, description="share of the derived payload rate below which a NIC fails")
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """Pair nodes so that every one is measured; each rail of a pair is a run of its own, both directions."""
+        return [self._run(facts, first, second, rail) for pairing in rounds(list(nodes)) for first, second in pairing for rail in _rails(facts, first, second)]
+
+    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
+        """Measure both ends of a failed run with a third partner: that tells which end is bad."""
+        return [self._run(facts, first, second, rail, again=True) for first, second, rail in retests(done)]
+
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
+        """Blame the end that fails with two partners; acquit the one that passes with another."""
+        return attribute(done)
+
+    def _run(self, facts: GateFacts, first: str, second: str, rail: int, *, again: bool = False) -> Run:
+        near, far = _nic(facts, first, rail), _nic(facts, second, rail)
+        target = f"{first}+{second}/rail{rail}"
+        commands = (
+            command("link-first", first, rdma_counters, near.rdma_device),
+            command("link-second", second, rdma_counters, far.rdma_device),
+            self._server("server-forth", second, far, 1),
+            self._client("client-forth", first, near, far, 2),
+            self._server("server-back", first, near, 3),
+            self._client("client-back", second, far, near, 4),
+        )
+        claims = frozenset({f"{first}/{near.rdma_device}", f"{second}/{far.rdma_device}"})
+        about = {"rail": str(rail), "first": first, "second": second, "again": "yes" if again else ""}
+        return Run(id=target + ("/again" if again else ""), target=target, nodes=(first, second), commands=commands, claims=claims, about=about)
+
+    def _options(self, nic: NicFacts) -> tuple[str, ...]:
+        gpu = (f"--use_cuda={nic.gpu}", "--use_cuda_dmabuf") if self.inputs.gpu_memory else ()
+        return ("-p", str(_PORT + nic.rail), "-s", str(self.inputs.size), "-n", str(self.inputs.iterations), "-F", "--report_gbits", *gpu)
+
+    def _argv(self, nic: NicFacts) -> tuple[str, ...]:
+        return ("bash", "-c", _SCRIPT, "ib_write_bw", nic.rdma_device, _gid(nic.address), *self._options(nic))
+
+    def _server(self, key: str, node: str, nic: NicFacts, stage: int) -> Command:
+        return Command(key=key, node=node, argv=self._argv(nic), env=_ENV, timeout_s=120, stage=stage, role="server", ready_port=_PORT + nic.rail)
+
+    def _client(self, key: str, node: str, nic: NicFacts, far: NicFacts, stage: int) -> Command:
+        return Command(key=key, node=node, argv=(*self._argv(nic), far.address), env=_ENV, timeout_s=90, stage=stage)
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge link state, transport and bandwidth of both directions."""
+        gathered = Judge()
+        rail = int(run.about["rail"])
+        first, second = run.about["first"], run.about["second"]
+        near, far = _nic(facts, first, rail), _nic(facts, second, rail)
+        up = [_link(gathered, outputs.get("link-first"), first, near), _link(gathered, outputs.get("link-second"), second, far)]
+        if all(up):
+            self._direction(gathered, facts, outputs, "forth", (first, near), (second, far))
+            self._direction(gathered, facts, outputs, "back", (second, far), (first, near))
+        if not gathered.fails and not gathered.errors:
+            gathered.measured.update({f"{first}/{near.rdma_device}", f"{second}/{far.rdma_device}", f"{first}/rail{rail}", f"{second}/rail{rail}"})
+        return gathered.verdict(run.target)
+
+    def _direction(self, gathered: Judge, facts: GateFacts, outputs: Outputs, name: str, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts]) -> None:
+        where = f"{sender[0]} {sender[1].rdma_device} -> {receiver[0]} {receiver[1].rdma_device} (rail {sender[1].rail})"
+        server = outputs.get(f"server-{name}")
+        if server is not None and server.failure and gathered.trouble(trouble(server, where, "ib_write_bw server")):
+            return
+        client = outputs.get(f"client-{name}")
+        if gathered.trouble(trouble(client, where, "ib_write_bw")) or client is None:
+            return
+        if client.exit_code != 0:
+            _client_failed(gathered, where, sender, receiver, client)
+            return
+        try:
+            result = perftest.parse(client.stdout)
+        except FormatError as error:
+            gathered.error(
+                where,
+                "ib_write_bw unreadable",
+                "one result block in Gb/sec",
+                f"{error} (exit code 0)",
+                "Run the gate again; if it stays so, read its raw output in the report.",
+            )
+            return
+        if self._transport(gathered, facts, where, sender[1], result):
+            self._bandwidth(gathered, where, sender[1], result)
+
+    def _transport(self, gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, result: perftest.WriteBandwidth) -> bool:
+        before = len(gathered.fails) + len(gathered.errors)
+        gathered.judged += 1
+        if result.size != self.inputs.size or result.device != nic.rdma_device:
+            actual = f"{result.device}, {result.size} bytes"
+            gathered.error(where, "ib_write_bw measured something else", f"{nic.rdma_device}, {self.inputs.size} bytes", actual, "Run the gate again.")
+        if result.link_type != "Ethernet" or result.gid_index is None:
+            gathered.fail(
+                where,
+                "transport",
+                "RoCE (link type Ethernet, with a GID)",
+                f"link type {result.link_type}, GID {result.gid_index}",
+                "Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NIC.",
+            )
+        if self.inputs.gpu_memory and not result.gpu_memory:
+            gathered.error(where, "GPU memory was not used", "GPUDirect RDMA (dma-buf)", "host memory", "Install a perftest that is built with CUDA.")
+        wanted = _path_mtu(facts.fabric.mtu)
+        if result.mtu != wanted:
+            gathered.fail(where, "RDMA path MTU", wanted, result.mtu, "Check the MTU of the interface and of the switch ports on both ends: run fabric again.")
+        gathered.transport = f"RoCE, {nic.rdma_device}, GPU memory by {result.gpu_memory or 'none'}"
+        return len(gathered.fails) + len(gathered.errors) == before
+
+    def _bandwidth(self, gathered: Judge, where: str, nic: NicFacts, result: perftest.WriteBandwidth) -> None:
+        expected = payload_rate(nic.rate, result.mtu)
+        lower = Bound(
+            self.inputs.floor_share * expected.value,
+            f"{self.inputs.floor_share} x payload rate; published marks of 400 Gb/s NICs are 380 (azurehpc-health-checks, H100) and 384 (oci-hpc)",
+            inputs={"reference": expected.value, "share": self.inputs.floor_share},
+        )
+        upper = Bound(float(nic.rate), "port rate", derived=False, inputs={"rate": float(nic.rate)})
+        verdict = judge("bw_average", result.average, "Gb/s", upper=upper, expected=expected, lower=lower)
+        gathered.metric("bw_average", where, result.average, "Gb/s")
+        gathered.criteria.extend(verdict.criteria)
+        cable = f"cable {nic.switch} {nic.port}" if nic.switch else "its cable"
+        if verdict.outcome == "fail":
+            gathered.fail(
+                where,
+                "RDMA write is slow",
+                verdict.expected,
+                f"{result.average:.1f} Gb/s",
+                f"Check {cable}, errors of the port and PCIe width of the NIC: {_RUNBOOK}.",
+            )
+        elif verdict.outcome == "error":
+            gathered.error(
+                where, "RDMA write bandwidth is implausible", verdict.expected, f"{result.average:.1f} Gb/s", "Check the NIC's rate in the platform profile."
+            )
+
+
+_ENV = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def payload_rate(rate: int, mtu: int) -> Bound:
+    """Return what of a port's rate is left for payload in RoCE v2, Gb/s.
+
+    Around each packet: preamble, frame check and gap 24 bytes, Ethernet with VLAN 18, IPv4 20, UDP 8, BTH 12, ICRC 4
+    (IEEE 802.3; InfiniBand specification annex A17); RETH only in the first packet of a message.
+    """
+    overhead = 24 + 18 + 20 + 8 + 12 + 4
+    return Bound(rate * mtu / (mtu + overhead), "derived: port rate x mtu / (mtu + 86 bytes of framing)", inputs={"rate": float(rate), "mtu": float(mtu)})
+
+
+def _path_mtu(mtu: int) -> int:
+    """Return the RDMA path MTU that fits an Ethernet MTU: a power of two, room left for IP, UDP and RDMA headers."""
+    return max(size for size in (256, 512, 1024, 2048, 4096) if size + 64 <= mtu)
+
+
+def _gid(address: str) -> str:
+    """Return an IPv4 address as sysfs prints its GID."""
+    number = int(IPv4Address(address)) if address else 0
+    return f"0000:0000:0000:0000:0000:ffff:{number >> 16:04x}:{number & 0xFFFF:04x}"
+
+
+def _nic(facts: GateFacts, node: str, rail: int) -> NicFacts:
+    return next(nic for nic in facts.nodes[node].nics if nic.rail == rail)
+
+
+def _rails(facts: GateFacts, first: str, second: str) -> list[int]:
+    return sorted({nic.rail for nic in facts.nodes[first].nics} & {nic.rail for nic in facts.nodes[second].nics})
+
+
+def _link(gathered: Judge, output: Output | None, node: str, nic: NicFacts) -> bool:
+    """Judge one end's link: a link that is not active is that node's fault alone."""
+    where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+    if gathered.trouble(trouble(output, where, "link state")) or output is None:
+        return False
+    try:
+        found = document(output, rdma_counters.FORMAT)["devices"][nic.rdma_device]
+    except (FormatError, KeyError, TypeError) as error:
+        gathered.error(where, "link state unreadable", "state of the port", error, "Run the gate again.")
+        return False
+    if not isinstance(found, dict) or found.get("state") is None:
+        gathered.fail(
+            where,
+            "NIC missing",
+            f"{nic.rdma_device} below /sys/class/infiniband",
+            "nothing",
+            f"Check that the NIC at {nic.pci} is seen (`lspci`) and mlx5_core is loaded; reseat it: docs/runbooks/nic.md",
+        )
+        gathered.blamed.add(node)
+        return False
+    gathered.judged += 1
+    state = str(found["state"]).split(":")[-1].strip()
+    if state != "ACTIVE":
+        cable = f"the cable to {nic.switch} {nic.port}" if nic.switch else "its cable"
+        gathered.fail(where, "link down", "port ACTIVE", f"port {state}", f"Check {cable} and its transceivers: docs/runbooks/link-down.md")
+        gathered.blamed.add(node)
+        return False
+    rate = str(found.get("rate") or "").split(" ")[0]
+    if rate != str(nic.rate):
+        gathered.fail(
+            where,
+            "link rate",
+            f"{nic.rate} Gb/s",
+            f"{found.get('rate') or 'not reported'}",
+            "Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
+        )
+        gathered.blamed.add(node)
+        return False
+    return True
+
+
+def _client_failed(gathered: Judge, where: str, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts], client: Output) -> None:
+    said = client.stderr + client.stdout
+    option = _REFUSED_OPTION.search(said)
+    if option:
+        gathered.error(
+            where,
+            "ib_write_bw lacks an option",
+            "a perftest built with CUDA and dma-buf",
+            option[0].strip(),
+            "Run install again: it installs the right perftest.",
+        )
+    elif client.exit_code == _NO_GID and "no RoCE v2 GID" in said:
+        text = f"no RoCE v2 GID for {sender[1].address}"
+        gathered.fail(where, "address missing", f"{sender[1].address} on {sender[1].netdev}", text, "Run fabric again: it sets the rail's address.")
+        gathered.blamed.add(sender[0])
+    elif _UNREACHABLE.search(said):
+        actual = next((line.strip() for line in said.splitlines() if _UNREACHABLE.search(line)), "no connection")
+        step = f"Check VLAN {sender[1].vlan} on {sender[1].switch} {sender[1].port} and {receiver[1].switch} {receiver[1].port}: run fabric again."
+        gathered.judged += 1
+        gathered.fail(where, "rail not reachable", f"{receiver[1].address} answers on port {_PORT + sender[1].rail}", actual, step)
+    else:
+        last = said.strip().splitlines()[-1].strip() if said.strip() else "nothing said"
+        gathered.error(
+            where,
+            "ib_write_bw failed",
+            "exit code 0",
+            f"exit code {client.exit_code}: {last}",
+            "Read its raw output in the report; check that perftest is installed and the GPU is free.",
+        )

@@ -1,0 +1,208 @@
+"""GPU inventory: what the platform promises against what NVML finds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.formats.error import FormatError
+from rackready.gates.judge import Judge
+from rackready.gates.shipped import command, document
+from rackready.model.outcome import Verdict
+from rackready.ondevice import nvml_inventory
+
+_KEY = "inventory"
+_RUNBOOK = "docs/runbooks/gpu.md"
+
+
+class Inventory(Gate):
+    """Every GPU is there, is the model that was bought, and has all its NVLinks and PCIe lanes."""
+
+    id = "node/gpu/sanity/inventory"
+    covers = frozenset({"node", "gpu", "nvlink"})
+
+    class Inputs(base.Inputs):
+        """PCIe as the board is wired, and the tolerance on memory."""
+
+        pcie_width: int = Field(16, ge=1, le=32, description="PCIe lanes that every GPU must have trained")
+        memory_tolerance_mib: int = Field(64, ge=0, description="how much memory.total may differ from the profile, MiB")
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
+        """One script per node."""
+        return [Run(id=node, target=node, nodes=(node,), commands=(command(_KEY, node, nvml_inventory),)) for node in nodes]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Compare NVML's answers with the platform and GPU profile."""
+        node = run.nodes[0]
+        judge = Judge()
+        output = outputs.get(_KEY)
+        if judge.trouble(trouble(output, node, "GPU inventory")) or output is None:
+            return judge.verdict(node)
+        try:
+            found = document(output, nvml_inventory.FORMAT)
+        except FormatError as error:
+            judge.error(
+                node,
+                "GPU inventory unreadable",
+                "a complete inventory document",
+                error,
+                "Run the gate again; if it stays so, run `rackready gate show` and report its raw output.",
+            )
+            return judge.verdict(node)
+        if "error" in found:
+            judge.error(
+                node, "NVML cannot be asked", "an answer", found["error"], "Check that the driver is loaded (`nvidia-smi` on the node), then run install again."
+            )
+            return judge.verdict(node)
+        self._node(judge, facts.nodes[node], node, found)
+        return judge.verdict(node)
+
+    def _node(self, judge: Judge, wanted: NodeFacts, node: str, found: dict[str, Any]) -> None:
+        gpus = found.get("gpus")
+        if not isinstance(gpus, list) or len(gpus) != found.get("count"):
+            judge.error(node, "GPU inventory contradicts itself", "as many GPUs as it counts", f"count {found.get('count')}", "Run the gate again.")
+            return
+        judge.judged += 1
+        judge.count("gpu_count", node, len(gpus), wanted.platform.gpus, f"platform profile {wanted.platform.id}")
+        if len(gpus) != wanted.platform.gpus:
+            judge.fail(
+                node,
+                "GPUs missing",
+                f"{wanted.platform.gpus} GPUs",
+                f"{len(gpus)}{_which(wanted, gpus)}",
+                f"Power the node off and on; if it stays so, reseat the GPU: {_RUNBOOK}.",
+            )
+        judge.measured.add(node)
+        self._unique(judge, node, gpus)
+        for gpu in gpus:
+            if gpu.get("lost"):
+                judge.fail(
+                    f"{node} gpu{gpu.get('index')}",
+                    "GPU lost",
+                    "a GPU that answers",
+                    gpu["lost"],
+                    f"Power the node off and on; if it comes back, replace the GPU: {_RUNBOOK}.",
+                )
+            else:
+                self._gpu(judge, wanted, node, gpu)
+
+    @staticmethod
+    def _unique(judge: Judge, node: str, gpus: list[dict[str, Any]]) -> None:
+        for field in ("serial", "uuid"):
+            values = Counter(gpu.get(field) for gpu in gpus if gpu.get(field))
+            for value, times in values.items():
+                if times > 1:
+                    judge.fail(
+                        node,
+                        f"{field} not unique",
+                        "every GPU its own",
+                        f"{value} on {times} GPUs",
+                        "Reseat the GPUs and read again; the board's InfoROM may be damaged.",
+                    )
+
+    def _gpu(self, judge: Judge, wanted: NodeFacts, node: str, gpu: dict[str, Any]) -> None:
+        index = gpu.get("index")
+        where = f"{node} gpu{index}"
+        judge.equal(where, "model", wanted.gpu.product_name, gpu.get("name"), "Correct the node's platform in the site file, or replace the GPU.")
+        for field in ("serial", "uuid", "vbios"):
+            judge.judged += 1
+            if not gpu.get(field):
+                judge.error(
+                    where,
+                    f"{field} not reported",
+                    "a value",
+                    gpu.get("unread", {}).get(field, "nothing"),
+                    "Update the driver; without it the evidence cannot name the part.",
+                )
+        self._memory(judge, wanted, where, gpu)
+        ok = judge.equal(where, "PCIe width", self.inputs.pcie_width, gpu.get("pcie_width"), f"Reseat the GPU board; check the riser: {_RUNBOOK}.")
+        ok &= self._generation(judge, where, gpu)
+        if ok:
+            judge.measured.add(f"{node}/gpu{index}")
+        if wanted.gpu.nvlink is not None:
+            self._nvlink(judge, node, wanted.gpu.nvlink.links, where, gpu)
+
+    def _memory(self, judge: Judge, wanted: NodeFacts, where: str, gpu: dict[str, Any]) -> None:
+        judge.judged += 1
+        size = gpu.get("memory_mib")
+        bound = wanted.gpu.memory.value
+        if not isinstance(size, int):
+            judge.error(where, "memory not reported", f"{bound:.0f} MiB", gpu.get("unread", {}).get("memory_mib", "nothing"), "Update the driver.")
+            return
+        judge.metric("memory", where, size, "MiB")
+        if abs(size - bound) > self.inputs.memory_tolerance_mib:
+            judge.fail(
+                where,
+                "memory",
+                f"{bound:.0f} MiB",
+                f"{size} MiB",
+                f"Look for retired or remapped memory (`nvidia-smi -q -d ROW_REMAPPER`), then replace the GPU: {_RUNBOOK}.",
+            )
+
+    @staticmethod
+    def _generation(judge: Judge, where: str, gpu: dict[str, Any]) -> bool:
+        """Hold the trained generation against the highest that the GPU and its slot can do (an idle link may train down: not data-centre boards)."""
+        most = gpu.get("pcie_gen_max")
+        if most is None:
+            judge.judged += 1
+            judge.error(
+                where,
+                "PCIe generation not reported",
+                "the highest that GPU and slot can do",
+                gpu.get("unread", {}).get("pcie_gen_max", "nothing"),
+                "Update the driver.",
+            )
+            return False
+        return judge.equal(where, "PCIe generation", most, gpu.get("pcie_gen"), f"Reseat the GPU board; check the riser and the BIOS link speed: {_RUNBOOK}.")
+
+    @staticmethod
+    def _nvlink(judge: Judge, node: str, links: int, where: str, gpu: dict[str, Any]) -> None:
+        states = gpu.get("nvlinks")
+        judge.judged += 1
+        if (
+            not isinstance(states, dict)
+            or any(not isinstance(state, bool) for state in states.values())
+            or any(key.startswith("nvlink") for key in gpu.get("unread", {}))
+        ):
+            judge.error(
+                where,
+                "NVLink state not reported",
+                f"the state of {links} links",
+                "nothing",
+                "Check that the fabric manager runs (`systemctl status nvidia-fabricmanager`).",
+            )
+            return
+        active = sorted(int(link) for link, state in states.items() if state)
+        judge.count("nvlinks_active", where, len(active), links, "GPU profile")
+        judge.measured.update(f"{node}/gpu{gpu['index']}/nvlink{link}" for link in active)
+        if len(active) != links:
+            down = sorted(set(range(links)) - set(active))
+            plural = "s" if len(down) != 1 else ""
+            detail = f"{len(active)} (link{plural} {', '.join(str(link) for link in down)} inactive)" if down else str(len(active))
+            judge.fail(
+                where,
+                "NVLink down",
+                f"{links} links active",
+                detail,
+                "Power the node off and on once; if the link stays down, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md",
+            )
+
+
+def _which(wanted: NodeFacts, gpus: list[dict[str, Any]]) -> str:
+    """Name the PCI addresses at which a GPU is missing, as far as NVML gives addresses."""
+    found = {_short(str(gpu.get("pci"))) for gpu in gpus if gpu.get("pci")}
+    missing = [address for address in wanted.platform.gpu_pci if _short(address) not in found]
+    return f" (none at {', '.join(missing)})" if missing and found else ""
+
+
+def _short(address: str) -> str:
+    """NVML writes the domain with eight digits, sysfs with four."""
+    return address.lower().split(":", 1)[-1]

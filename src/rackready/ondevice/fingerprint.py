@@ -1,0 +1,82 @@
+"""Prints what a node is (serials, firmware, kernel, driver) as one JSON document. Sent to the node's python3 on standard input.
+
+Everything comes from sysfs, uname and NVML; what cannot be read is null, and then the fingerprint is not complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+FORMAT = "rackready/fingerprint/v1"
+LIBRARY = "/opt/rackready/lib"
+
+
+def main():
+    """Print the document; always exit 0: what is missing stands in it."""
+    document = {"format": FORMAT, "chassis_serial": read("/sys/class/dmi/id/product_serial"), "kernel": os.uname().release, "nics": nics()}
+    document.update(gpus())
+    document["complete"] = True
+    print(json.dumps(document, sort_keys=True))
+    return 0
+
+
+def read(path):
+    """Return a small file's text, None when it cannot be read or is empty."""
+    try:
+        with open(path) as file:  # noqa: PTH123 - must run on any Python
+            return file.read().strip() or None
+    except OSError:
+        return None
+
+
+def nics():
+    """Return every RDMA device with its node GUID and firmware."""
+    base = "/sys/class/infiniband"
+    names = sorted(os.listdir(base)) if os.path.isdir(base) else []  # noqa: PTH112, PTH208
+    return [{"device": name, "guid": read("{}/{}/node_guid".format(base, name)), "firmware": read("{}/{}/fw_ver".format(base, name))} for name in names]
+
+
+def gpus():
+    """Return the driver's version and every GPU's identity; "gpu_error" says why there is none."""
+    sys.path.insert(0, LIBRARY)
+    try:
+        import pynvml  # noqa: PLC0415
+    except ImportError as error:
+        return {"driver": None, "gpus": [], "gpu_error": str(error)}
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return {"driver": None, "gpus": [], "gpu_error": str(error)}
+    try:
+        found = [one(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return {"driver": text(pynvml.nvmlSystemGetDriverVersion()), "gpus": found, "gpu_error": None}
+    except pynvml.NVMLError as error:
+        return {"driver": None, "gpus": [], "gpu_error": str(error)}
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def one(nvml, index):
+    """Return one GPU's serial (its UUID where the board has none) and VBIOS version."""
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        uuid = text(nvml.nvmlDeviceGetUUID(handle))
+        vbios = text(nvml.nvmlDeviceGetVbiosVersion(handle))
+    except nvml.NVMLError as error:
+        return {"index": index, "id": None, "vbios": None, "error": str(error)}
+    try:
+        serial = text(nvml.nvmlDeviceGetSerial(handle))
+    except nvml.NVMLError:
+        serial = uuid
+    return {"index": index, "id": serial, "vbios": vbios}
+
+
+def text(value):
+    """Return text: older bindings give bytes."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Prints what NVML says of a node's GPUs, as one JSON document. Sent to the node's python3 on standard input.
+
+A value that the driver does not give is null with its reason under "unread": whoever judges decides what null means.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+LIBRARY = "/opt/rackready/lib"
+"""Where the provisioning of a node puts pynvml.py (nvidia-ml-py)."""
+FORMAT = "rackready/nvml-inventory/v1"
+
+
+def main():
+    """Print the document; exit 1 when NVML cannot be asked at all (the document then carries "error")."""
+    sys.path.insert(0, LIBRARY)
+    try:
+        import pynvml  # noqa: PLC0415 - only nodes have it
+    except ImportError as error:
+        return give_up("pynvml is not installed in {}: {}".format(LIBRARY, error))
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return give_up("NVML: {}".format(error))
+    try:
+        document = collect(pynvml)
+    except pynvml.NVMLError as error:
+        return give_up("NVML: {}".format(error))
+    finally:
+        pynvml.nvmlShutdown()
+    print(json.dumps(document, sort_keys=True))
+    return 0
+
+
+def give_up(reason):
+    """Print why there is no inventory."""
+    print(json.dumps({"format": FORMAT, "error": reason}))
+    return 1
+
+
+def collect(nvml):
+    """Return the document of all GPUs."""
+    count = nvml.nvmlDeviceGetCount()
+    cuda = nvml.nvmlSystemGetCudaDriverVersion()
+    return {
+        "format": FORMAT,
+        "driver": text(nvml.nvmlSystemGetDriverVersion()),
+        "cuda_driver": "{}.{}".format(cuda // 1000, cuda % 1000 // 10),
+        "count": count,
+        "gpus": [one(nvml, index) for index in range(count)],
+        "complete": True,
+    }
+
+
+def one(nvml, index):
+    """Return one GPU; one that cannot be opened (fallen off the bus) carries "lost"."""
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    except nvml.NVMLError as error:
+        return {"index": index, "lost": str(error)}
+    unread = {}
+
+    def ask(name, question):
+        try:
+            return question()
+        except nvml.NVMLError as error:
+            unread[name] = str(error)
+            return None
+
+    gpu = {
+        "index": index,
+        "name": ask("name", lambda: text(nvml.nvmlDeviceGetName(handle))),
+        "uuid": ask("uuid", lambda: text(nvml.nvmlDeviceGetUUID(handle))),
+        "serial": ask("serial", lambda: text(nvml.nvmlDeviceGetSerial(handle))),
+        "vbios": ask("vbios", lambda: text(nvml.nvmlDeviceGetVbiosVersion(handle))),
+        "memory_mib": ask("memory_mib", lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total) // (1 << 20)),
+        "pci": ask("pci", lambda: text(nvml.nvmlDeviceGetPciInfo(handle).busId)),
+        "pcie_width": ask("pcie_width", lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),
+        "pcie_width_max": ask("pcie_width_max", lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
+        "pcie_gen": ask("pcie_gen", lambda: nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)),
+        "pcie_gen_max": ask("pcie_gen_max", lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
+        "persistence": ask("persistence", lambda: nvml.nvmlDeviceGetPersistenceMode(handle) == nvml.NVML_FEATURE_ENABLED),
+        "ecc": ask("ecc", lambda: nvml.nvmlDeviceGetEccMode(handle)[0] == nvml.NVML_FEATURE_ENABLED),
+        "nvlinks": links(nvml, handle, unread),
+    }
+    gpu["unread"] = unread
+    return gpu
+
+
+def links(nvml, handle, unread):
+    """Return the state of every NVLink: link number (text) -> active or not. NVML says "invalid" behind the last one."""
+    states = {}
+    for link in range(nvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            states[str(link)] = nvml.nvmlDeviceGetNvLinkState(handle, link) == nvml.NVML_FEATURE_ENABLED
+        except nvml.NVMLError as error:
+            if error.value not in (nvml.NVML_ERROR_INVALID_ARGUMENT, nvml.NVML_ERROR_NOT_SUPPORTED):
+                unread["nvlink{}".format(link)] = str(error)
+            else:
+                break
+    return states
+
+
+def text(value):
+    """Return text: older bindings give bytes."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

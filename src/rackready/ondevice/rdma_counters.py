@@ -1,0 +1,43 @@
+"""Prints link state and byte counters of RDMA devices as one JSON document. Sent to python3 on standard input; arguments: devices.
+
+port_xmit_data and port_rcv_data count words of 4 bytes (InfiniBand specification, PortCounters); here they are bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+FORMAT = "rackready/rdma-counters/v1"
+WORD = 4
+
+
+def read(path):
+    """Return a small file's text, None when it cannot be read."""
+    try:
+        with open(path) as file:  # noqa: PTH123 - must run on any Python
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def words(path):
+    """Return a counter in bytes, None when it cannot be read."""
+    value = read(path)
+    return int(value) * WORD if value is not None and value.isdigit() else None
+
+
+def device(name):
+    """Return one device, port 1."""
+    base = "/sys/class/infiniband/{}/ports/1".format(name)
+    return {
+        "state": read(base + "/state"),
+        "link_layer": read(base + "/link_layer"),
+        "rate": read(base + "/rate"),
+        "xmit_bytes": words(base + "/counters/port_xmit_data"),
+        "rcv_bytes": words(base + "/counters/port_rcv_data"),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps({"format": FORMAT, "devices": {name: device(name) for name in sys.argv[1:]}, "complete": True}, sort_keys=True))

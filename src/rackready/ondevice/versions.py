@@ -1,0 +1,99 @@
+"""Prints which versions run and are installed, as one JSON document. Sent to python3 on standard input; arguments: packages.
+
+driver_module is the kernel module that is loaded, driver_nvml what NVML answers, packages what dpkg has installed, services
+what systemd says of the units that must run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+FORMAT = "rackready/versions/v1"
+LIBRARY = "/opt/rackready/lib"
+SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service", "nvidia-dcgm.service")
+TIMEOUT_S = 10
+
+
+def read(path):
+    """Return a small file's text, None when it cannot be read."""
+    try:
+        with open(path) as file:  # noqa: PTH123 - must run on any Python
+            return file.read()
+    except OSError:
+        return None
+
+
+def module():
+    """Return the version of the loaded kernel module."""
+    found = read("/proc/driver/nvidia/version") or ""
+    match = re.search(r"Kernel Module(?: for \S+)?\s+([0-9][0-9.]+)", found)
+    loaded = read("/sys/module/nvidia/version")
+    return match.group(1) if match else loaded.strip() if loaded else None
+
+
+def nvml():
+    """Return NVML's driver version and CUDA version, or why there is none."""
+    sys.path.insert(0, LIBRARY)
+    try:
+        import pynvml  # noqa: PLC0415
+    except ImportError as error:
+        return {"error": "pynvml is not installed in {}: {}".format(LIBRARY, error)}
+    try:
+        pynvml.nvmlInit()
+        cuda = pynvml.nvmlSystemGetCudaDriverVersion()
+        version = pynvml.nvmlSystemGetDriverVersion()
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        return {"error": "NVML: {}".format(error)}
+    return {"driver": version.decode() if isinstance(version, bytes) else version, "cuda": "{}.{}".format(cuda // 1000, cuda % 1000 // 10)}
+
+
+def run(argv):
+    """Return (exit code, standard output); exit code None when it cannot be started or does not end."""
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, str(error)
+    return done.returncode, done.stdout.decode(errors="replace")
+
+
+def packages(names):
+    """Return the installed version of each package, null when it is not installed."""
+    found = dict.fromkeys(names)
+    for name in names:
+        code, out = run(["dpkg-query", "-W", "-f", "${db:Status-Status} ${Version}", name])
+        if code == 0 and out.startswith("installed "):
+            found[name] = out.split(" ", 1)[1].strip()
+    return found
+
+
+def services():
+    """Return what systemd says of each unit: active, failed, inactive."""
+    return {name: (run(["systemctl", "is-active", name])[1] or "unknown").strip() for name in SERVICES}
+
+
+def fabric_manager():
+    """Return the version that the fabric manager's program prints."""
+    code, out = run(["nv-fabricmanager", "--version"])
+    match = re.search(r"([0-9]+\.[0-9]+(?:\.[0-9]+)?)", out)
+    return match.group(1) if code == 0 and match else None
+
+
+if __name__ == "__main__":
+    print(
+        json.dumps(
+            {
+                "format": FORMAT,
+                "driver_module": module(),
+                "nvml": nvml(),
+                "fabric_manager": fabric_manager(),
+                "packages": packages(sys.argv[1:]),
+                "services": services(),
+                "complete": True,
+            },
+            sort_keys=True,
+        )
+    )
