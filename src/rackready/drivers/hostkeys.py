@@ -1,0 +1,48 @@
+"""First contact with hosts that are not ours to install (switches, the scheduler's controller): their key is pinned, and that is said."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import paramiko
+
+from rackready.drivers import ssh
+from rackready.model.problems import RackreadyError
+
+_TIMEOUT_S = 15.0
+
+
+class HostKeyError(RackreadyError):
+    """A host's key could not be read."""
+
+
+def known_name(host: str, port: int) -> str:
+    """Return the name under which OpenSSH and paramiko look a host up: ``[host]:port`` unless the port is 22."""
+    return host if port == 22 else f"[{host}]:{port}"  # noqa: PLR2004 - SSH's own port
+
+
+def pin_at_first_contact(known_hosts: Path, host: str, port: int, name: str) -> str:
+    """Make sure that a key of the host is pinned; return what to say when this call pinned it, else an empty text.
+
+    Raises HostKeyError when the host shows none.
+    """
+    where = known_name(host, port)
+    if ssh.pinned(known_hosts, where):
+        return ""
+    key = _shown(host, port, name)
+    ssh.pin(known_hosts, where, f"{key.get_name()} {key.get_base64()}")
+    return f"pinned the host key that {name} showed at first contact ({key.get_name()} {key.fingerprint})"
+
+
+def _shown(host: str, port: int, name: str) -> paramiko.PKey:
+    try:
+        with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection, paramiko.Transport(connection) as transport:
+            transport.start_client(timeout=_TIMEOUT_S)
+            return transport.get_remote_server_key()
+    except (OSError, paramiko.SSHException) as error:
+        reason = str(error) or error.__class__.__name__
+        message = (
+            f"{name} ({host}:{port}): no SSH service - Expected: an answer within {_TIMEOUT_S:.0f} s Actual: {reason}. Check its power, network and address."
+        )
+        raise HostKeyError(message) from error

@@ -1,0 +1,1 @@
+"""Schedulers that nodes are handed to, each behind the same contract: hold, release, drain; never undo what somebody else drained."""

@@ -1,0 +1,75 @@
+"""The contract of a scheduler adapter."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from rackready.model.problems import RackreadyError
+
+PREFIX = "rackready:"
+"""Begins every reason that rackready writes. A drain without it is somebody else's and is never undone."""
+
+
+class SchedulerError(RackreadyError):
+    """The scheduler could not be asked, or refused."""
+
+
+class NotOursError(SchedulerError):
+    """Somebody else drained the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerNode:
+    """What a scheduler says of one node. ``usable``: jobs may start on it; ``reason`` and ``by``: why not, and who said so."""
+
+    name: str
+    state: str
+    usable: bool
+    drained: bool
+    down: bool
+    reason: str = ""
+    by: str = ""
+
+    @property
+    def ours(self) -> bool:
+        """Whether the present drain was set by rackready."""
+        return self.reason.startswith(PREFIX)
+
+
+def reason_text(reason: str) -> str:
+    """Return a reason with our prefix, on one line."""
+    line = " ".join(reason.split())
+    return line if line.startswith(PREFIX) else f"{PREFIX} {line}"
+
+
+class SchedulerAdapter(ABC):
+    """One scheduler. Every verb returns whether it changed anything, and says so honestly when repeated."""
+
+    @abstractmethod
+    def show(self, node: str) -> SchedulerNode:
+        """Return what the scheduler says of a node. Raises SchedulerError when it does not know the node."""
+
+    @abstractmethod
+    def hold(self, node: str, reason: str) -> bool:
+        """Keep jobs off a node that is not ready yet."""
+
+    @abstractmethod
+    def drain(self, node: str, reason: str) -> bool:
+        """Let running jobs end and start none: the node is not good any more."""
+
+    @abstractmethod
+    def release(self, node: str) -> bool:
+        """Let jobs start on a node. Raises NotOursError when somebody else drained it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back connections."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,97 @@
+"""No scheduler: the nodes that are ready stand in a file, one a line, those that are not with their reason after a `#`."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rackready.drivers.scheduler.base import PREFIX, NotOursError, SchedulerAdapter, SchedulerError, SchedulerNode, reason_text
+
+_HEAD = "# Nodes that are ready, one a line. A line '# NAME: reason' is a node that is not; remove a foreign one yourself."
+
+
+class FileAdapter(SchedulerAdapter):
+    """The list of ready nodes in a file that other tools read. It is replaced as a whole, under a lock."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def show(self, node: str) -> SchedulerNode:
+        """Return what the file says of a node; one that it does not name is simply not offered."""
+        ready, held = self._read()
+        if node in ready:
+            return SchedulerNode(node, "ready", usable=True, drained=False, down=False)
+        reason = held.get(node, "")
+        return SchedulerNode(
+            node, "held" if reason else "absent", usable=False, drained=bool(reason), down=False, reason=reason, by="" if not reason else str(self._path)
+        )
+
+    def hold(self, node: str, reason: str) -> bool:
+        """Take a node off the list, with our reason."""
+        return self.drain(node, reason)
+
+    def drain(self, node: str, reason: str) -> bool:
+        """Take a node off the list, with our reason; a reason of somebody else's stays."""
+        wanted = reason_text(reason)
+        with self._changing() as (ready, held):
+            theirs = node in held and not held[node].startswith(PREFIX)
+            if theirs or (node not in ready and held.get(node) == wanted):
+                return False
+            ready.discard(node)
+            held[node] = wanted
+            return True
+
+    def release(self, node: str) -> bool:
+        """Put a node on the list. Raises NotOursError when somebody else wrote a reason against it."""
+        with self._changing() as (ready, held):
+            reason = held.get(node, "")
+            if reason and not reason.startswith(PREFIX):
+                message = f"{node}: held in {self._path} - Expected: a reason that begins with 'rackready:' Actual: {reason!r}. Remove that line when it is settled, then run again."
+                raise NotOursError(message)
+            if node in ready and node not in held:
+                return False
+            held.pop(node, None)
+            ready.add(node)
+            return True
+
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[set[str], dict[str, str]]]:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.with_name(f"{self._path.name}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                ready, held = self._read()
+                before = _text(ready, held)
+                yield ready, held
+                if _text(ready, held) != before:
+                    self._replace(_text(ready, held))
+        except OSError as error:
+            message = f"{self._path}: the list of ready nodes - Expected: writable Actual: {error.strerror}. Correct handover.path or its permissions."
+            raise SchedulerError(message) from error
+
+    def _read(self) -> tuple[set[str], dict[str, str]]:
+        if not self._path.exists():
+            return set(), {}
+        ready, held = set(), {}
+        for line in self._path.read_text(encoding="utf-8").splitlines():
+            name, _, reason = line.removeprefix("# ").partition(": ")
+            if line.startswith("# ") and reason and " " not in name:
+                held[name] = reason
+            elif line and not line.startswith("#"):
+                ready.add(line.strip())
+        return ready, held
+
+    def _replace(self, text: str) -> None:
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        with fresh.open("w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        fresh.replace(self._path)
+
+
+def _text(ready: set[str], held: dict[str, str]) -> str:
+    return "\n".join([_HEAD, *sorted(ready), *(f"# {name}: {reason}" for name, reason in sorted(held.items()))]) + "\n"

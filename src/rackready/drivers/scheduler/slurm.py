@@ -1,0 +1,88 @@
+"""Slurm through `scontrol` on its controller, over SSH. rackready drains and resumes nodes of a cluster that exists; no more."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable
+
+from rackready.drivers.scheduler.base import NotOursError, SchedulerAdapter, SchedulerError, SchedulerNode, reason_text
+from rackready.drivers.scheduler.slurm_text import parse_node, state_words
+
+Runner = Callable[[str], tuple[int, str, str]]
+"""Runs one command line on the controller: exit code, standard output, standard error."""
+
+_REGISTER_S = 60.0
+
+
+class SlurmAdapter(SchedulerAdapter):
+    """One Slurm cluster. ``where`` names the controller in messages; ``patience_s``: how long a node may take to register."""
+
+    def __init__(self, run: Runner, where: str, *, close: Callable[[], None] = lambda: None, patience_s: float = _REGISTER_S) -> None:
+        self._run = run
+        self._where = where
+        self._close = close
+        self._patience_s = patience_s
+
+    def show(self, node: str) -> SchedulerNode:
+        """Return what Slurm says of a node."""
+        code, out, err = self._run(f"scontrol show node {shlex.quote(node)} --oneliner")
+        if code != 0 or "not found" in out:
+            text = " ".join((err or out).split())
+            message = f"{node}: not known to Slurm on {self._where} - Expected: a NodeName line for it in slurm.conf Actual: {text}. Add the node to the cluster, then run again."
+            raise SchedulerError(message)
+        return parse_node(out)
+
+    def hold(self, node: str, reason: str) -> bool:
+        """Drain a node that is not ready yet; a drain of somebody else's stays as it is."""
+        return self.drain(node, reason)
+
+    def drain(self, node: str, reason: str) -> bool:
+        """Drain with our reason. A node that somebody else drained is left alone: it is out of use already."""
+        now, wanted = self.show(node), reason_text(reason)
+        if now.drained and (not now.ours or now.reason == wanted):
+            return False
+        self._update(node, f"State=DRAIN Reason={shlex.quote(wanted)}")
+        return True
+
+    def release(self, node: str) -> bool:
+        """Resume a node that rackready drained, or that Slurm itself set down while nothing ran on it."""
+        now = self._registered(node)
+        if now.usable:
+            return False
+        if (now.drained or now.reason) and not now.ours and not (now.by == "slurm" and not now.drained):
+            who = now.by or "somebody"
+            message = (
+                f"{node}: drained in Slurm by {who} - Expected: a reason that begins with 'rackready:' Actual: {now.reason or 'no reason'!r}. "
+                f"rackready never undoes somebody else's drain: when it is settled, `scontrol update NodeName={node} State=RESUME`."
+            )
+            raise NotOursError(message)
+        self._update(node, "State=RESUME")
+        return self._must_be_usable(node)
+
+    def close(self) -> None:
+        """End the SSH session."""
+        self._close()
+
+    def _registered(self, node: str) -> SchedulerNode:
+        """Wait until the node's slurmd has registered, as far as it is not drained by a person."""
+        deadline = time.monotonic() + self._patience_s
+        while (now := self.show(node)).down and "NOT_RESPONDING" in state_words(now.state) and time.monotonic() < deadline:
+            time.sleep(1.0)
+        return now
+
+    def _must_be_usable(self, node: str) -> bool:
+        deadline = time.monotonic() + self._patience_s
+        while not (now := self.show(node)).usable:
+            if time.monotonic() > deadline:
+                why = f", {now.reason}" if now.reason else ""
+                message = f"{node}: resumed in Slurm - Expected: IDLE within {self._patience_s:.0f} s Actual: {now.state}{why}. Look at slurmd on the node: `journalctl -u slurmd`."
+                raise SchedulerError(message)
+            time.sleep(1.0)
+        return True
+
+    def _update(self, node: str, change: str) -> None:
+        code, out, err = self._run(f"scontrol update NodeName={shlex.quote(node)} {change}")
+        if code != 0:
+            message = f"{node}: `scontrol update {change}` on {self._where} - Expected: accepted Actual: {' '.join((err or out).split())}. It needs a Slurm operator's rights."
+            raise SchedulerError(message)

@@ -1,0 +1,177 @@
+"""Bringing one switch to its configuration: look, compare, commit with a timed way back, verify, confirm; safe to kill anywhere.
+
+A run that is killed between commit and confirm leaves two things: an intent in the ledger, and a switch that will take the
+change back by itself. The next run looks which of the two came first and goes on from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+
+from rackready.design.switches import SwitchConfig
+from rackready.drivers.switch.base import Revision, SwitchBusyError, SwitchDriver, SwitchError, SwitchRevertedError, SwitchUncertainError
+from rackready.drivers.switch.session import SwitchUnreachableError
+from rackready.drivers.switch.verify import verify_config
+from rackready.ledger.effect import Observation, run_effect
+from rackready.ledger.store import Entry, Ledger
+from rackready.model.outcome import Finding
+
+OPERATION = "switch-commit"
+REVERT_AFTER_S = 120
+_SETTLE_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of a switch. ``diff``: what was (in a check: would be) changed; ``note``: what an earlier run had left."""
+
+    changed: bool
+    diff: str = ""
+    note: str = ""
+
+
+def apply_config(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger, *, check: bool = False, settle_s: float = _SETTLE_S) -> Applied:
+    """Bring a switch to its configuration. Raises SwitchError (busy, reverted, refused, unreachable)."""
+    commands = driver.wanted(config)
+    if check:
+        return _preview(driver, commands)
+    note = _recover(driver, config, commands, ledger)
+    _refuse_busy(driver)
+    if not driver.missing(commands) and not _open_intent(ledger, config.name):
+        _must_verify(config, driver, settle_s)
+        return Applied(changed=False, note=note)
+    work = _Work(driver, config, commands, ledger, settle_s)
+    effect = run_effect(ledger, config.name, OPERATION, _digest(commands), before=work.before, observe=work.observe, act=work.act)
+    if effect.outcome == "unknown":
+        message = f"{config.name}: an earlier change may still be under way - Expected: kept or taken back Actual: neither can be seen. Wait {REVERT_AFTER_S} s and run again."
+        raise SwitchUncertainError(message)
+    if effect.outcome == "already":
+        driver.save()
+        _must_verify(config, driver, settle_s)
+        return Applied(changed=False, note=note or "kept from an interrupted run")
+    return Applied(bool(effect.result.get("changed")), str(effect.result.get("diff", "")), note)
+
+
+def _digest(commands: list[str]) -> str:
+    return hashlib.sha256("\n".join(commands).encode()).hexdigest()
+
+
+def _preview(driver: SwitchDriver, commands: list[str]) -> Applied:
+    missing = driver.missing(commands)
+    return Applied(bool(missing), "\n".join(f"+ {command}" for command in missing))
+
+
+def _open_intent(ledger: Ledger, name: str) -> Entry | None:
+    entry = ledger.latest(name, OPERATION)
+    return entry if entry is not None and entry.status == "intent" else None
+
+
+def _recover(driver: SwitchDriver, config: SwitchConfig, commands: list[str], ledger: Ledger) -> str:
+    """Deal with what a killed run left on the switch. Returns what was found, in words."""
+    entry = _open_intent(ledger, config.name)
+    if entry is None:
+        return ""
+    theirs: list[str] = list(entry.observed.get("commands", []))
+    known = set(entry.observed.get("revisions", []))
+    note = ""
+    for revision in driver.revisions():
+        if revision.id in known:
+            continue
+        if revision.state == "confirm" and not driver.missing(theirs, revision.id):
+            note = _finish(driver, config, same=entry.desired == _digest(commands))
+        elif revision.state == "pending" and driver.only_holds(revision.id, theirs):
+            driver.discard(revision.id)
+            note = note or "dropped the candidate of an interrupted run"
+    if entry.desired != _digest(commands):
+        ledger.failed(entry.token, "superseded: the site wants something else now")
+    return note
+
+
+def _finish(driver: SwitchDriver, config: SwitchConfig, *, same: bool) -> str:
+    """Keep what an interrupted run had applied when it is still wanted and right, else take it back."""
+    if same and not verify_config(config, driver.read_back()):
+        driver.confirm()
+        return "confirmed what an interrupted run had applied"
+    driver.rollback()
+    return "took back what an interrupted run had applied"
+
+
+def _refuse_busy(driver: SwitchDriver) -> None:
+    for revision in driver.revisions():
+        if revision.state == "confirm" or (revision.state == "pending" and not driver.only_holds(revision.id, [])):
+            raise SwitchBusyError(_busy(driver.name, revision))
+
+
+def _busy(name: str, revision: Revision) -> str:
+    what = "waits for confirmation" if revision.state == "confirm" else "is pending"
+    who = f" of user {revision.user}" if revision.user else ""
+    then = "confirmed or taken back" if revision.state == "confirm" else f"applied, or dropped with `nv config delete {revision.id}`"
+    return f"{name}: revision {revision.id}{who} {what} - Expected: nobody else's change under way. Nothing was changed; run again once it is {then}."
+
+
+def _findings(config: SwitchConfig, driver: SwitchDriver, settle_s: float) -> list[Finding]:
+    deadline = time.monotonic() + settle_s
+    while (findings := verify_config(config, driver.read_back())) and time.monotonic() < deadline:
+        time.sleep(1.0)
+    return findings
+
+
+def _must_verify(config: SwitchConfig, driver: SwitchDriver, settle_s: float) -> None:
+    findings = _findings(config, driver, settle_s)
+    if findings:
+        raise SwitchError("; ".join(str(finding) for finding in findings))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The one effect on a switch: load, compare, commit, verify, confirm."""
+
+    driver: SwitchDriver
+    config: SwitchConfig
+    commands: list[str]
+    ledger: Ledger
+    settle_s: float
+
+    def before(self) -> dict[str, object]:
+        return {"revisions": [revision.id for revision in self.driver.revisions()], "commands": self.commands}
+
+    def observe(self, _stored: dict[str, object]) -> Observation:
+        if any(revision.state == "confirm" for revision in self.driver.revisions()):
+            return Observation.UNKNOWN
+        return Observation.NOT_HAPPENED if self.driver.missing(self.commands) else Observation.HAPPENED
+
+    def act(self, token: int) -> dict[str, object]:
+        try:
+            self.driver.load(self.driver.missing(self.commands))
+            diff = self.driver.compare()
+            if not diff:
+                self.driver.discard()
+                return {"changed": False}
+            self.driver.commit(REVERT_AFTER_S)
+        except SwitchUnreachableError:
+            raise
+        except SwitchError as error:
+            self._drop()
+            self.ledger.failed(token, str(error))
+            raise
+        self._keep_or_revert(token)
+        return {"changed": True, "diff": diff}
+
+    def _drop(self) -> None:
+        for revision in self.driver.revisions():
+            if revision.state == "pending" and self.driver.only_holds(revision.id, self.commands):
+                self.driver.discard(revision.id)
+
+    def _keep_or_revert(self, token: int) -> None:
+        findings = _findings(self.config, self.driver, self.settle_s)
+        if not findings:
+            self.driver.confirm()
+            self.driver.save()
+            return
+        self.driver.rollback()
+        text = "; ".join(str(finding) for finding in findings)
+        self.ledger.failed(token, f"taken back: {text}")
+        message = f"{self.config.name}: the change was applied, did not verify and was taken back. {text}"
+        raise SwitchRevertedError(message)

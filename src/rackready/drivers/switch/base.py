@@ -1,0 +1,134 @@
+"""The contract of a switch driver, and the plain data that it reads back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rackready.design.switches import SwitchConfig
+from rackready.model.problems import RackreadyError
+
+
+class SwitchError(RackreadyError):
+    """A switch could not be reached, or refused something."""
+
+
+class SwitchBusyError(SwitchError):
+    """Somebody else has a change under way on the switch; it is theirs to finish."""
+
+
+class SwitchRevertedError(SwitchError):
+    """The change was applied, did not verify, and was taken back."""
+
+
+class SwitchUncertainError(SwitchError):
+    """Nobody can say whether the change was kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One revision of a switch's configuration. ``state``: applied, pending, confirm (applied, awaiting confirmation), other."""
+
+    id: str
+    state: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class PortState:
+    """What a switch says of one port. ``vlan``: access VLAN, None when it has none; ``mtu`` in bytes."""
+
+    admin_up: bool
+    link_up: bool
+    mtu: int
+    vlan: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoceState:
+    """What a switch says of RoCE. ``dscp_priority``: DSCP to switch priority; ``pfc``: lossless priorities."""
+
+    enabled: bool
+    mode: str
+    pfc: frozenset[int]
+    trusts_dscp: bool
+    dscp_priority: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchState:
+    """What a switch says of itself."""
+
+    ports: dict[str, PortState]
+    roce: RoceState
+
+
+class Session(Protocol):
+    """A command line on the switch."""
+
+    def run(self, command: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
+        """Run one command; return its exit code and its output (standard output and error as the terminal shows them)."""
+
+    def close(self) -> None:
+        """End the session."""
+
+
+class SwitchDriver(ABC):
+    """One switch. Nothing takes effect before ``commit``; what ``commit`` did comes undone by itself unless ``confirm`` follows in time."""
+
+    def __init__(self, name: str, session: Session) -> None:
+        self.name = name
+        self.session = session
+
+    @abstractmethod
+    def wanted(self, config: SwitchConfig) -> list[str]:
+        """Return the commands of a configuration in the dialect of this switch's release."""
+
+    @abstractmethod
+    def missing(self, commands: list[str], revision: str | None = None) -> list[str]:
+        """Return those of the commands that the applied configuration (or that revision) does not hold yet."""
+
+    @abstractmethod
+    def only_holds(self, revision: str, commands: list[str]) -> bool:
+        """Whether a revision differs from the applied configuration by some of these commands and nothing else."""
+
+    @abstractmethod
+    def revisions(self) -> list[Revision]:
+        """Return every revision that the switch keeps."""
+
+    @abstractmethod
+    def load(self, commands: list[str]) -> None:
+        """Load a candidate."""
+
+    @abstractmethod
+    def compare(self) -> str:
+        """Return the difference of the candidate from what is applied; empty when there is none."""
+
+    @abstractmethod
+    def commit(self, revert_after_s: int) -> None:
+        """Apply the candidate; the switch takes it back by itself after that time unless it is confirmed."""
+
+    @abstractmethod
+    def confirm(self) -> None:
+        """Keep what was committed."""
+
+    @abstractmethod
+    def save(self) -> None:
+        """Make what is applied the configuration that the switch starts with."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Take back what was committed and not confirmed."""
+
+    @abstractmethod
+    def discard(self, revision: str | None = None) -> None:
+        """Forget the candidate (or that revision)."""
+
+    @abstractmethod
+    def read_back(self) -> SwitchState:
+        """Return what the switch says of itself now."""
+
+    def close(self) -> None:
+        """End the session."""
+        self.session.close()

@@ -1,0 +1,112 @@
+"""Cumulus Linux 5 through NVUE's command line.
+
+Facts: NVIDIA NVUE reference, config commands (`nv config apply --confirm <time>`; a bare number there counts minutes, so a unit is
+always given), and the syntax change of release 5.15 (`qos roce enable on` became `qos roce state enabled`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rackready.design.switches import SwitchConfig
+from rackready.drivers.switch.base import Revision, SwitchDriver, SwitchError, SwitchState
+from rackready.drivers.switch.nvue_text import Tokens, compact, expand_commands, is_no_difference, parse_ports, parse_revisions, parse_roce, read_json
+from rackready.render.switches import render_switch
+
+_STATE_SYNTAX_SINCE = (5, 15)
+_APPLY_S = 180.0
+
+
+class CumulusNvue(SwitchDriver):
+    """Cumulus Linux 5.x, NVUE."""
+
+    def wanted(self, config: SwitchConfig) -> list[str]:
+        """Return the `nv set` commands, in the syntax of the switch's release."""
+        return render_switch(config, roce_state_syntax=self._release() >= _STATE_SYNTAX_SINCE).splitlines()
+
+    def missing(self, commands: list[str], revision: str | None = None) -> list[str]:
+        """Return those of the commands that the applied configuration (or that revision) does not hold yet."""
+        have = self._settings(revision)
+        return [command for command in commands if not expand_commands(command) <= have]
+
+    def only_holds(self, revision: str, commands: list[str]) -> bool:
+        """Whether a revision differs from what is applied by some of these commands and nothing else."""
+        wanted = expand_commands("\n".join(commands))
+        applied, there = self._settings(None), self._settings(revision)
+        replaced = {tokens[:-1] for tokens in wanted}
+        return there - applied <= wanted and all(tokens[:-1] in replaced for tokens in applied - there)
+
+    def revisions(self) -> list[Revision]:
+        """Return every revision that the switch keeps, oldest first."""
+        return parse_revisions(self._json("nv config revision -o json"))
+
+    def load(self, commands: list[str]) -> None:
+        """Load a candidate; when a command is refused, the candidate is dropped and SwitchError says which."""
+        for command in compact(commands):
+            code, output = self.session.run(command)
+            if code != 0 or "Error:" in output:
+                self.discard()
+                message = (
+                    f"{self.name}: `{command}` refused - Expected: accepted Actual: {_shown(output)}. Nothing was applied; the release may be too old for it."
+                )
+                raise SwitchError(message)
+
+    def compare(self) -> str:
+        """Return what the candidate would change, in NVUE's own words; empty when nothing."""
+        text = self._ask("nv config diff")
+        return "" if is_no_difference(text) else text.strip()
+
+    def commit(self, revert_after_s: int) -> None:
+        """Apply the candidate; without `confirm` the switch takes it back after that many seconds."""
+        self._ask(f"nv config apply -y --confirm {revert_after_s}s", timeout_s=_APPLY_S)
+
+    def confirm(self) -> None:
+        """Keep what is applied."""
+        self._ask("nv config apply --confirm-yes", timeout_s=_APPLY_S)
+
+    def save(self) -> None:
+        """Write what is applied to the start-up configuration (before 5.9 apply does not)."""
+        self._ask("nv config save")
+
+    def rollback(self) -> None:
+        """Take back now what was applied and not confirmed."""
+        self._ask("nv config apply --confirm-no", timeout_s=_APPLY_S)
+
+    def discard(self, revision: str | None = None) -> None:
+        """Forget the candidate (or that revision)."""
+        self._ask("nv config detach" if revision is None else f"nv config delete {revision}")
+
+    def read_back(self) -> SwitchState:
+        """Return ports and RoCE as the switch has them now."""
+        ports = parse_ports(self._json("nv show interface -o json"), self._settings(None))
+        return SwitchState(ports, parse_roce(self._json("nv show qos roce -o json")))
+
+    def _settings(self, revision: str | None) -> set[Tokens]:
+        option = "" if revision is None else f" -r {revision}"
+        return expand_commands(self._ask(f"nv config show{option} -o commands"))
+
+    def _release(self) -> tuple[int, ...]:
+        system = self._json("nv show system -o json")
+        text = f"{system.get('product-release', '')} {system.get('build', '')} {system.get('version', '')}"
+        match = re.search(r"(\d+)\.(\d+)", text)
+        if match is None:
+            message = (
+                f"{self.name}: `nv show system` - Expected: a release of Cumulus Linux 5 Actual: {_shown(text)}. Correct the switch's os in the site file."
+            )
+            raise SwitchError(message)
+        return int(match[1]), int(match[2])
+
+    def _json(self, command: str) -> Any:  # noqa: ANN401 - NVUE's own JSON
+        return read_json(self.name, command, self._ask(command))
+
+    def _ask(self, command: str, *, timeout_s: float = 60.0) -> str:
+        code, output = self.session.run(command, timeout_s=timeout_s)
+        if code != 0:
+            message = f"{self.name}: `{command}` - Expected: success Actual: exit {code}, {_shown(output)}. Log in to the switch and run it to see more."
+            raise SwitchError(message)
+        return output
+
+
+def _shown(text: str) -> str:
+    return " ".join(text.split())[:300] or "no output"

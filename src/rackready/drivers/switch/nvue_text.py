@@ -1,0 +1,126 @@
+"""NVUE's texts, read and written purely: set commands, revisions, what `nv show` prints as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from rackready.drivers.switch.base import PortState, Revision, RoceState, SwitchError
+
+Tokens = tuple[str, ...]
+
+_LONGEST = 400
+"""Characters of one command: a terminal of 511 columns wraps longer ones and its echo can no longer be told from output."""
+
+_ITEM = re.compile(r"^(?P<stem>.*?)(?P<first>\d+)-(?:[a-z]*)(?P<last>\d+)$")
+
+
+def expand_names(text: str) -> list[str]:
+    """Expand NVUE's ``swp1-4,swp7`` or ``901-904`` to single names."""
+    names: list[str] = []
+    for part in text.split(","):
+        match = _ITEM.match(part)
+        if match is None:
+            names.append(part)
+        else:
+            names += [f"{match['stem']}{number}" for number in range(int(match["first"]), int(match["last"]) + 1)]
+    return names
+
+
+def expand_commands(text: str) -> set[Tokens]:
+    """Return the single settings of `nv set` commands: quotes resolved, ranges of interfaces and VLANs expanded."""
+    out: set[Tokens] = set()
+    for line in text.splitlines():
+        tokens = tuple(shlex.split(line.strip(), comments=True))
+        if tokens[:2] != ("nv", "set"):
+            continue
+        position = _list_position(tokens)
+        if position is None:
+            out.add(tokens)
+        else:
+            out |= {(*tokens[:position], name, *tokens[position + 1 :]) for name in expand_names(tokens[position])}
+    return out
+
+
+def _list_position(tokens: Tokens) -> int | None:
+    if len(tokens) > 3 and tokens[2] == "interface":  # noqa: PLR2004 - nv set interface NAMES
+        return 3
+    if len(tokens) > 6 and tokens[2:4] == ("bridge", "domain") and tokens[5] == "vlan":  # noqa: PLR2004 - nv set bridge domain D vlan IDS
+        return 6
+    return None
+
+
+def compact(commands: list[str]) -> list[str]:
+    """Join commands that differ only in their interface (or VLAN) into one with a comma list: a real switch takes most of a second for each."""
+    groups: dict[tuple[Tokens, Tokens], list[str]] = {}
+    for command in commands:
+        tokens = tuple(shlex.split(command))
+        position = _list_position(tokens)
+        key = (tokens, ()) if position is None else (tokens[:position], tokens[position + 1 :])
+        groups.setdefault(key, []).append("" if position is None else tokens[position])
+    return [line for (head, tail), names in groups.items() for line in _joined(head, tail, names)]
+
+
+def _joined(head: Tokens, tail: Tokens, names: list[str]) -> Iterator[str]:
+    room = _LONGEST - len(shlex.join((*head, *tail)))
+    chunk: list[str] = []
+    for name in names:
+        if chunk and len(",".join((*chunk, name))) > room:
+            yield shlex.join((*head, ",".join(chunk), *tail))
+            chunk = []
+        chunk.append(name)
+    yield shlex.join((*head, ",".join(chunk), *tail)) if chunk != [""] else shlex.join(head)
+
+
+def read_json(where: str, command: str, output: str) -> Any:  # noqa: ANN401 - NVUE's own JSON
+    """Return the JSON document in an output. Raises SwitchError that shows what came instead."""
+    start = min((at for at in (output.find("{"), output.find("[")) if at >= 0), default=-1)
+    try:
+        return json.loads(output[start:]) if start >= 0 else json.loads(output or "{}")
+    except json.JSONDecodeError as error:
+        shown = " ".join(output.split())[:200] or "nothing"
+        message = f"{where}: `{command}` - Expected: JSON Actual: {shown}. Log in and run it; the NVUE service may be down (`systemctl status nvued`)."
+        raise SwitchError(message) from error
+
+
+def parse_revisions(document: dict[str, Any]) -> list[Revision]:
+    """Return the numbered revisions of `nv config revision -o json`, oldest first."""
+    numbered = sorted((int(key), value) for key, value in document.items() if str(key).isdigit() and isinstance(value, dict))
+    return [Revision(str(number), str(value.get("state", "")), str(value.get("user") or value.get("owner") or "")) for number, value in numbered]
+
+
+def is_no_difference(text: str) -> bool:
+    """Whether `nv config diff` found none."""
+    return text.strip().lower().rstrip(".") in {"", "no config diff", "no differences", "{}", "[]", "null"}
+
+
+def parse_ports(document: dict[str, Any], applied: set[Tokens]) -> dict[str, PortState]:
+    """Return the switch ports of `nv show interface -o json`; access VLANs are taken from the applied settings."""
+    vlans = {tokens[3]: int(tokens[-1]) for tokens in applied if tokens[2:3] == ("interface",) and tokens[-2:-1] == ("access",) and tokens[-1].isdigit()}
+    out = {}
+    for name, value in document.items():
+        link = value.get("link") or {}
+        state = link.get("state")
+        up = "up" in state if isinstance(state, (dict, list, str)) else False
+        admin = link.get("admin-status", "up" if up else "down")
+        out[name] = PortState(admin == "up", link.get("oper-status", "up" if up else "down") == "up", int(link.get("mtu") or 0), vlans.get(name))
+    return out
+
+
+def parse_roce(document: dict[str, Any]) -> RoceState:
+    """Return what `nv show qos roce -o json` says."""
+    enabled = document.get("state", document.get("enable")) in {"enabled", "on", True}
+    pfc = document.get("pfc") or {}
+    both = pfc.get("rx-enabled") in _YES and pfc.get("tx-enabled") in _YES
+    priorities = frozenset(int(item) for item in re.findall(r"\d+", str(pfc.get("pfc-priority", "")))) if both else frozenset()
+    mapping = {}
+    for row in (document.get("prio-map") or {}).values():
+        mapping |= {int(dscp): int(row["switch-prio"]) for dscp in re.findall(r"\d+", str(row.get("dscp", "")))}
+    trust = str((document.get("trust") or {}).get("trust-mode", ""))
+    return RoceState(enabled, str(document.get("mode", "")), priorities, "dscp" in trust, mapping)
+
+
+_YES = frozenset({"enabled", "yes", "on", True})

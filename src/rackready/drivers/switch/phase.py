@@ -1,0 +1,94 @@
+"""Phase fabric, the switches' part: every switch by itself, a bounded number at a time, a result for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from rackready.design.secrets import reveal
+from rackready.design.site import load_site
+from rackready.design.switches import SwitchConfig, switch_config
+from rackready.drivers.hostkeys import pin_at_first_contact
+from rackready.drivers.switch.apply import apply_config
+from rackready.drivers.switch.base import SwitchDriver
+from rackready.drivers.switch.registry import driver_for
+from rackready.drivers.switch.session import Endpoint, NetmikoSession
+from rackready.drivers.switch.verify import verify_links
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
+
+_AT_ONCE = 8
+
+
+def run_switches(ctx: PhaseContext, switch_names: list[str]) -> dict[str, NodeResult]:
+    """Bring switches to their configuration; with ``ctx.check`` only say what would change. A result per switch."""
+    site = load_site(ctx.env, root=ctx.root)
+    paths = EnvPaths(ctx.root, ctx.env)
+    ledger = Ledger.open(paths.database)
+    try:
+        return _each(switch_names, lambda name: _run_one(ctx, site, paths, ledger, name))
+    finally:
+        ledger.close()
+
+
+def verify_fabric(ctx: PhaseContext, nodes: list[str] | None = None) -> dict[str, NodeResult]:
+    """Look whether every cabled port (of these nodes, when given) has its link, and every switch still its configuration."""
+    site = load_site(ctx.env, root=ctx.root)
+    paths = EnvPaths(ctx.root, ctx.env)
+    wanted = set(nodes) if nodes is not None else None
+    return _each([switch.name for switch in site.switches], lambda name: _links_of(site, paths, name, wanted))
+
+
+def _each(names: list[str], work: Callable[[str], NodeResult]) -> dict[str, NodeResult]:
+    with ThreadPoolExecutor(max_workers=max(1, min(_AT_ONCE, len(names))), thread_name_prefix="switch") as pool:
+        return dict(zip(names, pool.map(lambda name: _guarded(name, work), names), strict=True))
+
+
+def _guarded(name: str, work: Callable[[str], NodeResult]) -> NodeResult:
+    try:
+        return work(name)
+    except KeyError:
+        return NodeResult(Outcome.ERROR, f"{name}: no such switch - Expected: one of the site's switches. Correct the name.")
+    except RackreadyError as error:
+        return NodeResult(Outcome.ERROR, str(error))
+
+
+def open_driver(site: Site, paths: EnvPaths, name: str) -> tuple[SwitchDriver, str]:
+    """Return the driver of a switch with a session open, and what is to be said about its host key (empty when it was pinned)."""
+    switch = next((item for item in site.switches if item.name == name), None)
+    if switch is None:
+        raise KeyError(name)
+    entry = driver_for(name, switch.os)
+    host = str(switch.address)
+    password = reveal(switch.password)
+    note = pin_at_first_contact(paths.known_hosts, host, switch.port, name)
+    endpoint = Endpoint(name, entry.netmiko, host, switch.port, switch.username, password, str(switch.password), paths.known_hosts)
+    return entry.driver(name, NetmikoSession(endpoint)), note
+
+
+def _run_one(ctx: PhaseContext, site: Site, paths: EnvPaths, ledger: Ledger, name: str) -> NodeResult:
+    config = switch_config(site, name)
+    driver, pinned = open_driver(site, paths, name)
+    try:
+        applied = apply_config(driver, config, ledger, check=ctx.check)
+    finally:
+        driver.close()
+    verb = ("would change" if ctx.check else "changed and confirmed") if applied.changed else "unchanged"
+    message = "; ".join(part for part in (f"{name}: {verb}", applied.note, pinned) if part)
+    return NodeResult(Outcome.PASS, message, applied.changed, {"diff": applied.diff})
+
+
+def _links_of(site: Site, paths: EnvPaths, name: str, nodes: set[str] | None) -> NodeResult:
+    config: SwitchConfig = switch_config(site, name)
+    driver, _ = open_driver(site, paths, name)
+    try:
+        findings = verify_links(config, driver.read_back(), nodes)
+    finally:
+        driver.close()
+    result = NodeResult(Outcome.PASS, f"{name}: every cabled link is up")
+    return result if not findings else replace(result, outcome=Outcome.FAIL, message="; ".join(str(finding) for finding in findings))

@@ -1,0 +1,1 @@
+"""Jinja turns plain data into text. Templates format; they never compute."""

@@ -1,0 +1,45 @@
+"""The one Jinja environment: undefined names are errors, and the templates lie in ``templates/`` of the checkout (or the wheel)."""
+
+from __future__ import annotations
+
+import shlex
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from rackready.model.problems import RackreadyError
+
+
+class TemplateMissingError(RackreadyError):
+    """The installation has no templates."""
+
+
+def template_root() -> Path:
+    """Return the folder of templates: inside the package in a wheel, else at the top of the checkout."""
+    here = Path(__file__).resolve()
+    for folder in (here.parents[1] / "templates", here.parents[3] / "templates"):
+        if folder.is_dir():
+            return folder
+    message = f"templates/ - Expected: beside the package {here.parents[1]} Actual: not there. Install rackready again."
+    raise TemplateMissingError(message)
+
+
+@cache
+def environment() -> Environment:
+    """Return the environment. Output is text for devices, so nothing is escaped for HTML."""
+    env = Environment(
+        loader=FileSystemLoader(template_root()),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701 - device configuration, not HTML
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    env.filters["quote"] = shlex.quote
+    return env
+
+
+def render(template: str, **data: object) -> str:
+    """Return the text of a template, by its path below ``templates/``."""
+    return environment().get_template(template).render(**data)

@@ -1,0 +1,174 @@
+"""Bringing a switch to its configuration: changed once, then never; safe to kill between any two commands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rackready.design.site import load_site
+from rackready.design.switches import SwitchConfig, switch_config
+from rackready.drivers.switch.apply import OPERATION, apply_config
+from rackready.drivers.switch.base import SwitchBusyError, SwitchError, SwitchRevertedError
+from rackready.drivers.switch.cumulus_nvue import CumulusNvue
+from rackready.drivers.switch.nvue_text import expand_commands
+from rackready.drivers.switch.session import SwitchUnreachableError
+from rackready.ledger.store import Ledger
+from tests.unit.fabric.fake_nvue import FakeNvue
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def config() -> SwitchConfig:
+    return switch_config(load_site("example-of-sim", site_file=ROOT / "inventories/sim/site.yml", root=ROOT), "leaf01")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.open(tmp_path / "state.sqlite")
+
+
+def _apply(fake: FakeNvue, config: SwitchConfig, ledger: Ledger, **options: bool) -> object:
+    return apply_config(CumulusNvue("leaf01", fake), config, ledger, settle_s=0, **options)
+
+
+def _applies(fake: FakeNvue) -> list[str]:
+    return [command for command in fake.sent if command.startswith("nv config apply -y")]
+
+
+def test_first_run_commits_with_a_timed_way_back_and_confirms(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue()
+    applied = _apply(fake, config, ledger)
+    assert applied.changed
+    assert "swp1 bridge domain br_default access: 901" in applied.diff
+    assert _applies(fake) == ["nv config apply -y --confirm 120s"]
+    assert fake.sent.index("nv config apply --confirm-yes") > fake.sent.index("nv config apply -y --confirm 120s")
+    assert fake.sent[-1] == "nv config save"
+    assert fake.before is None
+
+
+def test_second_run_sends_nothing_that_changes(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue()
+    _apply(fake, config, ledger)
+    fake.sent.clear()
+    assert not _apply(fake, config, ledger).changed
+    assert all(command.startswith(("nv show", "nv config show", "nv config revision")) for command in fake.sent), fake.sent
+
+
+def test_only_what_is_missing_is_set(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue()
+    _apply(fake, config, ledger)
+    fake.applied[("nv", "set", "interface", "swp3", "link", "mtu")] = "1500"
+    fake.sent.clear()
+    assert _apply(fake, config, ledger).changed
+    assert [command for command in fake.sent if command.startswith("nv set")] == ["nv set interface swp3 link mtu 9216"]
+
+
+def test_a_check_changes_nothing_and_shows_the_difference(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue()
+    applied = _apply(fake, config, ledger, check=True)
+    assert applied.changed
+    assert "+ nv set interface swp1 bridge domain br_default access 901" in applied.diff
+    assert not [command for command in fake.sent if "set" in command.split()[1] or "apply" in command]
+
+
+def test_older_release_takes_the_older_syntax(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue(release="5.13.1")
+    assert _apply(fake, config, ledger).changed
+    assert "nv set qos roce enable on" in fake.sent
+
+
+def test_a_change_that_does_not_verify_is_taken_back(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue(ignores_mtu=True)
+    with pytest.raises(SwitchRevertedError) as caught:
+        _apply(fake, config, ledger)
+    assert str(caught.value).startswith(
+        "leaf01: the change was applied, did not verify and was taken back. leaf01 swp1: MTU - Expected: 9216 bytes Actual: 1500 bytes. "
+    )
+    assert fake.applied == {}
+    assert ledger.latest("leaf01", OPERATION).status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("dies_at", "again", "note"),
+    [
+        ("nv set interface", 1, "dropped the candidate of an interrupted run"),
+        ("nv config diff", 1, "dropped the candidate of an interrupted run"),
+        ("nv config apply -y", 0, "confirmed what an interrupted run had applied"),
+        ("nv config apply --confirm-yes", 0, ""),
+    ],
+)
+def test_killed_between_two_commands_goes_on(config: SwitchConfig, ledger: Ledger, dies_at: str, again: int, note: str) -> None:
+    fake = FakeNvue(dies_at=dies_at)
+    with pytest.raises(SwitchUnreachableError):
+        _apply(fake, config, ledger)
+    fake.attached = ""
+    fake.sent.clear()
+    applied = _apply(fake, config, ledger)
+    assert len(_applies(fake)) == again
+    assert note in applied.note
+    assert fake.before is None
+    assert "nv config save" in fake.sent
+    assert ledger.latest("leaf01", OPERATION).status == "done"
+    assert not [entry for entry in ledger.entries("leaf01") if entry.status == "intent"]
+
+
+def test_killed_before_confirm_and_reverted_by_time_is_done_again(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue(dies_at="nv config apply -y")
+    with pytest.raises(SwitchUnreachableError):
+        _apply(fake, config, ledger)
+    fake.time_runs_out()
+    assert _apply(fake, config, ledger).changed
+    assert fake.before is None
+
+
+def test_what_a_killed_run_applied_is_taken_back_when_the_site_wants_something_else(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue(dies_at="nv config apply -y")
+    with pytest.raises(SwitchUnreachableError):
+        _apply(fake, config, ledger)
+    other = replace(config, ports=config.ports[:4])
+    applied = _apply(fake, other, ledger)
+    assert "took back what an interrupted run had applied" in applied.note
+    assert not any("swp9" in key for key in fake.applied)
+
+
+def test_somebody_elses_candidate_is_refused_and_left_alone(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue()
+    number = fake.pending_by("maria", "nv set system hostname spine09")
+    with pytest.raises(SwitchBusyError) as caught:
+        _apply(fake, config, ledger)
+    assert str(caught.value) == (
+        "leaf01: revision 2 of user maria is pending - Expected: nobody else's change under way. "
+        "Nothing was changed; run again once it is applied, or dropped with `nv config delete 2`."
+    )
+    assert fake.revisions[number]["state"] == "pending"
+    assert fake.applied == {}
+
+
+def test_somebody_elses_unconfirmed_change_is_refused(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue()
+    number = fake.pending_by("maria", "nv set system hostname spine09")
+    fake.attached = number
+    fake.run("nv config apply -y --confirm 600s")
+    with pytest.raises(SwitchBusyError, match="revision 2 of user maria waits for confirmation - Expected: nobody else's change under way"):
+        _apply(fake, config, ledger)
+    assert fake.before is not None
+
+
+def test_a_refused_command_drops_the_candidate(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue(release="5.15.0")
+    driver = CumulusNvue("leaf01", fake)
+    with pytest.raises(SwitchError) as caught:
+        driver.load(["nv set qos roce enable on"])
+    assert str(caught.value) == (
+        "leaf01: `nv set qos roce enable on` refused - Expected: accepted Actual: Error: Invalid parameter. One of: mode, enable. "
+        "Nothing was applied; the release may be too old for it."
+    )
+    assert [value["state"] for value in fake.revisions.values()] == ["applied"]
+
+
+def test_desired_commands_are_all_single_settings(config: SwitchConfig) -> None:
+    commands = CumulusNvue("leaf01", FakeNvue()).wanted(config)
+    assert len(expand_commands("\n".join(commands))) == len(commands)
