@@ -13,11 +13,11 @@ from rackready.model.phase import NodeResult
 from rackready.stacks.metal import COMPONENT_TYPE, NODE_TYPE
 
 _QUIET = {"same", "read", "refresh"}
-_UNEXPECTED = re.compile(r"^Unexpected <class '[^']*'>: ")
 _WRAPPINGS = (
-    re.compile(r"^(?:error: )?(?:.*?: )??(?:\d+ errors? occurred:\s*\*\s*)"),
+    re.compile(r"^Preview failed: "),
+    re.compile(r"^\d+ errors? occurred:\s*\*\s*"),
     re.compile(r"^rpc error: code = \w+ desc = "),
-    _UNEXPECTED,
+    re.compile(r"^Unexpected <class '[^']*'>: "),
 )
 
 
@@ -28,6 +28,7 @@ class _Seen:
     errors: list[str] = field(default_factory=list)
     outputs: dict[str, Any] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
+    problem: str = ""
 
 
 def node_of(urn: str) -> str:
@@ -75,6 +76,8 @@ class Recorder:
             seen = self._of(node)
             seen.ops.append(str(metadata.op.value))
             seen.keys += metadata.diffs or []
+            for state in (metadata.old, metadata.new):
+                seen.problem = str(((state.outputs if state else None) or {}).get("problem") or "") or seen.problem
 
     def _outputs(self, metadata: StepEventMetadata) -> None:
         if (node := node_of(metadata.urn)) and metadata.type == NODE_TYPE and metadata.new is not None:
@@ -88,9 +91,12 @@ class Recorder:
         if not [op for op in seen.ops if op != "refresh"]:
             why = self._general[0] if self._general else "the engine reported nothing about it"
             return NodeResult(Outcome.ERROR, f"{node}: not provisioned - Expected: a result Actual: {why}. Run again; the log of the run says more.")
+        if check and seen.problem:
+            return NodeResult(Outcome.ERROR, seen.problem)
         acted = sorted({op for op in seen.ops if op not in _QUIET})
         data = {key: seen.outputs[key] for key in ("power", "made", "boot_id", "serial") if key in seen.outputs}
-        return NodeResult(Outcome.PASS, _message(node, acted, seen.keys, data, check), changed=bool(acted), data=data)
+        message = _message(node, acted, seen.keys, data, check)
+        return NodeResult(Outcome.PASS, message, changed=bool(acted), data={} if check or "delete" in acted else data)
 
 
 def _message(node: str, acted: list[str], keys: list[str], data: dict[str, Any], check: bool) -> str:
@@ -100,7 +106,7 @@ def _message(node: str, acted: list[str], keys: list[str], data: dict[str, Any],
         what = {"create": "power on, wait for SSH, pin its host key", "delete": "power off what was made"}.get(acted[0], f"bring back {', '.join(sorted(set(keys)))}")
         return f"{node}: would {acted[0]}: {what}"
     if acted == ["delete"]:
-        return f"{node}: given up"
+        return f"{node}: powered off" if data.get("made") else f"{node}: was on before us, left on"
     return f"{node}: powered on, SSH answers" if data.get("made") else f"{node}: was on, SSH answers"
 
 

@@ -26,6 +26,7 @@ from pulumi.provider.experimental.property_value import Computed, PropertyValue
 from pulumi.provider.experimental.server import ProviderServicer
 from pulumi.runtime import proto
 from pulumi.runtime._grpc_settings import _GRPC_CHANNEL_OPTIONS
+from pulumi.runtime.rpc import UNKNOWN
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 from pydantic import ValidationError
 
@@ -50,7 +51,7 @@ def plain(value: PropertyValue) -> Any:  # noqa: ANN401 - JSON
         return {key: plain(item) for key, item in inner.items()}
     if isinstance(inner, tuple):
         return [plain(item) for item in inner]
-    if isinstance(inner, Computed):
+    if isinstance(inner, Computed) or inner == UNKNOWN:
         return None
     if isinstance(inner, float) and inner.is_integer():
         return int(inner)
@@ -182,7 +183,8 @@ def _outputs(properties: Props, state: MachineState) -> dict[str, PropertyValue]
 
 
 def _preview(properties: Props) -> dict[str, PropertyValue]:
-    return {**_inputs(properties), **{field.name: PropertyValue.computed() for field in dataclasses.fields(MachineState)}}
+    """Return inputs, and outputs not known yet: by their mark on the wire, since the SDK (3.250) cannot send PropertyValue.computed()."""
+    return {**_inputs(properties), **{field.name: PropertyValue(UNKNOWN) for field in dataclasses.fields(MachineState)}}
 
 
 def _state_dir(env: str) -> Path:

@@ -1,0 +1,193 @@
+"""What is done to a machine, whenever the controller dies: never a second power-on, and only what we powered on is powered off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.drivers.redfish import Bmc, BmcIdentityError, BmcLoginError
+from rackready.drivers.ssh import SshTarget
+from rackready.ledger.store import Ledger
+from rackready.model.problems import RackreadyError
+from rackready.stacks import machine as module
+from rackready.stacks.args import NodeArgs
+from rackready.stacks.machine import POWER_OFF, POWER_ON, Machine, MachineIncompleteError
+from tests.stacks.fake_rack import FakeNode, FakeRack
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing of ours runs after it."""
+
+
+@pytest.fixture
+def rack(tmp_path: Path) -> Iterator[FakeRack]:
+    made = FakeRack(tmp_path / "rack", 1, net=81)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def node(rack: FakeRack) -> FakeNode:
+    return rack.nodes[0]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    made = Ledger.open(tmp_path / "state.sqlite")
+    yield made
+    made.close()
+
+
+def node_args(rack: FakeRack, **changes: Any) -> NodeArgs:
+    site = rack.site()
+    node = site["racks"][0]["nodes"][0]
+    ssh = {**site["access"], "address": node["address"]}
+    return NodeArgs.model_validate({"env": "t", "node": "node01", "serial": node["serial"], "bmc": node["bmc"], "ssh": ssh, "timeout_s": 10, **changes})
+
+
+def machine(rack: FakeRack, ledger: Ledger, said: list[str] | None = None, **changes: Any) -> Machine:
+    args = node_args(rack, **changes)
+    target = SshTarget("node01", str(args.ssh.address), args.ssh.port, args.ssh.user, args.ssh.private_key, rack.folder / "known_hosts")
+    return Machine(args, ledger, target, proceed=lambda: None, say=(said if said is not None else []).append)
+
+
+def test_powers_on_waits_and_pins(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    said: list[str] = []
+    state = machine(rack, ledger, said).ensure(made=False)
+    assert node.asked == ["boot Hdd Once", "On"]
+    assert (state.power, state.made, bool(state.boot_id), bool(state.host_key)) == ("On", True, True, True)
+    assert said == ["boot override Hdd once, power on", "powered on, waiting for SSH", "SSH answers, host key pinned"]
+    assert [(item.operation, item.status) for item in ledger.entries("node01")] == [(POWER_ON, "done")]
+
+
+def test_the_boot_target_is_the_one_asked_for(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    machine(rack, ledger, boot="Pxe").ensure(made=False)
+    assert node.asked == ["boot Pxe Once", "On"]
+
+
+def test_a_running_machine_is_adopted_and_left_on(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    rack.set_power(node, "On")
+    state = machine(rack, ledger).ensure(made=False)
+    assert not state.made
+    machine(rack, ledger).remove(made=state.made)
+    assert node.asked == []
+    assert node.power == "On"
+
+
+def test_what_we_powered_on_is_powered_off(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    state = machine(rack, ledger).ensure(made=False)
+    machine(rack, ledger).remove(made=state.made)
+    assert node.power == "Off"
+    assert node.asked[2:] == ["GracefulShutdown"]
+
+
+def test_on_off_on_in_a_row_is_three_effects(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    machine(rack, ledger).ensure(made=False)
+    machine(rack, ledger).remove(made=True)
+    assert machine(rack, ledger).ensure(made=False).made
+    machine(rack, ledger).remove(made=True)
+    assert [item for item in node.asked if not item.startswith("boot")] == ["On", "GracefulShutdown", "On", "GracefulShutdown"]
+
+
+def test_a_machine_that_was_powered_on_by_hand_after_our_power_off_is_adopted(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    machine(rack, ledger).ensure(made=False)
+    machine(rack, ledger).remove(made=True)
+    rack.set_power(node, "On")
+    assert not machine(rack, ledger).ensure(made=False).made
+
+
+def test_powered_off_behind_our_back_it_is_powered_on_again(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    machine(rack, ledger).ensure(made=False)
+    rack.set_power(node, "Off")
+    assert machine(rack, ledger).observe() == ("Off", "")
+    assert machine(rack, ledger).ensure(made=True).made
+    assert node.boots() == 2
+
+
+@pytest.mark.parametrize("where", ["set_boot_once", "before power", "after power"])
+def test_killed_in_the_middle_it_is_powered_on_exactly_once(
+    rack: FakeRack, node: FakeNode, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setattr(module, "_LAG_S", 0.5)
+    real = Bmc.power
+
+    def dies(self: Bmc, *args: Any, **kwargs: Any) -> str:
+        if where == "after power":
+            real(self, *args, **kwargs)
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Bmc, "set_boot_once" if where == "set_boot_once" else "power", dies)
+        machine(rack, ledger).ensure(made=False)
+    assert [item.status for item in ledger.entries("node01")] == ["intent"]
+    state = machine(rack, ledger).ensure(made=False)
+    assert node.boots() == 1
+    assert state.made
+    assert [item.status for item in ledger.entries("node01")] == (["done"] if where == "after power" else ["failed", "done"])
+
+
+def test_killed_after_a_request_that_the_bmc_shows_late(rack: FakeRack, node: FakeNode, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.power_lag_s = 2.0
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Bmc, "_wait_power", lambda *_args: (_ for _ in ()).throw(Killed()))
+        machine(rack, ledger).ensure(made=False)
+    assert (node.power, node.boots()) == ("Off", 1)
+    assert machine(rack, ledger).ensure(made=False).made
+    assert node.boots() == 1
+
+
+def test_killed_while_it_waited_for_ssh(rack: FakeRack, node: FakeNode, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(module.ssh, "wait_and_pin", lambda *_args, **_kwargs: (_ for _ in ()).throw(Killed()))
+        machine(rack, ledger).ensure(made=False)
+    assert machine(rack, ledger).ensure(made=False).made
+    assert node.boots() == 1
+
+
+def test_another_epoch_forgets_who_powered_it_on(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    machine(rack, ledger).ensure(made=False)
+    ledger.raise_epoch("node01", "repaired")
+    assert not machine(rack, ledger).ensure(made=False).made
+    assert node.boots() == 1
+
+
+def test_ssh_that_never_comes_leaves_what_was_made_on_record(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    node.boot_s = -1
+    with pytest.raises(MachineIncompleteError, match=r"node01 127\.81\.2\.1:\d+: SSH - Expected: an answer within 1 s") as caught:
+        machine(rack, ledger, timeout_s=1).ensure(made=False)
+    assert (caught.value.state.power, caught.value.state.made) == ("On", True)
+    assert node.boots() == 1
+
+
+def test_the_wrong_machine_is_left_alone(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    with pytest.raises(BmcIdentityError, match="serial OTHER"):
+        machine(rack, ledger, serial="OTHER").ensure(made=False)
+    with pytest.raises(BmcIdentityError, match="serial OTHER"):
+        machine(rack, ledger, serial="OTHER").remove(made=True)
+    assert node.asked == []
+    assert ledger.entries() == []
+
+
+def test_a_bmc_that_cannot_tell_is_unknown_with_its_reason(rack: FakeRack, ledger: Ledger) -> None:
+    (rack.folder / "node01-bmc").write_text("wrong")
+    power, problem = machine(rack, ledger).observe()
+    assert power == "Unknown"
+    assert "Redfish refused the login of user admin" in problem
+    with pytest.raises(BmcLoginError):
+        machine(rack, ledger).ensure(made=False)
+
+
+def test_a_stop_ends_the_waiting(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    node.boot_s = -1
+    worker = machine(rack, ledger)
+
+    def stop() -> None:
+        if node.boots():
+            raise RackreadyError("stopped as asked")
+
+    worker._proceed = stop
+    with pytest.raises(MachineIncompleteError, match="stopped as asked"):
+        worker.ensure(made=False)
