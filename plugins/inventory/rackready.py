@@ -43,8 +43,8 @@ class InventoryModule(BaseInventoryPlugin):
         """Fill the inventory. Raises AnsibleParserError with every problem of the site file."""
         super().parse(inventory, loader, path, cache)
         if IMPORT_ERROR is not None:
-            message = f"the rackready package cannot be imported - Expected: Ansible of the project's .venv Actual: {IMPORT_ERROR}. Run `make setup`, then .venv/bin/ansible-playbook."
-            raise AnsibleParserError(message)
+            words = f"Expected: Ansible of the project's .venv Actual: {IMPORT_ERROR}. Run `make setup`, then .venv/bin/ansible-playbook."
+            raise AnsibleParserError(f"the rackready package cannot be imported - {words}")
         folder = Path(path).resolve().parent
         paths = EnvPaths(folder.parents[1], folder.name)
         try:

@@ -1,4 +1,3 @@
-#!/usr/bin/python
 """Exact package versions, installed once, held, and safe against a controller that was killed in the middle."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-#!/usr/bin/python
 """The NVIDIA kernel module of an exact version, loaded without a reboot where nothing holds another one."""
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import os
 import struct
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from . import apt_words
 from .command import NodeProblem, Run, run
@@ -59,8 +60,8 @@ class Apt:
     """apt and dpkg of one node."""
 
     run: Run = run
-    root: str = "/"
-    folder: str = FOLDER
+    root: Path = Path("/")
+    folder: Path = FOLDER
     lock_wait_s: float = 600.0
 
     def ensure(self, wish: Wish, operation: str, token: int, ledger: str, *, check: bool = False) -> Change:
@@ -76,7 +77,8 @@ class Apt:
             self._change(wish, found)
             left = self.differences(wish)
         if left:
-            raise NodeProblem(_list({name: after for name, (_, after) in left.items()}), _list({name: before for name, (before, _) in left.items()}), "See the end of /var/log/apt/term.log on the node.")
+            wanted, seen = _list({name: pair[1] for name, pair in left.items()}), _list({name: pair[0] for name, pair in left.items()})
+            raise NodeProblem(wanted, seen, "See the end of /var/log/apt/term.log on the node.")
         return Change(found, notes)
 
     def differences(self, wish: Wish) -> dict[str, tuple[str, str]]:
@@ -101,8 +103,8 @@ class Apt:
 
     def interrupted(self) -> bool:
         """Whether dpkg was killed in the middle and must be told to go on."""
-        updates = os.path.join(self.root, "var/lib/dpkg/updates")
-        journal = os.path.isdir(updates) and any(name.isdigit() for name in os.listdir(updates))
+        updates = self.root / "var/lib/dpkg/updates"
+        journal = updates.is_dir() and any(entry.name.isdigit() for entry in updates.iterdir())
         return journal or bool(self.run(["dpkg", "--audit"]).out.strip())
 
     def settle(self, notes: list[str]) -> None:
@@ -115,13 +117,15 @@ class Apt:
             done = self.run(argv)
             if done.returncode == 0 and not self.interrupted():
                 return
-        raise NodeProblem("dpkg completes what was interrupted", apt_words.last_error(done.out), "Run `dpkg --configure -a` on the node and look at what it says.")
+        step = "Run `dpkg --configure -a` on the node and look at what it says."
+        raise NodeProblem("dpkg completes what was interrupted", apt_words.last_error(done.out), step)
 
     def _wait_for_lock(self, notes: list[str]) -> None:
         deadline = time.monotonic() + self.lock_wait_s
-        while holder := lock_holder(os.path.join(self.root, "var/lib/dpkg/lock-frontend")):
+        while holder := lock_holder(self.root / "var/lib/dpkg/lock-frontend"):
             if time.monotonic() > deadline:
-                raise NodeProblem(f"dpkg's lock free within {self.lock_wait_s:.0f} s", f"held by process {holder}", "End that process on the node, then run again.")
+                expected = f"dpkg's lock free within {self.lock_wait_s:.0f} s"
+                raise NodeProblem(expected, f"held by process {holder}", "End that process on the node, then run again.")
             note = f"waited for process {holder}, which held dpkg's lock"
             if note not in notes:
                 notes.append(note)
@@ -137,7 +141,8 @@ class Apt:
         if names:
             if not self._known(names, wish.packages):
                 self.update()
-            self._do(self._apt("install", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages", *_specs(names, wish.packages)))
+            options = ("--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages")
+            self._do(self._apt("install", *options, *_specs(names, wish.packages)))
         if wish.hold and found:
             self._do(["apt-mark", "hold", *wish.packages])
             self._write_holds(sorted(self._own_holds() | set(wish.packages)))
@@ -145,20 +150,19 @@ class Apt:
     def _respect_holds(self, names: list[str], seen: dict[str, Package]) -> None:
         foreign = sorted(name for name in names if name in seen and seen[name].held and name not in self._own_holds())
         if foreign:
-            raise NodeProblem("no hold of somebody else", f"{', '.join(foreign)} held, not by rackready", f"Ask who holds it; then `apt-mark unhold {' '.join(foreign)}` on the node and run again.")
+            step = f"Ask who holds it; then `apt-mark unhold {' '.join(foreign)}` on the node and run again."
+            raise NodeProblem("no hold of somebody else", f"{', '.join(foreign)} held, not by rackready", step)
 
     def _own_holds(self) -> set[str]:
         try:
-            with open(os.path.join(self.folder, _HOLDS), encoding="utf-8") as stream:
-                return set(stream.read().split())
+            return set((self.folder / _HOLDS).read_text(encoding="utf-8").split())
         except FileNotFoundError:
             return set()
 
     def _write_holds(self, names: list[str]) -> None:
-        path = os.path.join(self.folder, _HOLDS)
-        with open(path + ".new", "w", encoding="utf-8") as stream:
-            stream.write("\n".join(names) + "\n")
-        os.replace(path + ".new", path)
+        temporary = self.folder / f"{_HOLDS}.new"
+        temporary.write_text("\n".join(names) + "\n", encoding="utf-8")
+        temporary.replace(self.folder / _HOLDS)
 
     def _known(self, names: list[str], versions: dict[str, str]) -> bool:
         """Whether the package lists on the node have every version asked for."""
@@ -170,7 +174,8 @@ class Apt:
 
     def update(self) -> None:
         """Fetch the package lists of rackready's own source, and of no other. Raises NodeProblem, also for a bad signature."""
-        self._do(["apt-get", "update", "-q", "-o", f"Dir::Etc::sourcelist={SOURCE}", "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Get::List-Cleanup=0", "-o", "APT::Update::Error-Mode=any"])
+        settings = (f"Dir::Etc::sourcelist={SOURCE}", "Dir::Etc::sourceparts=-", "APT::Get::List-Cleanup=0", "APT::Update::Error-Mode=any")
+        self._do(["apt-get", "update", "-q", *(word for setting in settings for word in ("-o", setting))])
 
     def _apt(self, verb: str, *words: str) -> list[str]:
         return ["apt-get", "-q", "-y", "-o", f"DPkg::Lock::Timeout={self.lock_wait_s:.0f}", *_DPKG_OPTIONS, verb, *words]
@@ -181,7 +186,7 @@ class Apt:
             raise apt_words.explain(done.out, self.root)
 
 
-def lock_holder(path: str) -> int:
+def lock_holder(path: Path) -> int:
     """Return the process that holds a POSIX record lock on a file; 0 when nobody does."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)

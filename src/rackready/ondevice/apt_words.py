@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 from .command import NodeProblem
 
 _SIGNATURE = re.compile(r"(EXPKEYSIG|NO_PUBKEY|REVKEYSIG|BADSIG|EXPSIG)\s+\S+[^\n]*")
 _ABSENT = re.compile(r"Version '([^']+)' for '([^']+)' was not found|Unable to locate package (\S+)|Package '?([^' ]+)'? has no installation candidate")
-_UNREACHABLE = re.compile(r"(?:E|W|Err): ?[^\n]*?((?:Could not connect|Unable to connect|Connection refused|Connection timed out|Could not resolve|Temporary failure resolving|404 +Not Found|Failed to fetch)[^\n]*)")
+_UNREACHABLE = re.compile(
+    r"((?:Could not (?:connect|resolve)|Unable to connect|Connection (?:refused|timed out)|Temporary failure resolving|404 +Not Found|Failed to fetch)[^\n]*)"
+)
 _FULL = re.compile(r"No space left on device|You don't have enough free space in [^\n]*")
 _LOCKED = re.compile(r"Could not get lock [^\n]*")
 _UNMET = re.compile(r"The following packages have unmet dependencies:\n(?P<rows>(?: [^\n]*\n)+)")
@@ -23,7 +26,7 @@ _WORDS = {
 }
 
 
-def explain(out: str, root: str = "/") -> NodeProblem:
+def explain(out: str, root: Path = Path("/")) -> NodeProblem:
     """Return the problem behind the output of a failed apt command. Its most telling line wins over the ones that follow from it."""
     for judge in (_signature, _full, _locked, _absent, _unreachable, _unmet):
         problem = judge(out, root)
@@ -39,7 +42,7 @@ def last_error(out: str) -> str:
     return (marked or lines or ["no output"])[-1]
 
 
-def _signature(out: str, root: str) -> NodeProblem | None:
+def _signature(out: str, root: Path) -> NodeProblem | None:
     del root
     match = _SIGNATURE.search(out)
     if match is None:
@@ -48,37 +51,40 @@ def _signature(out: str, root: str) -> NodeProblem | None:
     return NodeProblem("package lists signed by the mirror's key", match[0], step)
 
 
-def _full(out: str, root: str) -> NodeProblem | None:
+def _full(out: str, root: Path) -> NodeProblem | None:
     match = _FULL.search(out)
     if match is None:
         return None
-    stat = os.statvfs(os.path.join(root, "var"))
+    stat = os.statvfs(root / "var")
     free = stat.f_bavail * stat.f_frsize // 2**20
     return NodeProblem("room on the node's disk for the packages", f"{match[0]} ({free} MiB free below /var)", "Free disk space on the node, then run again.")
 
 
-def _locked(out: str, root: str) -> NodeProblem | None:
+def _locked(out: str, root: Path) -> NodeProblem | None:
     del root
     match = _LOCKED.search(out)
     return match and NodeProblem("apt's lock is free", match[0], "End the process that holds it on the node, then run again.")
 
 
-def _absent(out: str, root: str) -> NodeProblem | None:
+def _absent(out: str, root: Path) -> NodeProblem | None:
     del root
     match = _ABSENT.search(out)
     if match is None:
         return None
     wanted = f"{match[2]}={match[1]}" if match[1] else match[3] or match[4]
-    return NodeProblem(f"{wanted} on the mirror", "no such package or version there", "Put it on the mirror, or choose a version set whose packages it carries (software.set).")
+    step = "Put it on the mirror, or choose a version set whose packages it carries (software.set)."
+    return NodeProblem(f"{wanted} on the mirror", "no such package or version there", step)
 
 
-def _unreachable(out: str, root: str) -> NodeProblem | None:
+def _unreachable(out: str, root: Path) -> NodeProblem | None:
     del root
     match = _UNREACHABLE.search(out)
-    return match and NodeProblem("the package mirror answers", match[1], "Check that the mirror is up and that software.mirror.url of the site file is right, then run again.")
+    step = "Check that the mirror is up and that software.mirror.url of the site file is right, then run again."
+    return match and NodeProblem("the package mirror answers", match[1], step)
 
 
-def _unmet(out: str, root: str) -> NodeProblem | None:
+def _unmet(out: str, root: Path) -> NodeProblem | None:
     del root
     match = _UNMET.search(out)
-    return match and NodeProblem("dependencies that the node's package sources can meet", " ".join(match["rows"].split()), "Put the missing packages on the mirror, then run again.")
+    step = "Put the missing packages on the mirror, then run again."
+    return match and NodeProblem("dependencies that the node's package sources can meet", " ".join(match["rows"].split()), step)

@@ -34,7 +34,17 @@ def run(argv: Sequence[str], timeout_s: float = 3600.0) -> Done:
     """
     env = dict(os.environ, LC_ALL="C", DEBIAN_FRONTEND="noninteractive", NEEDRESTART_MODE="a", APT_LISTCHANGES_FRONTEND="none")
     try:
-        done = subprocess.run(list(argv), env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=timeout_s, check=False)
+        done = subprocess.run(
+            list(argv),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
     except OSError as error:
         return Done(127, f"{argv[0]}: {error.strerror}")
     except subprocess.TimeoutExpired:

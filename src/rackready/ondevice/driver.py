@@ -5,9 +5,9 @@ Order of stopping and unloading: NVIDIA/gpu-driver-container, script ubuntu24.04
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from .command import NodeProblem, Run, run
 
@@ -33,14 +33,13 @@ class Driver:
     """The driver of one node. ``root`` is where its file system begins (tests)."""
 
     run: Run = run
-    root: str = "/"
+    root: Path = Path("/")
 
     def loaded(self) -> str:
         """Return the version of the loaded module; empty when none is loaded."""
         for path in ("sys/module/nvidia/version", "proc/driver/nvidia/version"):
             try:
-                with open(os.path.join(self.root, path), encoding="utf-8") as stream:
-                    match = _VERSION.search(stream.read())
+                match = _VERSION.search((self.root / path).read_text(encoding="utf-8"))
             except OSError:
                 continue
             if match:
@@ -113,8 +112,8 @@ class Driver:
             done = self.run(["modprobe", name])
             if done.returncode != 0:
                 kernel = [line for line in self.run(["dmesg"]).out.splitlines() if "NVRM" in line or "nvidia" in line]
-                actual = done.out.strip() or "modprobe failed"
-                raise NodeProblem(f"kernel module {name} {wanted} loads", f"{actual}{'; ' + kernel[-1].strip() if kernel else ''}", "Look at `dmesg` on the node; a reboot may be needed.")
+                actual = "; ".join([done.out.strip() or "modprobe failed", *(line.strip() for line in kernel[-1:])])
+                raise NodeProblem(f"kernel module {name} {wanted} loads", actual, "Look at `dmesg` on the node; a reboot may be needed.")
         loaded = self.loaded()
         if loaded != wanted:
             raise NodeProblem(f"driver {wanted} loaded", f"{loaded or 'none'} loaded, {self.on_disk() or 'none'} on disk", "Reboot the node, then run again.")
@@ -125,4 +124,5 @@ class Driver:
 
 
 def _in_use(wanted: str, loaded: str, who: str) -> NodeProblem:
-    return NodeProblem(f"driver {wanted}, or another one that nothing holds", f"driver {loaded} is loaded and {who}", "Drain the node and end what uses its GPUs, or reboot it; then run again. Nothing was changed.")
+    step = "Drain the node and end what uses its GPUs, or reboot it; then run again. Nothing was changed."
+    return NodeProblem(f"driver {wanted}, or another one that nothing holds", f"driver {loaded} is loaded and {who}", step)

@@ -12,34 +12,36 @@ import json
 import os
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .command import NodeProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FOLDER = "/var/lib/rackready"
+FOLDER = Path("/var/lib/rackready")
 
 
 @contextmanager
-def fence(operation: str, token: int, ledger: str, *, folder: str = FOLDER, wait_s: float = 600.0) -> Iterator[list[str]]:
+def fence(operation: str, token: int, ledger: str, *, folder: Path = FOLDER, wait_s: float = 600.0) -> Iterator[list[str]]:
     """Hold the node's lock for an operation; yields the list of notes about what was found, to which the holder may add.
 
     ``token`` 0 means that a person runs the playbook by hand: the lock is taken, nothing is compared. Raises NodeProblem when
     a newer controller of the same ledger was here already, when the lock is not free in time, or when the disk is full.
     """
     notes: list[str] = []
-    path = os.path.join(folder, operation)
+    lock, marker = folder / f"{operation}.lock", folder / f"{operation}.json"
+    words = {"operation": operation, "token": token, "ledger": ledger, "pid": os.getpid()}
     try:
-        os.makedirs(folder, mode=0o755, exist_ok=True)
-        descriptor = os.open(path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            _lock(descriptor, path, wait_s, notes)
-            _compare(path, token, ledger, notes)
-            _write(path, {"operation": operation, "token": token, "ledger": ledger, "pid": os.getpid(), "begun": time.time(), "state": "begun"})
+            _lock(descriptor, marker, wait_s, notes)
+            _compare(marker, token, ledger, notes)
+            _write(marker, {**words, "begun": time.time(), "state": "begun"})
             yield notes
-            _write(path, {"operation": operation, "token": token, "ledger": ledger, "pid": os.getpid(), "ended": time.time(), "state": "done"})
+            _write(marker, {**words, "ended": time.time(), "state": "done"})
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -48,22 +50,23 @@ def fence(operation: str, token: int, ledger: str, *, folder: str = FOLDER, wait
         raise disk_full(folder) from error
 
 
-def disk_full(path: str) -> NodeProblem:
+def disk_full(path: Path) -> NodeProblem:
     """Return the problem that says how much is free where nothing could be written."""
-    stat = os.statvfs(path if os.path.isdir(path) else "/")
+    stat = os.statvfs(path if path.is_dir() else "/")
     free = stat.f_bavail * stat.f_frsize // 2**20
     return NodeProblem(f"free disk space below {path}", f"no space left on the node's disk ({free} MiB free)", "Free disk space on the node, then run again.")
 
 
-def _lock(descriptor: int, path: str, wait_s: float, notes: list[str]) -> None:
+def _lock(descriptor: int, marker: Path, wait_s: float, notes: list[str]) -> None:
     deadline = time.monotonic() + wait_s
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = _read(path).get("pid", "unknown")
+            holder = _read(marker).get("pid", "unknown")
             if time.monotonic() > deadline:
-                raise NodeProblem(f"the lock {path}.lock within {wait_s:.0f} s", f"held by process {holder} of another run", "End that run, then run again.") from None
+                expected = f"the lock {marker.with_suffix('.lock')} within {wait_s:.0f} s"
+                raise NodeProblem(expected, f"held by process {holder} of another run", "End that run, then run again.") from None
             if not notes:
                 notes.append(f"waited for process {holder}, left by another run")
             time.sleep(0.5)
@@ -71,8 +74,8 @@ def _lock(descriptor: int, path: str, wait_s: float, notes: list[str]) -> None:
             return
 
 
-def _compare(path: str, token: int, ledger: str, notes: list[str]) -> None:
-    before = _read(path)
+def _compare(marker: Path, token: int, ledger: str, notes: list[str]) -> None:
+    before = _read(marker)
     seen = int(before.get("token", 0))
     if token and seen > token and before.get("ledger") == ledger:
         raise NodeProblem(f"fencing token {seen} or newer", f"token {token}", "A newer controller acts on this node: stop this one (`rackready status`).")
@@ -80,19 +83,18 @@ def _compare(path: str, token: int, ledger: str, notes: list[str]) -> None:
         notes.append(f"an earlier run (token {seen}) was interrupted here: its effect is observed first")
 
 
-def _read(path: str) -> dict[str, object]:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        with open(path + ".json", encoding="utf-8") as stream:
-            marker = json.load(stream)
+        marker = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # no marker, or a torn one from a power cut: nothing is known, which observation settles
         return {}
     return marker if isinstance(marker, dict) else {}
 
 
-def _write(path: str, marker: dict[str, object]) -> None:
-    temporary = f"{path}.json.new"
-    with open(temporary, "w", encoding="utf-8") as stream:
+def _write(path: Path, marker: dict[str, Any]) -> None:
+    temporary = path.with_suffix(".new")
+    with temporary.open("w", encoding="utf-8") as stream:
         json.dump(marker, stream)
         stream.flush()
         os.fsync(stream.fileno())
-    os.replace(temporary, path + ".json")
+    temporary.replace(path)

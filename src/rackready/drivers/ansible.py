@@ -1,0 +1,155 @@
+"""Runs a playbook for a batch of nodes in a worker process and returns a result per node."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rackready.design.facts import desired_digest
+from rackready.design.site import load_site
+from rackready.drivers.ansible_events import Events
+from rackready.drivers.ansible_ssh import connections
+from rackready.drivers.process import ChildResult, run_child
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.site import Site
+from rackready.paths import EnvPaths, private_dir
+
+_LIMIT_S = 7200.0
+"""A playbook that runs longer is ended: a node whose disk hangs must not hold its batch for ever."""
+
+_FORKS = 32
+_PASSED_ON = ("HOME", "LANG", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER", "RACKREADY_ROOT", "PYTHONPATH", "VIRTUAL_ENV")
+"""ansible-runner writes its environment to a file: only what Ansible needs is passed on, and what the site file names by ``env:``."""
+
+
+def run_playbook(
+    ctx: PhaseContext, playbook: str, nodes: list[str], extra_vars: dict[str, Any] | None = None, tags: list[str] | None = None
+) -> dict[str, NodeResult]:
+    """Run ``playbooks/<playbook>`` for these nodes of the site; ``data`` of each result has ``changed`` and ``ok`` (task counts).
+
+    Every node asked for gets a result: pass, fail (a task failed) or error (not reached, or not reported). The intent is
+    committed for each node before and its end after; with ``ctx.check`` nothing is changed and nothing recorded.
+    Raises SiteInvalidError, LedgerError, and Interrupted when the operator stops the run.
+    """
+    if not nodes:
+        return {}
+    site = load_site(ctx.env, root=ctx.root)
+    paths = EnvPaths(ctx.root, ctx.env)
+    ledger = Ledger.open(paths.database)
+    try:
+        return _Run(ctx, site, paths, ledger, playbook, list(nodes)).go(extra_vars or {}, tags or [])
+    finally:
+        ledger.close()
+
+
+class _Run:
+    """One run of one playbook."""
+
+    def __init__(self, ctx: PhaseContext, site: Site, paths: EnvPaths, ledger: Ledger, playbook: str, nodes: list[str]) -> None:
+        self.ctx, self.site, self.paths, self.ledger, self.playbook, self.nodes = ctx, site, paths, ledger, playbook, nodes
+        self.phase = Path(playbook).stem
+        self.folder = private_dir(paths.logs / ctx.campaign)
+        self.ident = f"{self.phase}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}-{hashlib.sha256(' '.join(nodes).encode()).hexdigest()[:6]}"
+        self.log = self.folder / f"{self.ident}.log"
+
+    def go(self, extra_vars: dict[str, Any], tags: list[str]) -> dict[str, NodeResult]:
+        tokens = {} if self.ctx.check else {node: self._begin(node) for node in self.nodes}
+        events = Events(self.phase, self.nodes, str(self.log), self._tell)
+        variables = {**extra_vars, "rackready_tokens": tokens, "rackready_ledger": _identity(self.paths.database)}
+        try:
+            with _vars_file(self.folder / f"{self.ident}.vars.json", variables) as file, connections(self.paths.state) as connection:
+                child = self._child(self._argv(file, tags), connection, events)
+        except OSError as error:
+            results = {node: NodeResult(Outcome.ERROR, self._not_started(node, error)) for node in self.nodes}
+        else:
+            results = {node: events.result(node, timed_out=child.timed_out) for node in self.nodes}
+            self._tell_strangers(events.strangers())
+        for node, token in tokens.items():
+            self._end(token, results[node])
+        return results
+
+    def _argv(self, vars_file: Path, tags: list[str]) -> list[str]:
+        argv = ["-i", str(self.paths.inventory), "--limit", ",".join(self.nodes), "--forks", str(min(_FORKS, len(self.nodes))), "-e", f"@{vars_file}"]
+        argv += ["--tags", ",".join(tags)] if tags else []
+        argv += ["--check", "--diff"] if self.ctx.check else []
+        return [*argv, str(self.ctx.root / "playbooks" / self.playbook)]
+
+    def _child(self, argv: list[str], connection: dict[str, str], events: Events) -> ChildResult:
+        request = {"argv": argv, "cwd": str(self.ctx.root), "artifacts": str(self.folder / self.ident)}
+        return run_child(
+            [sys.executable, "-m", "rackready.drivers.ansible_worker"],
+            log=self.log,
+            cwd=self.ctx.root,
+            env=_environment(self.ctx.root, self.site) | connection,
+            stdin_text=json.dumps(request),
+            timeout_s=_LIMIT_S,
+            on_line=events.line,
+            ledger=self.ledger,
+            what=f"ansible-playbook {self.playbook}",
+        )
+
+    def _begin(self, node: str) -> int:
+        operation, desired = f"install:{self.playbook}", desired_digest(self.site, node)
+        last = self.ledger.latest(node, operation)
+        if last is not None and last.status == "intent":
+            self._tell(node, "an earlier run was interrupted here: what it did is looked at before anything is done", "warn")
+            self.ledger.failed(last.token, "interrupted; observed by the next run")
+        return self.ledger.begin(node, operation, desired, {}).token
+
+    def _end(self, token: int, result: NodeResult) -> None:
+        """Commit the end. Of a node that was not reached or not reported nothing is known: its intent stays open."""
+        if result.outcome is Outcome.PASS:
+            self.ledger.done(token, dict(result.data))
+        elif result.outcome is Outcome.FAIL:
+            self.ledger.failed(token, result.message)
+
+    def _tell(self, node: str, text: str, level: str) -> None:
+        self.ledger.event(self.ctx.campaign, node, self.phase, text, level)
+
+    def _tell_strangers(self, names: list[str]) -> None:
+        for name in names:
+            text = f"{name}: {self.phase}: reported though it was not asked for - Expected: {', '.join(self.nodes)} Actual: {name} too. See {self.log}."
+            self._tell(name, text, "error")
+
+    def _not_started(self, node: str, error: OSError) -> str:
+        step = "Free disk space on the controller, then run again." if error.errno == errno.ENOSPC else "Run `rackready doctor`."
+        actual = f"{error.strerror} ({error.filename or self.folder})"
+        return f"{node}: {self.phase}: Ansible could not be started - Expected: room and programs on the controller Actual: {actual}. {step}"
+
+
+def _environment(root: Path, site: Site) -> dict[str, str]:
+    munge = getattr(site.handover, "munge_key", None)
+    names = (*_PASSED_ON, *((munge.env,) if munge is not None and munge.env else ()))
+    env = {name: os.environ[name] for name in names if name in os.environ}
+    env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
+    source = str(Path(__file__).resolve().parents[2])
+    env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([source, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]))
+    return env | {"ANSIBLE_CONFIG": str(root / "ansible.cfg"), "ANSIBLE_HOST_KEY_CHECKING": "True", "ANSIBLE_NOCOLOR": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def _identity(database: Path) -> str:
+    """Return a name for this ledger: tokens of another one are not comparable with its own."""
+    return hashlib.sha256(f"{socket.gethostname()} {database} {database.stat().st_ino}".encode()).hexdigest()[:16]
+
+
+@contextmanager
+def _vars_file(path: Path, variables: dict[str, Any]) -> Iterator[Path]:
+    """Hand variables over in a file of the owner's alone: command lines are public. It is gone after the run."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            json.dump(variables, stream)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,157 @@
+"""What Ansible's events say about each node: pure, from the worker's lines to results. The exit status is never asked.
+
+A run of four good nodes and a bad one ends with status 4; a broken inventory may end with 0 and no node at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult
+
+Tell = Callable[[str, str, str], None]
+"""Takes a node, a line of progress and its level."""
+
+_HOST_KEY = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED", "No matching host key")
+_FULL = "No space left on device"
+_GENERIC = frozenset({"", "non-zero return code", "One or more items failed", "MODULE FAILURE"})
+
+
+@dataclass
+class Events:
+    """Collects the events of one run. ``phase`` and ``log`` stand in its messages."""
+
+    phase: str
+    nodes: list[str]
+    log: str
+    tell: Tell
+    stats: dict[str, dict[str, int]] | None = None
+    failures: dict[str, str] = field(default_factory=dict)
+    unreachable: dict[str, str] = field(default_factory=dict)
+    output: list[str] = field(default_factory=list)
+    _roles: dict[str, str] = field(default_factory=dict)
+    _items: dict[str, list[str]] = field(default_factory=dict)
+
+    def line(self, text: str) -> None:
+        """Take one line of the worker; one that is no event is kept as output."""
+        try:
+            event = json.loads(text)
+        except ValueError:
+            event = {"event": "output", "text": text}
+        if not isinstance(event, dict):
+            event = {"event": "output", "text": text}
+        handler = getattr(self, f"_{event.get('event', '')}", None)
+        if handler:
+            handler(event)
+
+    def result(self, node: str, *, timed_out: bool = False) -> NodeResult:
+        """Return what became of one node that was asked for."""
+        if node in self.failures:
+            return NodeResult(Outcome.FAIL, self.failures[node], changed=self._count("changed", node) > 0, data=self._data(node))
+        if node in self.unreachable:
+            return NodeResult(Outcome.ERROR, self.unreachable[node], data=self._data(node))
+        if self._count("processed", node) == 0:
+            return NodeResult(Outcome.ERROR, self._missing(node, timed_out=timed_out), data=self._data(node))
+        if self._count("failures", node) or self._count("dark", node):
+            text = f"{node}: {self.phase}: failed without a word - Expected: an event for the failed task Actual: none. See {self.log}."
+            return NodeResult(Outcome.ERROR, text, data=self._data(node))
+        return NodeResult(Outcome.PASS, changed=self._count("changed", node) > 0, data=self._data(node))
+
+    def strangers(self) -> list[str]:
+        """Return nodes that were reported though nobody asked for them."""
+        return sorted(set((self.stats or {}).get("processed", {})) - set(self.nodes))
+
+    def _count(self, kind: str, node: str) -> int:
+        return int((self.stats or {}).get(kind, {}).get(node, 0))
+
+    def _data(self, node: str) -> dict[str, Any]:
+        return {"changed": self._count("changed", node), "ok": self._count("ok", node)}
+
+    def _missing(self, node: str, *, timed_out: bool) -> str:
+        errors = [line for line in self.output if "ERROR" in line or "Error" in line]
+        last = (errors or self.output or ["no word about it"])[-1].strip()
+        actual = "the run took too long and was ended" if timed_out else last
+        step = "Free disk space on the controller, then run again." if _FULL in actual else f"See {self.log}."
+        return f"{node}: {self.phase}: no result - Expected: Ansible reports on every node that was asked for Actual: {actual.rstrip('.')}. {step}"
+
+    def _output(self, event: dict[str, Any]) -> None:
+        self.output = [*self.output[-49:], str(event.get("text", ""))]
+
+    def _runner_on_start(self, event: dict[str, Any]) -> None:
+        node, role = event.get("host", ""), event.get("role", "")
+        if role and self._roles.get(node) != role:
+            self._roles[node] = role
+            self.tell(node, f"role {role}", "info")
+
+    def _runner_on_ok(self, event: dict[str, Any]) -> None:
+        result = event.get("res", {})
+        for note in result.get("notes") or []:
+            self.tell(event["host"], str(note), "warn")
+        if result.get("changed"):
+            self.tell(event["host"], f"changed: {_task(event)}", "info")
+
+    def _runner_retry(self, event: dict[str, Any]) -> None:
+        result = event.get("res", {})
+        if int(result.get("attempts") or 0) in {1, 5, 20}:
+            self.tell(event["host"], f"waiting: {_task(event)}", "info")
+
+    def _runner_item_on_failed(self, event: dict[str, Any]) -> None:
+        self._items.setdefault(event["host"], []).append(_words(event.get("res", {})))
+
+    def _runner_on_failed(self, event: dict[str, Any]) -> None:
+        node = event["host"]
+        items = self._items.pop(node, [])
+        if event.get("ignore_errors") or event.get("res", {}).get("_ansible_ignore_errors"):
+            return
+        words = "; ".join(dict.fromkeys(items)) if items else _words(event.get("res", {}))
+        self.failures[node] = f'{node}: {self.phase}: task "{_task(event)}" failed - {self._explained(words)}'
+        self.tell(node, self.failures[node], "error")
+
+    def _runner_on_unreachable(self, event: dict[str, Any]) -> None:
+        node, words = event["host"], _words(event.get("res", {}))
+        step = "Check that the node is up and that its address and key in the site file are right, then run again."
+        if any(mark in words for mark in _HOST_KEY):
+            step = "If the node was set up anew, run `rackready provision`, which pins its host key; else find out who answers at its address."
+        self.unreachable[node] = f"{node}: {self.phase}: cannot log in - Expected: SSH answers with the pinned host key Actual: {words.rstrip('.')}. {step}"
+        self.tell(node, self.unreachable[node], "error")
+
+    def _playbook_on_stats(self, event: dict[str, Any]) -> None:
+        self.stats = {kind: dict(value) for kind, value in event.items() if isinstance(value, dict)}
+
+    def _explained(self, words: str) -> str:
+        if words.startswith("Expected: "):
+            return words
+        if _FULL in words:
+            return f"Expected: room on the node's disk Actual: {_FULL}. Free disk space on the node, then run again."
+        return f"Expected: the task ends well Actual: {words.rstrip('.')}. See {self.log}."
+
+
+def collect(lines: Iterable[str], events: Events) -> Events:
+    """Feed recorded lines."""
+    for text in lines:
+        events.line(text)
+    return events
+
+
+def _task(event: dict[str, Any]) -> str:
+    role = f"{event['role']} : " if event.get("role") else ""
+    return f"{role}{event.get('task', 'unnamed')}"
+
+
+def _words(result: dict[str, Any]) -> str:
+    """Return the most telling words of a task's result in one line."""
+    if result.get("censored"):
+        return "the result is kept secret (no_log)"
+    message = " ".join(str(result.get("msg") or "").split())
+    generic = message in _GENERIC or message.startswith("MODULE FAILURE")
+    if not generic and _FULL not in message:
+        return message
+    for key in ("stderr", "stdout", "exception"):
+        lines = [line.strip() for line in str(result.get(key) or "").splitlines() if line.strip()]
+        if lines:
+            return next((line for line in lines if _FULL in line), lines[-1])
+    return message or "no message"

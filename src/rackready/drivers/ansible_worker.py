@@ -1,0 +1,103 @@
+"""The child process in which Ansible runs: ``python -m rackready.drivers.ansible_worker``.
+
+It reads one request (JSON: ``argv``, ``cwd``, ``artifacts``) from standard input, runs ansible-playbook through ansible-runner
+and prints every event as it comes, one JSON line each. A process of its own, because ansible-runner and the workflow engine
+must not share threads and signal handlers, and because the whole session can be ended when the controller dies.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import ansible_runner
+from ansible_runner.utils import OutputEventFilter
+
+KEPT = ("runner_on_start", "runner_on_ok", "runner_on_failed", "runner_on_unreachable", "runner_item_on_failed", "runner_retry", "playbook_on_stats")
+_RESULT_KEYS = ("changed", "msg", "stderr", "stdout", "rc", "notes", "censored", "exception", "attempts", "retries", "_ansible_no_log")
+_LONGEST = 8000
+
+
+def main() -> int:
+    """Run the request; returns ansible-playbook's exit status."""
+    request = json.load(sys.stdin)
+    artifacts = Path(request["artifacts"])
+    read_end, write_end = os.pipe()
+    reader = threading.Thread(target=_pump, args=(read_end, artifacts / "job_events"))
+    reader.start()
+    try:
+        with os.fdopen(write_end, "w") as output:
+            _, _, returncode = ansible_runner.run_command(
+                executable_cmd="ansible-playbook",
+                cmdline_args=request["argv"],
+                host_cwd=request["cwd"],
+                private_data_dir=str(artifacts.parent),
+                artifact_dir=str(artifacts.parent),
+                ident=artifacts.name,
+                runner_mode="subprocess",
+                input_fd=None,
+                output_fd=output,
+                error_fd=output,
+                quiet=True,
+            )
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        reader.join()
+    return int(returncode)
+
+
+def _pump(descriptor: int, events: Path) -> None:
+    """Decode ansible-runner's event stream while it is written, and print what is kept of it."""
+    sieve = OutputEventFilter(None, lambda event: _print(_whole(event, events)), suppress_ansible_output=True)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    while chunk := os.read(descriptor, 65536):  # not by lines: the end of an event is no end of a line
+        sieve.write(decoder.decode(chunk))
+    os.close(descriptor)
+    sieve.close()
+
+
+def _whole(event: dict[str, Any], events: Path) -> dict[str, Any]:
+    """Return the event with its data, which Ansible's callback leaves in a file beside the stream; the file is removed."""
+    if "uuid" not in event:
+        return event
+    partial = events / f"{event['uuid']}-partial.json"
+    try:
+        data: dict[str, Any] = json.loads(partial.read_text(encoding="utf-8"))
+        partial.unlink()
+    except FileNotFoundError:
+        return event
+    return event | data
+
+
+def _print(event: dict[str, Any]) -> None:
+    kind = event.get("event", "")
+    if kind == "verbose" and event.get("stdout", "").strip():
+        _say({"event": "output", "text": event["stdout"][:_LONGEST]})
+    if kind not in KEPT:
+        return
+    data = event.get("event_data", {})
+    line = {"event": kind} | {key: data[key] for key in ("host", "task", "role", "task_path", "ignore_errors") if data.get(key)}
+    if kind == "playbook_on_stats":
+        line |= {key: data.get(key, {}) for key in ("ok", "changed", "failures", "dark", "processed", "skipped", "rescued", "ignored")}
+    elif isinstance(data.get("res"), dict):
+        line["res"] = {key: _short(value) for key, value in data["res"].items() if key in _RESULT_KEYS}
+    _say(line)
+
+
+def _say(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def _short(value: object) -> object:
+    return value[-_LONGEST:] if isinstance(value, str) else value
+
+
+if __name__ == "__main__":
+    sys.exit(main())
