@@ -1,0 +1,107 @@
+# rackready. `make` lists what can be made; each target does its own set-up.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# Which environment: inventories/$(ENV)/site.yml.
+ENV ?= sim
+# Which Python makes .venv: the first of these that is new enough.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+# More options for `rackready deploy` and for pytest.
+ARGS ?=
+
+BIN := $(CURDIR)/.venv/bin
+export PATH := $(BIN):$(CURDIR)/.rackready/tools/bin:$(PATH)
+
+# Nothing phones home: no update check, no telemetry, no plug-in fetched behind our back.
+export DO_NOT_TRACK := 1
+export PULUMI_SKIP_UPDATE_CHECK := true
+export PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION := true
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+SETUP := $(PYTHON) scripts/setup
+ROOT_USER := $(filter 0,$(shell id -u))
+
+.PHONY: help
+help: ## list the targets
+	@echo "usage: make TARGET [ENV=name]"
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  %-12s %s\n", $$1, $$2}'
+
+# --- set-up -----------------------------------------------------------------------------------------------------------
+
+.PHONY: python
+python:
+	@test -n "$(PYTHON)" || { echo "set-up failed: no Python 3.11 or newer on the PATH. Install one (apt: python3), or name it: make setup PYTHON=/path/to/python3" >&2; exit 2; }
+
+.PHONY: setup
+setup: python ## make .venv and the Pulumi engine (no root needed)
+	@$(SETUP)
+
+.PHONY: setup-sim
+setup-sim: python ## the same, and the host packages of the simulated rack (root, when some are missing)
+	@$(SETUP) --sim
+
+.PHONY: setup-dev
+setup-dev: python ## the same as setup, and what tests need
+	@$(SETUP) --dev
+
+.PHONY: lock
+lock: setup-dev ## write the lock files anew from pyproject.toml
+	scripts/lock $(ARGS)
+
+# --- deploy -----------------------------------------------------------------------------------------------------------
+
+# What must be up before a deploy; a file of the environment may give it a recipe.
+.PHONY: prepare
+prepare:
+-include inventories/$(ENV)/prepare.mk
+
+.PHONY: deploy
+deploy: site-exists setup prepare ## take ENV from powered off to ready (default: the simulated rack)
+	@$(BIN)/rackready deploy --env $(ENV) $(ARGS)
+
+.PHONY: site-exists
+site-exists:
+	@test -f inventories/$(ENV)/site.yml || { scripts/no-site $(ENV); exit 2; }
+
+.PHONY: sim-down
+sim-down: ## remove the simulated rack: its containers, networks and images
+	@if test -x $(BIN)/rackready; then $(BIN)/rackready sim down; else echo "sim-down: nothing was set up here"; fi
+
+# --- tests ------------------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: setup-test lint types ## everything: set-up, lint, types, unit, golden and integration tests
+	@scripts/pytest-all $(ARGS)
+
+.PHONY: setup-test
+setup-test: python
+	@$(SETUP) --dev $(if $(ROOT_USER),--sim)
+
+.PHONY: lint
+lint: setup-dev ## ruff, ansible-lint (profile production) and yamllint
+	@scripts/lint
+
+.PHONY: types
+types: setup-dev ## mypy, strict
+	@$(BIN)/mypy
+
+.PHONY: unit
+unit: setup-dev ## tests that need neither root nor containers
+	@$(BIN)/pytest -m "not integration" $(ARGS)
+
+.PHONY: integration
+integration: setup-test ## tests on the simulated rack (root)
+	@$(BIN)/pytest -m integration $(ARGS)
+
+.PHONY: goldens
+goldens: setup-dev ## write golden files anew; read the diff before it is committed
+	@GOLDENS=rewrite $(BIN)/pytest -q tests/golden $(ARGS)
+	@git --no-pager diff --stat -- tests/golden
+
+# --- help for those who add ----------------------------------------------------------------------------------------------
+
+.PHONY: new-role
+new-role: setup-dev ## begin a role: make new-role NAME=x
+	@scripts/new-role "$(NAME)"

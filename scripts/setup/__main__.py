@@ -1,0 +1,63 @@
+"""Set-up by hand or by make: ``python3 scripts/setup [--dev] [--sim] [--no-pulumi]``. Safe to repeat; a second run is instant."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import sys
+from contextlib import suppress
+
+import apt
+import pulumi_engine
+import python_venv
+from console import PRIVATE, SetupError, make_private, say
+
+
+def main() -> int:
+    """Do the steps in order. Returns 0, or 2 with what to do when a step failed."""
+    options = _options()
+    make_private()
+    with (PRIVATE / "setup.lock").open("w", encoding="utf-8") as lock:
+        _wait_for(lock.fileno())
+        try:
+            python_venv.check_python()
+            python_venv.ensure("dev" if options.dev else "runtime")
+            if options.sim:
+                apt.simulated_rack()
+        except SetupError as error:
+            return _failed(error)
+        return 0 if options.no_pulumi else _engine()
+
+
+def _engine() -> int:
+    """A machine without an engine can still do all but provision: this is said, and only a deploy stops at it."""
+    try:
+        pulumi_engine.ensure()
+    except SetupError as error:
+        return _failed(error)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/setup", description="Sets up this checkout; each step says what it installs.")
+    parser.add_argument("--dev", action="store_true", help="also what tests need")
+    parser.add_argument("--sim", action="store_true", help="also the host packages of the simulated rack (needs root when some are missing)")
+    parser.add_argument("--no-pulumi", action="store_true", help="without the Pulumi engine")
+    return parser.parse_args()
+
+
+def _wait_for(lock: int) -> None:
+    with suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    say("another set-up of this checkout is running; waiting for it")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def _failed(error: SetupError) -> int:
+    sys.stderr.write(f"set-up failed: {error}\n  What to do: {error.what_to_do}\n")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

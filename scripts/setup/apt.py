@@ -1,0 +1,87 @@
+"""Host packages by apt: what is missing is named before it is installed, and why root is needed is said."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+from console import SetupError, retried, run, say
+
+SIMULATED_RACK = {
+    "aardvark-dns": "names in podman's networks",
+    "apt-utils": "apt-ftparchive: the index of the package mirror",
+    "ca-certificates": "TLS",
+    "debian-archive-keyring": "verifies Debian's packages for the node image, also on Ubuntu",
+    "dpkg-dev": "builds the mirror's packages",
+    "gcc": "compiles the simulated NVML library",
+    "gnupg": "signs the package mirror",
+    "iproute2": "cables between nodes and switches",
+    "libc6-dev": "headers for the simulated NVML library",
+    "mmdebstrap": "makes the root file system of nodes",
+    "netavark": "podman's networks",
+    "openssh-client": "keys, and Ansible's connection to nodes",
+    "podman": "runs nodes, switches, mirror and Slurm's controller as containers",
+    "runc": "the container runtime that starts systemd here",
+}
+"""What the simulated rack needs of the host, and for what."""
+
+
+def missing(packages: list[str]) -> list[str]:
+    """Return the packages that dpkg does not list as installed. Raises SetupError where there is no dpkg."""
+    if shutil.which("dpkg-query") is None:
+        raise SetupError(
+            "this machine has no dpkg",
+            "The simulated rack is set up on Debian and Ubuntu only. Everything that needs no simulated rack works without it: `make setup`.",
+        )
+    argv = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages]
+    listed = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL).stdout
+    installed = {line.split()[0] for line in listed.splitlines() if line.endswith(" installed")}
+    return [name for name in packages if name not in installed]
+
+
+def install(packages: list[str], why: str) -> None:
+    """Install packages that are missing. Raises SetupError without root: nothing is done half."""
+    wanted = missing(packages)
+    if not wanted:
+        return
+    if os.geteuid() != 0:
+        raise SetupError(
+            f"missing host packages ({why}): {' '.join(wanted)}",
+            f"Installing them needs root. As root: apt-get install {' '.join(wanted)}; then run this again.",
+        )
+    say(f"installing host packages by apt ({why}; this is what root is needed for): {' '.join(wanted)}")
+    retried(_update)
+    retried(lambda: _install(wanted))
+
+
+_QUIET = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+_PATIENT = ["-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]
+
+
+def _update() -> None:
+    run(
+        ["apt-get", "update", "-q", *_PATIENT],
+        what="reading apt's package lists",
+        what_to_do="See that apt's sources can be reached (`apt-get update` must work), then run this again.",
+        env=_QUIET,
+    )
+
+
+def _install(packages: list[str]) -> None:
+    run(
+        ["apt-get", "install", "-y", "-q", "--no-install-recommends", *_PATIENT, *packages],
+        what="installing host packages",
+        what_to_do=f"Make `apt-get install {' '.join(packages)}` work, then run this again.",
+        env=_QUIET,
+    )
+
+
+def simulated_rack() -> None:
+    """Install what the simulated rack needs of the host."""
+    wanted = missing(list(SIMULATED_RACK))
+    if wanted:
+        for name in wanted:
+            say(f"  {name}: {SIMULATED_RACK[name]}")
+        install(wanted, "the simulated rack")
+    say("host packages for the simulated rack: ready")

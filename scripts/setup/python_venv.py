@@ -1,0 +1,95 @@
+"""The virtual environment ``.venv``: exactly what the lock files say, by hash; done again only when they change."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import apt
+from console import ROOT, SetupError, digest_of, retried, run, say
+
+VENV = ROOT / ".venv"
+STAMP = VENV / ".rackready.json"
+LOCKS = {"runtime": "requirements.lock", "dev": "requirements-dev.lock"}
+"""``runtime`` deploys (and simulates); ``dev`` tests as well, and holds all of ``runtime``."""
+
+_LOG_HELP = "See that pip can reach a package index or mirror (PIP_INDEX_URL), then run this again; nothing has to be removed first."
+
+
+def ensure(kind: str) -> None:
+    """Make the environment of that kind, or find it made."""
+    stamp = _read_stamp()
+    if _current(stamp, kind):
+        say(f"Python environment .venv: up to date ({stamp['kind']})")
+        return
+    if not _usable(stamp):
+        _create()
+    lock = LOCKS[kind]
+    say(f"installing Python packages into .venv from {lock}, each verified by hash")
+    STAMP.unlink(missing_ok=True)
+    retried(lambda: _install(lock))
+    _install_checkout()
+    STAMP.write_text(json.dumps(_wanted(kind)) + "\n", encoding="utf-8")
+    say("Python environment .venv: ready; the command is .venv/bin/rackready")
+
+
+def _wanted(kind: str) -> dict[str, str]:
+    return {"kind": kind, "lock": digest_of(ROOT / LOCKS[kind]), "project": digest_of(ROOT / "pyproject.toml"), "root": str(ROOT), "python": sys.version}
+
+
+def _read_stamp() -> dict[str, str]:
+    try:
+        stamp: dict[str, str] = json.loads(STAMP.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return stamp
+
+
+def _current(stamp: dict[str, str], kind: str) -> bool:
+    kinds = [kind] if kind == "dev" else ["runtime", "dev"]
+    return any(stamp == _wanted(each) for each in kinds) and (VENV / "bin" / "rackready").exists()
+
+
+def _usable(stamp: dict[str, str]) -> bool:
+    """An environment made by another Python, or before the checkout was moved, has wrong paths in it: it is made anew."""
+    same = all(stamp.get(key) == value for key, value in _wanted("dev").items() if key in {"root", "python"})
+    return same and (VENV / "bin" / "python").exists()
+
+
+def _create() -> None:
+    say(f"making the Python environment .venv with Python {sys.version.split()[0]}")
+    if importlib.util.find_spec("ensurepip") is None:
+        apt.install([f"python{sys.version_info.major}.{sys.version_info.minor}-venv"], "Python's venv module")
+    run(
+        [sys.executable, "-m", "venv", "--clear", str(VENV)],
+        what="making .venv",
+        what_to_do="Install Python's venv module (apt: python3-venv), then run this again.",
+    )
+
+
+def _base_python() -> str:
+    """Return the Python below any virtual environment: one must not be cleared by its own interpreter."""
+    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return str(base) if base.exists() else sys.executable
+
+
+def _python() -> str:
+    return str(VENV / "bin" / "python")
+
+
+def _install(lock: str) -> None:
+    argv = [_python(), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--no-deps", "--require-hashes", "-r", str(ROOT / lock)]
+    run(argv, what=f"installing {lock}", what_to_do=_LOG_HELP)
+
+
+def _install_checkout() -> None:
+    argv = [_python(), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--no-deps", "--no-build-isolation", "--no-index", "-e", str(ROOT)]
+    run(argv, what="installing this checkout", what_to_do="See the output above; `rm -r .venv` and run this again makes it anew.")
+
+
+def check_python() -> None:
+    """Raises SetupError when this Python is too old."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - set-up is run by whatever Python the machine has
+        raise SetupError(f"Python {sys.version.split()[0]} is too old", "Install Python 3.11 or newer, or name one: `make setup PYTHON=/path/to/python3`.")
