@@ -142,11 +142,12 @@ def _drive(child: subprocess.Popen[str], sink: IO[str], stdin_text: str | None, 
 def _pump(child: subprocess.Popen[str], sink: IO[str], on_line: Callable[[str], None] | None) -> None:
     if child.stdout is None:
         return
-    for line in child.stdout:
-        sink.write(line)
-        sink.flush()
-        if on_line:
-            on_line(line.rstrip("\n"))
+    with child.stdout as stream:
+        for line in stream:
+            sink.write(line)
+            sink.flush()
+            if on_line:
+                on_line(line.rstrip("\n"))
 
 
 def kill_all_children() -> None:
