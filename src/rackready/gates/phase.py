@@ -15,7 +15,7 @@ from rackready.design.site import load_site
 from rackready.drivers.remote import Host, Remote, launch_key
 from rackready.evidence.store import EvidenceStore
 from rackready.gates import coverage as cover
-from rackready.gates.base import Gate, GateFacts
+from rackready.gates.base import REGISTRY, Gate, GateFacts
 from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.fingerprint import gather
 from rackready.gates.recorder import Recorder, not_run, skipped
@@ -169,7 +169,7 @@ class Stage:
         for node in able:
             self.verdicts[node][gate.id] = by_node.get(node, [])
             self.recorder.conclusion(
-                gate.id, node, merged(by_node.get(node, [])), {"conclusion_of": sorted(item.run.target for item in done if node in item.run.nodes)}
+                gate.id, node, merged(by_node.get(node, [])), {"title": gate.title(), "conclusion_of": sorted(item.run.id for item in done if node in item.run.nodes)}
             )
 
     def _first_bad(self, node: str, required: set[str]) -> str:
@@ -184,7 +184,7 @@ class Stage:
 
     def _note(self, gate_id: str, node: str, verdict: Verdict) -> Verdict:
         self.verdicts[node][gate_id] = [verdict]
-        self.recorder.conclusion(gate_id, node, verdict)
+        self.recorder.conclusion(gate_id, node, verdict, {"title": REGISTRY[gate_id].title()})
         words = f"declared skip: {verdict.note}" if verdict.outcome is Outcome.SKIP else str(verdict.findings[0])
         self.recorder.say(node, f"{gate_id} {verdict.outcome.value}: {words}", verdict.outcome)
         return verdict
@@ -200,7 +200,8 @@ class Stage:
         )
         proven = cover.verdict(seen)
         if whole:
-            self.recorder.conclusion(cover.GATE, node, proven, {"measured_by": seen.measured, "skipped": seen.skipped})
+            about = {"title": "Every part was measured by some gate.", "counts": seen.counts(self.facts.nodes[node]), "measured_by": seen.measured, "unmeasured": seen.unmeasured, "skipped": seen.skipped}
+            self.recorder.conclusion(cover.GATE, node, proven, about)
             problems += [(proven.outcome, str(finding)) for finding in proven.findings]
         if not any(verdict.outcome is not Outcome.NOT_RUN for verdict in own.values()):
             problems.append((Outcome.ERROR, f"{node}: nothing was run - Expected: at least one gate Actual: none. Check the gate set."))

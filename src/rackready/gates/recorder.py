@@ -35,7 +35,7 @@ class Recorder:
         """Record one try with its raw outputs; a try that is followed by another is recorded all the same."""
         with self._lock:
             self.attempts += 1
-        inputs = {**gate.inputs.model_dump(mode="json"), "attempt": attempt.number, "run": attempt.run.id}
+        inputs = {"title": gate.title(), **gate.inputs.model_dump(mode="json"), "attempt": attempt.number, "run": attempt.run.id}
         raw = [self._raw(output) for output in attempt.outputs.values()]
         self._append(gate.id, attempt.run.target, attempt.run.nodes, inputs, attempt.verdict, raw, attempt.started, attempt.finished)
         again = " (second attempt)" if attempt.number > 1 else ""

@@ -44,13 +44,13 @@ class CollectiveResult:
 
 
 _RANK = re.compile(r"^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)\s+\[[0-9A-Fa-fx:.]+\]\s+(.+?)\s*$", re.MULTILINE)
-_ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\w+)\s+(\w+)\s+(-?\d+)?\s*((?:[\d.]+|nan|inf)\s.*)$")
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)\s*$", re.MULTILINE)
 _AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*([\d.]+)\s*(?:\S.*)?$", re.MULTILINE)
 _HEADER = re.compile(
     r"^#\s+size\s+count\s+type\s+redop(\s+root)?\s+time\s+algbw\s+busbw\s+(#wrong|error)\s+time\s+algbw\s+busbw\s+(#wrong|error)\s*$", re.MULTILINE
 )
 _VERSION = re.compile(r"nccl-tests version\s+(\S+)")
+_LEADING = 3
 _COLUMNS = 8
 
 
@@ -73,7 +73,7 @@ def _parse_text(text: str) -> CollectiveResult:
     if bounds is None or _AVERAGE.search(text) is None:
         message = "no footer (out of bounds values, average): the output is cut off"
         raise FormatError(message)
-    rows = tuple(row for line in text[header.end() : bounds.start()].splitlines() if (row := _row(line)) is not None)
+    rows = tuple(row for line in text[header.end() : bounds.start()].splitlines() if (row := _row(line, root=bool(header[1]))) is not None)
     numbers = sorted(int(rank[0]) for rank in ranks)
     if not rows or numbers != list(range(len(numbers))):
         message = f"{len(rows)} rows and ranks {numbers}: the output is cut off"
@@ -90,15 +90,17 @@ def _parse_text(text: str) -> CollectiveResult:
     )
 
 
-def _row(line: str) -> Row | None:
-    match = _ROW.match(line)
-    if match is None:
+def _row(line: str, *, root: bool) -> Row | None:
+    """Return a row of the table, None for a line that is none (NCCL INFO, blank). Collectives without an operation leave its column empty."""
+    fields = line.split()
+    if not fields or not fields[0].isdigit():
         return None
-    fields = match[6].split()
-    if len(fields) != _COLUMNS:
-        message = f"a row of {len(fields)} columns behind its size: Expected: {_COLUMNS}"
+    before = _LEADING + (len(fields) > _LEADING and fields[_LEADING].isalpha()) + root
+    if len(fields) != before + _COLUMNS or not fields[1].isdigit():
+        message = f"a row of {len(fields)} columns, Expected: {before + _COLUMNS}"
         raise FormatError(message)
-    return Row(int(match[1]), _number(fields[2]), _number(fields[6]), _wrong(fields[3], fields[7]))
+    times = fields[before:]
+    return Row(int(fields[0]), _number(times[2]), _number(times[6]), _wrong(times[3], times[7]))
 
 
 def _number(text: object) -> float:

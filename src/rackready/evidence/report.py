@@ -1,0 +1,138 @@
+"""The report of a campaign: JSON for machines, HTML (one file, nothing from outside) for people, with the same content."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from rackready import __version__
+from rackready.design.site import load_site
+from rackready.evidence.store import EvidenceStore
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import EvidenceRecord
+from rackready.model.outcome import Outcome
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
+
+SCHEMA = "rackready/report/v1"
+COVERAGE = "node/all/sanity/coverage"
+_SAFE = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+class ReportError(RackreadyError):
+    """A report cannot be made."""
+
+
+def write_reports(root: Path, env: str, campaign: str) -> tuple[Path, Path]:
+    """Write the report of a campaign and return the paths of (HTML, JSON), both readable by their owner alone.
+
+    A node that the campaign found in order already shows its newest evidence, with the campaign that measured it.
+    Raises RackreadyError when the site or the ledger cannot be read.
+    """
+    paths = EnvPaths(root, env)
+    document = build(load_site(env, root=root), paths, campaign)
+    stem = paths.reports / _SAFE.sub("_", campaign)
+    html, json_file = stem.with_name(f"{stem.name}.html"), stem.with_name(f"{stem.name}.json")
+    _write(json_file, json.dumps(document, indent=2) + "\n")
+    _write(html, render(document))
+    return html, json_file
+
+
+def build(site: Site, paths: EnvPaths, campaign: str) -> dict[str, Any]:
+    """Return the report as one plain document."""
+    ledger = Ledger.read_only(paths.database)
+    try:
+        store = EvidenceStore.read_only(ledger, paths.raw)
+        known = {row["id"]: row for row in ledger.campaigns()}
+        states = {row.name: row for row in ledger.states()}
+        nodes = [_node(store, node.name, node.serial, states.get(node.name)) for node in site.nodes()]
+        runs = [_entry(record) for record in store.records(campaign=campaign) if len(record.nodes) > 1]
+        events = [{"at": _time(event.at), **{key: asdict(event)[key] for key in ("node", "phase", "level", "text")}} for event in ledger.events(campaign)]
+    finally:
+        ledger.close()
+    row = known.get(campaign, {})
+    return {
+        "schema": SCHEMA,
+        "rackready": __version__,
+        "env": paths.env,
+        "site": site.name,
+        "campaign": {"id": campaign, "kind": row.get("kind"), "status": row.get("status"), "begun": _time(row.get("begun")), "ended": _time(row.get("ended"))},
+        "generated": datetime.now(UTC).isoformat(timespec="seconds"),
+        "summary": _summary(nodes),
+        "nodes": nodes,
+        "runs": runs,
+        "declared_skips": [skip.model_dump(mode="json") for skip in site.gates.skip],
+        "events": events,
+    }
+
+
+def _summary(nodes: list[dict[str, Any]]) -> dict[str, int]:
+    out: dict[str, int] = {}
+    for node in nodes:
+        out[node["state"]] = out.get(node["state"], 0) + 1
+    return dict(sorted(out.items()))
+
+
+def _node(store: EvidenceStore, name: str, serial: str, row: Any) -> dict[str, Any]:  # noqa: ANN401 - NodeRow or None
+    newest: dict[str, EvidenceRecord] = {}
+    for record in store.records(target=name):
+        newest[record.gate] = record
+    proven = newest.pop(COVERAGE, None)
+    fingerprint = next((item for record in reversed(list(newest.values())) for item in record.fingerprints if item.node == name), None)
+    return {
+        "name": name,
+        "serial": serial,
+        "state": row.state.value if row else "declared",
+        "reason": row.reason if row else "",
+        "outcome": _worst(newest.values()),
+        "fingerprint": fingerprint.model_dump(mode="json") if fingerprint else None,
+        "gates": [_entry(record) for record in newest.values()],
+        "coverage": _coverage(proven),
+    }
+
+
+def _worst(records: Any) -> str:  # noqa: ANN401 - an iterable of records
+    order = [Outcome.PASS, Outcome.SKIP, Outcome.NOT_RUN, Outcome.ERROR, Outcome.FAIL]
+    return max((record.verdict.outcome for record in records), key=order.index, default=Outcome.NOT_RUN).value
+
+
+def _coverage(record: EvidenceRecord | None) -> dict[str, Any]:
+    if record is None:
+        return {"outcome": Outcome.NOT_RUN.value, "counts": {}, "unmeasured": [], "skipped": {}, "measured_by": {}}
+    return {"outcome": record.verdict.outcome.value, **{key: record.inputs.get(key, {}) for key in ("counts", "unmeasured", "skipped", "measured_by")}}
+
+
+def _entry(record: EvidenceRecord) -> dict[str, Any]:
+    document = record.model_dump(mode="json", exclude={"fingerprints"})
+    verdict = document.pop("verdict")
+    verdict["findings"] = [{**finding, "text": str(kept)} for finding, kept in zip(verdict["findings"], record.verdict.findings, strict=True)]
+    inputs = dict(document.pop("inputs"))
+    return {"title": inputs.pop("title", record.gate), **document, "inputs": inputs, **verdict, "seconds": round((record.finished - record.started).total_seconds(), 1)}
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def render(document: dict[str, Any]) -> str:
+    """Return the HTML of a report document. Every value is escaped; nothing is loaded from outside."""
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("rackready.evidence", "."), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("report.html.j2").render(report=document)
+
+
+def _write(path: Path, text: str) -> None:
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        part.replace(path)
+    except OSError as error:
+        raise ReportError(f"{path}: the report cannot be written - Expected: a writable folder Actual: {error.strerror}. Free disk space, then run `rackready report`.") from error
