@@ -55,7 +55,10 @@ def main() -> None:
     os.umask(0o077)
     json_wanted = any(a == "--output=json" or (a == "--output" and b == "json") for a, b in zip(sys.argv, [*sys.argv[1:], ""], strict=True))
     try:
-        build(sys.argv[1:])(standalone_mode=False)
+        # Outside standalone mode click gives back the code of typer.Exit instead of raising it.
+        code = build(sys.argv[1:])(standalone_mode=False)
+        if isinstance(code, int) and code:
+            sys.exit(code)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
