@@ -157,7 +157,7 @@ def test_somebody_elses_unconfirmed_change_is_refused(config: SwitchConfig, ledg
     assert fake.before is not None
 
 
-def test_a_refused_command_drops_the_candidate(config: SwitchConfig, ledger: Ledger) -> None:
+def test_a_refused_command_drops_the_candidate() -> None:
     fake = FakeNvue(release="5.15.0")
     driver = CumulusNvue("leaf01", fake)
     with pytest.raises(SwitchError) as caught:

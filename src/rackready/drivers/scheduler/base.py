@@ -65,6 +65,7 @@ class SchedulerAdapter(ABC):
         """Let jobs start on a node. Raises NotOursError when somebody else drained it."""
 
     @abstractmethod
+    @abstractmethod
     def close(self) -> None:
         """Give back connections."""
 

@@ -29,6 +29,9 @@ class FileAdapter(SchedulerAdapter):
             node, "held" if reason else "absent", usable=False, drained=bool(reason), down=False, reason=reason, by="" if not reason else str(self._path)
         )
 
+    def close(self) -> None:
+        """Nothing to give back."""
+
     def hold(self, node: str, reason: str) -> bool:
         """Take a node off the list, with our reason."""
         return self.drain(node, reason)
@@ -49,7 +52,8 @@ class FileAdapter(SchedulerAdapter):
         with self._changing() as (ready, held):
             reason = held.get(node, "")
             if reason and not reason.startswith(PREFIX):
-                message = f"{node}: held in {self._path} - Expected: a reason that begins with 'rackready:' Actual: {reason!r}. Remove that line when it is settled, then run again."
+                expected = f"a reason that begins with '{PREFIX}'"
+                message = f"{node}: held in {self._path} - Expected: {expected} Actual: {reason!r}. Remove that line when it is settled, then run again."
                 raise NotOursError(message)
             if node in ready and node not in held:
                 return False

@@ -33,7 +33,8 @@ def connect_slurm(handover: SlurmHandover, paths: EnvPaths) -> SlurmAdapter:
             auth_timeout=_TIMEOUT_S,
         )
     except (OSError, paramiko.SSHException) as error:
-        message = f"Slurm controller {where}: SSH - Expected: user {handover.user} with key {handover.private_key} is let in Actual: {error or type(error).__name__}. Correct handover in the site file."
+        expected = f"user {handover.user} is let in with {handover.private_key}"
+        message = f"Slurm controller {where}: SSH - Expected: {expected} Actual: {str(error) or type(error).__name__}. Correct handover in the site file."
         raise SchedulerError(message) from error
 
     def run(command: str) -> tuple[int, str, str]:
@@ -42,7 +43,8 @@ def connect_slurm(handover: SlurmHandover, paths: EnvPaths) -> SlurmAdapter:
             text, errors = out.read().decode("utf-8", "replace"), err.read().decode("utf-8", "replace")
             return out.channel.recv_exit_status(), text, errors
         except (OSError, EOFError, paramiko.SSHException) as error:
-            message = f"Slurm controller {where}: `{command}` - Expected: an end within {_TIMEOUT_S:.0f} s Actual: {error or type(error).__name__}. Look whether slurmctld runs there."
+            actual = str(error) or type(error).__name__
+            message = f"Slurm controller {where}: `{command}` - Expected: an end within {_TIMEOUT_S:.0f} s Actual: {actual}. See whether slurmctld runs."
             raise SchedulerError(message) from error
 
     return SlurmAdapter(run, where, close=client.close)

@@ -29,7 +29,7 @@ class SlurmAdapter(SchedulerAdapter):
         code, out, err = self._run(f"scontrol show node {shlex.quote(node)} --oneliner")
         if code != 0 or "not found" in out:
             text = " ".join((err or out).split())
-            message = f"{node}: not known to Slurm on {self._where} - Expected: a NodeName line for it in slurm.conf Actual: {text}. Add the node to the cluster, then run again."
+            message = f"{node}: unknown to Slurm on {self._where} - Expected: a NodeName line for it in slurm.conf Actual: {text}. Add it, then run again."
             raise SchedulerError(message)
         return parse_node(out)
 
@@ -76,7 +76,8 @@ class SlurmAdapter(SchedulerAdapter):
         while not (now := self.show(node)).usable:
             if time.monotonic() > deadline:
                 why = f", {now.reason}" if now.reason else ""
-                message = f"{node}: resumed in Slurm - Expected: IDLE within {self._patience_s:.0f} s Actual: {now.state}{why}. Look at slurmd on the node: `journalctl -u slurmd`."
+                expected = f"IDLE within {self._patience_s:.0f} s"
+                message = f"{node}: resumed in Slurm - Expected: {expected} Actual: {now.state}{why}. Look at slurmd on the node: `journalctl -u slurmd`."
                 raise SchedulerError(message)
             time.sleep(1.0)
         return True
@@ -84,5 +85,6 @@ class SlurmAdapter(SchedulerAdapter):
     def _update(self, node: str, change: str) -> None:
         code, out, err = self._run(f"scontrol update NodeName={shlex.quote(node)} {change}")
         if code != 0:
-            message = f"{node}: `scontrol update {change}` on {self._where} - Expected: accepted Actual: {' '.join((err or out).split())}. It needs a Slurm operator's rights."
+            actual = " ".join((err or out).split())
+            message = f"{node}: `scontrol update {change}` on {self._where} - Expected: accepted Actual: {actual}. It needs a Slurm operator's rights."
             raise SchedulerError(message)

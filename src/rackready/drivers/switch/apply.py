@@ -45,7 +45,8 @@ def apply_config(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger, *, 
     work = _Work(driver, config, commands, ledger, settle_s)
     effect = run_effect(ledger, config.name, OPERATION, _digest(commands), before=work.before, observe=work.observe, act=work.act)
     if effect.outcome == "unknown":
-        message = f"{config.name}: an earlier change may still be under way - Expected: kept or taken back Actual: neither can be seen. Wait {REVERT_AFTER_S} s and run again."
+        actual = f"neither can be seen. Wait {REVERT_AFTER_S} s and run again."
+        message = f"{config.name}: an earlier change may still be under way - Expected: kept or taken back Actual: {actual}"
         raise SwitchUncertainError(message)
     if effect.outcome == "already":
         driver.save()

@@ -116,7 +116,7 @@ def parse_roce(document: dict[str, Any]) -> RoceState:
     pfc = document.get("pfc") or {}
     both = pfc.get("rx-enabled") in _YES and pfc.get("tx-enabled") in _YES
     priorities = frozenset(int(item) for item in re.findall(r"\d+", str(pfc.get("pfc-priority", "")))) if both else frozenset()
-    mapping = {}
+    mapping: dict[int, int] = {}
     for row in (document.get("prio-map") or {}).values():
         mapping |= {int(dscp): int(row["switch-prio"]) for dscp in re.findall(r"\d+", str(row.get("dscp", "")))}
     trust = str((document.get("trust") or {}).get("trust-mode", ""))

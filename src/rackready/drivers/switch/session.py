@@ -70,7 +70,8 @@ class NetmikoSession:
         except (NetmikoTimeoutException, paramiko.SSHException, OSError) as error:
             if "not found in known_hosts" in str(error) or "Host key" in str(error):
                 raise SwitchUnreachableError(_changed_key(self._where, endpoint.known_hosts)) from error
-            message = f"{self._where}: no SSH session - Expected: an answer within {_CONNECT_S} s Actual: {_first_line(error)}. Check its power, management network and address."
+            expected = f"an answer within {_CONNECT_S} s"
+            message = f"{self._where}: no SSH session - Expected: {expected} Actual: {_first_line(error)}. Check its power, management network and address."
             raise SwitchUnreachableError(message) from error
 
     def run(self, command: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
@@ -85,7 +86,8 @@ class NetmikoSession:
                 cmd_verify=False,
             )
         except (NetmikoBaseException, paramiko.SSHException, OSError, EOFError) as error:
-            message = f"{self._where}: `{command}` - Expected: an end within {timeout_s:.0f} s Actual: {_first_line(error)}. Run again: what it did is observed first."
+            expected = f"an end within {timeout_s:.0f} s"
+            message = f"{self._where}: `{command}` - Expected: {expected} Actual: {_first_line(error)}. Run again: what it did is observed first."
             raise SwitchUnreachableError(message) from error
         return split_output(self._where, command, str(raw))
 

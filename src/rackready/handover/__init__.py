@@ -1,0 +1,1 @@
+"""Who may be handed to the scheduler, and why: policy, certificates, the handover itself."""

@@ -1,0 +1,164 @@
+"""The certificate of a node: an in-toto statement about its fingerprint, in a DSSE envelope, signed with Ed25519."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rackready import __version__
+from rackready.handover.dsse import Key, SignatureError, load_key, public_pem, sign, verify
+from rackready.handover.policy import Decision
+from rackready.model.evidence import EvidenceRecord, Fingerprint
+from rackready.model.problems import RackreadyError
+from rackready.paths import EnvPaths, private_dir
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://github.com/rackready/rackready/node-certificate/v1"
+_AGAIN = "Validate and certify the node again."
+
+
+class CertificateError(RackreadyError):
+    """A node has no certificate that counts for what it is now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A verified certificate."""
+
+    node: str
+    statement: dict[str, Any]
+    digest: str
+
+    @property
+    def predicate(self) -> dict[str, Any]:
+        """What is said of the node."""
+        return dict(self.statement["predicate"])
+
+
+def signing_key(paths: EnvPaths) -> Key:
+    """Return the environment's signing key, made at first use. Its public half lies beside the certificates."""
+    key = load_key(private_dir(paths.state / "secrets") / "signing")
+    public = folder(paths) / "signing.pub.pem"
+    if not public.exists() or public.read_bytes() != public_pem(key):
+        _write(public, public_pem(key))
+    return key
+
+
+def folder(paths: EnvPaths) -> Path:
+    """Return where certificates lie: one file a node."""
+    return private_dir(paths.state / "certificates")
+
+
+def fingerprint_digest(fingerprint: Fingerprint) -> str:
+    """Return the SHA-256 (hex) of a fingerprint in canonical JSON."""
+    return hashlib.sha256(json.dumps(fingerprint.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def statement(
+    decision: Decision, fingerprint: Fingerprint, records: Mapping[str, EvidenceRecord], *, about: Mapping[str, str], issued: datetime
+) -> dict[str, Any]:
+    """Return the in-toto statement; ``about`` names site, gateSet and campaign. Raises CertificateError when policy refuses the node."""
+    if not decision.allowed:
+        raise CertificateError("; ".join(decision.refusals))
+    gates = [
+        {"id": gate, "record": records[gate].id, "outcome": records[gate].verdict.outcome.value, "finished": records[gate].finished.isoformat()}
+        for gate in (*decision.passed, *decision.skips)
+    ]
+    return {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": decision.node, "digest": {"sha256": fingerprint_digest(fingerprint)}}],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            **about,
+            "fingerprint": fingerprint.model_dump(mode="json"),
+            "gates": gates,
+            "declaredSkips": [{"gate": gate, "reason": reason} for gate, reason in sorted(decision.skips.items())],
+            "issued": issued.astimezone(UTC).isoformat(timespec="seconds"),
+            "rackready": __version__,
+        },
+    }
+
+
+def issue(paths: EnvPaths, content: dict[str, Any]) -> tuple[Path, bool]:
+    """Sign a statement and keep it; return its file and whether it is new. One that says the same already is left as it is."""
+    node = content["subject"][0]["name"]
+    key, path = signing_key(paths), folder(paths) / f"{node}.json"
+    try:
+        if path.exists() and _same(read(paths, node).statement, content):
+            return path, False
+    except (CertificateError, SignatureError):
+        pass  # what is there counts for nothing: it is replaced
+    envelope = sign(json.dumps(content, sort_keys=True, separators=(",", ":")).encode(), key)
+    _write(path, (json.dumps(envelope, indent=2) + "\n").encode())
+    return path, True
+
+
+def read(paths: EnvPaths, node: str) -> Certificate:
+    """Return a node's certificate, its signature verified. Raises CertificateError or SignatureError."""
+    path = folder(paths) / f"{node}.json"
+    try:
+        envelope = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        message = f"{node}: certificate - Expected: {path} Actual: no such file. {_AGAIN}"
+        raise CertificateError(message) from error
+    except (OSError, ValueError) as error:
+        message = f"{node}: certificate {path} - Expected: JSON Actual: {error}. {_AGAIN}"
+        raise CertificateError(message) from error
+    payload = verify(envelope, signing_key(paths).public, node)
+    return _parsed(node, payload)
+
+
+def _parsed(node: str, payload: bytes) -> Certificate:
+    content = json.loads(payload)
+    kinds = (content.get("_type"), content.get("predicateType"))
+    if kinds != (STATEMENT_TYPE, PREDICATE_TYPE):
+        message = f"{node}: certificate - Expected: an in-toto statement of {PREDICATE_TYPE} Actual: {kinds[1]}. {_AGAIN}"
+        raise CertificateError(message)
+    named = content["subject"][0]["name"]
+    if named != node:
+        message = f"{node}: certificate - Expected: one of {node} Actual: one of {named}. {_AGAIN}"
+        raise CertificateError(message)
+    return Certificate(node, content, hashlib.sha256(payload).hexdigest())
+
+
+def require(paths: EnvPaths, node: str, fingerprint: Fingerprint) -> Certificate:
+    """Return the certificate that counts for what a node is now. Raises CertificateError that names what differs."""
+    certificate = read(paths, node)
+    if certificate.statement["subject"][0]["digest"]["sha256"] != fingerprint_digest(fingerprint):
+        raise CertificateError(_drift(node, certificate.predicate["fingerprint"], fingerprint.model_dump(mode="json")))
+    return certificate
+
+
+def _drift(node: str, then: dict[str, Any], now: dict[str, Any]) -> str:
+    changed = [key for key in now if now[key] != then.get(key)]
+    pairs = [f"{key} was {_short(then.get(key))}, is {_short(now[key])}" for key in changed]
+    return f"{node}: certificate - Expected: made for the node as it is now Actual: {'; '.join(pairs)}. It counts no longer. {_AGAIN}"
+
+
+def _short(value: object) -> str:
+    text = ",".join(value) if isinstance(value, list) else str(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."  # noqa: PLR2004 - a line of the terminal
+
+
+def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether two statements say the same of the same node: when and by which campaign it was said does not count."""
+
+    def core(content: dict[str, Any]) -> dict[str, Any]:
+        return {**content, "predicate": {key: value for key, value in content["predicate"].items() if key not in {"issued", "campaign"}}}
+
+    return core(old) == core(new)
+
+
+def _write(path: Path, data: bytes) -> None:
+    fresh = path.with_name(f"{path.name}.new")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    fresh.replace(path)

@@ -1,0 +1,77 @@
+"""Certifying nodes: evidence and fingerprint of this moment, policy, signature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rackready.design.facts import desired_digest
+from rackready.design.site import load_site
+from rackready.evidence.store import EvidenceStore
+from rackready.gates.coverage import GATE as COVERAGE
+from rackready.gates.fingerprint import gather
+from rackready.gates.phase import connect
+from rackready.handover.certificate import issue, statement
+from rackready.handover.policy import Decision, decide, declared_skips
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import Fingerprint
+from rackready.model.outcome import Finding, Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.profile import GateSetEntry
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
+from rackready.profiles import loader
+
+
+def fingerprints(site: Site, paths: EnvPaths, nodes: list[str]) -> dict[str, Fingerprint | Finding]:
+    """Return what every node is right now, or why that cannot be said."""
+    with connect(site, paths, nodes) as (connection, _launcher):
+        return dict(gather(connection, site, nodes))
+
+
+def run_certify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
+    """Give every node that policy lets through a signed certificate; a result per node, and no exception for one of them."""
+    site = load_site(ctx.env, root=ctx.root)
+    paths = EnvPaths(ctx.root, ctx.env)
+    found = fingerprints(site, paths, nodes)
+    ledger = Ledger.open(paths.database)
+    try:
+        desk = _Desk(ctx, site, paths, ledger)
+        return {node: desk.certify(node, found[node]) for node in nodes}
+    finally:
+        ledger.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """Where certificates are made."""
+
+    ctx: PhaseContext
+    site: Site
+    paths: EnvPaths
+    ledger: Ledger
+
+    def certify(self, node: str, found: Fingerprint | Finding) -> NodeResult:
+        if isinstance(found, Finding):
+            return NodeResult(Outcome.ERROR, str(found))
+        records = EvidenceStore.read_only(self.ledger, self.paths.raw).valid(node, desired_digest(self.site, node), found)
+        changed = self.ledger.latest(node, "changed")
+        skips = declared_skips(self.site.gates.skip, node)
+        decision = decide(node, entries(self.site), records, skips, not_before=changed.begun if changed else 0.0)
+        if not decision.allowed:
+            return NodeResult(Outcome.FAIL, "; ".join(decision.refusals))
+        if self.ctx.check:
+            return NodeResult(Outcome.PASS, _said(decision, "would be certified"))
+        about = {"site": self.site.name, "gateSet": self.site.gates.set, "campaign": self.ctx.campaign}
+        path, new = issue(self.paths, statement(decision, found, records, about=about, issued=datetime.now(UTC)))
+        return NodeResult(Outcome.PASS, _said(decision, "certified" if new else "certificate still counts"), new, {"certificate": str(path)})
+
+
+def entries(site: Site) -> list[GateSetEntry]:
+    """Return the gates that decide: those of the site's set, and coverage."""
+    return [*loader.gate_set(site.gates.set).gates, GateSetEntry.model_validate({"id": COVERAGE})]
+
+
+def _said(decision: Decision, verb: str) -> str:
+    skips = [f"declared skip of {gate}: {reason}" for gate, reason in sorted(decision.skips.items())]
+    return "; ".join([f"{verb}: {len(decision.passed)} gates passed", *skips, *(f"advisory: {text}" for text in decision.advisory)])

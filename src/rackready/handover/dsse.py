@@ -1,0 +1,127 @@
+"""DSSE envelopes with Ed25519: signs the bytes that it carries, so nothing has to be put in canonical form (secure-systems-lab/dsse v1)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from rackready.model.problems import RackreadyError
+
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+
+
+class SignatureError(RackreadyError):
+    """An envelope is not what our key signed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A signing key. ``id``: SHA-256 (hex) of the public key's SubjectPublicKeyInfo."""
+
+    private: Ed25519PrivateKey
+
+    @property
+    def public(self) -> Ed25519PublicKey:
+        """The public half."""
+        return self.private.public_key()
+
+    @property
+    def id(self) -> str:
+        """Name of the key in envelopes."""
+        return key_id(self.public)
+
+
+def key_id(public: Ed25519PublicKey) -> str:
+    """Return the SHA-256 (hex) of a public key's SubjectPublicKeyInfo."""
+    der = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(der).hexdigest()
+
+
+def load_key(path: Path) -> Key:
+    """Return the signing key, made at first use: readable by its owner alone. Raises SignatureError when it cannot be used."""
+    if not path.exists():
+        _make(path)
+    if path.stat().st_mode & 0o077:
+        message = f"{path}: signing key - Expected: mode 0600 Actual: {path.stat().st_mode & 0o777:04o}. Others may have read it: remove it and certify again."
+        raise SignatureError(message)
+    try:
+        private = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as error:
+        message = f"{path}: signing key - Expected: an Ed25519 key (PEM) Actual: {error}. Restore it, or remove it and certify again."
+        raise SignatureError(message) from error
+    if not isinstance(private, Ed25519PrivateKey):
+        message = f"{path}: signing key - Expected: Ed25519 Actual: {type(private).__name__}. Restore it, or remove it and certify again."
+        raise SignatureError(message)
+    return Key(private)
+
+
+def _make(path: Path) -> None:
+    pem = Ed25519PrivateKey.generate().private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+        out.write(pem)
+        out.flush()
+        os.fsync(out.fileno())
+    try:
+        os.link(fresh, path)
+    except FileExistsError:
+        pass  # another process was first: its key is the key
+    finally:
+        fresh.unlink()
+
+
+def public_pem(key: Key) -> bytes:
+    """Return the public key as people hand it on (PEM)."""
+    return key.public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def _encoded(payload_type: str, payload: bytes) -> bytes:
+    """Return DSSE's pre-authentication encoding."""
+    return b"DSSEv1 %d %s %d %s" % (len(payload_type), payload_type.encode(), len(payload), payload)
+
+
+def sign(payload: bytes, key: Key) -> dict[str, Any]:
+    """Return the envelope of a payload."""
+    signature = key.private.sign(_encoded(PAYLOAD_TYPE, payload))
+    return {
+        "payloadType": PAYLOAD_TYPE,
+        "payload": base64.b64encode(payload).decode(),
+        "signatures": [{"keyid": key.id, "sig": base64.b64encode(signature).decode()}],
+    }
+
+
+def verify(envelope: Any, public: Ed25519PublicKey, where: str) -> bytes:  # noqa: ANN401 - JSON of unknown shape
+    """Return the payload that the key signed. Raises SignatureError that says what is wrong with the envelope."""
+    try:
+        kind, payload = str(envelope["payloadType"]), base64.b64decode(envelope["payload"], validate=True)
+        signatures = [(str(item.get("keyid", "")), base64.b64decode(item["sig"], validate=True)) for item in envelope["signatures"]]
+    except (KeyError, TypeError, AttributeError, binascii.Error) as error:
+        message = f"{where}: certificate - Expected: a DSSE envelope Actual: damaged ({type(error).__name__} {error}). Certify the node again."
+        raise SignatureError(message) from error
+    if kind != PAYLOAD_TYPE:
+        message = f"{where}: certificate - Expected: payload of type {PAYLOAD_TYPE} Actual: {kind}. Certify the node again."
+        raise SignatureError(message)
+    if any(_valid(public, signature, kind, payload) for _, signature in signatures):
+        return payload
+    names = ", ".join(name[:12] for name, _ in signatures) or "none"
+    message = (
+        f"{where}: certificate - Expected: signed by key {key_id(public)[:12]} Actual: no valid signature of it (key ids: {names}). Certify the node again."
+    )
+    raise SignatureError(message)
+
+
+def _valid(public: Ed25519PublicKey, signature: bytes, kind: str, payload: bytes) -> bool:
+    try:
+        public.verify(signature, _encoded(kind, payload))
+    except InvalidSignature:
+        return False
+    return True
