@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rackready.campaign import certify, evidence_check
+from rackready.campaign.evidence_check import run_where_needed
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
 from rackready.model.outcome import Outcome
@@ -27,6 +27,8 @@ class Phase:
     whole_wave: bool
     reaches: tuple[tuple[NodeState, str], ...]
     fail_quarantines: bool = True
+    touches: bool = True
+    """A change made by it voids evidence measured before: the node is not the same any more."""
 
 
 def _provision(ctx: PhaseContext, nodes: list[str]) -> Results:
@@ -64,6 +66,12 @@ def _optimize(ctx: PhaseContext, nodes: list[str]) -> Results:
     return run_playbook(ctx, "optimize.yml", nodes)
 
 
+def _certify(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.handover.certify import run_certify  # noqa: PLC0415
+
+    return run_certify(ctx, nodes)
+
+
 def _handover(ctx: PhaseContext, nodes: list[str]) -> Results:
     from rackready.handover.phase import run_handover  # noqa: PLC0415
 
@@ -78,9 +86,9 @@ PHASES: dict[str, Phase] = {
     ),
     "install": Phase(_install, whole_wave=False, reaches=((NodeState.INSTALLED, ""),), fail_quarantines=False),
     "fabric": Phase(_fabric, whole_wave=True, reaches=((NodeState.CONNECTED, ""),), fail_quarantines=False),
-    "validate": Phase(evidence_check.run_where_needed, whole_wave=True, reaches=((NodeState.VALIDATED, ""),)),
+    "validate": Phase(run_where_needed, whole_wave=True, reaches=((NodeState.VALIDATED, ""),), touches=False),
     "optimize": Phase(_optimize, whole_wave=False, reaches=((NodeState.OPTIMIZED, ""),), fail_quarantines=False),
-    "revalidate": Phase(evidence_check.run_where_needed, whole_wave=True, reaches=()),
-    "certify": Phase(certify.run, whole_wave=True, reaches=((NodeState.CERTIFIED, ""),)),
-    "handover": Phase(_handover, whole_wave=True, reaches=((NodeState.READY, ""),), fail_quarantines=False),
+    "revalidate": Phase(run_where_needed, whole_wave=True, reaches=(), touches=False),
+    "certify": Phase(_certify, whole_wave=True, reaches=((NodeState.CERTIFIED, ""),), fail_quarantines=False, touches=False),
+    "handover": Phase(_handover, whole_wave=True, reaches=((NodeState.READY, ""),), fail_quarantines=False, touches=False),
 }

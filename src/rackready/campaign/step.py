@@ -8,6 +8,7 @@ from typing import Any
 from rackready.campaign.phases import PHASES, Phase
 from rackready.campaign.request import Request
 from rackready.drivers.process import check_stop
+from rackready.handover.phase import hold_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
@@ -31,6 +32,7 @@ def run_phase(request: Request, phase: str, nodes: list[str]) -> dict[str, dict[
         check_stop()
         for node in nodes:
             _record(ledger, request, phase, node, results[node])
+        _hold(ledger, request, phase, [node for node in nodes if results[node].outcome.value not in CONTINUES])
     finally:
         ledger.close()
     return {node: {"outcome": result.outcome.value, "message": result.message, "changed": result.changed} for node, result in results.items()}
@@ -59,7 +61,7 @@ def _results(request: Request, phase: str, nodes: list[str], paths: EnvPaths) ->
 def _record(ledger: Ledger, request: Request, phase: str, node: str, result: NodeResult) -> None:
     spec = PHASES[phase]
     if result.outcome.value in CONTINUES:
-        if result.changed:
+        if result.changed and spec.touches:
             entry = ledger.begin(node, "changed", phase, {})
             ledger.done(entry.token, {"campaign": request.campaign})
         _advance(ledger, request, phase, node, spec)
@@ -70,6 +72,21 @@ def _record(ledger: Ledger, request: Request, phase: str, node: str, result: Nod
     state = NodeState.QUARANTINED if quarantine else row.state if row else NodeState.DECLARED
     ledger.set_state(node, state, result.message, phase=phase, campaign=request.campaign)
     ledger.event(request.campaign, node, phase, result.message, "error")
+
+
+def _hold(ledger: Ledger, request: Request, phase: str, nodes: list[str]) -> None:
+    """Keep jobs off what fell out: a node that is not good must not stay on offer from an earlier campaign."""
+    rows = {row.name: row for row in ledger.states()}
+    fallen = {node: f"{rows[node].state.value}: {rows[node].reason}" for node in nodes if not request.check}
+    if not fallen:
+        return
+    try:
+        held = hold_nodes(request.context(), list(fallen), fallen)
+    except RackreadyError as error:
+        held = dict.fromkeys(fallen, NodeResult(Outcome.ERROR, str(error)))
+    for node, result in held.items():
+        if result.outcome is not Outcome.PASS:
+            ledger.event(request.campaign, node, phase, f"could not be held in the scheduler: {result.message}", "error")
 
 
 def _advance(ledger: Ledger, request: Request, phase: str, node: str, spec: Phase) -> None:

@@ -1,2 +1,0 @@
-"""stub"""
-def run(ctx, nodes): raise NotImplementedError

@@ -1,0 +1,131 @@
+"""A checkout of its own for tests of the whole job: the same code and playbooks, its own state and simulated rack."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rackready.ledger.store import EventRow, Ledger
+from rackready.paths import EnvPaths
+
+ROOT = Path(__file__).resolve().parents[2]
+_SHARED = ("playbooks", "roles", "plugins", "templates", "stacks", "ansible.cfg", "src")
+_TIMEOUT_S = 900
+
+
+def cannot_run() -> str:
+    """Why tests on the simulated rack cannot run here, "" when they can."""
+    if os.geteuid() != 0:
+        return "the simulated rack needs root (containers, network bridges)"
+    missing = [tool for tool in ("podman", "runc", "mmdebstrap") if shutil.which(tool) is None]
+    return f"{', '.join(missing)} not installed: run `make setup-sim`" if missing else ""
+
+
+class Project:
+    """One root: symbolic links to the code, a copy of inventories, and `.rackready` of its own (tools shared)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+        for name in _SHARED:
+            (root / name).symlink_to(ROOT / name)
+        shutil.copytree(ROOT / "inventories", root / "inventories")
+        (root / ".rackready").mkdir(mode=0o700)
+        (root / ".rackready" / "tools").symlink_to(ROOT / ".rackready" / "tools")
+        self.paths = EnvPaths(root, "sim")
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of commands run in this root."""
+        out = {key: value for key, value in os.environ.items() if key != "ENV"}
+        path = f"{Path(sys.executable).parent}:{ROOT}/.rackready/tools/bin:{out['PATH']}"
+        return out | {"RACKREADY_ROOT": str(self.root), "PATH": path, "COLUMNS": "200"}
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a rackready command; its progress goes to a file in the root."""
+        progress = (self.root / "progress.log").open("a", encoding="utf-8")
+        command = [sys.executable, "-c", "from rackready.cli.main import main; main()", *arguments]
+        return subprocess.Popen(command, cwd=self.root, env=self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=progress, text=True)
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        """Run a rackready command to its end. Returns its exit code and standard output."""
+        child = self.start(*arguments)
+        try:
+            text, _ = child.communicate(timeout=_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            child.send_signal(signal.SIGINT)
+            child.communicate(timeout=60)
+            raise
+        return child.returncode, text
+
+    def json(self, *arguments: str) -> tuple[int, Any]:
+        """Run a command with ``--output json``. Returns its exit code and document."""
+        code, text = self.run(*arguments, "--output", "json")
+        return code, json.loads(text)
+
+    def progress(self) -> str:
+        """Return everything that commands said as progress (for assertion messages: its end)."""
+        return (self.root / "progress.log").read_text(encoding="utf-8")
+
+    def ledger(self) -> Ledger:
+        """Return the ledger, for reading."""
+        return Ledger.read_only(self.paths.database)
+
+    def events(self) -> list[EventRow]:
+        """Return the events of all campaigns, oldest first."""
+        if not self.paths.database.exists():
+            return []
+        ledger = self.ledger()
+        found = [event for row in ledger.campaigns() for event in ledger.events(row["id"])]
+        ledger.close()
+        return sorted(found, key=lambda event: event.id)
+
+    def until(self, child: subprocess.Popen[str], seen: Callable[[EventRow], bool], *, within_s: float = 300) -> EventRow | None:
+        """Wait until an event is seen, or the child has ended (None)."""
+        after = max((event.id for event in self.events()), default=0)
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            ended = child.poll() is not None
+            for event in self.events():
+                if event.id > after and seen(event):
+                    return event
+            if ended:
+                return None
+            time.sleep(0.1)
+        raise TimeoutError(self.progress()[-2000:])
+
+    def states(self) -> dict[str, str]:
+        """Return node -> state as `rackready status` says it."""
+        _, document = self.json("status")
+        return {node["name"]: node["state"] for node in document["nodes"]}
+
+    def power_log(self) -> list[dict[str, Any]]:
+        """Return every power action that the BMCs did."""
+        path = self.paths.base / "sim" / "logs" / "power.jsonl"
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+    def address(self, name: str) -> str:
+        """Return the address of a node, switch or the Slurm controller (``slurmctl``)."""
+        from rackready.design.site import load_site
+
+        site = load_site("sim", root=self.root)
+        if name == "slurmctl":
+            assert site.handover.kind == "slurm"
+            return str(site.handover.controller)
+        hosts = {node.name: str(node.address) for node in site.nodes()} | {switch.name: str(switch.address) for switch in site.switches}
+        return hosts[name]
+
+    def ssh(self, name: str, command: str) -> str:
+        """Run a command as root on a node or the Slurm controller, outside rackready."""
+        key = self.paths.base / "sim" / "keys" / "id_ed25519"
+        options = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=10"]
+        done = subprocess.run(["ssh", "-i", str(key), *options, f"root@{self.address(name)}", command], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, f"{name}: {command}: {done.stderr}"
+        return done.stdout

@@ -1,0 +1,88 @@
+"""The main job on a simulated rack: one bad node, its repair, and a second run that changes nothing. Tests run in this order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.project import Project
+
+pytestmark = pytest.mark.integration
+
+
+def sinfo(project: Project) -> dict[str, str]:
+    lines = project.ssh("slurmctl", "sinfo -N -h -o '%N %T'").split("\n")
+    return dict(line.split() for line in lines if line)
+
+
+def test_one_bad_node_is_quarantined_and_three_become_ready(project: Project) -> None:
+    code, _ = project.run("sim", "inject", "node03", "nvlink-down", "--gpu", "2")
+    assert code == 0
+    code, document = project.json("deploy")
+    assert code == 1, project.progress()[-4000:]
+    rows = {row["name"]: row for row in document["nodes"]}
+    assert {name: row["state"] for name, row in rows.items()} == {"node01": "ready", "node02": "ready", "node03": "quarantined", "node04": "ready"}, project.progress()[-4000:]
+    reason = rows["node03"]["reason"]
+    assert reason.startswith("node03 gpu2: NVLink down - Expected: 18 links active Actual: 17")
+    assert "docs/runbooks" in reason, "the next step is named"
+
+
+def test_slurm_offers_three_nodes(project: Project) -> None:
+    states = sinfo(project)
+    assert {name for name, state in states.items() if state == "idle"} == {"node01", "node02", "node04"}
+    assert states["node03"].startswith(("drain", "down"))
+    reasons = project.ssh("slurmctl", "sinfo -R -h -N -o '%N %E'")
+    assert any(line.startswith("node03 rackready: ") for line in reasons.splitlines())
+
+
+def test_reports_tell_the_same(project: Project) -> None:
+    html, document = max(project.paths.reports.rglob("*.html")), json.loads(max(project.paths.reports.rglob("*.json")).read_text(encoding="utf-8"))
+    text = html.read_text(encoding="utf-8")
+    assert "NVLink down" in text
+    assert "node03" in json.dumps(document)
+    assert 'src="http' not in text
+    assert 'href="http' not in text, "one self-contained file"
+
+
+def test_mere_repeat_does_not_launder_the_fault(project: Project) -> None:
+    code, document = project.json("deploy")
+    assert code == 1
+    assert {row["name"]: row["state"] for row in document["nodes"]}["node03"] == "quarantined"
+    assert document["changed"] == []
+
+
+def test_repaired_node_comes_back(project: Project) -> None:
+    assert project.run("sim", "clear", "node03")[0] == 0
+    assert project.run("repair", "node03", "--reason", "GPU baseboard replaced")[0] == 0
+    code, document = project.json("deploy")
+    assert code == 0, project.progress()[-4000:]
+    assert {row["state"] for row in document["nodes"]} == {"ready"}
+    assert set(sinfo(project).values()) == {"idle"}
+
+
+def test_second_run_changes_nothing_and_says_so(project: Project) -> None:
+    before = len(project.power_log())
+    code, text = project.run("deploy")
+    assert code == 0, project.progress()[-4000:]
+    assert "nothing was changed: the site is as its file says" in text
+    assert "4 of 4 nodes ready" in text
+    assert len(project.power_log()) == before
+
+
+def test_no_secret_is_written_down(project: Project) -> None:
+    secrets = [path.read_text(encoding="utf-8").strip() for path in (project.paths.base / "sim" / "secrets").iterdir()]
+    assert len(secrets) >= 6
+    kept = {project.paths.base / "sim" / "secrets", project.paths.base / "sim" / "rack.json"}
+    guilty = []
+    for path in [*project.paths.state.rglob("*"), project.root / "progress.log"]:
+        if path.is_file() and not any(path.is_relative_to(place) for place in kept):
+            data = path.read_bytes()
+            guilty += [str(path) for secret in secrets if len(secret) > 5 and secret.encode() in data]
+    assert guilty == []
+
+
+def test_state_is_private(project: Project) -> None:
+    loose = [str(path) for path in [project.paths.base, *Path(project.paths.state).rglob("*")] if not path.is_symlink() and path.is_dir() and path.stat().st_mode & 0o077]
+    assert not project.paths.base.stat().st_mode & 0o077, loose
