@@ -1,0 +1,51 @@
+"""`rackready doctor`: whether this machine can deploy an environment, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import typer
+from rich.table import Table
+
+from rackready.cli.doctor_checks import Report, examine
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+from rackready.model.outcome import Outcome, worst
+
+
+def doctor(env: Env = "sim", output: Output = Format.TEXT) -> None:
+    """Check this machine, its set-up and the site file. Reads only. Exit codes: 0 ready, 1 something fails, 2 the site file cannot be used."""
+    reports = examine(env_paths(env))
+    if output is Format.JSON:
+        checks = [{"check": item.check, "outcome": item.outcome, "text": item.text} for item in reports]
+        print_json({"env": env, "outcome": _outcome(reports), "checks": checks})
+    else:
+        _print(env, reports)
+    raise typer.Exit(exit_code(reports))
+
+
+def exit_code(reports: list[Report]) -> int:
+    """Return 2 when the site file is refused, 1 when a check failed or could not look, else 0: a skip says its reason."""
+    if any(item.refused for item in reports):
+        return 2
+    return 1 if any(item.outcome in {Outcome.FAIL, Outcome.ERROR} for item in reports) else 0
+
+
+def _outcome(reports: list[Report]) -> Outcome:
+    found = worst([item.outcome for item in reports])
+    return Outcome.PASS if found is Outcome.SKIP else found
+
+
+_COLOURS = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.ERROR: "red", Outcome.SKIP: "yellow"}
+
+
+def _print(env: str, reports: list[Report]) -> None:
+    table = Table(title=f"{env}: is this machine ready?")
+    for column in ("check", "outcome", "what was found"):
+        table.add_column(column, overflow="fold")
+    for item in reports:
+        colour = _COLOURS.get(item.outcome, "white")
+        table.add_row(item.check, f"[{colour}]{item.outcome.value}[/{colour}]", item.text.replace("[", r"\["))
+    console.print(table)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(doctor)

@@ -1,0 +1,207 @@
+"""`rackready doctor`: each check finds what is wrong, says Expected, Actual and the next step, and shows no secret."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rackready.cli import doctor_checks
+from rackready.cli.doctor import exit_code
+from rackready.cli.doctor_checks import Report, Scene, judge_key
+from rackready.design.site import load_site
+from rackready.ledger.lock import ControllerLock
+from rackready.model.outcome import Outcome
+from rackready.paths import EnvPaths
+
+ROOT = Path(__file__).resolve().parents[3]
+SECRET = "a-secret-that-must-not-be-shown"
+NOW = 1_800_000_000.0
+DAY = 86_400
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A checkout with one environment, `lab`, whose secrets are all in place."""
+    (tmp_path / "playbooks").mkdir()
+    (tmp_path / "inventories/lab").mkdir(parents=True)
+    (tmp_path / ".rackready").mkdir(mode=0o700)
+    shutil.copy(ROOT / "inventories/sim/site.yml", tmp_path / "inventories/lab/site.yml")
+    refs, keys = doctor_checks._secret_places(load_site("lab", root=tmp_path))
+    for path in [*(ref.file for ref in refs), *keys]:
+        assert path is not None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SECRET, encoding="utf-8")
+        path.chmod(0o600)
+    return tmp_path
+
+
+def scene(project: Path) -> Scene:
+    return Scene(EnvPaths(project, "lab"), load_site("lab", root=project))
+
+
+def run_doctor(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "RACKREADY_ROOT": str(project), "COLUMNS": "200"}
+    command = [sys.executable, "-c", "from rackready.cli.main import main; main()", "doctor", "--env", "lab", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=project, timeout=120, check=False)
+
+
+def test_json_is_one_document_with_every_check(project: Path) -> None:
+    done = run_doctor(project, "--output", "json")
+    document = json.loads(done.stdout)
+    assert [item["check"] for item in document["checks"]] == ["site file", *doctor_checks.CHECKS]
+    assert {item["outcome"] for item in document["checks"]} <= {"pass", "fail", "error", "skip"}
+    assert SECRET not in done.stdout + done.stderr
+
+
+def test_unusable_site_file_exits_2_and_names_every_problem(project: Path) -> None:
+    file = project / "inventories/lab/site.yml"
+    site = yaml.safe_load(file.read_text(encoding="utf-8"))
+    site["colour"] = "red"
+    site["racks"][0]["nodes"][1]["address"] = site["racks"][0]["nodes"][0]["address"]
+    file.write_text(yaml.safe_dump(site), encoding="utf-8")
+    done = run_doctor(project)
+    assert done.returncode == 2
+    assert "colour" in done.stdout
+    assert "racks[0].nodes[1].address" in done.stdout
+
+
+def test_secret_that_others_can_read_fails(project: Path) -> None:
+    secret = project / ".rackready/sim/secrets/leaf01"
+    secret.chmod(0o644)
+    outcome, text = doctor_checks.secrets(scene(project))
+    assert outcome is Outcome.FAIL
+    assert text == f"secret in file {secret} - Expected: mode 0600 Actual: 0644. Run: chmod 600 {secret}.".replace("file ", "", 1)
+
+
+def test_missing_secret_and_key_are_both_named(project: Path) -> None:
+    (project / ".rackready/sim/secrets/leaf01").unlink()
+    (project / ".rackready/sim/keys/id_ed25519").unlink()
+    outcome, text = doctor_checks.secrets(scene(project))
+    assert outcome is Outcome.FAIL
+    assert "secrets/leaf01" in text
+    assert "private key in" in text
+    assert "prepare.mk" not in text
+
+
+def test_environment_with_a_preparation_says_so(project: Path) -> None:
+    (project / "inventories/lab/prepare.mk").touch()
+    (project / ".rackready/sim/secrets/leaf01").unlink()
+    assert "`make deploy ENV=lab` runs inventories/lab/prepare.mk first" in doctor_checks.secrets(scene(project))[1]
+
+
+def test_all_secrets_in_place_pass(project: Path) -> None:
+    assert doctor_checks.secrets(scene(project)) == (Outcome.PASS, "7 secrets and 1 private keys are readable by their owner alone")
+
+
+def key_listing(expiry: float | None, validity: str = "-", capabilities: str = "scSC") -> str:
+    end = "" if expiry is None else str(int(expiry))
+    public = f"pub:{validity}:255:22:0123456789ABCDEF:1700000000:{end}::-:::{capabilities}::::::23::0:"
+    return f"tru::1:1700000000:0:3:1:5\n{public}\nuid:-::::1700000000::AA::mirror::::::::::0:\n"
+
+
+@pytest.mark.parametrize(
+    ("listing", "outcome", "words"),
+    [
+        (key_listing(None), Outcome.PASS, "valid, without expiry"),
+        (key_listing(NOW + DAY), Outcome.PASS, "valid until 2027-01-16"),
+        (key_listing(NOW - DAY), Outcome.FAIL, "Actual: expired on 2027-01-14."),
+        (key_listing(NOW + DAY, validity="r"), Outcome.FAIL, "Actual: revoked."),
+        ("", Outcome.FAIL, "Expected: an OpenPGP public key Actual: something else."),
+    ],
+    ids=["no-expiry", "valid", "expired", "revoked", "no-key"],
+)
+def test_mirror_key(listing: str, outcome: Outcome, words: str) -> None:
+    found, text = judge_key("mirror.asc", listing, NOW)
+    assert found is outcome
+    assert words in text
+
+
+@pytest.mark.skipif(shutil.which("gpg") is None, reason="gpg is not installed")
+@pytest.mark.parametrize(("expiry", "words"), [("20200101T000000", "Actual: expired on 2020-01-01."), ("never", "valid, without expiry")])
+def test_mirror_key_as_gpg_prints_it(project: Path, tmp_path_factory: pytest.TempPathFactory, expiry: str, words: str) -> None:
+    home = tmp_path_factory.mktemp("gpg")
+    home.chmod(0o700)
+    gpg = ["gpg", "--homedir", str(home), "--batch", "--passphrase", "", "--faked-system-time", "20190101T000000!"]
+    subprocess.run([*gpg, "--quick-generate-key", "mirror", "ed25519", "sign", expiry], check=True, capture_output=True)
+    key = project / ".rackready/sim/mirror/mirror.asc"
+    key.parent.mkdir(parents=True)
+    key.write_bytes(subprocess.run([*gpg, "--armor", "--export"], check=True, capture_output=True).stdout)
+    subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "all"], check=False, capture_output=True)
+    assert words in doctor_checks.mirror_key(scene(project))[1]
+
+
+def test_full_disk_fails(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_checks, "MIN_FREE_GIB", 1e9)
+    outcome, text = doctor_checks.disk(scene(project))
+    assert outcome is Outcome.FAIL
+    assert "Expected: at least 1000000000 GiB free" in text
+
+
+def test_state_that_others_may_enter_fails(project: Path) -> None:
+    before = scene(project)
+    (project / ".rackready").chmod(0o755)
+    assert "Expected: mode 0700 Actual: 0755" in doctor_checks.private_state(before)[1]
+
+
+def test_held_lock_names_its_holder(project: Path) -> None:
+    paths = EnvPaths(project, "lab")
+    with ControllerLock(paths.lock, "rackready deploy"):
+        outcome, text = doctor_checks.controller_lock(scene(project))
+    assert outcome is Outcome.FAIL
+    assert f"held by pid {os.getpid()} (`rackready deploy`)" in text
+    assert doctor_checks.controller_lock(scene(project)) == (Outcome.PASS, "free")
+
+
+def test_wrong_engine_version_fails(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = project / ".rackready/tools/bin"
+    folder.mkdir(parents=True)
+    program = folder / "pulumi"
+    program.write_text("#!/bin/sh\necho v3.1.0\n", encoding="utf-8")
+    program.chmod(0o755)
+    outcome, text = doctor_checks.engine(scene(project))
+    assert outcome is Outcome.FAIL
+    assert "Actual: 3.1.0" in text
+    program.unlink()
+    monkeypatch.setenv("PATH", "")
+    assert "Actual: none. Run: make setup" in doctor_checks.engine(scene(project))[1]
+
+
+def test_package_that_differs_from_the_lock_fails(project: Path) -> None:
+    lines = 'pydantic==0.0.1 \\\n    --hash=sha256:00\nnot-installed==1 ; python_version < "3" \\\n    --hash=sha256:00\n'
+    (project / "requirements.lock").write_text(lines, encoding="utf-8")
+    outcome, text = doctor_checks.packages(scene(project))
+    assert outcome is Outcome.FAIL
+    assert "1 differ: pydantic 0.0.1 (installed: " in text
+
+
+def test_check_that_cannot_look_is_an_error_and_others_go_on(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_scene: Scene) -> doctor_checks.Answer:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setitem(doctor_checks.CHECKS, "disk space", broken)
+    found = {item.check: item for item in doctor_checks.examine(EnvPaths(project, "lab"))}
+    assert found["disk space"].outcome is Outcome.ERROR
+    assert "Input/output error" in found["disk space"].text
+    assert found["private state"].outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "refused", "code"),
+    [([Outcome.PASS, Outcome.SKIP], False, 0), ([Outcome.PASS, Outcome.FAIL], False, 1), ([Outcome.ERROR], False, 1), ([Outcome.FAIL], True, 2)],
+)
+def test_exit_codes(outcomes: list[Outcome], refused: bool, code: int) -> None:  # noqa: FBT001
+    assert exit_code([Report("x", outcome, "", refused=refused) for outcome in outcomes]) == code
+
+
+def test_doctor_is_quick() -> None:
+    began = time.monotonic()
+    doctor_checks.examine(EnvPaths(ROOT, "example"))
+    assert time.monotonic() - began < 30
