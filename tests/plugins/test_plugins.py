@@ -1,0 +1,106 @@
+"""Adapters stay adapters, and what Ansible ships to nodes stays shippable."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail, AnsibleFilterError
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGINS = sorted((ROOT / "plugins").rglob("*.py"))
+SHIPPED = [ROOT / "src/rackready/__init__.py", *sorted((ROOT / "src/rackready/ondevice").rglob("*.py"))]
+
+
+def load(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"plugin_{Path(path).stem}", ROOT / "plugins" / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def imports(path: Path) -> list[str]:
+    found = []
+    for item in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(item, ast.Import):
+            found += [name.name for name in item.names]
+        elif isinstance(item, ast.ImportFrom) and item.level == 0:
+            found.append(item.module or "")
+    return found
+
+
+@pytest.mark.parametrize("path", PLUGINS, ids=lambda path: path.name)
+def test_plugins_are_at_most_80_lines(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 80
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_what_runs_on_nodes_imports_the_standard_library_alone(path: Path) -> None:
+    on_node = {"pynvml"}  # put beside it by the role gate_tools
+    foreign = {name for name in imports(path) if name.partition(".")[0] not in sys.stdlib_module_names} - on_node
+    assert foreign == set()
+
+
+def test_host_keys_are_those_of_the_site_sorted() -> None:
+    text = "10.0.0.2 ssh-ed25519 BBBB\n# note\n[10.0.0.1]:2222 ssh-ed25519 AAAA\n10.0.0.9,leaf01 ssh-rsa CCCC\n10.0.0.2 ssh-ed25519 BBBB\n"
+    keys = load("filter/rackready.py").host_keys(text, ["10.0.0.1", "10.0.0.2"])
+    assert keys == "10.0.0.2 ssh-ed25519 BBBB\n[10.0.0.1]:2222 ssh-ed25519 AAAA\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "good"),
+    [("0,700.00,1980", True), ("0,700.00,1410", True), ("0,700.00,1409", False), ("0,650.00,1980", False), ("0,[N/A],1980", False), ("nothing", False)],
+)
+def test_tuned_rows(row: str, *, good: bool) -> None:
+    assert load("filter/rackready.py").tuned([row], 700, 1410) == ([row] if good else [])
+
+
+@pytest.mark.parametrize(("row", "outside"), [("200.00, 700.00", False), ("200.00, 650.00", True), ("[N/A], [N/A]", True)])
+def test_power_limits_that_a_gpu_does_not_take(row: str, *, outside: bool) -> None:
+    assert load("filter/rackready.py").outside([row], 700) == ([row] if outside else [])
+
+
+def test_module_file_of_a_missing_module_says_what_to_do() -> None:
+    module_file = load("filter/rackready.py").module_file
+    assert module_file("pynvml").endswith("pynvml.py")
+    with pytest.raises(AnsibleFilterError, match="make setup"):
+        module_file("no_such_module_anywhere")
+
+
+class _Task:
+    check_mode = False
+
+    def __init__(self, path: Path) -> None:
+        self.args = {"path": str(path), "comment": "rackready-mpi"}
+
+
+def _keypair(path: Path) -> Any:
+    module = load("action/rackready_keypair.py")
+    action = module.ActionModule.__new__(module.ActionModule)
+    action._task = _Task(path)
+    return module, action
+
+
+def test_keypair_is_made_once_and_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, action = _keypair(tmp_path / "keys/mpi")
+    monkeypatch.setattr(module.ActionBase, "run", lambda *_: {})
+    first = action.run()
+    assert first == action.run()
+    assert first["public_key"].endswith(" rackready-mpi")
+    assert "PRIVATE" not in str(first)
+    assert (tmp_path / "keys/mpi").stat().st_mode & 0o077 == 0
+
+
+def test_keypair_that_cannot_be_made_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, action = _keypair(tmp_path / "keys/mpi")
+    monkeypatch.setattr(module.ActionBase, "run", lambda *_: {})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(AnsibleActionFail, match="Expected: ssh-keygen on the controller Actual: not found"):
+        action.run()

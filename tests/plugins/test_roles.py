@@ -1,0 +1,67 @@
+"""The shape of every role: what can be set is what is declared, and tasks say where they come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
+TASK_FILES = sorted(path for role in ROLES for path in (role / "tasks").glob("*.yml"))
+TASKS_OF_A_FILE = 75
+"""Lines; the best-kept roles stay below."""
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def tasks(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for task in read(path) or []:
+        found.append(task)
+        found += [inner for block in ("block", "rescue", "always") for inner in task.get(block, [])]
+    return found
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda path: path.name)
+def test_defaults_equal_argument_specs_key_for_key(role: Path) -> None:
+    defaults = read(role / "defaults/main.yml") or {}
+    options = read(role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    assert {key: option.get("default") for key, option in options.items()} == defaults
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda path: path.name)
+def test_public_names_carry_the_role_and_every_option_is_described(role: Path) -> None:
+    options = read(role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    assert [name for name in options if not name.startswith(f"{role.name}_")] == []
+    assert [name for name, option in options.items() if not option.get("description") or not option.get("type")] == []
+
+
+@pytest.mark.parametrize("path", TASK_FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_task_names_start_with_the_file_stem(path: Path) -> None:
+    if path.stem == "main":
+        assert [task["name"] for task in tasks(path) if " | " in task["name"]] == []
+    else:
+        assert [task["name"] for task in tasks(path) if not task["name"].startswith(f"{path.stem} | ")] == []
+
+
+@pytest.mark.parametrize("path", TASK_FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_task_ignores_errors_and_every_command_says_what_it_changes(path: Path) -> None:
+    commands = ("ansible.builtin.command", "ansible.builtin.shell", "ansible.builtin.raw")
+    assert [task["name"] for task in tasks(path) if "ignore_errors" in task] == []
+    assert [task["name"] for task in tasks(path) if any(name in task for name in commands) and "changed_when" not in task] == []
+
+
+@pytest.mark.parametrize("path", TASK_FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_refusals_say_what_was_expected_and_what_is(path: Path) -> None:
+    messages = [task["ansible.builtin.assert"]["fail_msg"] for task in tasks(path) if "ansible.builtin.assert" in task]
+    assert [text for text in messages if not text.startswith("Expected: ") or " Actual: " not in text or not text.rstrip().endswith(".")] == []
+
+
+@pytest.mark.parametrize("path", TASK_FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_task_files_stay_short(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= TASKS_OF_A_FILE
