@@ -1,0 +1,1 @@
+"""What runs inside the simulated machines: their hardware, answered by small programs."""

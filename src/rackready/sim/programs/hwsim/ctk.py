@@ -1,0 +1,97 @@
+"""nvidia-ctk: container runtime configuration and CDI specifications."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from . import machine, paths
+
+_SPEC = "/var/run/cdi/nvidia.yaml"
+
+
+def main(argv: list[str], version: str) -> int:
+    """Run one subcommand."""
+    words = [arg for arg in argv if not arg.startswith("-")]
+    release = version.rsplit("-", 1)[0]
+    if "--version" in argv or "-v" in argv[:1]:
+        sys.stdout.write(f"NVIDIA Container Toolkit CLI version {release}\ncommit: 1\n")
+        return 0
+    if words[:2] == ["runtime", "configure"]:
+        return _configure(argv)
+    if words[:2] == ["cdi", "generate"]:
+        return _generate(argv)
+    if words[:2] == ["cdi", "list"]:
+        return _list()
+    sys.stderr.write("NAME:\n   NVIDIA Container Toolkit CLI\n")
+    return 1
+
+
+def _option(argv: list[str], name: str, default: str) -> str:
+    for at, arg in enumerate(argv):
+        if arg.startswith(f"--{name}="):
+            return arg.split("=", 1)[1]
+        if arg == f"--{name}" and at + 1 < len(argv):
+            return argv[at + 1]
+    return default
+
+
+def _configure(argv: list[str]) -> int:
+    runtime = _option(argv, "runtime", "docker")
+    if runtime not in {"docker", "containerd", "crio"}:
+        sys.stderr.write(f'time="now" level=error msg="unrecognized runtime \\"{runtime}\\""\n')
+        return 1
+    if runtime == "docker":
+        path = paths.at(_option(argv, "config", "/etc/docker/daemon.json"))
+        config = json.loads(path.read_text()) if path.exists() else {}
+        config.setdefault("runtimes", {})["nvidia"] = {"args": [], "path": "nvidia-container-runtime"}
+        if "--set-as-default" in argv:
+            config["default-runtime"] = "nvidia"
+        text = json.dumps(config, indent=4)
+    else:
+        name = {"containerd": "/etc/containerd/conf.d/99-nvidia.toml", "crio": "/etc/crio/conf.d/99-nvidia.toml"}[runtime]
+        path = paths.at(_option(argv, "drop-in-config", name))
+        text = _TOML[runtime]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    sys.stderr.write(f'time="now" level=info msg="Wrote updated config to {path}"\ntime="now" level=info msg="It is recommended that {runtime} daemon be restarted."\n')
+    return 0
+
+
+_TOML = {
+    "containerd": 'version = 2\n\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]\n  runtime_type = "io.containerd.runc.v2"\n\n'
+    '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]\n  BinaryName = "/usr/bin/nvidia-container-runtime"\n',
+    "crio": '[crio.runtime.runtimes.nvidia]\nruntime_path = "/usr/bin/nvidia-container-runtime"\nruntime_type = "oci"\n',
+}
+
+
+def _generate(argv: list[str]) -> int:
+    try:
+        machine.open_driver()
+    except (machine.DriverNotLoadedError, machine.LibraryMissingError, machine.VersionMismatchError) as error:
+        sys.stderr.write(f'time="now" level=error msg="failed to generate CDI spec: failed to initialize NVML: {type(error).__name__}"\n')
+        return 1
+    lines = ["---", "cdiVersion: 0.5.0", "kind: nvidia.com/gpu", "devices:"]
+    gpus = machine.gpus()
+    for gpu in gpus:
+        lines += [f'  - name: "{gpu.index}"', "    containerEdits:", "      deviceNodes:", f"        - path: /dev/nvidia{gpu.index}"]
+    lines += ["  - name: all", "    containerEdits:", "      deviceNodes:", *[f"        - path: /dev/nvidia{gpu.index}" for gpu in gpus]]
+    lines += ["containerEdits:", "  deviceNodes:", "    - path: /dev/nvidiactl"]
+    text = "\n".join(lines) + "\n"
+    target = _option(argv, "output", "")
+    if not target:
+        sys.stdout.write(text)
+        return 0
+    path = paths.at(target)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    sys.stderr.write(f'time="now" level=info msg="Generated CDI spec with version 0.5.0"\n')
+    return 0
+
+
+def _list() -> int:
+    path = paths.at(_SPEC)
+    names = [line.split(":", 1)[1].strip().strip('"') for line in path.read_text().splitlines() if line.startswith("  - name:")] if path.exists() else []
+    sys.stderr.write(f'time="now" level=info msg="Found {len(names)} CDI devices"\n')
+    sys.stdout.write("".join(f"nvidia.com/gpu={name}\n" for name in names))
+    return 0

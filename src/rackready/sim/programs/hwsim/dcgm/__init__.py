@@ -1,0 +1,1 @@
+"""DCGM: the host engine and its command line."""

@@ -1,0 +1,76 @@
+"""dcgmi's command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from .. import machine, store
+from ..machine import Gpu
+from . import diag, engine, findings
+
+_NOT_CONNECTED = 235
+
+
+def main(argv: list[str], version: str) -> int:
+    """Run one subcommand against the local host engine."""
+    if not argv or argv[0] in {"-h", "--help"}:
+        sys.stdout.write("Usage: dcgmi subsystem\n")
+        return 0
+    if argv[0] in {"--version", "-v"}:
+        sys.stdout.write(f"\ndcgmi  version: {version}\n\n" if argv[0] == "--version" else f"Version : {version}\nBuild ID : 1\n")
+        return 0
+    if not engine.reachable():
+        sys.stdout.write(
+            "Error: unable to establish a connection to the specified host: localhost\n"
+            "Error: Unable to connect to host engine. Host engine connection invalid/disconnected.\n"
+        )
+        return _NOT_CONNECTED
+    known = {"diag": diag.main, "discovery": _discovery, "health": _health, "group": _group, "modules": _group}
+    if argv[0] not in known:
+        sys.stdout.write(f"ERROR: Invalid subsystem: {argv[0]}\n")
+        return 255
+    return known[argv[0]](argv[1:], version)
+
+
+def _seen() -> list[Gpu]:
+    return [gpu for gpu in machine.gpus() if gpu.part["uuid"] in store.runtime().get("dcgm", {}).get("gpus", [])]
+
+
+def _discovery(_argv: list[str], _version: str) -> int:
+    gpus = _seen()
+    rule = f"+{'-' * 8}+{'-' * 70}+"
+    lines = [f"{len(gpus)} GPU{'s' if len(gpus) != 1 else ''} found.", rule, f"| GPU ID | {'Device Information':<69}|", rule]
+    for gpu in gpus:
+        rows = [f"Name: {gpu.part['name']}", f"PCI Bus ID: {gpu.bus_id}", f"Device UUID: {gpu.part['uuid']}"]
+        lines += [f"| {gpu.index if at == 0 else '':<7}| {row:<69}|" for at, row in enumerate(rows)]
+        lines.append(rule)
+    switches = store.hardware()["nvswitches"]
+    small = f"+{'-' * 11}+"
+    lines += [f"{len(switches)} NvSwitches found.", small, "| Switch ID |", small, *[f"| {item['index']:<10}|" for item in switches], small]
+    lines += ["0 ConnectX found.", "+----------+", "| ConnectX |", "+----------+", "+----------+", "0 CPUs found."]
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+def _group(_argv: list[str], _version: str) -> int:
+    sys.stdout.write("Successfully performed the request.\n")
+    return 0
+
+
+def _health(argv: list[str], _version: str) -> int:
+    if "-c" not in argv and "--check" not in argv:
+        sys.stdout.write("Health monitor systems set successfully.\n")
+        return 0
+    incidents = {gpu.index: findings.memory(gpu) + findings.pcie(gpu) + findings.watched(gpu) for gpu in _seen()}
+    overall = "Failure" if any(incidents.values()) else "Healthy"
+    if "-j" in argv or "--json" in argv:
+        gpus = {f"GPU {index}": {"value": "Failure" if rows else "Healthy", "children": {"Errors": {"overflow": [row.text for row in rows]}}} for index, rows in incidents.items()}
+        sys.stdout.write(json.dumps({"header": ["Health Monitor Report"], "body": {"Overall Health": {"value": overall, "children": gpus}}}, indent=4) + "\n")
+        return 0
+    rule = f"+{'-' * 27}+{'-' * 50}+"
+    lines = [rule, f"| {'Health Monitor Report':<77}|", f"+{'=' * 27}+{'=' * 50}+", f"| {'Overall Health':<26}| {overall:<49}|"]
+    for index, rows in incidents.items():
+        lines += [f"| {f'GPU {index}':<26}| {row.text[:49]:<49}|" for row in rows]
+    sys.stdout.write("\n".join([*lines, rule]) + "\n")
+    return 0

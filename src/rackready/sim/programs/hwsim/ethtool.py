@@ -1,0 +1,53 @@
+"""ethtool for the compute NICs; other interfaces go to the machine's own ethtool."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+from . import machine, paths
+from .nic.tools import by_netdev, change, settings
+
+
+def main(argv: list[str]) -> int:
+    """Show the link, the driver (-i), pause parameters (-a) or set them (-A)."""
+    nic = next((found for found in map(by_netdev, argv) if found is not None), None)
+    flag = argv[0] if argv and argv[0].startswith("-") else ""
+    if nic is None or flag not in {"", "-i", "--driver", "-a", "--show-pause", "-A", "--pause"}:
+        real = paths.at("/usr/lib/hw/real/ethtool")
+        return subprocess.run([str(real), *argv], check=False).returncode
+    if flag in {"-i", "--driver"}:
+        sys.stdout.write(f"driver: mlx5_core\nversion: {paths.kernel()}\nfirmware-version: {nic['fw']} ({nic['board']})\nexpansion-rom-version: \nbus-info: {nic['pci']}\n")
+        return 0
+    if flag in {"-a", "--show-pause"}:
+        receive, send = settings(nic)["pause"]
+        sys.stdout.write(f"Pause parameters for {nic['netdev']}:\nAutonegotiate:\toff\nRX:\t\t{_word(receive)}\nTX:\t\t{_word(send)}\n\n")
+        return 0
+    return _pause(nic, argv) if flag else _link(nic)
+
+
+def _pause(nic: dict[str, Any], argv: list[str]) -> int:
+    receive, send = settings(nic)["pause"]
+    words = dict(zip(argv[2::2], argv[3::2], strict=False))
+    wanted = [words.get("rx", _word(receive)) == "on", words.get("tx", _word(send)) == "on"]
+    if wanted == [receive, send]:
+        sys.stderr.write("rx unmodified, ignoring\ntx unmodified, ignoring\nno pause parameters changed, aborting\n")
+        return 78
+    change(nic, pause=wanted)
+    return 0
+
+
+def _link(nic: dict[str, Any]) -> int:
+    up = machine.carrier(nic)
+    speed = f"{nic['rate_gbps'] * 1000}Mb/s" if up else "Unknown!"
+    sys.stdout.write(
+        f"Settings for {nic['netdev']}:\n\tSupported ports: [ Backplane ]\n\tSupports auto-negotiation: Yes\n"
+        f"\tSpeed: {speed}\n\tDuplex: {'Full' if up else 'Unknown! (255)'}\n\tAuto-negotiation: on\n\tPort: Direct Attach Copper\n"
+        f"\tLink detected: {'yes' if up else 'no'}\n"
+    )
+    return 0
+
+
+def _word(on: object) -> str:
+    return "on" if on else "off"

@@ -1,0 +1,90 @@
+"""What happens at power-on before any software runs: device trees are laid out, modules are probed for, the runtime state is fresh."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from . import kmod, kmsg, machine, paths, pcitree, rdmatree, store
+
+_REAL_SYS = "/run/hw/sys"
+_OVERLAYS = ("/sys/class", "/sys/module", "/sys/bus/pci/devices", "/proc/driver", "/sys/kernel/debug")
+_DENY_FOLDERS = ("/etc/modprobe.d", "/lib/modprobe.d", "/usr/lib/modprobe.d")
+
+
+def main(_argv: list[str]) -> int:
+    """Run once at boot."""
+    folder = paths.at("/run/hw")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "kmsg.log").unlink(missing_ok=True)
+    store.write(folder / "runtime.json", "{}")
+    with store.change() as runtime:
+        runtime.update(store.fresh())
+    _mount_all()
+    (folder / "sys-ready").write_text("")
+    lay_out()
+    coldplug()
+    return 0
+
+
+def lay_out() -> None:
+    """Write the device trees of the parts that are on the bus."""
+    state = store.hardware()
+    pcitree.write(state)
+    for nic in machine.nics():
+        rdmatree.write(nic)
+
+
+def coldplug() -> None:
+    """Load what the kernel would load by itself for the devices that it finds, and report what the devices complain about."""
+    for name in kmod.inbox():
+        kmod.load(name)
+    if store.hardware().get("nouveau") and not denied("nouveau"):
+        kmod.load("nouveau")
+    if kmod.module_version("nvidia") and not denied("nvidia"):
+        kmod.load("nvidia")
+    for xid in store.hardware()["xids"]:
+        kmsg.say(xid_line(xid["pci"], xid["code"]))
+
+
+def xid_line(pci: str, code: int) -> str:
+    """Return the kernel's line for an Xid."""
+    texts = {
+        48: "pid='<unknown>', name=<unknown>, DBE (double bit error) ECC Error",
+        79: "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+        74: "pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 2(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)",
+        63: "pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping, reset gpu to activate.",
+        94: "pid='<unknown>', name=<unknown>, Contained: CE User Channel (0x9). RST: No, D-RST: No",
+    }
+    return f"NVRM: Xid (PCI:{pci.rsplit('.', 1)[0]}): {code}, {texts.get(code, 'Ch 00000008')}"
+
+
+def denied(name: str) -> bool:
+    """Say whether a modprobe configuration denies loading a module by alias."""
+    for folder in _DENY_FOLDERS:
+        for path in sorted(paths.at(folder).glob("*.conf")):
+            if any(line.split("#")[0].split() == ["blacklist", name] for line in path.read_text().splitlines()):
+                return True
+    return False
+
+
+def _mount_all() -> None:
+    real = Path(_REAL_SYS)
+    real.mkdir(parents=True, exist_ok=True)
+    _run("mount", "--rbind", "/sys", _REAL_SYS)
+    for target in _OVERLAYS:
+        if Path(target).is_dir():
+            _cover(Path(target))
+
+
+def _cover(target: Path) -> None:
+    """Put a memory file system over a kernel folder and link what was there back in, so that entries can be added."""
+    entries = sorted(item.name for item in target.iterdir()) if target.is_relative_to("/sys") and target.name in {"class", "module"} else []
+    _run("mount", "-t", "tmpfs", "-o", "mode=755,size=16m", "hw", str(target))
+    for name in entries:
+        origin = Path(_REAL_SYS) / target.relative_to("/sys") / name
+        (target / name).symlink_to(origin)
+
+
+def _run(*argv: str) -> None:
+    subprocess.run(argv, check=True)

@@ -1,0 +1,236 @@
+"""modprobe, rmmod, lsmod and modinfo for the vendor's modules; anything else goes to the machine's own programs.
+
+A kernel module is a file that the package's build step put under /lib/modules; loading it takes the version that the file has now.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+
+from . import kmsg, machine, paths, store
+
+_NEEDS = {"nvidia": [], "nvidia_uvm": ["nvidia"], "nvidia_modeset": ["nvidia"], "nvidia_drm": ["nvidia_modeset"], "nvidia_peermem": ["nvidia"]}
+_SIZE = {"nvidia": 14372864, "nvidia_uvm": 2068480, "nvidia_modeset": 1830912, "nvidia_drm": 139264, "nvidia_peermem": 20480}
+_INBOX = {
+    "mlx5_core": 2228224, "mlx5_ib": 495616, "ib_core": 520192, "ib_uverbs": 192512, "ib_umad": 40960,
+    "rdma_cm": 147456, "rdma_ucm": 32768, "ib_ipoib": 159744, "mlxfw": 36864,
+}  # fmt: skip
+_ALWAYS = ("mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "mlxfw")
+_MAJOR = 195
+_CONTROL_MINOR = 255
+
+
+def canonical(name: str) -> str:
+    """Return the module's name as the kernel writes it."""
+    return name.replace("-", "_").removesuffix(".ko")
+
+
+def known(name: str) -> bool:
+    """Say whether the simulated machine answers for this module."""
+    return canonical(name) in _NEEDS or canonical(name) in _INBOX or canonical(name) == "nouveau"
+
+
+def module_version(name: str) -> str | None:
+    """Return the version of the built module on disk; None when it was not built for this kernel."""
+    path = paths.module_file(canonical(name))
+    if not path.exists():
+        return None
+    fields = dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)
+    return fields.get("version")
+
+
+def load(name: str) -> str:
+    """Load a module and what it needs; return an error text, empty on success."""
+    name = canonical(name)
+    if name in store.runtime()["modules"]:
+        return ""
+    if name in _INBOX or name == "nouveau":
+        _mark(name, "")
+        return ""
+    version = module_version(name)
+    if version is None:
+        return f"modprobe: FATAL: Module {name} not found in directory /lib/modules/{paths.kernel()}"
+    for other in _NEEDS[name]:
+        error = load(other)
+        if error:
+            return error
+    if name == "nvidia" and _blocked():
+        return "modprobe: ERROR: could not insert 'nvidia': No such device"
+    _mark(name, version)
+    if name == "nvidia":
+        _probe(version)
+    if name == "nvidia_uvm":
+        _node("nvidia-uvm", 509, 0)
+        _node("nvidia-uvm-tools", 509, 1)
+    return ""
+
+
+def unload(name: str, program: str = "rmmod") -> str:
+    """Unload a module; return an error text, empty on success."""
+    name = canonical(name)
+    loaded = store.runtime()["modules"]
+    if name not in loaded:
+        return f"rmmod: ERROR: Module {name} is not currently loaded" if program == "rmmod" else ""
+    users = [other for other in loaded if name in _NEEDS.get(other, [])]
+    prefix = "rmmod: ERROR: Module" if program == "rmmod" else "modprobe: FATAL: Module"
+    if users:
+        return f"{prefix} {name} is in use by: {' '.join(users)}" if program == "rmmod" else f"{prefix} {name} is in use."
+    if name == "nvidia" and clients():
+        return f"{prefix} {name} is in use" if program == "rmmod" else f"{prefix} {name} is in use."
+    with store.change() as runtime:
+        runtime["modules"].pop(name)
+        if name == "nvidia":
+            runtime.update(gpu={}, persistence={}, fabric={"state": "Not Started"})
+    _unlink(name)
+    return ""
+
+
+def clients() -> list[str]:
+    """Return the programs that hold the driver open."""
+    runtime = store.runtime()
+    return [name for name, pid in runtime["clients"].items() if machine.alive(pid)]
+
+
+def _blocked() -> bool:
+    return "nouveau" in store.runtime()["modules"] or not machine.gpus()
+
+
+def _mark(name: str, version: str) -> None:
+    with store.change() as runtime:
+        runtime["modules"][name] = {"version": version, "open": True}
+    folder = paths.at(f"/sys/module/{name}")
+    if version and paths.sys_ready():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "version").write_text(f"{version}\n")
+        (folder / "refcnt").write_text("0\n")
+        (folder / "initstate").write_text("live\n")
+
+
+def _probe(version: str) -> None:
+    kmsg.say("nvidia: loading out-of-tree module taints kernel.")
+    kmsg.say(f"nvidia-nvlink: Nvlink Core is being initialized, major device number {_MAJOR + 40}")
+    kmsg.say(f"NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build  (dvs-builder@U22-I3-AE18-23-3)")
+    _node("nvidiactl", _MAJOR, _CONTROL_MINOR)
+    for gpu in machine.gpus():
+        _node(f"nvidia{gpu.index}", _MAJOR, gpu.index)
+    proc = paths.at("/proc/driver/nvidia")
+    if paths.sys_ready():
+        proc.mkdir(parents=True, exist_ok=True)
+        text = f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build  (dvs-builder@U22-I3-AE18-23-3)\n"
+        (proc / "version").write_text(text)
+    if store.hardware()["nvswitches"]:
+        devices = paths.at("/proc/driver/nvidia-nvswitch/devices")
+        if paths.sys_ready():
+            for switch in store.hardware()["nvswitches"]:
+                (devices / switch["pci"]).mkdir(parents=True, exist_ok=True)
+        for switch in store.hardware()["nvswitches"]:
+            _node(f"nvidia-nvswitch{switch['index']}", _MAJOR + 40, switch["index"])
+        _node("nvidia-nvswitchctl", _MAJOR + 40, _CONTROL_MINOR)
+
+
+def _node(name: str, major: int, minor: int) -> None:
+    path = paths.at(f"/dev/{name}")
+    if path.exists() or os.geteuid() != 0:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(major, minor))
+    path.chmod(0o666)
+
+
+def _unlink(name: str) -> None:
+    prefix = {"nvidia": "nvidia[0-9c]*", "nvidia_uvm": "nvidia-uvm*"}.get(name)
+    for path in paths.at("/dev").glob(prefix or "no-such-device"):
+        path.unlink()
+    folder = paths.at(f"/sys/module/{name}")
+    for leaf in ("version", "refcnt", "initstate"):
+        (folder / leaf).unlink(missing_ok=True)
+    if folder.exists() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _real(program: str, argv: list[str]) -> int:
+    path = paths.at(f"/usr/lib/hw/real/{program}")
+    return subprocess.run([str(path), *argv], check=False).returncode if path.exists() else 0
+
+
+def _fail(error: str) -> int:
+    if error:
+        sys.stderr.write(f"{error}\n")
+    return 1 if error else 0
+
+
+def modprobe(argv: list[str]) -> int:
+    """Load modules, or remove them with -r; -a takes several names."""
+    names = [arg for arg in argv if not arg.startswith("-") and "=" not in arg]
+    if not names or not known(names[0]):
+        return _real("modprobe", argv)
+    if any(arg in {"-n", "--dry-run", "--show", "--show-depends", "-D"} for arg in argv):
+        return 0
+    quiet = any(arg in {"-q", "--quiet"} for arg in argv)
+    several = any(arg in {"-a", "--all"} for arg in argv)
+    act: Callable[[str], str] = _remove_tree if any(arg in {"-r", "--remove"} for arg in argv) else load
+    errors = [error for error in map(act, names if several or act is _remove_tree else names[:1]) if error]
+    if not quiet:
+        _fail("\n".join(errors))
+    return 1 if errors else 0
+
+
+def _remove_tree(name: str) -> str:
+    return unload(name, "modprobe")
+
+
+def rmmod(argv: list[str]) -> int:
+    """Remove modules."""
+    names = [arg for arg in argv if not arg.startswith("-")]
+    if not names or not known(names[0]):
+        return _real("rmmod", argv)
+    return _fail("\n".join(error for error in map(unload, names) if error))
+
+
+def lsmod(_argv: list[str]) -> int:
+    """List loaded modules."""
+    loaded = list(store.runtime()["modules"])
+    sys.stdout.write(f"{'Module':<19} {'Size':>8}  Used by\n")
+    for name in reversed(loaded):
+        users = [other for other in loaded if name in _NEEDS.get(other, [])]
+        count = len(users) + (len(clients()) if name == "nvidia" else 0)
+        size = _SIZE.get(name) or _INBOX.get(name) or 2433024
+        sys.stdout.write(f"{name:<19} {size:>8}  {count}{' ' + ','.join(users) if users else ''}\n")
+    return 0
+
+
+def modinfo(argv: list[str]) -> int:
+    """Describe a module on disk; -F prints one field."""
+    names = [arg for arg in argv if not arg.startswith("-")]
+    only = _option(argv, "-F", "--field")
+    names = [name for name in names if name != only]
+    if not names or canonical(names[0]) not in _NEEDS:
+        return _real("modinfo", argv)
+    name = canonical(names[0])
+    version = module_version(name)
+    if version is None:
+        sys.stderr.write(f"modinfo: ERROR: Module {names[0]} not found.\n")
+        return 1
+    fields = {"filename": str(paths.module_file(name)), "version": version, "license": "Dual MIT/GPL", "vermagic": f"{paths.kernel()} SMP mod_unload"}
+    for key, value in fields.items():
+        if only is None:
+            sys.stdout.write(f"{key + ':':<16}{value}\n")
+        elif key == only:
+            sys.stdout.write(f"{value}\n")
+    return 0
+
+
+def _option(argv: list[str], *names: str) -> str | None:
+    for at, arg in enumerate(argv[:-1]):
+        if arg in names:
+            return argv[at + 1]
+    return next((arg.split("=", 1)[1] for arg in argv if "=" in arg and arg.split("=", 1)[0] in names), None)
+
+
+def inbox() -> tuple[str, ...]:
+    """Return the modules that the kernel loads for the NICs by itself."""
+    return _ALWAYS

@@ -1,0 +1,203 @@
+"""What the loaded driver sees: GPUs, NICs and their present condition."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+from . import paths, store
+
+State = dict[str, Any]
+
+
+class DriverNotLoadedError(Exception):
+    """The NVIDIA kernel module is not loaded."""
+
+
+class LibraryMissingError(Exception):
+    """The NVML library is not installed."""
+
+
+class VersionMismatchError(Exception):
+    """The NVML library and the loaded kernel module are of different versions; the argument is the library's."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU with what software set on it."""
+
+    part: State
+    runtime: State
+    persistence: bool
+
+    @property
+    def index(self) -> int:
+        """Position by PCI address, as the driver counts."""
+        return int(self.runtime["index"])
+
+    @property
+    def slot(self) -> int:
+        """Position in the chassis, independent of missing siblings."""
+        return int(self.part["index"])
+
+    @property
+    def lost(self) -> bool:
+        """It fell off the bus."""
+        return bool(self.part["lost"])
+
+    @property
+    def bus_id(self) -> str:
+        """PCI address as NVML prints it."""
+        return f"0000{self.part['pci']}".upper()
+
+    @property
+    def power_limit(self) -> float:
+        """Power limit in force, W."""
+        return float(self.runtime.get("power_limit_w", self.part["power"]["default_w"]))
+
+    @property
+    def locked_clocks(self) -> tuple[int, int] | None:
+        """Locked SM clock range, MHz."""
+        locked = self.runtime.get("locked_sm_mhz")
+        return (int(locked[0]), int(locked[1])) if locked else None
+
+    @property
+    def sm_limit(self) -> int:
+        """Highest SM clock that it may reach now, MHz."""
+        top = int(self.part["clocks"]["sm_max_mhz"])
+        return min(top, self.locked_clocks[1]) if self.locked_clocks else top
+
+    @property
+    def sm_clock(self) -> int:
+        """SM clock while idle, MHz: parked unless a lower bound is locked."""
+        return min(self.sm_limit, self.locked_clocks[0]) if self.locked_clocks else 345
+
+    @property
+    def power_draw(self) -> float:
+        """Draw while idle, W: a locked clock costs a little."""
+        idle = float(self.part["power"]["idle_w"])
+        return idle + (self.sm_clock - 345) * 0.028
+
+    @property
+    def events(self) -> int:
+        """Clock event reasons, the NVML bit mask."""
+        return int(self.part["clock_events"]) or 0x1
+
+    @property
+    def speed(self) -> float:
+        """Fraction of the model's compute speed under full load: silicon, power limit and clock limit."""
+        top = float(self.part["clocks"]["sm_max_mhz"])
+        power = min(1.0, (self.power_limit / float(self.part["power"]["default_w"])) ** 0.5)
+        return float(self.part["compute_factor"]) * min(power, self.sm_limit / top)
+
+
+def present(part: State, state: State) -> bool:
+    """Say whether the part is on the bus since this boot."""
+    from_boot = part.get("missing_from_boot")
+    gone = from_boot is not None and state.get("boot_count", 0) >= from_boot
+    return bool(part.get("present", True)) and not gone
+
+
+def driver_version() -> str | None:
+    """Return the version of the loaded kernel module; None when none is loaded."""
+    module = store.runtime()["modules"].get("nvidia")
+    return module["version"] if module else None
+
+
+def library_version() -> str | None:
+    """Return the version of the installed NVML library; None when none is installed."""
+    link = paths.at("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1")
+    if not link.exists():
+        return None
+    return link.resolve().name.split(".so.", 1)[1]
+
+
+def open_driver() -> str:
+    """Do what NVML's initialisation does: load the driver through nvidia-modprobe when allowed, then compare versions.
+
+    Returns the driver version. Raises LibraryMissingError, DriverNotLoadedError or VersionMismatchError.
+    """
+    library = library_version()
+    if library is None:
+        raise LibraryMissingError
+    helper = paths.at("/usr/bin/nvidia-modprobe")
+    if driver_version() is None and helper.exists() and os.geteuid() == 0:
+        subprocess.run([str(helper)], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    loaded = driver_version()
+    if loaded is None:
+        raise DriverNotLoadedError
+    if loaded != library:
+        raise VersionMismatchError(library)
+    return loaded
+
+
+def gpus() -> list[Gpu]:
+    """Return the GPUs on the bus, in PCI order, as the driver counts them."""
+    state, runtime = store.hardware(), store.runtime()
+    parts = sorted((part for part in state["gpus"] if present(part, state)), key=lambda part: part["pci"])
+    found = []
+    for index, part in enumerate(parts):
+        uuid = part["uuid"]
+        settings = {"index": index, **runtime["gpu"].get(uuid, {})}
+        found.append(Gpu(part, settings, bool(runtime["persistence"].get(uuid))))
+    return found
+
+
+def set_gpu(gpu: Gpu, **values: Any) -> None:
+    """Set runtime values of one GPU; a value of None goes back to the default. Without persistence nothing is kept."""
+    if not gpu.persistence:
+        return
+    with store.change() as runtime:
+        settings = runtime["gpu"].setdefault(gpu.part["uuid"], {})
+        for key, value in values.items():
+            if value is None:
+                settings.pop(key, None)
+            else:
+                settings[key] = value
+
+
+def set_persistence(gpu: Gpu, *, on: bool) -> None:
+    """Turn persistence mode on or off; off lets the driver forget the GPU's settings."""
+    with store.change() as runtime:
+        runtime["persistence"][gpu.part["uuid"]] = on
+        if not on:
+            runtime["gpu"].pop(gpu.part["uuid"], None)
+
+
+def nics() -> list[State]:
+    """Return the compute NICs that are on the bus."""
+    state = store.hardware()
+    return [nic for nic in state["nics"] if present(nic, state)]
+
+
+def carrier(nic: State) -> bool:
+    """Say whether the NIC's link is up: the cable is in, and the other end and our own side are up."""
+    if nic["link"] != "up":
+        return False
+    path = paths.at(f"/sys/class/net/{nic['netdev']}/carrier")
+    try:
+        return path.read_text().strip() == "1"
+    except OSError:
+        return False
+
+
+def fabric_state() -> str:
+    """Return the state of the NVSwitch fabric: Not Started, In Progress or Completed; N/A without NVSwitches."""
+    if not store.hardware()["nvswitches"]:
+        return "N/A"
+    return str(store.runtime()["fabric"]["state"])
+
+
+def fabric_usable() -> bool:
+    """Say whether CUDA may start: NVSwitch machines need a fabric manager that runs and has finished."""
+    if not store.hardware()["nvswitches"]:
+        return True
+    fabric = store.runtime()["fabric"]
+    return fabric["state"] == "Completed" and alive(fabric.get("pid"))
+
+
+def alive(pid: object) -> bool:
+    """Say whether a process lives."""
+    return isinstance(pid, int) and paths.Path(f"/proc/{pid}").exists()

@@ -1,0 +1,1 @@
+"""How fast the machine is, and the programs that measure it."""

@@ -1,0 +1,120 @@
+"""What one machine knows about itself that matters for its speed."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+from .. import machine, paths, rdmatree
+from ..nic.tools import settings, traffic_class
+
+Facts = dict[str, Any]
+_ROCE_PRIORITY = 3
+
+
+def gpu_facts() -> list[Facts]:
+    """Return the GPUs that CUDA would offer."""
+    found = []
+    for gpu in machine.gpus():
+        links = gpu.part["nvlink"]["links"]
+        found.append(
+            {
+                "index": gpu.index, "name": gpu.part["name"], "pci": gpu.part["pci"], "slot": gpu.slot, "numa": gpu.part.get("numa", 0),
+                "links": len(links), "links_active": sum(1 for link in links if link["state"] == "active"),
+                "ring_gb_s": gpu.part["nvlink"]["ring_gb_s"], "speed": gpu.speed, "memory_mib": gpu.part["memory_mib"],
+                "pcie_gen": gpu.part["pcie"]["gen"], "pcie_width": gpu.part["pcie"]["width"], "lost": gpu.lost,
+            }  # fmt: skip
+        )
+    return found
+
+
+def nic_facts() -> list[Facts]:
+    """Return the NICs, whether their port is active or not."""
+    found = []
+    for nic in machine.nics():
+        values = settings(nic)
+        found.append(
+            {
+                "device": nic["rdma_device"], "netdev": nic["netdev"], "rail": nic["rail"], "gpu": nic["gpu"], "numa": nic["numa"],
+                "rate": nic["rate_gbps"], "factor": nic["factor"], "up": machine.carrier(nic), "mtu": rdmatree.path_mtu(nic["netdev"]),
+                "address": rdmatree.ipv4(nic["netdev"]), "guid": nic["guid"], "tc": traffic_class(nic),
+                "lossless": values["trust"] == "dscp" and bool(values["pfc"][_ROCE_PRIORITY]),
+            }  # fmt: skip
+        )
+    return found
+
+
+def cuda_error() -> tuple[int, str]:
+    """Return CUDA's error code and text on initialisation; (0, '') when it works."""
+    try:
+        machine.open_driver()
+    except machine.DriverNotLoadedError:
+        return 100, "no CUDA-capable device is detected"
+    except machine.LibraryMissingError:
+        return 35, "CUDA driver version is insufficient for CUDA runtime version"
+    except machine.VersionMismatchError:
+        return 803, "system has unsupported display driver / cuda driver combination"
+    if not machine.gpus():
+        return 100, "no CUDA-capable device is detected"
+    if not machine.fabric_usable():
+        return 802, "system not yet initialized"
+    return 0, ""
+
+
+def nccl_version() -> str:
+    """Return the installed NCCL version, e.g. 2.28.9; empty when it is not installed."""
+    link = paths.at("/usr/lib/x86_64-linux-gnu/libnccl.so.2")
+    return link.resolve().name.split(".so.", 1)[1] if link.exists() else ""
+
+
+def nccl_settings() -> dict[str, str]:
+    """Return NCCL's settings: the machine's configuration file, overruled by the environment."""
+    found: dict[str, str] = {}
+    path = paths.at(os.environ.get("NCCL_CONF_FILE", "/etc/nccl.conf"))
+    for line in path.read_text().splitlines() if path.exists() else []:
+        name, mark, value = line.split("#", 1)[0].partition("=")
+        if mark and name.strip().startswith("NCCL_"):
+            found[name.strip()] = value.strip()
+    found.update({name: value for name, value in os.environ.items() if name.startswith("NCCL_")})
+    return found
+
+
+def chosen(nics: list[Facts], values: dict[str, str]) -> list[Facts]:
+    """Return the NICs that NCCL takes: ports that are active, filtered by NCCL_IB_HCA (prefix, = exact, ^ exclude)."""
+    if values.get("NCCL_IB_DISABLE") == "1":
+        return []
+    active = [nic for nic in nics if nic["up"] and nic["address"]]
+    wanted = values.get("NCCL_IB_HCA", "")
+    exclude, exact = wanted.startswith("^"), "=" in wanted[:2]
+    names = [name.split(":")[0] for name in wanted.lstrip("^=").split(",") if name]
+    if not names:
+        return active
+    return [nic for nic in active if any(nic["device"] == name if exact else nic["device"].startswith(name) for name in names) != exclude]
+
+
+def node_facts() -> Facts:
+    """Return everything that a collective has to know of this machine."""
+    code, text = cuda_error()
+    values = nccl_settings()
+    nics = nic_facts()
+    return {
+        "hostname": socket.gethostname(),
+        "cuda_error": code,
+        "cuda_text": text,
+        "driver": machine.driver_version() or "",
+        "gpus": [gpu for gpu in gpu_facts() if not gpu["lost"]] if not code else [],
+        "nics": chosen(nics, values),
+        "all_nics": nics,
+        "nccl": nccl_version(),
+        "settings": values,
+        "management": _management(),
+    }
+
+
+def _management() -> str:
+    for name in ("eth0", "ens3", "enp1s0"):
+        address = rdmatree.ipv4(name)
+        if address:
+            return f"{name}:{address}"
+    return "lo:127.0.0.1"

@@ -1,0 +1,82 @@
+"""What NCCL itself prints: version, INFO lines about transports, and warnings when peers cannot be reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Facts = dict[str, Any]
+
+
+def lines(name: str, ranks: list[Any], nodes: list[Facts], settings: dict[str, str], algorithm: str, network: str) -> str:
+    """Return the lines for the level that NCCL_DEBUG asks for."""
+    level = settings.get("NCCL_DEBUG", "").upper()
+    version = f"NCCL version {nodes[0]['nccl']}+cuda13.0\n"
+    if level in {"INFO", "TRACE"}:
+        return "".join(_rank(rank, ranks, nodes, settings, algorithm, network) for rank in ranks) + _connected(ranks, algorithm, network, len(nodes))
+    return version if level in {"VERSION", "WARN"} else ""
+
+
+def _tag(rank: Any) -> str:
+    return f"{rank.host}:{rank.pid}:{rank.pid + 7} [{rank.device}] NCCL INFO "
+
+
+def _rank(rank: Any, ranks: list[Any], nodes: list[Facts], settings: dict[str, str], algorithm: str, network: str) -> str:
+    tag, node = _tag(rank), next(item for item in nodes if item["hostname"] == rank.host)
+    out = [f"Bootstrap: Using {node['management']}<0>", "cudaDriverVersion 13000", f"NCCL version {node['nccl']}+cuda13.0"]
+    out += [f"{key} set by environment to {value}." for key, value in sorted(settings.items()) if key.startswith("NCCL_IB") or key in {"NCCL_ALGO"}]
+    out.append("NET/Plugin: Could not find: libnccl-net.so. Using internal net plugin.")
+    if network == "IB":
+        devices = " ".join(f"[{at}]{nic['device']}:1/RoCE" for at, nic in enumerate(node["nics"]))
+        out += [f"NET/IB : Using {devices} [RO]; OOB {node['management']}<0>", "Initialized NET plugin IB", "Using network IB"]
+        out.append(f"DMA-BUF is available on GPU device {rank.device}")
+    else:
+        out += ["NET/IB : No device found.", f"NET/Socket : Using [0]{node['management']}<0>", "Initialized NET plugin Socket", "Using network Socket"]
+    bus = rank.gpu["pci"].replace("0000:", "").replace(":", "").replace(".", "")
+    out.append(f"ncclCommInitRankConfig comm 0x55f0c0de0000 rank {rank.rank} nranks {len(ranks)} cudaDev {rank.device} nvmlDev {rank.device} busId {bus} commId 0x7e1 - Init START")
+    if algorithm == "NVLS":
+        out.append(f"NVLS multicast support is available on dev {rank.device} (NVLS_NCHANNELS 16)")
+    if rank.rank == 0:
+        order = " ".join(f"{item.rank:2d}" for item in ranks)
+        channels = max(1, 2 * len(node["nics"])) if len(nodes) > 1 else 24
+        out += [f"Channel {at:02d}/{channels:02d} : {order}" for at in range(channels)]
+    return "".join(f"{tag}{text}\n" for text in out) + _channels(rank, ranks, node, network, len(nodes))
+
+
+def _channels(rank: Any, ranks: list[Any], node: Facts, network: str, nodes: int) -> str:
+    following, tag = ranks[(rank.rank + 1) % len(ranks)], _tag(rank)
+    if following.host == rank.host:
+        return f"{tag}Channel 00/0 : {rank.rank}[{rank.device}] -> {following.rank}[{following.device}] via P2P/CUMEM\n" if len(ranks) > 1 else ""
+    if nodes < 2:  # noqa: PLR2004
+        return ""
+    out = ""
+    for at, _nic in enumerate(node["nics"] or [None]):
+        via = f"NET/IB/{at}/GDRDMA" if network == "IB" else "NET/Socket/0"
+        out += f"{tag}Channel {at:02d}/0 : {rank.rank}[{rank.device}] -> {following.rank}[{following.device}] [send] via {via}\n"
+        out += f"{tag}Channel {at:02d}/0 : {(rank.rank + 1 - 8) % len(ranks)}[{rank.device}] -> {rank.rank}[{rank.device}] [receive] via {via}\n"
+    return out
+
+
+def _connected(ranks: list[Any], algorithm: str, network: str, nodes: int) -> str:
+    text = ""
+    for rank in ranks:
+        text += f"{_tag(rank)}Connected all rings, use ring PXN 0 GDR {int(network == 'IB' and nodes > 1)}\n"
+        if algorithm == "NVLS":
+            text += f"{_tag(rank)}Connected NVLS tree\n"
+        text += f"{_tag(rank)}ncclCommInitRankConfig comm 0x55f0c0de0000 rank {rank.rank} nranks {len(ranks)} cudaDev {rank.device} - Init COMPLETE\n"
+    return text
+
+
+def broken(probes: list[Facts], ranks: list[Any], settings: dict[str, str]) -> str:
+    """Return what NCCL and the test print when a queue pair cannot reach its peer."""
+    text = ""
+    loud = settings.get("NCCL_DEBUG", "").upper() in {"INFO", "WARN", "TRACE", "VERSION"}
+    for item in probes:
+        rank = next((found for found in ranks if found.host == item["host"]), ranks[0])
+        if loud:
+            text += (
+                f"\n[{rank.device}] misc/ibvwrap.cc:344 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev {item['device']}:1, "
+                f"curr state INIT, next state RTR, local GID index 3, local GID ::ffff:{item['address']}, remote GID ::ffff:{item['peer']}\n"
+            )
+    rank = next((found for found in ranks if found.host == probes[0]["host"]), ranks[0])
+    head = f"{rank.host}: Test NCCL failure common.cu:1099 'unhandled system error (run with NCCL_DEBUG=INFO for details) / '\n"
+    return text + head + f" .. {rank.host} pid {rank.pid}: Test failure common.cu:942\n"

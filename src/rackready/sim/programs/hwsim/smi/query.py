@@ -1,0 +1,159 @@
+"""nvidia-smi --query-*: one line per GPU, comma separated."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable
+
+from .. import machine, store
+from ..machine import Gpu
+
+Value = Callable[[Gpu], object]
+_YES = {True: "Active", False: "Not Active"}
+
+
+def _watts(read: Callable[[Gpu], float]) -> Value:
+    return lambda gpu: f"{read(gpu):.2f}"
+
+
+def _ecc(period: str, kind: str, place: str) -> Value:
+    return lambda gpu: 0 if place == "sram" else gpu.part["ecc"][period][kind]
+
+
+def _event(bit: int) -> Value:
+    return lambda gpu: _YES[bool(gpu.events & bit)]
+
+
+def _rows(key: str) -> Value:
+    return lambda gpu: {True: "Yes", False: "No"}.get(gpu.part["remapped_rows"][key], gpu.part["remapped_rows"][key])
+
+
+_FIELDS: dict[str, tuple[str, Value]] = {
+    "timestamp": ("", lambda _gpu: time.strftime("%Y/%m/%d %H:%M:%S.000")),
+    "driver_version": ("", lambda _gpu: machine.driver_version()),
+    "count": ("", lambda _gpu: len(machine.gpus())),
+    "name": ("", lambda gpu: gpu.part["name"]),
+    "serial": ("", lambda gpu: gpu.part["serial"]),
+    "uuid": ("", lambda gpu: gpu.part["uuid"]),
+    "index": ("", lambda gpu: gpu.index),
+    "pci.bus_id": ("", lambda gpu: gpu.bus_id),
+    "pci.bus": ("", lambda gpu: f"0x{gpu.part['pci'][5:7].upper()}"),
+    "pci.device_id": ("", lambda gpu: gpu.part["device_id"]),
+    "pci.sub_device_id": ("", lambda gpu: gpu.part["subsystem_id"]),
+    "pcie.link.gen.current": ("", lambda gpu: gpu.part["pcie"]["gen"]),
+    "pcie.link.gen.gpucurrent": ("", lambda gpu: gpu.part["pcie"]["gen"]),
+    "pcie.link.gen.max": ("", lambda gpu: gpu.part["pcie"]["max_gen"]),
+    "pcie.link.gen.gpumax": ("", lambda gpu: gpu.part["pcie"]["max_gen"]),
+    "pcie.link.width.current": ("", lambda gpu: gpu.part["pcie"]["width"]),
+    "pcie.link.width.max": ("", lambda gpu: gpu.part["pcie"]["max_width"]),
+    "vbios_version": ("", lambda gpu: gpu.part["vbios"]),
+    "inforom.image": ("", lambda _gpu: "G520.0200.00.05"),
+    "persistence_mode": ("", lambda gpu: "Enabled" if gpu.persistence else "Disabled"),
+    "compute_mode": ("", lambda _gpu: "Default"),
+    "compute_cap": ("", lambda gpu: {"hopper": "9.0", "blackwell": "10.0", "ampere": "8.0", "ada": "8.9"}.get(gpu.part["architecture"], "[N/A]")),
+    "pstate": ("", lambda _gpu: "P0"),
+    "mig.mode.current": ("", lambda _gpu: "Disabled"),
+    "mig.mode.pending": ("", lambda _gpu: "Disabled"),
+    "ecc.mode.current": ("", lambda _gpu: "Enabled"),
+    "ecc.mode.pending": ("", lambda _gpu: "Enabled"),
+    "memory.total": ("MiB", lambda gpu: gpu.part["memory_mib"]),
+    "memory.reserved": ("MiB", lambda _gpu: 636),
+    "memory.used": ("MiB", lambda _gpu: 0),
+    "memory.free": ("MiB", lambda gpu: gpu.part["memory_mib"] - 636),
+    "utilization.gpu": ("%", lambda _gpu: 0),
+    "utilization.memory": ("%", lambda _gpu: 0),
+    "temperature.gpu": ("", lambda gpu: gpu.part["temperature_c"]),
+    "temperature.memory": ("", lambda gpu: gpu.part["temperature_c"] + 7),
+    "power.management": ("", lambda _gpu: "Enabled"),
+    "power.draw": ("W", _watts(lambda gpu: gpu.power_draw + random.uniform(-0.4, 0.4))),
+    "power.draw.instant": ("W", _watts(lambda gpu: gpu.power_draw + random.uniform(-0.4, 0.4))),
+    "power.draw.average": ("W", _watts(lambda gpu: gpu.power_draw)),
+    "power.limit": ("W", _watts(lambda gpu: gpu.power_limit)),
+    "enforced.power.limit": ("W", _watts(lambda gpu: gpu.power_limit)),
+    "power.default_limit": ("W", _watts(lambda gpu: gpu.part["power"]["default_w"])),
+    "power.min_limit": ("W", _watts(lambda gpu: gpu.part["power"]["min_w"])),
+    "power.max_limit": ("W", _watts(lambda gpu: gpu.part["power"]["max_w"])),
+    "clocks.current.graphics": ("MHz", lambda gpu: gpu.sm_clock),
+    "clocks.current.sm": ("MHz", lambda gpu: gpu.sm_clock),
+    "clocks.current.memory": ("MHz", lambda gpu: gpu.part["clocks"]["memory_mhz"]),
+    "clocks.current.video": ("MHz", lambda _gpu: 765),
+    "clocks.max.graphics": ("MHz", lambda gpu: gpu.part["clocks"]["sm_max_mhz"]),
+    "clocks.max.sm": ("MHz", lambda gpu: gpu.part["clocks"]["sm_max_mhz"]),
+    "clocks.max.memory": ("MHz", lambda gpu: gpu.part["clocks"]["memory_mhz"]),
+    "clocks.applications.graphics": ("MHz", lambda gpu: gpu.part["clocks"]["sm_max_mhz"]),
+    "clocks.applications.memory": ("MHz", lambda gpu: gpu.part["clocks"]["memory_mhz"]),
+    "clocks_event_reasons.active": ("", lambda gpu: f"0x{gpu.events:016x}"),
+    "clocks_event_reasons.gpu_idle": ("", _event(0x1)),
+    "clocks_event_reasons.sw_power_cap": ("", _event(0x4)),
+    "clocks_event_reasons.hw_slowdown": ("", _event(0x8)),
+    "clocks_event_reasons.sw_thermal_slowdown": ("", _event(0x20)),
+    "clocks_event_reasons.hw_thermal_slowdown": ("", _event(0x40)),
+    "clocks_event_reasons.hw_power_brake_slowdown": ("", _event(0x80)),
+    "fabric.state": ("", lambda _gpu: machine.fabric_state()),
+    "fabric.status": ("", lambda _gpu: {"Completed": "Success"}.get(machine.fabric_state(), "N/A")),
+    "gpu_recovery_action": ("", lambda gpu: gpu.part["recovery_action"]),
+    **{
+        f"ecc.errors.{kind}.{period}.{place}": ("", _ecc(period, kind, place))
+        for kind in ("corrected", "uncorrected")
+        for period in ("volatile", "aggregate")
+        for place in ("sram", "dram", "total", "device_memory")
+    },
+}
+_ALIASES = {
+    "gpu_name": "name", "gpu_serial": "serial", "gpu_uuid": "uuid", "gpu_bus_id": "pci.bus_id", "clocks.gr": "clocks.current.graphics",
+    "clocks.sm": "clocks.current.sm", "clocks.mem": "clocks.current.memory", "clocks.max.gr": "clocks.max.graphics",
+    "clocks.max.mem": "clocks.max.memory", "clocks_throttle_reasons.active": "clocks_event_reasons.active", "pci.domain": "pci.bus",
+}  # fmt: skip
+_REMAPPED: dict[str, tuple[str, Value]] = {
+    "gpu_name": _FIELDS["name"],
+    "gpu_bus_id": _FIELDS["pci.bus_id"],
+    "gpu_serial": _FIELDS["serial"],
+    "gpu_uuid": _FIELDS["uuid"],
+    "remapped_rows.correctable": ("", _rows("correctable")),
+    "remapped_rows.uncorrectable": ("", _rows("uncorrectable")),
+    "remapped_rows.pending": ("", _rows("pending")),
+    "remapped_rows.failure": ("", _rows("failure")),
+}
+_APPS = ("pid", "process_name", "gpu_uuid", "gpu_bus_id", "used_gpu_memory", "used_memory", "name", "gpu_name", "gpu_serial", "timestamp")
+
+
+def main(kind: str, wanted: str, layout: str, gpus: list[Gpu]) -> int:
+    """Print the fields that were asked for; 2 for a field or a format that does not exist."""
+    formats = {item.strip() for item in layout.split(",")}
+    if "csv" not in formats:
+        sys.stdout.write('"--format=" switch is missing or has no csv. Please run \'nvidia-smi -h\'.\n')
+        return 2
+    names = [item.strip() for item in wanted.split(",")]
+    if kind == "apps":
+        return _header(names, formats) if all(name in _APPS for name in names) else _unknown(next(name for name in names if name not in _APPS))
+    fields = _FIELDS if kind == "gpu" else _REMAPPED
+    resolved = [_ALIASES.get(name, name) if kind == "gpu" else name for name in names]
+    for name, known in zip(names, resolved, strict=True):
+        if known not in fields:
+            return _unknown(name)
+    units = [fields[name][0] for name in resolved]
+    _header([f"{name} [{unit}]" if unit and "nounits" not in formats else name for name, unit in zip(names, units, strict=True)], formats)
+    for gpu in gpus:
+        cells = []
+        for name, unit in zip(resolved, units, strict=True):
+            cells.append(f"{fields[name][1](gpu)}{' ' + unit if unit and 'nounits' not in formats else ''}")
+        sys.stdout.write(", ".join(cells) + "\n")
+    return 0
+
+
+def _header(names: list[str], formats: set[str]) -> int:
+    if "noheader" not in formats:
+        sys.stdout.write(", ".join(names) + "\n")
+    return 0
+
+
+def _unknown(name: str) -> int:
+    sys.stdout.write(f'Field "{name}" is not a valid field to query.\n\n')
+    return 2
+
+
+def xid_count(gpu: Gpu) -> int:
+    """Return how many Xids the GPU reported since power-on."""
+    return sum(1 for xid in store.hardware()["xids"] if xid["pci"] == gpu.part["pci"])

@@ -1,0 +1,54 @@
+"""Reads the hardware state and keeps what software did to the hardware since power-on."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from . import paths
+
+State = dict[str, Any]
+
+
+def hardware() -> State:
+    """Return the hardware state; an unreadable one is a broken simulation and raises OSError or ValueError."""
+    state: State = json.loads(paths.at("/opt/hw/state.json").read_text())
+    return state
+
+
+def runtime() -> State:
+    """Return what software did since power-on."""
+    path = paths.at("/run/hw/runtime.json")
+    if not path.exists():
+        return fresh()
+    found: State = json.loads(path.read_text())
+    return found
+
+
+def fresh() -> State:
+    """Return the runtime state right after power-on."""
+    return {"modules": {}, "persistence": {}, "gpu": {}, "fabric": {"state": "Not Started"}, "nic": {}, "counters": {}, "clients": {}}
+
+
+@contextmanager
+def change() -> Iterator[State]:
+    """Yield the runtime state for a change; writers queue up on a lock, readers never see half a file."""
+    folder = paths.at("/run/hw")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        state = runtime()
+        yield state
+        write(folder / "runtime.json", json.dumps(state))
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file as a whole."""
+    fresh_file = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh_file.write_text(text)
+    fresh_file.replace(path)

@@ -1,0 +1,1 @@
+"""The switch: its configuration command line, and what configuration does to real bridges."""
