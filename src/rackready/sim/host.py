@@ -20,13 +20,13 @@ _PACKAGES = {
 _NOISE = ("level=warning", "WARN[")
 
 
-def run(argv: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes | None = None, check: bool = True, hint: str = "") -> str:
+def run(argv: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes | None = None, check: bool = True, hint: str = "", shown: str = "") -> str:
     """Run a program and return its standard output.
 
     Raises SimError when it is not installed, fails (unless ``check`` is false) or does not end in time.
     """
     name = argv[0]
-    shown = " ".join(argv[:3])
+    shown = shown or " ".join(argv[:3])
     try:
         done = subprocess.run(argv, input=stdin, capture_output=True, timeout=timeout_s, check=False)  # noqa: S603 - arguments are ours, no shell
     except FileNotFoundError as error:

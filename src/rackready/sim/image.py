@@ -30,7 +30,7 @@ PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "openssh-server", "openssh-client", "sudo", "python3", "python3-apt", "gnupg", "ca-certificates",
     "iproute2", "iputils-ping", "ethtool", "pciutils", "kmod", "procps", "openmpi-bin", "slurmd", "slurmctld", "slurm-client", "munge",
 )  # fmt: skip
-_RECIPE = "3"
+_RECIPE = "5"
 """Raise it when the steps below change: it is part of the digest."""
 
 _HERE = Path(__file__).resolve().parent
@@ -40,13 +40,29 @@ _UNUSED_DOCS = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "
 _MASKED = ("systemd-binfmt.service", "systemd-timesyncd.service", "apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer", "dpkg-db-backup.timer")
 _OFF = ("munge.service", "slurmd.service", "slurmctld.service")
 
+_BOOT_ID = """[Unit]
+Description=Boot identity of this machine (a container shows the host's otherwise)
+DefaultDependencies=no
+Before=sysinit.target
+ConditionPathExists=/opt/hw/boot_id
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/cp /opt/hw/boot_id /run/boot_id
+ExecStart=/bin/mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
+
+[Install]
+WantedBy=sysinit.target
+"""
+
 
 def ensure_image(clone: str, say: Say) -> str:
     """Return the name of the image, building what is not there yet; older images of this clone that nothing uses are removed.
 
     Raises SimError with the words of the tool that failed.
     """
-    base_digest = _digest(["base", _RECIPE, SUITE, platform.machine(), *PACKAGES])
+    base_digest = _digest(["base", SUITE, platform.machine(), *PACKAGES, *_UNUSED_DOCS])
     digest = _digest([base_digest, _RECIPE, *_file_digests()])
     base, final = f"localhost/rackready-base-{clone}:{base_digest}", f"localhost/rackready-sim-{clone}:{digest}"
     if not _adopt(final, "localhost/rackready-sim-"):
@@ -78,7 +94,7 @@ def _adopt(name: str, family: str) -> bool:
 
 def _build_base(name: str, say: Say) -> None:
     source = apt_sources.find(SUITE)
-    say(f"image: Debian {SUITE} with {len(PACKAGES)} packages from {source.shown} (about a minute, about 90 MB)")
+    say(f"image: Debian {SUITE} with {len(PACKAGES)} packages from {source.shown} (a minute or two, about 90 MB)")
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rackready-image-") as folder:
         archive = Path(folder) / "root.tar"
@@ -152,11 +168,15 @@ def _tidy(root: Path) -> None:
         (units / unit).unlink(missing_ok=True)
         (units / unit).symlink_to("/dev/null")
     for unit in _OFF:
-        for wanted in units.glob(f"*.wants/{unit}"):
-            wanted.unlink()
+        for wants in units.glob("*.wants"):  # the links point to paths of the image, so they look broken from here
+            (wants / unit).unlink(missing_ok=True)
     _text(root / "etc/systemd/journald.conf.d/rackready.conf", "[Journal]\nStorage=persistent\nReadKMsg=no\nSystemMaxUse=32M\n")
     _text(root / "etc/ssh/sshd_config.d/50-rackready.conf", "PermitRootLogin prohibit-password\nPasswordAuthentication no\nUseDNS no\n")
     _text(root / "etc/machine-id", "")
+    _text(units / "hw-boot-id.service", _BOOT_ID)
+    (units / "sysinit.target.wants").mkdir(exist_ok=True)
+    (units / "sysinit.target.wants/hw-boot-id.service").unlink(missing_ok=True)
+    (units / "sysinit.target.wants/hw-boot-id.service").symlink_to("/etc/systemd/system/hw-boot-id.service")
 
 
 def _text(path: Path, text: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from rackready.sim.files import write
 from rackready.sim.plan import MIRROR_PORT, Cable, Machine, Plan
 from rackready.sim.store import Store
 
+log = logging.getLogger("rackready.sim.machines")
 _STOP_GRACE_S = 20
 REBOOTED = 129
 """Exit status of a container whose system asked for a reboot: the kernel ends its first process with SIGHUP."""
@@ -45,6 +48,7 @@ class Machines:
             raise describe(f"{name}: container {machine.container}", "namespaces of its own", "none", f"See `podman inspect {machine.container}`, then run again.")
         hostnet.attach(self.plan, machine, pid)
         if machine.role == "node":
+            (self._store.hardware(name) / "boot_id").write_text(f"{uuid.uuid4()}\n", encoding="utf-8")
             self.cable(name, pid)
         podman.start(machine.container)
         return True
@@ -85,9 +89,11 @@ class Machines:
         return found.pid if found is not None and found.running else 0
 
     def _reapply(self, switch: str, ports: list[str]) -> None:
-        """Let the switch's system see ports that came or went, as its port daemon would."""
-        script = f"test ! -x {_REAPPLY} || exec {_REAPPLY} {' '.join(ports)}"
-        podman.podman("exec", self.plan.machines[switch].container, "/bin/sh", "-c", script)
+        """Let the switch's system see ports that came or went, as its port daemon would. A switch that fails at it stops no node's boot."""
+        try:
+            podman.podman("exec", self.plan.machines[switch].container, _REAPPLY, *ports)
+        except SimError as error:
+            log.warning("%s: ports %s: %s", switch, " ".join(ports), error)
 
     def _create(self, machine: Machine) -> None:
         podman.remove(machine.container)

@@ -34,7 +34,7 @@ class Container:
 
 def podman(*args: str, timeout_s: float = 60.0, stdin: bytes | None = None, check: bool = True) -> str:
     """Run podman and return its standard output. Raises SimError with podman's words."""
-    return run(["podman", *_runtime(), *args], timeout_s=timeout_s, stdin=stdin, check=check, hint=_HINT)
+    return run(["podman", *_runtime(), *args], timeout_s=timeout_s, stdin=stdin, check=check, hint=_HINT, shown=f"podman {args[0]} {args[-1]}")
 
 
 def _runtime() -> tuple[str, ...]:

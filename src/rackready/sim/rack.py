@@ -115,7 +115,7 @@ class Rack:
             if container.name not in known:
                 podman.remove(container.name)
                 self._changed(result, f"{container.name} removed: the site has no such machine")
-        self._mirror_content(defined)
+        self._mirror_content(defined, result)
         self._renew(defined, result)
         machines = defined.machines()
         for machine in defined.plan.machines.values():
@@ -123,36 +123,29 @@ class Rack:
                 self._changed(result, f"{machine.name} ({machine.role}) at {machine.address}")
         self._reattach(defined)
 
-    def _mirror_content(self, defined: Definition) -> None:
+    def _mirror_content(self, defined: Definition, result: UpResult) -> None:
         """Build the repository. A container sees the folder that was there when it began: a new folder needs a new container."""
         folder = self.store.mirror
         before = folder.stat().st_ino if folder.exists() else 0
-        self._say("mirror: signed package repository")
         mirror.build(defined.site, self.store)
         if folder.stat().st_ino != before:
+            self._changed(result, f"mirror: signed package repository, {len(list(folder.glob('*.deb')))} packages")
             podman.remove(defined.plan.machines["mirror"].container)
 
     def _renew(self, defined: Definition, result: UpResult) -> None:
-        """Make switches and the scheduler's host anew when image or configuration changed, and nodes that are off and were never on again."""
-        wanted = self._stamps(defined)
-        for machine in defined.plan.machines.values():
-            found = podman.inspect(machine.container)
-            stale = found is not None and machine.role != "node" and defined.record.digests.get(machine.container) != wanted[machine.container]
-            if stale:
-                podman.remove(machine.container)
-                self._changed(result, f"{machine.name} is made anew: its image or configuration changed")
-        defined.record.digests.update(wanted)
-        self.store.save(defined.record)
-
-    def _stamps(self, defined: Definition) -> dict[str, str]:
-
-
-        conf = json.dumps(slurm.build(defined.site, defined.plan), sort_keys=True)
-        out = {}
-        for machine in defined.plan.machines.values():
-            parts = [defined.record.image if machine.role in ("switch", "controller") else "", conf if machine.role == "controller" else ""]
-            out[machine.container] = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-        return out
+        """Make the scheduler's host anew when the site changed its cluster. Machines of an older image are kept: they hold state."""
+        controller = next(iter(defined.plan.of("controller")), None)
+        if controller is not None:
+            conf = json.dumps(slurm.build(defined.site, defined.plan), sort_keys=True)
+            digest = hashlib.sha256(conf.encode()).hexdigest()[:16]
+            if podman.inspect(controller.container) is not None and defined.record.digests.get(controller.container) != digest:
+                podman.remove(controller.container)
+                self._changed(result, f"{controller.name} is made anew: the site's nodes changed")
+            defined.record.digests[controller.container] = digest
+            self.store.save(defined.record)
+        older = sorted(found.name for found in podman.containers(self.clone) if found.image not in ("", defined.record.image) and not found.name.endswith("-mirror"))
+        if older:
+            self._say(f"{len(older)} machines keep the image that they were made from; `rackready sim down`, then `rackready sim up` makes all of them anew")
 
     def _reattach(self, defined: Definition) -> None:
         """Connect machines that run to the management network again: the bridge may be new."""

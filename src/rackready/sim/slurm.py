@@ -59,7 +59,7 @@ def _slurm_conf(site: Site, plan: Plan, partition: str) -> str:
         "GresTypes=gpu",
         "MpiDefault=none",
         "ReturnToService=1",
-        "SlurmdTimeout=60",
+        "SlurmdTimeout=30",
         "SlurmctldTimeout=60",
         "SchedulerType=sched/backfill",
         *nodes,

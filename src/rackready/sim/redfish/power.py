@@ -134,7 +134,7 @@ class NodePower:
         container = self._machines().plan.machines[node].container
         deadline = time.monotonic() + _EXIT_SEEN_S
         found = podman.inspect(container)
-        while found is not None and found.running and found.pid == ended and time.monotonic() < deadline:
+        while found is not None and _ending(found, ended) and time.monotonic() < deadline:
             time.sleep(0.2)
             found = podman.inspect(container)
         if found is None:
@@ -150,3 +150,8 @@ class NodePower:
         line = json.dumps({"time": datetime.now(UTC).isoformat(), "node": node, "action": action, "by": by})
         with self._lock, self._store.power_log.open("a", encoding="utf-8") as out:
             out.write(line + "\n")
+
+
+def _ending(found: podman.Container, ended: int) -> bool:
+    """Whether podman has not yet seen the end of the process ``ended``: it passes through stopping and stopped until it has cleaned up."""
+    return found.status in ("stopping", "stopped") or (found.running and found.pid == ended)
