@@ -12,7 +12,7 @@ from rackready.model.problems import RackreadyError
 State = dict[str, Any]
 Apply = Callable[..., None]
 
-_KEPT = ("healthy", "faults", "boot_count", "node", "index")
+_KEPT = ("faults", "boot_count", "node", "index")
 """Keys of the state that a repair leaves as they are."""
 
 
@@ -34,30 +34,28 @@ class Fault:
     """Id of the gate that is meant to catch it (documentation, and what tests assert)."""
 
 
-def apply(state: State, fault: str, **params: Any) -> None:
+def inject(state: State, name: str, **params: Any) -> None:
     """Change ``state`` in place as the named fault does, and record it in ``state['faults']``.
 
     Raises FaultError for an unknown fault, parameter or part; the state is unchanged then.
     """
-    known = FAULTS.get(fault)
-    if known is None:
-        raise FaultError(f"Fault '{fault}' - Expected: one of {', '.join(sorted(FAULTS))} Actual: '{fault}'. Name a fault from the list.")
-    chosen = {**known.params, **_typed(known, params)}
-    before = {key: copy.deepcopy(value) for key, value in state.items() if key not in _KEPT}
-    known.apply(state, **chosen)
-    state.setdefault("healthy", before)
-    state["faults"].append({"name": fault, "params": chosen})
+    fault = FAULTS.get(name)
+    if fault is None:
+        raise FaultError(f"Fault '{name}' - Expected: one of {', '.join(sorted(FAULTS))} Actual: '{name}'. Name a fault from the list.")
+    chosen = {**fault.params, **_typed(fault, params)}
+    fault.apply(state, **chosen)
+    state["faults"].append({"name": name, "params": chosen})
 
 
-def clear(state: State, fault: str | None = None) -> int:
-    """Repair one fault by name, or all of them; return how many were repaired (0 when there was none)."""
-    kept = [item for item in state["faults"] if fault is not None and item["name"] != fault]
+def clear(state: State, healthy: State, name: str | None = None) -> int:
+    """Repair one fault by name, or all of them, from the healthy state; return how many were repaired (0 when there was none)."""
+    kept = [item for item in state["faults"] if name is not None and item["name"] != name]
     cleared = len(state["faults"]) - len(kept)
     if cleared:
-        state.update(state.pop("healthy"))
+        state.update({key: copy.deepcopy(value) for key, value in healthy.items() if key not in _KEPT})
         state["faults"] = []
         for item in kept:
-            apply(state, item["name"], **item["params"])
+            inject(state, item["name"], **item["params"])
     return cleared
 
 
