@@ -1,0 +1,258 @@
+"""Results per node from recorded events, and the run around them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.drivers import ansible
+from rackready.drivers.ansible import run_playbook
+from rackready.drivers.ansible_events import Events, collect
+from rackready.drivers.process import ChildResult, Interrupted
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import PhaseContext
+from rackready.paths import EnvPaths
+
+ROOT = Path(__file__).resolve().parents[3]
+NODES = ["node01", "node02"]
+
+
+def event(kind: str, host: str = "", task: str = "install | Install exact version", role: str = "nvidia_driver", **res: Any) -> str:
+    return json.dumps({"event": kind, "host": host, "task": task, "role": role, "res": res})
+
+
+def stats(**kinds: dict[str, int]) -> str:
+    return json.dumps({"event": "playbook_on_stats", **{kind: kinds.get(kind, {}) for kind in ("ok", "changed", "failures", "dark", "processed")}})
+
+
+def judge(*lines: str, nodes: list[str] | None = None) -> tuple[Events, list[tuple[str, str, str]]]:
+    told: list[tuple[str, str, str]] = []
+    events = Events("install", nodes or NODES, "/logs/install.log", lambda node, text, level: told.append((node, text, level)))
+    return collect(lines, events), told
+
+
+BOTH = {"node01": 1, "node02": 1}
+
+
+def test_unchanged_and_changed_nodes_pass_with_their_counts() -> None:
+    events, told = judge(
+        event("runner_on_start", "node01"),
+        event("runner_on_ok", "node02", changed=True, notes=["waited for process 77, which held dpkg's lock"]),
+        stats(ok={"node01": 9, "node02": 8}, changed={"node02": 1}, processed=BOTH),
+    )
+    one, two = events.result("node01"), events.result("node02")
+    assert (one.outcome, one.changed, one.data) == (Outcome.PASS, False, {"changed": 0, "ok": 9})
+    assert (two.outcome, two.changed, two.data) == (Outcome.PASS, True, {"changed": 1, "ok": 8})
+    assert told == [
+        ("node01", "role nvidia_driver", "info"),
+        ("node02", "waited for process 77, which held dpkg's lock", "warn"),
+        ("node02", "changed: nvidia_driver : install | Install exact version", "info"),
+    ]
+
+
+def test_failed_task_names_node_phase_task_and_reason() -> None:
+    words = "Expected: package lists signed by the mirror's key Actual: EXPKEYSIG 1234 rackready. Renew it."
+    events, told = judge(event("runner_on_failed", "node02", msg=words), stats(ok=BOTH, failures={"node02": 1}, processed=BOTH))
+    assert events.result("node01").outcome is Outcome.PASS
+    bad = events.result("node02")
+    assert bad.outcome is Outcome.FAIL
+    assert bad.message == f'node02: install: task "nvidia_driver : install | Install exact version" failed - {words}'
+    assert told[-1] == ("node02", bad.message, "error")
+
+
+@pytest.mark.parametrize(
+    ("res", "actual"),
+    [
+        ({"msg": "non-zero return code", "stderr": "first\nmodprobe: FATAL: Module nvidia not found\n"}, "modprobe: FATAL: Module nvidia not found"),
+        ({"msg": "non-zero return code", "stderr": "", "stdout": "said on stdout\n"}, "said on stdout"),
+        ({"msg": "Could not find the unit"}, "Could not find the unit"),
+        ({"censored": "the output has been hidden", "msg": "hunter2"}, "the result is kept secret (no_log)"),
+        ({}, "no message"),
+    ],
+)
+def test_reason_of_a_task_without_our_words(res: dict[str, Any], actual: str) -> None:
+    events, _ = judge(event("runner_on_failed", "node02", **res), stats(failures={"node02": 1}, processed=BOTH))
+    message = events.result("node02").message
+    assert message.endswith(f"failed - Expected: the task ends well Actual: {actual}. See /logs/install.log.")
+    assert "hunter2" not in message
+
+
+def test_full_disk_of_a_node_is_told_apart_from_a_broken_module() -> None:
+    trace = "Traceback\n  File x\nOSError: [Errno 28] No space left on device"
+    events, _ = judge(event("runner_on_failed", "node02", msg="MODULE FAILURE: see stdout", stderr=trace), stats(failures={"node02": 1}, processed=BOTH))
+    assert "Expected: room on the node's disk Actual: No space left on device. Free disk space on the node" in events.result("node02").message
+
+
+def test_items_of_a_loop_are_all_named_once() -> None:
+    events, _ = judge(
+        event("runner_item_on_failed", "node01", msg="non-zero return code", stderr="bad a"),
+        event("runner_item_on_failed", "node01", msg="non-zero return code", stderr="bad b"),
+        event("runner_item_on_failed", "node01", msg="non-zero return code", stderr="bad a"),
+        event("runner_on_failed", "node01", msg="One or more items failed"),
+        stats(failures={"node01": 1}, processed=BOTH),
+    )
+    assert "Actual: bad a; bad b. See" in events.result("node01").message
+
+
+@pytest.mark.parametrize(
+    ("words", "step"),
+    [
+        ("Failed to connect to the host via ssh: connect to host 10.0.0.2 port 22: No route to host", "Check that the node is up"),
+        ("Failed to connect to the host via ssh: Host key verification failed.", "run `rackready provision`, which pins its host key"),
+    ],
+)
+def test_unreachable_node_is_an_error(words: str, step: str) -> None:
+    events, _ = judge(event("runner_on_unreachable", "node02", msg=words), stats(ok={"node01": 3}, dark={"node02": 1}, processed=BOTH))
+    bad = events.result("node02")
+    assert bad.outcome is Outcome.ERROR
+    assert bad.message.startswith("node02: install: cannot log in - Expected: SSH answers with the pinned host key Actual: Failed to connect")
+    assert step in bad.message
+    assert events.result("node01").outcome is Outcome.PASS
+
+
+def test_missing_node_is_an_error_though_the_rest_went_well() -> None:
+    events, _ = judge(stats(ok={"node01": 3}, processed={"node01": 1}))
+    assert events.result("node01").outcome is Outcome.PASS
+    missing = events.result("node02")
+    assert missing.outcome is Outcome.ERROR
+    assert "node02: install: no result - Expected: Ansible reports on every node that was asked for Actual: no word about it" in missing.message
+
+
+def test_run_without_any_result_carries_ansible_s_last_error() -> None:
+    events, _ = judge(json.dumps({"event": "output", "text": "[ERROR]: Completely failed to parse inventory source"}), "not json", '"a string"', "[1]")
+    for node in NODES:
+        assert "Actual: [ERROR]: Completely failed to parse inventory source. See" in events.result(node).message
+
+
+def test_full_disk_of_the_controller_says_so() -> None:
+    events, _ = judge("OSError: [Errno 28] No space left on device: '/x/job_events'")
+    assert "Free disk space on the controller" in events.result("node01").message
+
+
+def test_failure_counted_but_never_said_is_an_error_not_a_pass() -> None:
+    events, _ = judge(stats(ok=BOTH, failures={"node01": 1}, processed=BOTH))
+    assert events.result("node01").outcome is Outcome.ERROR
+
+
+def test_timed_out_node_says_so() -> None:
+    events, _ = judge()
+    assert "the run took too long and was ended" in events.result("node01", timed_out=True).message
+
+
+def test_strangers_are_seen() -> None:
+    events, _ = judge(stats(ok=BOTH, processed={**BOTH, "node09": 1}))
+    assert events.strangers() == ["node09"]
+
+
+# the run around it -----------------------------------------------------------------------------------------------------
+
+Child = Callable[..., ChildResult]
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> PhaseContext:
+    env = tmp_path / "inventories/sim"
+    env.mkdir(parents=True)
+    (env / "site.yml").write_text((ROOT / "inventories/sim/site.yml").read_text())
+    (tmp_path / "playbooks").mkdir()
+    return PhaseContext("sim", tmp_path, "c1")
+
+
+def worker(monkeypatch: pytest.MonkeyPatch, *lines: str, timed_out: bool = False) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+
+    def child(argv: list[str], **given: Any) -> ChildResult:
+        seen.update(given, argv=argv, request=json.loads(given["stdin_text"]))
+        file = next(word for word in seen["request"]["argv"] if word.startswith("@"))[1:]
+        seen.update(vars=json.loads(Path(file).read_text()), vars_file=Path(file), mode=stat.S_IMODE(os.stat(file).st_mode))
+        for line in lines:
+            given["on_line"](line)
+        return ChildResult(0, timed_out, 1.0)
+
+    monkeypatch.setattr(ansible, "run_child", child)
+    return seen
+
+
+def ledger_of(ctx: PhaseContext) -> Ledger:
+    return Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+
+
+def test_intent_and_end_are_recorded_per_node(ctx: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = worker(monkeypatch, event("runner_on_failed", "node02", msg="no"), stats(ok={"node01": 3}, failures={"node02": 1}, processed=BOTH))
+    results = run_playbook(ctx, "install.yml", ["node01", "node02", "node03"])
+    assert [results[node].outcome for node in results] == [Outcome.PASS, Outcome.FAIL, Outcome.ERROR]
+    entries = {entry.node: entry for entry in ledger_of(ctx).entries()}
+    assert {node: (entry.operation, entry.status) for node, entry in entries.items()} == {
+        "node01": ("install:install.yml", "done"),
+        "node02": ("install:install.yml", "failed"),
+        "node03": ("install:install.yml", "intent"),
+    }
+    assert seen["vars"]["rackready_tokens"] == {node: entry.token for node, entry in entries.items()}
+    assert seen["mode"] == 0o600
+    assert not seen["vars_file"].exists()
+
+
+def test_interrupted_run_is_said_aloud_and_superseded(ctx: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: Any, **__: Any) -> ChildResult:
+        raise Interrupted
+
+    monkeypatch.setattr(ansible, "run_child", stopped)
+    with pytest.raises(Interrupted):
+        run_playbook(ctx, "install.yml", ["node01"])
+    assert ledger_of(ctx).entries()[0].status == "intent"
+    worker(monkeypatch, stats(ok={"node01": 3}, processed={"node01": 1}))
+    run_playbook(ctx, "install.yml", ["node01"])
+    assert [entry.status for entry in ledger_of(ctx).entries()] == ["failed", "done"]
+    assert "an earlier run was interrupted here" in ledger_of(ctx).events("c1")[0].text
+
+
+def test_only_the_nodes_asked_for_and_only_a_small_environment(ctx: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "secret")
+    seen = worker(monkeypatch, stats(processed=BOTH))
+    run_playbook(ctx, "install.yml", NODES, {"x": 1}, ["driver"])
+    argv = seen["request"]["argv"]
+    assert argv[argv.index("--limit") + 1] == "node01,node02"
+    assert argv[argv.index("--tags") + 1] == "driver"
+    assert argv[argv.index("-i") + 1] == str(ctx.root / "inventories/sim")
+    assert argv[-1] == str(ctx.root / "playbooks/install.yml")
+    assert "--check" not in argv
+    assert seen["vars"]["x"] == 1
+    assert "PULUMI_CONFIG_PASSPHRASE" not in seen["env"]
+    assert seen["env"]["ANSIBLE_HOST_KEY_CHECKING"] == "True"
+    assert seen["ledger"] is not None
+
+
+def test_dry_run_records_nothing(ctx: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = worker(monkeypatch, stats(processed=BOTH))
+    run_playbook(PhaseContext(ctx.env, ctx.root, ctx.campaign, check=True), "install.yml", NODES)
+    assert "--check" in seen["request"]["argv"]
+    assert ledger_of(ctx).entries() == []
+
+
+def test_full_controller_disk_is_one_clear_error_per_node(ctx: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> ChildResult:
+        raise OSError(28, "No space left on device", "/x.log")
+
+    monkeypatch.setattr(ansible, "run_child", full)
+    result = run_playbook(ctx, "install.yml", ["node01"])["node01"]
+    assert result.outcome is Outcome.ERROR
+    assert "node01: install: Ansible could not be started" in result.message
+    assert "Actual: No space left on device (/x.log). Free disk space on the controller" in result.message
+
+
+def test_time_out_reaches_the_result(ctx: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker(monkeypatch, timed_out=True)
+    assert "took too long" in run_playbook(ctx, "install.yml", ["node01"])["node01"].message
+
+
+def test_no_nodes_is_no_run(ctx: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = worker(monkeypatch)
+    assert run_playbook(ctx, "install.yml", []) == {}
+    assert seen == {}
