@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from rackready.design.facts import driver_branch, driver_version, node_facts
+from rackready.design.qos import roce_interfaces, roce_vars
 from rackready.model.profile import GpuProfile, PlatformProfile, SoftwareProfile
-from rackready.model.site import Node, Site
+from rackready.model.site import Node, Site, SlurmHandover
 from rackready.profiles import loader
 
 _SUITE_IS_PATH = "/"
@@ -58,6 +59,8 @@ def site_vars(site: Site) -> dict[str, Any]:
         "base_os": software.os,
         **_driver_vars(site, software),
         **_library_vars(software),
+        **roce_vars(site.fabric, software),
+        **slurm_vars(site),
         "mpi_launcher_nodes": [str(node.address) for node in site.nodes()],
         "rackready_site": site.name,
         "rackready_fabric": site.fabric.model_dump(mode="json"),
@@ -68,6 +71,18 @@ def site_vars(site: Site) -> dict[str, Any]:
 def controller_vars(state: Path) -> dict[str, Any]:
     """Return the role variables that name files of the environment's private folder on the controller."""
     return {"mpi_launcher_key": str(state / "keys" / "mpi_ed25519"), "mpi_launcher_known_hosts": str(state / "known_hosts")}
+
+
+def slurm_vars(site: Site) -> dict[str, Any]:
+    """Return the variables of role slurm_node: where the munge key is kept, never the key. Empty when the site has no Slurm."""
+    if not isinstance(site.handover, SlurmHandover):
+        return {}
+    key = site.handover.munge_key
+    return {
+        "slurm_node_controller": str(site.handover.controller),
+        "slurm_node_munge_key_file": str(key.file) if key is not None and key.file is not None else "",
+        "slurm_node_munge_key_env": key.env if key is not None and key.env is not None else "",
+    }
 
 
 def _driver_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:
@@ -104,6 +119,7 @@ def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
         "nvidia_persistence_gpus": platform.gpus,
         "nvidia_container_toolkit_gpus": platform.gpus,
         "gpu_tuning_gpus": platform.gpus,
+        "slurm_node_gpus": platform.gpus,
     }
 
 
@@ -126,6 +142,7 @@ def node_vars(site: Site, name: str) -> dict[str, Any]:
         "rackready_platform": facts.platform.id,
         "rackready_gpu": facts.gpu.id,
         "rackready_gpus": facts.platform.gpus,
+        "host_roce_interfaces": roce_interfaces(facts),
         "rackready_nics": [asdict(nic) for nic in facts.nics],
     }
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rackready.design.facts import NodeFacts
 from rackready.model.problems import RackreadyError
+from rackready.model.profile import SoftwareProfile
 from rackready.model.site import Fabric, Qos
 
 PRIORITIES = 8
@@ -61,20 +62,22 @@ def check_preset(qos: QosFacts) -> None:
             raise QosUnsupportedError(message)
 
 
-def roce_vars(facts: NodeFacts, fabric: Fabric) -> dict[str, Any]:
-    """Return the variables of role host_roce for one node, plain JSON types only."""
+def roce_vars(fabric: Fabric, software: SoftwareProfile) -> dict[str, Any]:
+    """Return the variables of role host_roce that are the same on every node, plain JSON types only."""
     qos = qos_facts(fabric.qos)
     return {
-        "host_roce_package_version": facts.software.doca,
+        "host_roce_package_version": software.doca,
         "host_roce_mtu": fabric.mtu,
         "host_roce_dscp": qos.dscp,
         "host_roce_priority": qos.priority,
         "host_roce_cnp_dscp": qos.cnp_dscp,
         "host_roce_cnp_priority": qos.cnp_priority,
         "host_roce_tos": qos.tos,
-        "host_roce_interfaces": [_interface(nic) for nic in facts.nics],
     }
 
 
-def _interface(nic: Any) -> dict[str, Any]:  # noqa: ANN401 - NicFacts; kept loose so that tests may pass a part of one
-    return {"netdev": nic.netdev, "rdma_device": nic.rdma_device, "pci": nic.pci, "address": f"{nic.address}/{nic.prefix}", "rail": nic.rail}
+def roce_interfaces(facts: NodeFacts) -> list[dict[str, Any]]:
+    """Return the compute interfaces of one node as role host_roce takes them."""
+    return [
+        {"netdev": nic.netdev, "rdma_device": nic.rdma_device, "pci": nic.pci, "address": f"{nic.address}/{nic.prefix}", "rail": nic.rail} for nic in facts.nics
+    ]

@@ -1,0 +1,50 @@
+"""Readings for role host_roce: which peers a rail is proven against, and what a script on the node found, in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def rail_request(interfaces: list[dict[str, Any]], node: str, hosts: list[str], hostvars: Mapping[str, Any], mtu: int, count: int) -> dict[str, Any]:
+    """Return what rail_ping.py is asked: for each interface, its peers of the same rail on the next hosts of the play, in a ring."""
+    ring = sorted(hosts)
+    start = ring.index(node) + 1
+    peers = [*ring[start:], *ring[: start - 1]][:count]
+    return {"mtu": mtu, "rails": [{"rail": mine["rail"], "netdev": mine["netdev"], "peers": _of_rail(mine["rail"], peers, hostvars)} for mine in interfaces]}
+
+
+def _of_rail(rail: int, peers: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, str]]:
+    found = [(peer, theirs) for peer in peers for theirs in hostvars[peer]["host_roce_interfaces"] if theirs["rail"] == rail]
+    return [{"node": peer, "address": str(theirs["address"]).split("/")[0]} for peer, theirs in found]
+
+
+def roce_bad(result: Mapping[str, Any]) -> list[str]:
+    """Return the interfaces that roce.py found not to be as wanted; a reading that failed says nothing."""
+    try:
+        document = json.loads(result.get("stdout") or "{}")
+    except ValueError:
+        return []
+    return [str(item["netdev"]) for item in document.get("interfaces", []) if item["problems"]]
+
+
+def roce_words(result: Mapping[str, Any]) -> str:
+    """Return what a script's document says is wrong: Expected, Actual, next step."""
+    try:
+        document = json.loads(result.get("stdout") or "")
+    except ValueError:
+        return f"Expected: a reading of the interfaces Actual: {result.get('stderr') or result.get('stdout') or 'no output'}. Look at the node's python3."
+    flat = [("", problem) for problem in document.get("problems", [])]
+    flat += [(f"{item['netdev']} ", problem) for item in document.get("interfaces", []) for problem in item["problems"]]
+    expected = "; ".join(f"{where}{problem['what']} {problem['expected']}" for where, problem in flat)
+    actual = "; ".join(f"{where}{problem['what']} {problem['actual']}" for where, problem in flat)
+    return f"Expected: {expected} Actual: {actual}. Check cable, switch port and NIC; `journalctl -u 'rackready-roce@*'` on the node says more."
+
+
+class FilterModule:
+    """Ansible's entry point."""
+
+    def filters(self) -> dict[str, object]:
+        """Return the filters by the names that templates use."""
+        return {"rackready_rail_request": rail_request, "rackready_roce_words": roce_words, "rackready_roce_bad": roce_bad}

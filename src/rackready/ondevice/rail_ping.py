@@ -1,0 +1,60 @@
+"""Pings peers within each rail with full-size frames that may not be split: proves cable, VLAN, address and MTU at once.
+
+Reads a request (JSON) from standard input and prints one JSON document.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+FORMAT = "rackready/rail-ping/v1"
+_HEADERS = 28
+"""Bytes of IPv4 and ICMP headers inside the MTU."""
+
+
+def ping(netdev: str, address: str, mtu: int) -> str:
+    """Return an empty text when the peer answered, else what ping said last."""
+    argv = ["ping", "-q", "-n", "-c", "3", "-i", "0.2", "-W", "2", "-M", "do", "-s", str(mtu - _HEADERS), "-I", netdev, address]
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=30, check=False)
+    except FileNotFoundError:
+        return "ping is not installed"
+    except subprocess.TimeoutExpired:
+        return "no end within 30 s"
+    lines = [line for line in done.stdout.decode("utf-8", "replace").splitlines() if line.strip()]
+    return "" if done.returncode == 0 else next((line for line in lines if "loss" in line or "message too long" in line), lines[-1] if lines else "no answer")
+
+
+def judged(request: dict[str, Any]) -> list[dict[str, str]]:
+    """Return a problem for each rail on which no peer answered; a peer that alone is silent is its own problem."""
+    tests = [(rail, peer) for rail in request["rails"] for peer in rail["peers"]]
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        answers = list(pool.map(lambda test: ping(test[0]["netdev"], test[1]["address"], int(request["mtu"])), tests))
+    return problems(request, {(rail["rail"], peer["node"]): answer for (rail, peer), answer in zip(tests, answers, strict=True)})
+
+
+def problems(request: dict[str, Any], answers: dict[tuple[int, str], str]) -> list[dict[str, str]]:
+    """Judge the answers: pure."""
+    out = []
+    for rail in request["rails"]:
+        said = {peer["node"]: answers[rail["rail"], peer["node"]] for peer in rail["peers"]}
+        if said and all(said.values()):
+            what = f"rail {rail['rail']} ({rail['netdev']})"
+            expected = f"an answer to {request['mtu']} byte packets from {' or '.join(said)}"
+            out.append({"what": what, "expected": expected, "actual": "; ".join(sorted(set(said.values())))})
+    return out
+
+
+def main() -> int:
+    """Ping; the exit code is 0 when every rail reaches somebody."""
+    found = judged(json.load(sys.stdin))
+    sys.stdout.write(json.dumps({"format": FORMAT, "problems": found, "complete": True}) + "\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

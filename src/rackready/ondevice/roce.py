@@ -1,0 +1,250 @@
+"""Makes one network interface of the compute fabric lossless for RoCE, and reads back what it is: `roce.py apply|verify CONFIG...`.
+
+The unit rackready-roce@INTERFACE.service runs `apply` at every boot and whenever the interface comes back after a reset: none of
+these settings survives either. `verify` changes nothing and prints one JSON document with everything that is not as wanted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+FORMAT = "rackready/roce/v1"
+Run = Callable[..., "tuple[int, str]"]
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""The NIC's tools lie in sbin, which not every login has on its path."""
+
+
+def run_command(*argv: str) -> tuple[int, str]:
+    """Run a program; return its exit code and what it printed. A missing program is code 127."""
+    try:
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False, env={**os.environ, "PATH": _PATH, "LC_ALL": "C"})
+    except FileNotFoundError:
+        return 127, f"{argv[0]}: not installed"
+    except subprocess.TimeoutExpired:
+        return 124, f"{argv[0]}: no end within 60 s"
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+class Roce:
+    """One interface. ``config``: what role host_roce wrote; ``root``: "/" but in tests."""
+
+    def __init__(self, config: dict[str, Any], run: Run = run_command, root: Path = Path("/")) -> None:
+        self.config = config
+        self.netdev = str(config["netdev"])
+        self.device = str(config["rdma_device"])
+        self._run = run
+        self._root = root
+
+    def apply(self) -> list[str]:
+        """Set everything; return what was refused, empty when nothing was."""
+        return self._address() + self._flow_control() + self._congestion() + self._rdma_cm()
+
+    def _address(self) -> list[str]:
+        mtu, address = str(self.config["mtu"]), str(self.config["address"])
+        out = self._do("ip", "link", "set", "dev", self.netdev, "mtu", mtu, "up")
+        return out + self._do("ip", "address", "replace", address, "dev", self.netdev)
+
+    def _flow_control(self) -> list[str]:
+        now = self._qos()
+        out = [] if now["trust"] == "dscp" else self._do("mlnx_qos", "-i", self.netdev, "--trust", "dscp")
+        wanted = self._wanted_pfc()
+        if now["pfc"] != wanted:
+            flags = ",".join("1" if priority in wanted else "0" for priority in range(8))
+            out += self._do("mlnx_qos", "-i", self.netdev, "--pfc", flags)
+        out += self._dscp()
+        pause = self._pause()
+        if "on" in pause.values():  # ethtool fails when nothing is to be changed
+            out += self._do("ethtool", "-A", self.netdev, *[word for side in sorted(pause) for word in (side, "off")])
+        return out
+
+    def _dscp(self) -> list[str]:
+        now = self._qos()["dscp_priority"]
+        out: list[str] = []
+        for dscp, priority in self._wanted_dscp().items():
+            if now.get(dscp) != priority:
+                out += self._do("mlnx_qos", "-i", self.netdev, "--dscp2prio", f"set,{dscp},{priority}")
+        return out
+
+    def _rdma_cm(self) -> list[str]:
+        tos = str(self.config["tos"])
+        out = self._do("modprobe", "rdma_cm")
+        out += self._do("cma_roce_mode", "-d", self.device, "-p", "1", "-m", "2")
+        out += self._do("cma_roce_tos", "-d", self.device, "-t", tos)
+        return out + self._write(self._class_path(), tos)
+
+    def _congestion(self) -> list[str]:
+        out: list[str] = []
+        for path, value in self._congestion_wanted().items():
+            if self._read(path) != value:
+                out += self._write(path, value)
+        return out if self._congestion_wanted() else [f"congestion control - Expected: {self._ofed()} or {self._inbox()} Actual: neither is there"]
+
+    def _congestion_wanted(self) -> dict[Path, str]:
+        """Return file to value: MLNX_OFED and DOCA have them in sysfs, the kernel's own driver in debugfs, where ECN itself is always on."""
+        priority, dscp, cnp = str(self.config["priority"]), str(self.config["cnp_dscp"]), str(self.config["cnp_priority"])
+        if self._ofed().is_dir():
+            base = self._ofed()
+            switches = {base / side / "enable" / priority: "1" for side in ("roce_np", "roce_rp")}
+            return {**switches, base / "roce_np/cnp_dscp": dscp, base / "roce_np/cnp_802p_prio": cnp}
+        if self._inbox().is_dir():
+            return {self._inbox() / "np_cnp_dscp": dscp, self._inbox() / "np_cnp_prio": cnp}
+        return {}
+
+    def problems(self) -> list[dict[str, str]]:
+        """Return everything that is not as wanted: what, expected, actual."""
+        state = self.state()
+        wanted = {
+            "MTU": (str(self.config["mtu"]), str(state["mtu"])),
+            "address": (str(self.config["address"]), ", ".join(state["addresses"]) or "none"),
+            "trust": ("dscp", str(state["trust"])),
+            "PFC priorities": (_numbers(self._wanted_pfc()), _numbers(state["pfc"])),
+            "RoCE version of rdma_cm": ("v2", str(state["cm_mode"])),
+            "ToS of rdma_cm": (str(self.config["tos"]), str(state["cm_tos"])),
+            "ToS of verbs": (str(self.config["tos"]), str(state["traffic_class"])),
+            "global pause": ("off", "on" if state["pause"] else "off"),
+        }
+        for dscp, priority in self._wanted_dscp().items():
+            wanted[f"priority of DSCP {dscp}"] = (str(priority), str(state["dscp_priority"].get(str(dscp), "none")))
+        for path, value in self._congestion_wanted().items():
+            wanted[str(path)] = (value, self._read(path))
+        if not self._congestion_wanted():
+            wanted["congestion control"] = (f"{self._ofed()} or {self._inbox()}", "neither")
+        bad = [(what, pair) for what, pair in wanted.items() if (pair[0] not in pair[1].split(", ") if what == "address" else pair[0] != pair[1])]
+        return [{"what": what, "expected": expected, "actual": actual} for what, (expected, actual) in bad]
+
+    def state(self) -> dict[str, Any]:
+        """Return what the interface is, for people and for the comparison with its switch port."""
+        qos = self._qos()
+        _, mode = self._run("cma_roce_mode", "-d", self.device, "-p", "1")
+        _, tos = self._run("cma_roce_tos", "-d", self.device)
+        return {
+            "netdev": self.netdev,
+            "mtu": int(self._read(self._net("mtu")) or 0),
+            "carrier": self._read(self._net("carrier")) == "1",
+            "addresses": self._addresses(),
+            "trust": qos["trust"],
+            "pfc": qos["pfc"],
+            "dscp_priority": {str(dscp): priority for dscp, priority in qos["dscp_priority"].items()},
+            "pause": "on" in self._pause().values(),
+            "cm_mode": "v2" if "v2" in mode.lower() else "v1" if "v1" in mode.lower() else "unknown",
+            "cm_tos": _number(tos),
+            "traffic_class": _number(self._read(self._class_path())),
+        }
+
+    def _qos(self) -> dict[str, Any]:
+        code, text = self._run("mlnx_qos", "-i", self.netdev)
+        return parse_qos(text) if code == 0 else {"trust": "unknown", "pfc": [], "dscp_priority": {}}
+
+    def _pause(self) -> dict[str, str]:
+        """Return rx and tx to on or off; empty when the driver has no such thing."""
+        _, text = self._run("ethtool", "-a", self.netdev)
+        return {side.lower(): value for side, value in re.findall(r"^(RX|TX):\s+(on|off)", text, re.MULTILINE)}
+
+    def _addresses(self) -> list[str]:
+        _, text = self._run("ip", "-o", "-4", "address", "show", "dev", self.netdev)
+        return re.findall(r"\binet (\S+)", text)
+
+    def _wanted_pfc(self) -> list[int]:
+        return [int(self.config["priority"])]
+
+    def _wanted_dscp(self) -> dict[int, int]:
+        return {int(self.config["dscp"]): int(self.config["priority"]), int(self.config["cnp_dscp"]): int(self.config["cnp_priority"])}
+
+    def _net(self, name: str) -> Path:
+        return self._root / "sys/class/net" / self.netdev / name
+
+    def _ofed(self) -> Path:
+        return self._net("ecn")
+
+    def _inbox(self) -> Path:
+        return self._root / "sys/kernel/debug/mlx5" / str(self.config["pci"]) / "cc_params"
+
+    def _class_path(self) -> Path:
+        return self._root / "sys/class/infiniband" / self.device / "tc/1/traffic_class"
+
+    def _do(self, *argv: str) -> list[str]:
+        code, text = self._run(*argv)
+        return [] if code == 0 else [f"`{' '.join(argv)}` - Expected: success Actual: exit {code}, {' '.join(text.split())[:200]}"]
+
+    def _read(self, path: Path) -> str:
+        try:
+            return path.read_text(encoding="ascii").strip()
+        except OSError:
+            return ""
+
+    def _write(self, path: Path, value: str) -> list[str]:
+        try:
+            path.write_text(f"{value}\n", encoding="ascii")
+        except OSError as error:
+            return [f"{path} - Expected: {value} written Actual: {error.strerror}"]
+        return []
+
+    def wait(self, seconds: float, pause: Callable[[float], None] = time.sleep) -> list[str]:
+        """Wait until interface and RDMA device are there; return what still is not after so many seconds."""
+        deadline = time.monotonic() + seconds
+        wanted = [self._net("mtu"), self._class_path().parents[2]]
+        while True:
+            absent = [path for path in wanted if not path.exists()]
+            if not absent or time.monotonic() >= deadline:
+                return [f"{path} - Expected: there within {seconds:.0f} s Actual: absent" for path in absent]
+            pause(0.5)
+
+
+def parse_qos(text: str) -> dict[str, Any]:
+    """Return trust, lossless priorities and DSCP to priority of what `mlnx_qos -i INTERFACE` prints."""
+    trust = re.search(r"^Priority trust state:\s*(\S+)", text, re.MULTILINE)
+    enabled = re.search(r"^\s+enabled\s+((?:[01]\s+){7}[01])", text, re.MULTILINE)
+    flags = enabled.group(1).split() if enabled else []
+    mapping = {}
+    for priority, codes in re.findall(r"^\s*prio:(\d) dscp:([\d,]+)", text, re.MULTILINE):
+        mapping.update({int(code): int(priority) for code in codes.split(",") if code})
+    return {"trust": trust.group(1) if trust else "unknown", "pfc": [at for at, flag in enumerate(flags) if flag == "1"], "dscp_priority": mapping}
+
+
+def _numbers(values: list[int]) -> str:
+    return ",".join(str(value) for value in values) or "none"
+
+
+def _number(text: str) -> int:
+    found = re.search(r"(\d+)\s*$", text.strip())
+    return int(found.group(1)) if found else 0
+
+
+def verified(path: str) -> dict[str, Any]:
+    """Return what one interface is and everything about it that is not as wanted."""
+    roce = Roce(json.loads(Path(path).read_text(encoding="utf-8")))
+    absent = roce.wait(0)
+    if absent:
+        problem = {"what": "device", "expected": "the interface and its RDMA device", "actual": "; ".join(absent)}
+        return {"netdev": roce.netdev, "problems": [problem], "state": {}}
+    return {"netdev": roce.netdev, "problems": roce.problems(), "state": roce.state()}
+
+
+def applied(path: str) -> list[str]:
+    """Apply the configuration of one interface; return what was refused."""
+    roce = Roce(json.loads(Path(path).read_text(encoding="utf-8")))
+    return [f"{roce.netdev}: {line}" for line in roce.wait(float(roce.config.get("wait_s", 60))) or roce.apply()]
+
+
+def main(argv: list[str]) -> int:
+    """Apply or verify the given configurations; the exit code is 0 when everything is as wanted."""
+    if argv[1] == "apply":
+        refused = [line for path in argv[2:] for line in applied(path)]
+        sys.stderr.writelines(f"{line}\n" for line in refused)
+        return 1 if refused else 0
+    found = [verified(path) for path in argv[2:]]
+    sys.stdout.write(json.dumps({"format": FORMAT, "interfaces": found, "complete": True}) + "\n")
+    return 1 if any(item["problems"] for item in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

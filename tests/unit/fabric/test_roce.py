@@ -1,0 +1,213 @@
+"""The script that makes an interface lossless, against a NIC that forgets everything, with both ways to reach congestion control."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from rackready.ondevice import rail_ping
+from rackready.ondevice.roce import Roce, parse_qos
+
+CONFIG = {
+    "netdev": "enp24s0np0", "rdma_device": "mlx5_0", "pci": "0000:18:00.0", "address": "192.168.1.11/24", "mtu": 9000,
+    "dscp": 26, "priority": 3, "cnp_dscp": 48, "cnp_priority": 6, "tos": 106,
+}  # fmt: skip
+
+# mlnx_qos of MLNX_OFED 5.8, as att/netarbiter recorded it (mapping and tc rows shortened).
+QOS = """DCBX mode: OS controlled
+Priority trust state: {trust}
+{mapping}Receive buffer size (bytes): 130944,130944,0,0,0,0,0,0,
+Cable len: 7
+PFC configuration:
+\tpriority    0   1   2   3   4   5   6   7
+\tenabled     {pfc}
+\tbuffer      0   0   0   1   0   0   0   0
+tc: 0 ratelimit: unlimited, tsa: vendor
+\t priority:  1
+"""
+MAPPING = (
+    "dscp2prio mapping:\n"
+    + "".join(f"\tprio:{p} dscp:{','.join(f'{d:02d}' for d in range(8 * p + 7, 8 * p - 1, -1))},\n" for p in range(8))
+    + "default priority:\n"
+)
+
+
+@dataclass
+class Nic:
+    """A NIC after power-on, with its sysfs below ``root``."""
+
+    root: Path
+    ofed: bool = False
+    trust: str = "pcp"
+    pfc: list[str] = field(default_factory=lambda: ["0"] * 8)
+    mode: int = 1
+    tos: int = 0
+    pause: str = "on"
+    mtu: int = 1500
+    addresses: list[str] = field(default_factory=list)
+    sent: list[str] = field(default_factory=list)
+    refuses: str = ""
+
+    def __post_init__(self) -> None:
+        net = self.root / "sys/class/net/enp24s0np0"
+        paths = ["sys/class/infiniband/mlx5_0/tc/1/traffic_class", "sys/class/net/enp24s0np0/mtu"]
+        cc = "sys/kernel/debug/mlx5/0000:18:00.0/cc_params"
+        base = "sys/class/net/enp24s0np0/ecn"
+        paths += [f"{base}/{item}" for item in ("roce_np/enable/3", "roce_rp/enable/3", "roce_np/cnp_dscp", "roce_np/cnp_802p_prio")] if self.ofed else []
+        paths += [] if self.ofed else [f"{cc}/np_cnp_dscp", f"{cc}/np_cnp_prio"]
+        for path in paths:
+            (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / path).write_text("0\n")
+        (net / "mtu").write_text("1500\n")
+
+    def run(self, *argv: str) -> tuple[int, str]:
+        self.sent.append(" ".join(argv))
+        if self.refuses and " ".join(argv).startswith(self.refuses):
+            return 1, "Operation not permitted\n"
+        return getattr(self, f"_{argv[0]}")(list(argv[1:]))
+
+    def _ip(self, argv: list[str]) -> tuple[int, str]:
+        if argv[0] == "link":
+            (self.root / "sys/class/net/enp24s0np0/mtu").write_text(argv[argv.index("mtu") + 1])
+        elif argv[0] == "address":
+            self.addresses = [argv[2]]
+        else:
+            return 0, "".join(f"2: enp24s0np0    inet {item} scope global enp24s0np0\\       valid_lft forever\n" for item in self.addresses)
+        return 0, ""
+
+    def _mlnx_qos(self, argv: list[str]) -> tuple[int, str]:
+        if "--trust" in argv:
+            self.trust = argv[-1]
+        if "--pfc" in argv:
+            self.pfc = argv[-1].split(",")
+        return 0, QOS.format(trust=self.trust, mapping=MAPPING if self.trust == "dscp" else "", pfc="   ".join(self.pfc))
+
+    def _ethtool(self, argv: list[str]) -> tuple[int, str]:
+        if argv[0] == "-A":
+            self.pause = "off"
+        return 0, f"Pause parameters for enp24s0np0:\nAutonegotiate:\toff\nRX:\t\t{self.pause}\nTX:\t\t{self.pause}\n"
+
+    def _modprobe(self, _argv: list[str]) -> tuple[int, str]:
+        return 0, ""
+
+    def _cma_roce_mode(self, argv: list[str]) -> tuple[int, str]:
+        self.mode = int(argv[-1]) if "-m" in argv else self.mode
+        return 0, {1: "IB/RoCE v1\n", 2: "RoCE v2\n"}[self.mode]
+
+    def _cma_roce_tos(self, argv: list[str]) -> tuple[int, str]:
+        self.tos = int(argv[-1]) if "-t" in argv else self.tos
+        return 0, f"{self.tos}\n"
+
+
+@pytest.fixture(params=[True, False], ids=["ofed", "inbox"])
+def nic(tmp_path: Path, request: pytest.FixtureRequest) -> Nic:
+    return Nic(tmp_path, ofed=request.param)
+
+
+def _roce(nic: Nic) -> Roce:
+    return Roce(CONFIG, nic.run, nic.root)
+
+
+def test_a_fresh_interface_is_brought_to_everything(nic: Nic) -> None:
+    wrong = {problem["what"] for problem in _roce(nic).problems()}
+    assert {"MTU", "address", "trust", "PFC priorities", "RoCE version of rdma_cm", "ToS of rdma_cm", "ToS of verbs", "global pause"} <= wrong
+    assert _roce(nic).apply() == []
+    assert _roce(nic).problems() == []
+
+
+def test_commands_are_those_of_the_vendor(nic: Nic) -> None:
+    _roce(nic).apply()
+    for wanted in (
+        "mlnx_qos -i enp24s0np0 --trust dscp",
+        "mlnx_qos -i enp24s0np0 --pfc 0,0,0,1,0,0,0,0",
+        "cma_roce_mode -d mlx5_0 -p 1 -m 2",
+        "cma_roce_tos -d mlx5_0 -t 106",
+        "ethtool -A enp24s0np0 rx off tx off",
+    ):
+        assert wanted in nic.sent
+    assert (nic.root / "sys/class/infiniband/mlx5_0/tc/1/traffic_class").read_text() == "106\n"
+
+
+def test_a_second_time_sets_no_flow_control_again(nic: Nic) -> None:
+    _roce(nic).apply()
+    nic.sent.clear()
+    _roce(nic).apply()
+    assert not [line for line in nic.sent if "--trust" in line or "--pfc" in line or "-A" in line]
+
+
+def test_ecn_is_reached_on_both_ways(nic: Nic) -> None:
+    _roce(nic).apply()
+    if nic.ofed:
+        base = nic.root / "sys/class/net/enp24s0np0/ecn"
+        assert [(base / item).read_text() for item in ("roce_np/enable/3", "roce_rp/enable/3", "roce_np/cnp_dscp", "roce_np/cnp_802p_prio")] == [
+            "1\n",
+            "1\n",
+            "48\n",
+            "6\n",
+        ]
+    else:
+        base = nic.root / "sys/kernel/debug/mlx5/0000:18:00.0/cc_params"
+        assert [(base / item).read_text() for item in ("np_cnp_dscp", "np_cnp_prio")] == ["48\n", "6\n"]
+
+
+def test_lost_pfc_is_seen(nic: Nic) -> None:
+    _roce(nic).apply()
+    nic.pfc = ["0"] * 8
+    assert _roce(nic).problems() == [{"what": "PFC priorities", "expected": "3", "actual": "none"}]
+
+
+def test_what_is_refused_is_said(nic: Nic) -> None:
+    nic.refuses = "mlnx_qos -i enp24s0np0 --pfc"
+    assert _roce(nic).apply() == ["`mlnx_qos -i enp24s0np0 --pfc 0,0,0,1,0,0,0,0` - Expected: success Actual: exit 1, Operation not permitted"]
+
+
+def test_a_driver_without_congestion_control_is_not_called_good(tmp_path: Path) -> None:
+    nic = Nic(tmp_path)
+    for path in (tmp_path / "sys/kernel/debug/mlx5/0000:18:00.0/cc_params").iterdir():
+        path.unlink()
+    (tmp_path / "sys/kernel/debug/mlx5/0000:18:00.0/cc_params").rmdir()
+    refused = _roce(nic).apply()
+    assert len(refused) == 1
+    assert refused[0].startswith("congestion control - Expected: ")
+    assert "congestion control" in {problem["what"] for problem in _roce(nic).problems()}
+
+
+def test_a_missing_interface_is_waited_for_and_named(tmp_path: Path) -> None:
+    nic = Nic(tmp_path)
+    other = Roce({**CONFIG, "netdev": "enp99s0np0"}, nic.run, tmp_path)
+    waited: list[float] = []
+    assert other.wait(0, waited.append) == [f"{tmp_path}/sys/class/net/enp99s0np0/mtu - Expected: there within 0 s Actual: absent"]
+    assert _roce(nic).wait(0, waited.append) == []
+    assert waited == []
+
+
+def test_qos_text_that_is_cut_off_reads_as_unknown() -> None:
+    assert parse_qos("") == {"trust": "unknown", "pfc": [], "dscp_priority": {}}
+    assert parse_qos(QOS.format(trust="dscp", mapping=MAPPING, pfc="0   0   0   1   0   0   0   0"))["dscp_priority"][26] == 3
+
+
+REQUEST = {
+    "mtu": 9000,
+    "rails": [{"rail": 3, "netdev": "enp79s0np0", "peers": [{"node": "node02", "address": "192.168.3.12"}, {"node": "node03", "address": "192.168.3.13"}]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("answers", "bad"),
+    [
+        ({(3, "node02"): "", (3, "node03"): ""}, False),
+        ({(3, "node02"): "", (3, "node03"): "3 packets transmitted, 0 received, 100% packet loss"}, False),
+        ({(3, "node02"): "100% packet loss", (3, "node03"): "100% packet loss"}, True),
+    ],
+)
+def test_a_rail_that_reaches_nobody_is_bad(answers: dict[tuple[int, str], str], *, bad: bool) -> None:
+    found = rail_ping.problems(REQUEST, answers)
+    assert bool(found) is bad
+    if bad:
+        assert found == [{"what": "rail 3 (enp79s0np0)", "expected": "an answer to 9000 byte packets from node02 or node03", "actual": "100% packet loss"}]
+
+
+def test_a_lone_node_has_no_peers_to_prove() -> None:
+    assert rail_ping.problems({"mtu": 9000, "rails": [{"rail": 1, "netdev": "x", "peers": []}]}, {}) == []
