@@ -18,7 +18,9 @@ def project_root() -> Path:
         for folder in (start, *start.parents):
             if (folder / "playbooks").is_dir() and (folder / "inventories").is_dir():
                 return folder
-    message = "no checkout of rackready here - Expected: a folder with playbooks/ and inventories/ above the current one. cd into the clone, or set RACKREADY_ROOT."
+    message = (
+        "no checkout of rackready here - Expected: a folder with playbooks/ and inventories/ above the current one. cd into the clone, or set RACKREADY_ROOT."
+    )
     raise FileNotFoundError(message)
 
 

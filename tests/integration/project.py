@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rackready.design.site import load_site
 from rackready.ledger.store import EventRow, Ledger
 from rackready.paths import EnvPaths
 
@@ -113,8 +114,6 @@ class Project:
 
     def address(self, name: str) -> str:
         """Return the address of a node, switch or the Slurm controller (``slurmctl``)."""
-        from rackready.design.site import load_site
-
         site = load_site("sim", root=self.root)
         if name == "slurmctl":
             assert site.handover.kind == "slurm"

@@ -49,7 +49,9 @@ def test_then_it_ends_with_four_ready_nodes(project: Project) -> None:
 
 
 def test_no_node_was_powered_on_twice(project: Project) -> None:
-    times = Counter(entry["node"] for entry in project.power_log() if entry["action"].lower() in {"on", "power-on", "forceon", "forcerestart", "reset", "gracefulrestart"})
+    times = Counter(
+        entry["node"] for entry in project.power_log() if entry["action"].lower() in {"on", "power-on", "forceon", "forcerestart", "reset", "gracefulrestart"}
+    )
     assert times == Counter({f"node0{number}": 1 for number in range(1, 5)}), project.power_log()
 
 

@@ -23,7 +23,9 @@ def test_one_bad_node_is_quarantined_and_three_become_ready(project: Project) ->
     code, document = project.json("deploy")
     assert code == 1, project.progress()[-4000:]
     rows = {row["name"]: row for row in document["nodes"]}
-    assert {name: row["state"] for name, row in rows.items()} == {"node01": "ready", "node02": "ready", "node03": "quarantined", "node04": "ready"}, project.progress()[-4000:]
+    assert {name: row["state"] for name, row in rows.items()} == {"node01": "ready", "node02": "ready", "node03": "quarantined", "node04": "ready"}, (
+        project.progress()[-4000:]
+    )
     reason = rows["node03"]["reason"]
     assert reason.startswith("node03 gpu2: NVLink down - Expected: 18 links active Actual: 17")
     assert "docs/runbooks" in reason, "the next step is named"
@@ -84,5 +86,9 @@ def test_no_secret_is_written_down(project: Project) -> None:
 
 
 def test_state_is_private(project: Project) -> None:
-    loose = [str(path) for path in [project.paths.base, *Path(project.paths.state).rglob("*")] if not path.is_symlink() and path.is_dir() and path.stat().st_mode & 0o077]
+    loose = [
+        str(path)
+        for path in [project.paths.base, *Path(project.paths.state).rglob("*")]
+        if not path.is_symlink() and path.is_dir() and path.stat().st_mode & 0o077
+    ]
     assert not project.paths.base.stat().st_mode & 0o077, loose

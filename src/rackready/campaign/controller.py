@@ -55,7 +55,12 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: Request, say: Say) -> tuple
     for row in ledger.campaigns():
         if row["status"] not in {"running", "interrupted"}:
             continue
-        same = row["kind"] == wanted.kind and row["site_digest"] == wanted.site_digest and row["nodes"] == list(wanted.nodes) and row["summary"].get("check") == wanted.check
+        same = (
+            row["kind"] == wanted.kind
+            and row["site_digest"] == wanted.site_digest
+            and row["nodes"] == list(wanted.nodes)
+            and row["summary"].get("check") == wanted.check
+        )
         if same and row["abi"] == CAMPAIGN_ABI and paths.workflows.exists():
             say(f"going on with campaign {row['id']}, which was cut off")
             return Request.load(row["summary"]["request"]), True
@@ -66,7 +71,14 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: Request, say: Say) -> tuple
         paths.workflows.with_name(paths.workflows.name + name).unlink(missing_ok=True)
     summary = {"request": wanted.plain(), "check": wanted.check}
     ledger.put_campaign(
-        wanted.campaign, env=wanted.env, kind=wanted.kind, nodes=list(wanted.nodes), site_digest=wanted.site_digest, abi=CAMPAIGN_ABI, status="running", summary=summary
+        wanted.campaign,
+        env=wanted.env,
+        kind=wanted.kind,
+        nodes=list(wanted.nodes),
+        site_digest=wanted.site_digest,
+        abi=CAMPAIGN_ABI,
+        status="running",
+        summary=summary,
     )
     return wanted, False
 

@@ -63,7 +63,9 @@ def site_digest(site: Site) -> str:
     return hashlib.sha256(site.model_dump_json().encode()).hexdigest()
 
 
-def new_request(site: Site, *, env: str, root: Path, kind: str, phases: tuple[str, ...], nodes: tuple[str, ...], check: bool) -> Request:
+def new_request(  # noqa: PLR0913 - what is asked for
+    site: Site, *, env: str, root: Path, kind: str, phases: tuple[str, ...], nodes: tuple[str, ...], check: bool
+) -> Request:
     """Return a request under a new id that sorts by time."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     limits = site.campaign

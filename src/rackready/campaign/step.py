@@ -40,7 +40,9 @@ def run_phase(request: Request, phase: str, nodes: list[str]) -> dict[str, dict[
 
 def _begin(ledger: Ledger, request: Request, phase: str, node: str) -> None:
     row = ledger.state(node)
-    ledger.set_state(node, row.state if row else NodeState.DECLARED, row.reason if row and row.state in {NodeState.READY} else "", phase=phase, campaign=request.campaign)
+    ledger.set_state(
+        node, row.state if row else NodeState.DECLARED, row.reason if row and row.state is NodeState.READY else "", phase=phase, campaign=request.campaign
+    )
     ledger.event(request.campaign, node, phase, "begins")
 
 

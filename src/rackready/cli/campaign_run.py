@@ -71,7 +71,11 @@ def _without_quarantined(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], 
     ledger = Ledger.open(paths.database)
     rows = {row.name: row for row in ledger.states()}
     ledger.close()
-    held = [NodeSummary(name, "quarantined", rows[name].phase, "fail", changed=False, reason=rows[name].reason) for name in nodes if name in rows and rows[name].state is NodeState.QUARANTINED]
+    held = [
+        NodeSummary(name, "quarantined", rows[name].phase, "fail", changed=False, reason=rows[name].reason)
+        for name in nodes
+        if name in rows and rows[name].state is NodeState.QUARANTINED
+    ]
     for row in held:
         progress.print(f"[yellow]{row.name} is in quarantine and left alone. When it is repaired: rackready repair {row.name} --reason '...'[/]")
     return [name for name in nodes if name not in {row.name for row in held}], held

@@ -69,7 +69,9 @@ def main() -> None:
     except RackreadyError as error:
         _refuse(error, json_wanted=json_wanted)
     except OSError as error:
-        _refuse(RackreadyError(f"{error.filename or 'the controller'}: {error.strerror} - Expected: a usable file system. Free disk space or correct permissions, then run again."), json_wanted=json_wanted)
+        where = error.filename or "the controller"
+        text = f"{where}: {error.strerror} - Expected: a usable file system. Free disk space or correct permissions, then run again."
+        _refuse(RackreadyError(text), json_wanted=json_wanted)
 
 
 def _refuse(error: RackreadyError, *, json_wanted: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rackready.design.check_fabric import check_fabric, check_links
-from rackready.design.found import Found
+from rackready.design.found import Found, Subject
 from rackready.model.site import Site
 from rackready.profiles import loader
 
@@ -20,7 +20,7 @@ def check(site: Site, *, pruned: bool = False) -> list[Found]:
     """
     out: list[Found] = []
     for rule in _RULES:
-        out += rule(site, pruned)
+        out += rule(Subject(site, pruned=pruned))
     return out
 
 
@@ -41,7 +41,9 @@ def _twice(uses: Iterator[_Use], noun: str) -> list[Found]:
     return out
 
 
-def _names(site: Site, _pruned: bool) -> list[Found]:
+def _names(subject: Subject) -> list[Found]:
+    site = subject.site
+
     def hosts() -> Iterator[_Use]:
         for r, rack in enumerate(site.racks):
             for n, node in enumerate(rack.nodes):
@@ -56,7 +58,9 @@ def _names(site: Site, _pruned: bool) -> list[Found]:
     return _twice(hosts(), "name") + _twice(racks, "name") + _twice(serials, "serial number")
 
 
-def _addresses(site: Site, _pruned: bool) -> list[Found]:
+def _addresses(subject: Subject) -> list[Found]:
+    site = subject.site
+
     def uses() -> Iterator[_Use]:
         for r, rack in enumerate(site.racks):
             for n, node in enumerate(rack.nodes):
@@ -71,7 +75,8 @@ def _addresses(site: Site, _pruned: bool) -> list[Found]:
     return _twice(uses(), "address")
 
 
-def _profiles(site: Site, _pruned: bool) -> list[Found]:
+def _profiles(subject: Subject) -> list[Found]:
+    site = subject.site
     out: list[Found] = []
 
     def known(family: str, wanted: str, loc: tuple[str | int, ...]) -> bool:
@@ -93,7 +98,8 @@ def _profiles(site: Site, _pruned: bool) -> list[Found]:
     return out
 
 
-def _driver(site: Site, _pruned: bool) -> list[Found]:
+def _driver(subject: Subject) -> list[Found]:
+    site = subject.site
     if site.software.set not in loader.known("software"):
         return []
     software = loader.software(site.software.set)
@@ -113,7 +119,8 @@ def _driver(site: Site, _pruned: bool) -> list[Found]:
     return out
 
 
-def _units(site: Site, _pruned: bool) -> list[Found]:
+def _units(subject: Subject) -> list[Found]:
+    site = subject.site
     out: list[Found] = []
     for r, rack in enumerate(site.racks):
         taken: dict[int, str] = {}
@@ -124,12 +131,15 @@ def _units(site: Site, _pruned: bool) -> list[Found]:
             clash = next((taken[unit] for unit in range(node.unit, node.unit + height) if unit in taken), None)
             if clash:
                 loc = ("racks", r, "nodes", n, "unit")
-                out.append(Found(loc, f"units {node.unit}-{node.unit + height - 1} are partly taken by {clash}.", f"Place {node.name} where {height} units are free."))
+                out.append(
+                    Found(loc, f"units {node.unit}-{node.unit + height - 1} are partly taken by {clash}.", f"Place {node.name} where {height} units are free.")
+                )
             taken |= dict.fromkeys(range(node.unit, node.unit + height), node.name)
     return out
 
 
-def _skips(site: Site, pruned: bool) -> list[Found]:
+def _skips(subject: Subject) -> list[Found]:
+    site = subject.site
     if site.gates.set not in loader.known("gate_sets"):
         return []
     ids = [entry.id for entry in loader.gate_set(site.gates.set).gates]
@@ -137,11 +147,13 @@ def _skips(site: Site, pruned: bool) -> list[Found]:
     out = []
     for k, skip in enumerate(site.gates.skip):
         if skip.gate not in ids:
-            out.append(Found(("gates", "skip", k, "gate"), f"gate {skip.gate} is not in set {site.gates.set} - Expected: one of {', '.join(ids)}.", "Correct it."))
+            out.append(
+                Found(("gates", "skip", k, "gate"), f"gate {skip.gate} is not in set {site.gates.set} - Expected: one of {', '.join(ids)}.", "Correct it.")
+            )
         for m, name in enumerate(skip.nodes):
-            if name not in nodes and not pruned:
+            if name not in nodes and not subject.pruned:
                 out.append(Found(("gates", "skip", k, "nodes", m), f"no node is called {name}.", "Correct the name."))
     return out
 
 
-_RULES: tuple[Callable[[Site, bool], list[Found]], ...] = (_names, _addresses, _profiles, _driver, _units, _skips, check_links, check_fabric)
+_RULES: tuple[Callable[[Subject], list[Found]], ...] = (_names, _addresses, _profiles, _driver, _units, _skips, check_links, check_fabric)

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from rackready.design.found import Found
+from rackready.design.found import Found, Subject
 from rackready.model.base import expand_range
 from rackready.model.site import Link, Site
 from rackready.profiles import loader
 
 
-def check_links(site: Site, pruned: bool) -> list[Found]:
+def check_links(subject: Subject) -> list[Found]:
     """Return what is wrong with the cables."""
+    site = subject.site
     out: list[Found] = []
     ports = _ports(site)
     rails = _rails(site)
     used: dict[tuple[str, str], str] = {}
     for k, link in enumerate(site.links):
-        out += _ends(k, link, ports, rails, pruned)
+        out += _ends(k, link, ports, rails, pruned=subject.pruned)
         for role, device, text in (("ports", link.switch, link.ports), ("rails", link.node, link.rails)):
             for part in expand_range(text):
                 before = used.setdefault((device, f"{role}:{part}"), f"links[{k}]")
                 if before != f"links[{k}]":
                     noun = "port" if role == "ports" else "rail"
                     out.append(Found(("links", k, role), f"{noun} {part} of {device} is cabled already.", "One cable to a port: correct one of the two links."))
-    if not pruned:
+    if not subject.pruned:
         out += _uncabled(site, rails, used) + _split_rails(site)
     return out
 
@@ -39,7 +40,7 @@ def _rails(site: Site) -> dict[str, list[int]]:
     return {node.name: [nic.rail for nic in loader.platform(node.platform).nics] for node in site.nodes() if node.platform in known}
 
 
-def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list[int]], pruned: bool) -> list[Found]:
+def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list[int]], *, pruned: bool) -> list[Found]:
     out = []
     if link.node in rails:
         for rail in expand_range(link.rails):
@@ -49,10 +50,12 @@ def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list
     elif not pruned:
         out.append(Found(("links", k, "node"), f"no node is called {link.node}.", "Correct the name."))
     if link.switch in ports:
-        have = ports[link.switch]
-        missing = [port for port in expand_range(link.ports) if port not in have]
+        offered = ports[link.switch]
+        missing = [port for port in expand_range(link.ports) if port not in offered]
         if missing:
-            out.append(Found(("links", k, "ports"), f"{link.switch} has no port {', '.join(missing)} - Expected: {have[0]} to {have[-1]}.", "Correct the port."))
+            out.append(
+                Found(("links", k, "ports"), f"{link.switch} has no port {', '.join(missing)} - Expected: {offered[0]} to {offered[-1]}.", "Correct the port.")
+            )
     elif not pruned:
         out.append(Found(("links", k, "switch"), f"no switch is called {link.switch}.", "Correct the name."))
     if len(expand_range(link.rails)) != len(expand_range(link.ports)):
@@ -79,14 +82,19 @@ def _split_rails(site: Site) -> list[Found]:
         for rail in expand_range(link.rails):
             ends[rail].setdefault(link.switch, k)
     return [
-        Found(("links", max(switches.values()), "switch"), f"rail {rail} ends on {', '.join(sorted(switches))}, which no spine joins.", "Cable each rail to one leaf.")
+        Found(
+            ("links", max(switches.values()), "switch"),
+            f"rail {rail} ends on {', '.join(sorted(switches))}, which no spine joins.",
+            "Cable each rail to one leaf.",
+        )
         for rail, switches in sorted(ends.items())
         if len(switches) > 1
     ]
 
 
-def check_fabric(site: Site, pruned: bool) -> list[Found]:
+def check_fabric(subject: Subject) -> list[Found]:
     """Return what is wrong with rails, subnets, VLANs and MTU."""
+    site = subject.site
     out: list[Found] = []
     fabric = site.fabric
     if fabric.mtu > fabric.switch_mtu:
@@ -110,6 +118,6 @@ def check_fabric(site: Site, pruned: bool) -> list[Found]:
             out.append(Found(("fabric", "rails", k, "subnet"), text, "Give the rail a larger subnet."))
     wanted = {rail for rails in _rails(site).values() for rail in rails}
     missing = sorted(wanted - {rail.rail for rail in fabric.rails})
-    if missing and not pruned:
+    if missing and not subject.pruned:
         out.append(Found(("fabric", "rails"), f"rail {', '.join(str(rail) for rail in missing)} of the platform is not described.", "Add its VLAN and subnet."))
     return out

@@ -101,7 +101,9 @@ def node_facts(site: Site, name: str) -> NodeFacts:
         rail = rails[nic.rail]
         switch, port = wired.get((name, nic.rail), ("", ""))
         address = str(rail.subnet.network_address + _FIRST_HOST + index)
-        nics.append(NicFacts(nic.rail, nic.rdma_device, nic.netdev, nic.pci, nic.gpu, nic.numa, nic.rate, address, rail.subnet.prefixlen, rail.vlan, switch, port))
+        nics.append(
+            NicFacts(nic.rail, nic.rdma_device, nic.netdev, nic.pci, nic.gpu, nic.numa, nic.rate, address, rail.subnet.prefixlen, rail.vlan, switch, port)
+        )
     software = loader.software(site.software.set)
     return NodeFacts(node, site.rack_of(name).name, index, platform, loader.gpu(platform.gpu), software, driver_version(site), tuple(nics))
 
@@ -111,11 +113,12 @@ def switch_facts(site: Site, name: str) -> SwitchFacts:
     switch = next((item for item in site.switches if item.name == name), None)
     if switch is None:
         raise KeyError(name)
-    ports = []
-    for item in site.nodes():
-        for nic in node_facts(site, item.name).nics:
-            if nic.switch == name:
-                ports.append(PortFacts(nic.port, item.name, nic.rail, nic.vlan, nic.netdev, f"{item.name} rail{nic.rail}"))
+    ports = [
+        PortFacts(nic.port, item.name, nic.rail, nic.vlan, nic.netdev, f"{item.name} rail{nic.rail}")
+        for item in site.nodes()
+        for nic in node_facts(site, item.name).nics
+        if nic.switch == name
+    ]
     ports.sort(key=lambda port: (len(port.port), port.port))
     return SwitchFacts(switch, loader.switch(switch.model), site.fabric.switch_mtu, tuple(ports), tuple(sorted({port.vlan for port in ports})))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rackready.model.site import Site
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -12,3 +14,11 @@ class Found:
     loc: tuple[str | int, ...]
     message: str
     hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is checked. ``pruned``: parts of wrong shape were taken out, so nothing may be said about what seems to be missing."""
+
+    site: Site
+    pruned: bool

@@ -37,7 +37,10 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
 def merge(below: Any, above: Any) -> Any:  # noqa: ANN401 - YAML documents
     """Merge an overlay over a document: mappings by key, lists of named mappings by ``name``, all else replaced."""
     if isinstance(below, dict) and isinstance(above, dict):
-        return {key: merge(below[key], above[key]) if key in below and key in above else above.get(key, below.get(key)) for key in (*below, *(k for k in above if k not in below))}
+        return {
+            key: merge(below[key], above[key]) if key in below and key in above else above.get(key, below.get(key))
+            for key in (*below, *(k for k in above if k not in below))
+        }
     if _named(below) and _named(above):
         over = {item["name"]: item for item in above}
         known = {item["name"] for item in below}

@@ -41,7 +41,7 @@ def check_stop() -> None:
         raise Interrupted
 
 
-def run_child(
+def run_child(  # noqa: PLR0913 - what a child process has
     argv: Sequence[str],
     *,
     log: Path,
@@ -90,7 +90,7 @@ def run_child(
 def _spawn(argv: Sequence[str], gate: int, cwd: Path | None, env: Mapping[str, str] | None, stdin_text: str | None) -> subprocess.Popen[str]:
     """Start the program behind a gate: it begins only once its record is committed, and not at all when we die before."""
     wrapper = ["/bin/sh", "-c", f'read -r _ < /dev/fd/{gate} || exit 125; exec "$@"', "sh"]
-    return subprocess.Popen(  # noqa: S603 - argv is ours
+    return subprocess.Popen(
         [*wrapper, *argv],
         cwd=cwd,
         env=dict(env) if env is not None else None,

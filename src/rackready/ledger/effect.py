@@ -27,7 +27,7 @@ class EffectResult:
     result: dict[str, Any] = field(default_factory=dict)
 
 
-def run_effect(
+def run_effect(  # noqa: PLR0913 - what an effect is: its key, and three ways to look at the world
     ledger: Ledger,
     node: str,
     operation: str,

@@ -8,6 +8,7 @@ import os
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from rackready.model.problems import RackreadyError
 
@@ -24,7 +25,7 @@ class ControllerLock:
         self._what = what
         self._fd: int | None = None
 
-    def __enter__(self) -> ControllerLock:
+    def __enter__(self) -> Self:
         """Take the lock. Raises ControllerBusyError that says who holds it and what to do."""
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -32,7 +33,10 @@ class ControllerLock:
         except OSError as error:
             holder = _holder(fd)
             os.close(fd)
-            text = f"{self._path}: another controller works on this site - Expected: none Actual: {holder}. Wait for it (`rackready status`), or stop it with Ctrl-C."
+            text = (
+                f"{self._path}: another controller works on this site - Expected: none Actual: {holder}. "
+                "Wait for it (`rackready status`), or stop it with Ctrl-C."
+            )
             raise ControllerBusyError(text) from error
         os.ftruncate(fd, 0)
         os.pwrite(fd, json.dumps({"pid": os.getpid(), "what": self._what, "since": time.time()}).encode(), 0)

@@ -102,9 +102,18 @@ class Ledger:
     def begin(self, node: str, operation: str, desired: str, observed: dict[str, Any]) -> Entry:
         """Commit the intent to do something, with what was observed before. Returns the entry with its fencing token."""
         epoch = self.epoch(node)
-        values = {"node": node, "operation": operation, "desired": desired, "epoch": epoch, "status": "intent", "observed": observed, "result": {}, "begun": time.time()}
+        values: dict[str, Any] = {
+            "node": node,
+            "operation": operation,
+            "desired": desired,
+            "epoch": epoch,
+            "status": "intent",
+            "observed": observed,
+            "result": {},
+            "begun": time.time(),
+        }
         with self._engine.begin() as connection:
-            token = connection.execute(sa.insert(schema.operations).values(**values)).inserted_primary_key[0]
+            token = _key(connection.execute(sa.insert(schema.operations).values(**values)))
         return Entry(token=token, ended=None, **values)
 
     def done(self, token: int, result: dict[str, Any] | None = None) -> None:
@@ -118,7 +127,9 @@ class Ledger:
     def _end(self, token: int, status: str, result: dict[str, Any]) -> None:
         table = schema.operations
         with self._engine.begin() as connection:
-            changed = connection.execute(sa.update(table).where(table.c.token == token, table.c.status == "intent").values(status=status, result=result, ended=time.time()))
+            changed = connection.execute(
+                sa.update(table).where(table.c.token == token, table.c.status == "intent").values(status=status, result=result, ended=time.time())
+            )
         if changed.rowcount != 1:
             message = f"ledger: operation {token} - Expected: an open intent Actual: ended already. Another controller acted: run `rackready status`."
             raise LedgerError(message)
@@ -147,18 +158,22 @@ class Ledger:
         with self._engine.begin() as connection:
             before = connection.execute(sa.select(table).where(table.c.name == node)).mappings().first()
             moved = before is None or before["state"] != state.value
-            values = {"state": state.value, "reason": reason, "phase": phase, "campaign": campaign, "since": now if moved else before["since"]}
+            since = now if before is None or moved else before["since"]
+            values = {"state": state.value, "reason": reason, "phase": phase, "campaign": campaign, "since": since}
             if before is None:
                 connection.execute(sa.insert(table).values(name=node, epoch=1, **values))
             else:
                 connection.execute(sa.update(table).where(table.c.name == node).values(**values))
-            if moved or before["reason"] != reason:
+            if before is None or moved or before["reason"] != reason:
                 connection.execute(sa.insert(schema.transitions).values(node=node, state=state.value, reason=reason, campaign=campaign, at=now))
 
     def states(self) -> list[NodeRow]:
         """Return the state of every node that was ever recorded, by name."""
         rows = self._rows(sa.select(schema.nodes).order_by(schema.nodes.c.name))
-        return [NodeRow(name=row["name"], state=NodeState(row["state"]), **{key: row[key] for key in ("reason", "phase", "campaign", "epoch", "since")}) for row in rows]
+        return [
+            NodeRow(name=row["name"], state=NodeState(row["state"]), **{key: row[key] for key in ("reason", "phase", "campaign", "epoch", "since")})
+            for row in rows
+        ]
 
     def state(self, node: str) -> NodeRow | None:
         """Return the state of one node, None when it was never recorded."""
@@ -190,7 +205,7 @@ class Ledger:
 
     # campaigns and children --------------------------------------------------------------------------------------
 
-    def put_campaign(self, campaign: str, **values: Any) -> None:  # noqa: ANN401 - columns of the table
+    def put_campaign(self, campaign: str, **values: Any) -> None:
         """Insert a campaign, or update the columns given."""
         table = schema.campaigns
         with self._engine.begin() as connection:
@@ -207,7 +222,7 @@ class Ledger:
         """Record a child process that leads a session of its own. Returns the row's id."""
         with self._engine.begin() as connection:
             values = {"pid": pid, "start_ticks": start_ticks, "boot_id": boot_id, "what": what, "begun": time.time()}
-            return int(connection.execute(sa.insert(schema.children).values(**values)).inserted_primary_key[0])
+            return _key(connection.execute(sa.insert(schema.children).values(**values)))
 
     def child_ended(self, row: int) -> None:
         """Record that a child is gone."""
@@ -230,6 +245,10 @@ class Ledger:
         except sa.exc.SQLAlchemyError as error:
             message = f"the ledger cannot be read - Expected: a ledger of this version Actual: {error.__cause__ or error}. Run `rackready doctor`."
             raise LedgerError(message) from error
+
+
+def _key(result: sa.CursorResult[Any]) -> int:
+    return int((result.inserted_primary_key or (0,))[0])
 
 
 def _pragmas(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DB-API connection

@@ -12,7 +12,7 @@ from rackready.model.base import Model
 class Outcome(StrEnum):
     """What became of one gate on one target. Error never counts as pass."""
 
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105 - an outcome
     FAIL = "fail"
     ERROR = "error"
     SKIP = "skip"
@@ -53,7 +53,7 @@ class Criterion(Model):
     unit: str
     label: str = Field(description="ceiling, reference, floor, fleet or identity")
     source: str
-    derived: bool = Field(False, description="computed by us from topology rather than published or measured")
+    derived: bool = Field(default=False, description="computed by us from topology rather than published or measured")
     inputs: dict[str, float | str] = Field(default_factory=dict)
 
 

@@ -113,7 +113,7 @@ class GateSetEntry(Model):
     """One gate of a set."""
 
     id: str
-    required: bool = Field(True, description="a node without a pass of it is not handed over")
+    required: bool = Field(default=True, description="a node without a pass of it is not handed over")
     inputs: dict[str, object] = Field(default_factory=dict, description="overrides of the gate's typed inputs")
 
 

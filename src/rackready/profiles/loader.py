@@ -20,7 +20,9 @@ class UnknownProfileError(RackreadyError):
 
     def __init__(self, family: str, wanted: str, known: list[str]) -> None:
         self.known = known
-        super().__init__(f"{family} profile {wanted!r} does not exist - Expected: one of {', '.join(known)}. Add profiles/{family}/{wanted}.yml or correct the id.")
+        super().__init__(
+            f"{family} profile {wanted!r} does not exist - Expected: one of {', '.join(known)}. Add profiles/{family}/{wanted}.yml or correct the id."
+        )
 
 
 def known(family: str) -> list[str]:

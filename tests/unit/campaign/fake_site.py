@@ -1,3 +1,4 @@
+# ruff: noqa: T201 - a program of its own, whose output the tests read
 """A controller with phases of its own that write down what they did: run as a program by the kill tests.
 
 Usage: fake_site.py ROOT MODE. MODE names what happens: ``run``; ``die:PHASE`` (SIGKILL inside that phase); ``hang:PHASE``;
@@ -60,7 +61,13 @@ def main() -> int:
     paths = EnvPaths(root, "x")
     digest = sys.argv[3] if len(sys.argv) > 3 else "d"
     request = Request(f"c-{os.getpid()}", "x", str(root), "deploy", DEPLOY, NODES, 2, 8, 100, digest)
-    finished = run_campaign(paths, request, command="rackready deploy", say=lambda text: print("SAY", text, flush=True), show=lambda event: print("EVENT", event.node, event.phase, event.text, flush=True))
+    finished = run_campaign(
+        paths,
+        request,
+        command="rackready deploy",
+        say=lambda text: print("SAY", text, flush=True),
+        show=lambda event: print("EVENT", event.node, event.phase, event.text, flush=True),
+    )
     if finished.interrupted:
         print("INTERRUPTED", flush=True)
         os._exit(130)

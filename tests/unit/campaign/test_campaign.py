@@ -39,7 +39,18 @@ def test_all_phases_in_order_and_batches(tmp_path: Path) -> None:
     code, text = run(tmp_path, "run")
     assert code == 0, text
     lines = did(tmp_path)
-    assert [line.split()[0] for line in lines] == ["provision", "install", "install", "fabric", "validate", "optimize", "optimize", "revalidate", "certify", "handover"]
+    assert [line.split()[0] for line in lines] == [
+        "provision",
+        "install",
+        "install",
+        "fabric",
+        "validate",
+        "optimize",
+        "optimize",
+        "revalidate",
+        "certify",
+        "handover",
+    ]
     assert {line for line in lines if line.startswith("install")} == {"install node01,node02", "install node03"}
     assert text.count("ROW") == 3
     assert "ROW node02 ready handover pass" in text

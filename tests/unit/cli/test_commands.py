@@ -29,7 +29,15 @@ def project(tmp_path: Path) -> Path:
 def rackready(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "RACKREADY_ROOT": str(project), "COLUMNS": "200"}
     environment.pop("ENV", None)
-    return subprocess.run([sys.executable, "-c", "from rackready.cli.main import main; main()", *arguments], capture_output=True, text=True, env=environment, cwd=project, timeout=120, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", "from rackready.cli.main import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=project,
+        timeout=120,
+        check=False,
+    )
 
 
 def spoil(project: Path) -> None:
@@ -59,7 +67,12 @@ def test_bad_site_file_as_json(project: Path) -> None:
     spoil(project)
     done = rackready(project, "deploy", "--env", "lab", "--output", "json")
     assert done.returncode == 2
-    assert [item["path"] for item in json.loads(done.stdout)["problems"]] == ["links[3].ports", "racks[0].nodes[1].colour", "racks[0].nodes[2].address", "software.driver_branch"]
+    assert [item["path"] for item in json.loads(done.stdout)["problems"]] == [
+        "links[3].ports",
+        "racks[0].nodes[1].colour",
+        "racks[0].nodes[2].address",
+        "software.driver_branch",
+    ]
 
 
 def test_status_before_anything_was_deployed(project: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def test_four_different_mistakes_are_listed_in_one_run(raw: dict[str, Any]) -> N
     ]
 
 
-def change(path: str, value: Any) -> Any:
+def change(path: str, value: object) -> Callable[[dict[str, Any]], None]:
     def apply(document: dict[str, Any]) -> None:
         here: Any = document
         *steps, last = [int(step) if step.isdigit() else step for step in path.split(".")]
@@ -69,9 +70,18 @@ def change(path: str, value: Any) -> Any:
 
 REFUSED = [
     (change("racks.0.nodes.1.name", "node01"), "racks[0].nodes[1].name: name node01 is also that of node node01. Give node node01 its own."),
-    (change("racks.0.nodes.1.serial", "SIM-DGXH100-0001"), "racks[0].nodes[1].serial: serial number SIM-DGXH100-0001 is also that of node node01. Give node node02 its own."),
-    (change("racks.0.nodes.1.bmc.address", "192.0.2.111"), "racks[0].nodes[1].bmc.address: address 192.0.2.111 is also that of the BMC of node01. Give the BMC of node02 its own."),
-    (change("racks.0.nodes.1.platform", "dgx_h1000"), "racks[0].nodes[1].platform: platform profile 'dgx_h1000' does not exist - Expected: one of dgx_h100. Correct the id or add the profile."),
+    (
+        change("racks.0.nodes.1.serial", "SIM-DGXH100-0001"),
+        "racks[0].nodes[1].serial: serial number SIM-DGXH100-0001 is also that of node node01. Give node node02 its own.",
+    ),
+    (
+        change("racks.0.nodes.1.bmc.address", "192.0.2.111"),
+        "racks[0].nodes[1].bmc.address: address 192.0.2.111 is also that of the BMC of node01. Give the BMC of node02 its own.",
+    ),
+    (
+        change("racks.0.nodes.1.platform", "dgx_h1000"),
+        "racks[0].nodes[1].platform: platform profile 'dgx_h1000' does not exist - Expected: one of dgx_h100. Correct the id or add the profile.",
+    ),
     (change("racks.0.nodes.1.unit", 2), "racks[0].nodes[1].unit: units 2-9 are partly taken by node01. Place node02 where 8 units are free."),
     (change("switches.0.os", "sonic"), "switches[0].os: sn5600 does not run 'sonic' - Expected: one of cumulus_nvue. Correct it."),
     (change("links.0.rails", "1-3"), "links[0]: 3 rails but 4 ports. Give as many ports as rails."),
@@ -80,20 +90,38 @@ REFUSED = [
     (change("links.0.node", "node09"), "links[0].node: no node is called node09. Correct the name."),
     (change("links.0.switch", "leaf02"), "links[2].switch: rail 1 ends on leaf01, leaf02, which no spine joins. Cable each rail to one leaf."),
     (change("fabric.mtu", 9216 - 0), None),
-    (change("fabric.switch_mtu", 1500), "fabric.mtu: 9000 bytes on hosts is more than 1500 on switch ports: large frames would be dropped. Lower it, or raise fabric.switch_mtu."),
+    (
+        change("fabric.switch_mtu", 1500),
+        "fabric.mtu: 9000 bytes on hosts is more than 1500 on switch ports: large frames would be dropped. Lower it, or raise fabric.switch_mtu.",
+    ),
     (change("fabric.rails.1.vlan", 901), "fabric.rails[1].vlan: VLAN 901 is given twice. Each rail has its own."),
-    (change("fabric.rails.1.subnet", "192.168.1.128/25"), "fabric.rails[1].subnet: subnet 192.168.1.128/25 overlaps that of rail 1 (192.168.1.0/24). Give each rail its own subnet."),
+    (
+        change("fabric.rails.1.subnet", "192.168.1.128/25"),
+        "fabric.rails[1].subnet: subnet 192.168.1.128/25 overlaps that of rail 1 (192.168.1.0/24). Give each rail its own subnet.",
+    ),
     (change("fabric.rails.1.subnet", "192.168.2.0/28"), None),
-    (change("fabric.rails.1.subnet", "192.168.2.0/29"), "fabric.rails[1].subnet: subnet 192.168.2.0/29 has room for 0 nodes, the site has 4. Give the rail a larger subnet."),
-    (change("software.driver_branch", 590), "software.driver_branch: branch 590 is not in software set hgx-r580-debian12 - Expected: one of 580. Choose one of them, or another set."),
-    (change("gates.skip", [{"gate": "node/gpu/none", "nodes": ["node01"], "reason": "not on this machine"}]), "gates.skip[0].gate: gate node/gpu/none is not in set bringup"),
+    (
+        change("fabric.rails.1.subnet", "192.168.2.0/29"),
+        "fabric.rails[1].subnet: subnet 192.168.2.0/29 has room for 0 nodes, the site has 4. Give the rail a larger subnet.",
+    ),
+    (
+        change("software.driver_branch", 590),
+        "software.driver_branch: branch 590 is not in software set hgx-r580-debian12 - Expected: one of 580. Choose one of them, or another set.",
+    ),
+    (
+        change("gates.skip", [{"gate": "node/gpu/none", "nodes": ["node01"], "reason": "not on this machine"}]),
+        "gates.skip[0].gate: gate node/gpu/none is not in set bringup",
+    ),
     (change("racks.0.nodes.0.bmc.password", {}), "racks[0].nodes[0].bmc.password: Value error, give exactly one of file and env - Actual: dict. Correct it."),
-    (change("handover.kind", "lsf"), "handover: Input tag 'lsf' found using 'kind' does not match any of the expected tags: 'slurm', 'file' - Actual: dict. Correct it."),
+    (
+        change("handover.kind", "lsf"),
+        "handover: Input tag 'lsf' found using 'kind' does not match any of the expected tags: 'slurm', 'file' - Actual: dict. Correct it.",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("mistake", "text"), REFUSED)
-def test_refusal(raw: dict[str, Any], mistake: Any, text: str | None) -> None:
+def test_refusal(raw: dict[str, Any], mistake: Callable[[dict[str, Any]], None], text: str | None) -> None:
     mistake(raw)
     if text is None:
         parse(raw)
@@ -131,7 +159,7 @@ def test_missing_section_is_said(raw: dict[str, Any], section: str) -> None:
 
 
 @pytest.mark.parametrize("junk", [[], "text", 7, None])
-def test_document_that_is_no_mapping(junk: Any) -> None:
+def test_document_that_is_no_mapping(junk: object) -> None:
     with pytest.raises(SiteInvalidError, match="Expected: a mapping"):
         parse_site(junk, source="site.yml", base=Path("/"))
 
