@@ -17,7 +17,12 @@ Node = Annotated[str, typer.Argument(help="Node, e.g. node03.")]
 Gpu = Annotated[int | None, typer.Option("--gpu", help="GPU index, from 0.")]
 Nic = Annotated[int | None, typer.Option("--nic", help="NIC, by its rail, from 1.")]
 Link = Annotated[int | None, typer.Option("--link", help="NVLink of the GPU, from 0.")]
-Severity = Annotated[float | None, typer.Option("--severity", help="How bad, for faults that have degrees: what they call factor, count, width, gen, rate, mask or code.")]
+Severity = Annotated[
+    float | None,
+    typer.Option("--severity", help="How bad, for faults that have degrees: what they call factor, count, width, gen, rate, mask or code."),
+]
+Repaired = Annotated[str | None, typer.Argument(help="Fault to repair; all of the node's when absent.")]
+Chosen = Annotated[str, typer.Argument(help="Fault; `rackready sim faults` lists them.")]
 
 _DEGREES = ("severity", "factor", "count", "width", "gen", "rate", "mask", "code")
 
@@ -51,7 +56,8 @@ def down(env: Env = "sim", output: Output = Format.TEXT) -> None:
     if output is Format.JSON:
         print_json({"removed": removed})
     else:
-        console.print(f"simulated rack is down: {len(removed)} things removed" if removed else "simulated rack is down: there was nothing to remove", markup=False)
+        what = f"{len(removed)} things removed" if removed else "there was nothing to remove"
+        console.print(f"simulated rack is down: {what}", markup=False)
 
 
 @app.command()
@@ -69,8 +75,16 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
 
 
 @app.command()
-def inject(node: Node, fault: Annotated[str, typer.Argument(help="Fault; `rackready sim faults` lists them.")], gpu: Gpu = None, nic: Nic = None, link: Link = None,
-           severity: Severity = None, env: Env = "sim", output: Output = Format.TEXT) -> None:  # fmt: skip
+def inject(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    node: Node,
+    fault: Chosen,
+    gpu: Gpu = None,
+    nic: Nic = None,
+    link: Link = None,
+    severity: Severity = None,
+    env: Env = "sim",
+    output: Output = Format.TEXT,
+) -> None:
     """Break a node's hardware. Nothing else is told: gates have to find it."""
     params: dict[str, Any] = {"gpu": gpu, "nic": nic, "link": link}
     if severity is not None:
@@ -83,7 +97,7 @@ def inject(node: Node, fault: Annotated[str, typer.Argument(help="Fault; `rackre
 
 
 @app.command()
-def clear(node: Node, fault: Annotated[str | None, typer.Argument(help="Fault to repair; all of the node's when absent.")] = None, env: Env = "sim", output: Output = Format.TEXT) -> None:
+def clear(node: Node, fault: Repaired = None, env: Env = "sim", output: Output = Format.TEXT) -> None:
     """Repair a node's hardware. Exit code 1 when it had no such fault."""
     cleared = _rack(env).clear(node, fault)
     if output is Format.JSON:
@@ -97,7 +111,8 @@ def clear(node: Node, fault: Annotated[str | None, typer.Argument(help="Fault to
 def faults(output: Output = Format.TEXT) -> None:
     """List the faults that can be injected."""
     if output is Format.JSON:
-        print_json({"faults": [{"name": fault.name, "layer": fault.layer, "description": fault.description, "params": fault.params} for fault in FAULTS.values()]})
+        rows = [{"name": item.name, "layer": item.layer, "description": item.description, "params": item.params} for item in FAULTS.values()]
+        print_json({"faults": rows})
         return
     for fault in FAULTS.values():
         takes = " ".join(f"{key}={value}" for key, value in fault.params.items())

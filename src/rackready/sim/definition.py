@@ -75,8 +75,8 @@ def site_without_overlay(root: Path, env: str) -> Site:
 
 def _free_loopback(clone: str) -> str:
     """Return the first three octets of a loopback network on which nobody listens at a BMC's port now."""
-
     for candidate in loopback_candidates(clone):
         if not in_use(candidate):
             return candidate
-    raise describe("addresses of the BMCs", "a free network 127.x.y.0/24", "64 tried, all in use", "End what listens on port 8443 of 127.x.y.101, then run again.")
+    hint = "End what listens on port 8443 of 127.x.y.101, then run again."
+    raise describe("addresses of the BMCs", "a free network 127.x.y.0/24", "64 tried, all in use", hint)

@@ -89,7 +89,7 @@ def ensure(root: Path, env: str, store: Store, digest: str, bmcs: dict[str, str]
     env_vars = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_PACKAGE.parents[1]), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
     argv = [sys.executable, "-m", "rackready.sim.redfish", "--root", str(root), "--env", env, "--digest", digest]
     with log.open("ab") as out:
-        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", env=env_vars, start_new_session=True)  # noqa: S603
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", env=env_vars, start_new_session=True)
     _wait(child, store, log, bmcs)
     return True
 

@@ -28,13 +28,15 @@ def run(argv: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes | None = N
     name = argv[0]
     shown = shown or " ".join(argv[:3])
     try:
-        done = subprocess.run(argv, input=stdin, capture_output=True, timeout=timeout_s, check=False)  # noqa: S603 - arguments are ours, no shell
+        done = subprocess.run(argv, input=stdin, capture_output=True, timeout=timeout_s, check=False)
     except FileNotFoundError as error:
         raise missing(name) from error
     except subprocess.TimeoutExpired as error:
-        raise describe(f"`{shown}` on this machine", f"an end within {timeout_s:.0f} s", "still running, it was ended", hint or "Look at the machine's load, then run again.") from error
+        hint = hint or "Look at the machine's load, then run again."
+        raise describe(f"`{shown}` on this machine", f"an end within {timeout_s:.0f} s", "still running, it was ended", hint) from error
     if check and done.returncode != 0:
-        raise describe(f"`{shown}` on this machine", "exit status 0", f"{done.returncode}: {words(done.stderr)}", hint or "Correct what it says, then run again.")
+        actual = f"{done.returncode}: {words(done.stderr)}"
+        raise describe(f"`{shown}` on this machine", "exit status 0", actual, hint or "Correct what it says, then run again.")
     return done.stdout.decode(errors="replace")
 
 

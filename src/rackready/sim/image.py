@@ -37,7 +37,7 @@ _HERE = Path(__file__).resolve().parent
 _INPUTS = ("programs", "nvml")
 _MMDEBSTRAP_S = 900.0
 _UNUSED_DOCS = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*")
-_MASKED = ("systemd-binfmt.service", "systemd-timesyncd.service", "apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer", "dpkg-db-backup.timer")
+_MASKED = ("systemd-binfmt.service", "apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer", "dpkg-db-backup.timer")
 _OFF = ("munge.service", "slurmd.service", "slurmctld.service")
 
 _BOOT_ID = """[Unit]
@@ -99,7 +99,7 @@ def _build_base(name: str, say: Say) -> None:
     with tempfile.TemporaryDirectory(prefix="rackready-image-") as folder:
         archive = Path(folder) / "root.tar"
         _mmdebstrap(archive, source, Path(folder) / "log")
-        podman("import", "--quiet", "--change", "CMD [\"/sbin/init\"]", str(archive), name, timeout_s=600.0)
+        podman("import", "--quiet", "--change", 'CMD ["/sbin/init"]', str(archive), name, timeout_s=600.0)
     say(f"image: Debian root file system made in {time.monotonic() - began:.0f} s")
 
 
@@ -109,7 +109,7 @@ def _mmdebstrap(archive: Path, source: apt_sources.Source, log: Path) -> None:
     if shutil.which("mmdebstrap") is None:
         raise missing("mmdebstrap")
     with log.open("wb") as out:
-        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)  # noqa: S603 - arguments are ours, no shell
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
         try:
             code = child.wait(timeout=_MMDEBSTRAP_S)
         except subprocess.TimeoutExpired:
@@ -136,7 +136,7 @@ def _build_final(clone: str, base: str, name: str, say: Say) -> None:
         with mounted(work) as root:
             _tidy(root)
             _install_programs(root)
-        podman("commit", "--quiet", "--change", "CMD [\"/sbin/init\"]", work, name, timeout_s=300.0)
+        podman("commit", "--quiet", "--change", 'CMD ["/sbin/init"]', work, name, timeout_s=300.0)
     finally:
         remove(work)
     say(f"image: finished in {time.monotonic() - began:.0f} s")

@@ -45,7 +45,8 @@ class Machines:
             self._create(machine)
         pid = found.pid if found is not None and found.status == "initialized" else podman.init(machine.container)
         if pid <= 0:
-            raise describe(f"{name}: container {machine.container}", "namespaces of its own", "none", f"See `podman inspect {machine.container}`, then run again.")
+            hint = f"See `podman inspect {machine.container}`, then run again."
+            raise describe(f"{name}: container {machine.container}", "namespaces of its own", "none", hint)
         hostnet.attach(self.plan, machine, pid)
         if machine.role == "node":
             (self._store.hardware(name) / "boot_id").write_text(f"{uuid.uuid4()}\n", encoding="utf-8")
@@ -133,4 +134,3 @@ class Machines:
 def inside(root: Path, *argv: str, stdin: str = "") -> None:
     """Run a program of a machine that does not run, in its file system."""
     host.run(["chroot", str(root), *argv], stdin=stdin.encode(), timeout_s=30.0)
-

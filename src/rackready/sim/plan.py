@@ -109,7 +109,8 @@ def choose_subnet(clone: str, taken: list[IPv4Network]) -> IPv4Network:
     for net in subnet_candidates(clone):
         if not any(net.overlaps(other) for other in taken):
             return net
-    raise describe("network of the simulated rack", f"a free /24 in {_POOL}", "every one is taken by a route of this machine", "Remove a route, then run again.")
+    actual = "every one is taken by a route of this machine"
+    raise describe("network of the simulated rack", f"a free /24 in {_POOL}", actual, "Remove a route, then run again.")
 
 
 def loopback_candidates(clone: str) -> list[str]:

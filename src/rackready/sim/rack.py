@@ -143,7 +143,8 @@ class Rack:
                 self._changed(result, f"{controller.name} is made anew: the site's nodes changed")
             defined.record.digests[controller.container] = digest
             self.store.save(defined.record)
-        older = sorted(found.name for found in podman.containers(self.clone) if found.image not in ("", defined.record.image) and not found.name.endswith("-mirror"))
+        images = [item.image for item in podman.containers(self.clone) if not item.name.endswith("-mirror")]
+        older = [image for image in images if image not in ("", defined.record.image)]
         if older:
             self._say(f"{len(older)} machines keep the image that they were made from; `rackready sim down`, then `rackready sim up` makes all of them anew")
 
@@ -194,7 +195,8 @@ class Rack:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise describe(str(path), "no deploy at work on this rack", "one holds the lock", "Stop it (Ctrl-C), then run `rackready sim down` again.") from error
+                hint = "Stop it (Ctrl-C), then run `rackready sim down` again."
+                raise describe(str(path), "no deploy at work on this rack", "one holds the lock", hint) from error
 
     def _recorded_env(self) -> str:
         with suppress(Exception):
@@ -245,7 +247,7 @@ class Rack:
             row["faults"] = self.store.state(name).get("faults", [])
         return row
 
-    def inject(self, node: str, fault: str, **params: Any) -> dict[str, Any]:  # noqa: ANN401 - a fault's own parameters
+    def inject(self, node: str, fault: str, **params: Any) -> dict[str, Any]:
         """Put a fault into a node's hardware; returns the fault as recorded. Raises FaultError or SimError."""
         defined = self._with_node(node)
         with self.store.hardware_locked():
@@ -276,5 +278,3 @@ class Rack:
         if node not in defined.plan.bmcs:
             raise describe(f"node {node}", f"one of {', '.join(defined.plan.bmcs)}", node, "Name a node of the site file.")
         return defined
-
-

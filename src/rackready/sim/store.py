@@ -120,7 +120,8 @@ class Store:
         except FileNotFoundError:
             return None
         except (ValueError, TypeError) as error:
-            raise describe(str(self.record_file), "the record of a simulated rack", str(error), "`rackready sim down` removes the rack; then run `rackready sim up`.") from error
+            hint = "`rackready sim down` removes the rack; then run `rackready sim up`."
+            raise describe(str(self.record_file), "the record of a simulated rack", str(error), hint) from error
 
     def save(self, record: Record) -> None:
         """Write the record."""

@@ -37,10 +37,19 @@ def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateK
     made = ec.generate_private_key(_CURVE)
     name = _name("rackready simulated rack")
     usage = x509.KeyUsage(
-        digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False, key_encipherment=False,
-        data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+        digital_signature=True,
+        key_cert_sign=True,
+        crl_sign=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
     )
-    builder = _builder(name, name, made.public_key()).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True).add_extension(usage, critical=True)
+    builder = (
+        _builder(name, name, made.public_key()).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True).add_extension(usage, critical=True)
+    )
     builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(made.public_key()), critical=False)
     certificate = builder.sign(made, hashes.SHA256())
     write_private(path, _pem(made))

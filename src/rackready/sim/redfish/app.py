@@ -103,7 +103,8 @@ def _chassis(document: dict[str, Any], hardware: Hardware, power: Power) -> None
     for invented in ("AssetTag", "SKU", "PartNumber", "Location", "HeightMm", "WidthMm", "DepthMm", "WeightKg"):
         document.pop(invented, None)
     state = power.state(NODE.get())
-    document.update({"Manufacturer": chassis["manufacturer"], "Model": chassis["product"], "SerialNumber": chassis["serial"], "ChassisType": "RackMount", "PowerState": state})
+    document.update({"Manufacturer": chassis["manufacturer"], "Model": chassis["product"], "SerialNumber": chassis["serial"]})
+    document.update({"ChassisType": "RackMount", "PowerState": state})
 
 
 def _manager(document: dict[str, Any], hardware: Hardware, power: Power) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
 from rackready.sim import faults, podman
@@ -45,7 +46,7 @@ class NodePower:
     def adopt(self) -> None:
         """Watch the nodes that run already, and start again those that asked for a reboot while nobody looked."""
         for node, queue in self._queues.items():
-            queue.submit(self._guarded, node, lambda node=node: self._watch_or_reboot(node))
+            queue.submit(self._guarded, node, partial(self._watch_or_reboot, node))
 
     def state(self, node: str) -> str:
         """Return the power state, read from the container itself; a transition in progress is told as such."""
@@ -127,7 +128,7 @@ class NodePower:
             poll.register(handle, select.POLLIN)
             poll.poll()
             os.close(handle)
-        self._queues[node].submit(self._guarded, node, lambda: self._watch_or_reboot(node, ended=pid))
+        self._queues[node].submit(self._guarded, node, partial(self._watch_or_reboot, node, ended=pid))
 
     def _watch_or_reboot(self, node: str, ended: int = 0) -> None:
         """A system that asked for a reboot is started again, as a machine would; one that was powered off stays off."""

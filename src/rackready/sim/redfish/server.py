@@ -30,7 +30,7 @@ class BmcServer(ThreadedWSGIServer):
     daemon_threads = True
 
     def __init__(self, address: str, port: int, app: Wsgi, certificate: Path) -> None:
-        super().__init__(address, port, app, handler=_Handler)  # type: ignore[arg-type]
+        super().__init__(address, port, app, handler=_Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
         self.ssl_context = context

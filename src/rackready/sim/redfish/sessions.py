@@ -104,7 +104,8 @@ def _authenticated(environ: Environ, sessions: Sessions) -> bool:
 
 def _refuse(start_response: StartResponse) -> list[bytes]:
     body = _refusal()
-    start_response("401 Unauthorized", [("Content-Type", "application/json"), ("Content-Length", str(len(body))), ("WWW-Authenticate", 'Basic realm="Redfish"')])
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), ("WWW-Authenticate", 'Basic realm="Redfish"')]
+    start_response("401 Unauthorized", headers)
     return [body]
 
 
@@ -120,7 +121,8 @@ def blueprint(sessions: Sessions) -> flask.Blueprint:
     @service.get("/redfish/v1/SessionService")
     def _service() -> Any:  # noqa: ANN401 - a Flask response
         ident = {"@odata.id": "/redfish/v1/SessionService", "@odata.type": "#SessionService.v1_1_3.SessionService"}
-        return {**ident, "Id": "SessionService", "Name": "Session Service", "ServiceEnabled": True, "SessionTimeout": 1800, "Sessions": {"@odata.id": _SESSIONS}}
+        facts = {"Id": "SessionService", "Name": "Session Service", "ServiceEnabled": True, "SessionTimeout": 1800}
+        return {**ident, **facts, "Sessions": {"@odata.id": _SESSIONS}}
 
     @service.get(_SESSIONS)
     def _list() -> Any:  # noqa: ANN401
