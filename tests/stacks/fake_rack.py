@@ -154,8 +154,14 @@ class FakeRack:
             if state == "Off" and node.ssh is not None:
                 node.ssh.stop()
                 node.ssh = None
-            if state == "On" and node.ssh is None and node.boot_s >= 0:
-                time.sleep(node.boot_s)
+        if state == "On" and node.boot_s > 0:
+            threading.Timer(node.boot_s, self._boot, (node,)).start()
+        elif state == "On":
+            self._boot(node)
+
+    def _boot(self, node: FakeNode) -> None:
+        with self._lock:
+            if node.power == "On" and node.ssh is None and node.boot_s >= 0:
                 node.ssh = FakeSsh(node.address, self.ssh_port, node.host_key, self._authorized)
 
     def site(self, **timeouts: int) -> dict[str, Any]:

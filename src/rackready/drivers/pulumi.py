@@ -135,10 +135,13 @@ def free_lock(stack: auto.Stack, error: auto.ConcurrentUpdateError) -> None:
 
 
 def _is_engine(pid: int) -> bool:
+    """Whether a process is a running engine: one that was killed and that nobody has waited for yet is not."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").startswith("pulumi")
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
+    name, state = stat[stat.find("(") + 1 : stat.rfind(")")], stat[stat.rfind(")") + 2]
+    return name.startswith("pulumi") and state != "Z"
 
 
 def last_words(text: str) -> str:

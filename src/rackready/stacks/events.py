@@ -76,8 +76,8 @@ class Recorder:
             seen = self._of(node)
             seen.ops.append(str(metadata.op.value))
             seen.keys += metadata.diffs or []
-            for state in (metadata.old, metadata.new):
-                seen.problem = str(((state.outputs if state else None) or {}).get("problem") or "") or seen.problem
+            before = (metadata.old.outputs if metadata.old else None) or {}
+            seen.problem = str(before.get("problem") or "") or seen.problem
 
     def _outputs(self, metadata: StepEventMetadata) -> None:
         if (node := node_of(metadata.urn)) and metadata.type == NODE_TYPE and metadata.new is not None:

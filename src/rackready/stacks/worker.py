@@ -6,15 +6,18 @@ and judges nothing: a node that failed is a line in the result.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pulumi import automation as auto
 
@@ -60,9 +63,10 @@ def _rack(request: Request, rack: str) -> dict[str, NodeResult]:
     recorder = Recorder()
     failure = ""
     try:
-        stack = engine.open_stack(paths, rack, lambda: metal.declare_from_site(request.env, rack, paths.root), campaign=request.campaign)
-        target = None if rack in request.whole else metal.urns(stack.name, engine.PROJECT, nodes)
-        _unlocked(stack, _operation(stack, request.action, target, recorder))
+        with _alone(paths, rack):
+            stack = engine.open_stack(paths, rack, lambda: metal.declare_from_site(request.env, rack, paths.root), campaign=request.campaign)
+            for operation in _operations(stack, request.action, None if rack in request.whole else nodes, recorder):
+                _unlocked(stack, operation)
     except auto.CommandError as error:
         failure = engine.last_words(str(error))
     except RackreadyError as error:
@@ -73,13 +77,38 @@ def _rack(request: Request, rack: str) -> dict[str, NodeResult]:
     return {node: _with(result, node, failure) for node, result in results.items()}
 
 
-def _operation(stack: auto.Stack, action: str, target: list[str] | None, recorder: Recorder) -> Callable[[], object]:
-    common = {"target": target, "on_event": recorder.take, "on_output": _echo, "on_error": _echo, "color": "never", "refresh": True}
+@contextmanager
+def _alone(paths: EnvPaths, rack: str) -> Iterator[None]:
+    """Wait until no other batch of ours works on the rack's stack: the engine refuses a second run instead of waiting."""
+    fd = os.open(paths.pulumi / f"{rack}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _operations(stack: auto.Stack, action: str, nodes: list[str] | None, recorder: Recorder) -> list[Callable[[], object]]:
+    """Return what to run: the whole stack at once (``nodes`` None), or the nodes that are in it, refreshed, and then those that are not.
+
+    The engine cannot refresh a target that is not in the stack yet, and refuses it by name.
+    """
+    if nodes is None:
+        return [partial(_operate, stack, action, None, True, recorder)]
+    known = {str(item["urn"]) for item in (stack.export_stack().deployment or {}).get("resources", [])}
+    old = [urn for urn in metal.urns(stack.name, engine.PROJECT, nodes) if urn in known]
+    new = [urn for urn in metal.urns(stack.name, engine.PROJECT, nodes) if urn not in known and action != "destroy"]
+    return [partial(_operate, stack, action, urns, refresh, recorder) for urns, refresh in ((old, True), (new, False)) if urns]
+
+
+def _operate(stack: auto.Stack, action: str, target: list[str] | None, refresh: bool, recorder: Recorder) -> None:
+    common: dict[str, Any] = {"target": target, "on_event": recorder.take, "on_output": _echo, "on_error": _echo, "color": "never", "refresh": refresh}
     if action == "preview":
-        return lambda: stack.preview(**common)
-    if action == "destroy":
-        return lambda: stack.destroy(continue_on_error=True, parallel=_NODES_AT_ONCE, **common)
-    return lambda: stack.up(continue_on_error=True, parallel=_NODES_AT_ONCE, suppress_outputs=True, **common)
+        stack.preview(**common)
+    elif action == "destroy":
+        stack.destroy(continue_on_error=True, parallel=_NODES_AT_ONCE, **common)
+    else:
+        stack.up(continue_on_error=True, parallel=_NODES_AT_ONCE, suppress_outputs=True, **common)
 
 
 def _unlocked(stack: auto.Stack, operation: Callable[[], object]) -> None:
