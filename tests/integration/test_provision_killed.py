@@ -162,7 +162,15 @@ def test_the_lock_of_a_living_engine_is_respected(bench: Bench) -> None:
     held = subprocess.Popen([sys.executable, "-c", _CONTROLLER, str(bench.root), "never"], env=env, start_new_session=True)
     try:
         wait_until(lambda: any(node.boots() for node in bench.rack.nodes[1:]))
-        done = subprocess.run(["pulumi", "refresh", "--yes", "--non-interactive", "--stack", stack.name], cwd=stack, env=env, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            ["pulumi", "refresh", "--yes", "--non-interactive", "--stack", stack.name],
+            cwd=stack,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         assert "the stack is currently locked by" in done.stdout + done.stderr
         assert session_members(held.pid)
     finally:

@@ -6,13 +6,12 @@ Sockets and threads of this process, so the code under test may run in any other
 from __future__ import annotations
 
 import base64
-import datetime
+import datetime as dt
 import ipaddress
 import json
 import socket
 import ssl
 import threading
-import time
 import uuid
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -275,7 +274,13 @@ class _Redfish(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _service_root(self) -> dict[str, Any]:
-        root: dict[str, Any] = {"@odata.id": "/redfish/v1/", "Id": "Root", "Name": "Root", "RedfishVersion": "1.5.0", "Systems": {"@odata.id": "/redfish/v1/Systems"}}
+        root: dict[str, Any] = {
+            "@odata.id": "/redfish/v1/",
+            "Id": "Root",
+            "Name": "Root",
+            "RedfishVersion": "1.5.0",
+            "Systems": {"@odata.id": "/redfish/v1/Systems"},
+        }
         if self.machine.has_sessions:
             root["Links"] = {"Sessions": {"@odata.id": "/redfish/v1/SessionService/Sessions"}}
         return root
@@ -290,7 +295,11 @@ class _Redfish(BaseHTTPRequestHandler):
             "Model": "DGXH100",
             "PowerState": self.machine.power,
             **({"SerialNumber": self.machine.serial} if self.machine.in_system else {}),
-            "Boot": {"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None", "BootSourceOverrideTarget@Redfish.AllowableValues": ["Pxe", "Hdd", "UefiHttp"]},
+            "Boot": {
+                "BootSourceOverrideEnabled": "Disabled",
+                "BootSourceOverrideTarget": "None",
+                "BootSourceOverrideTarget@Redfish.AllowableValues": ["Pxe", "Hdd", "UefiHttp"],
+            },
             "Actions": {"#ComputerSystem.Reset": {"target": _RESET, "ResetType@Redfish.AllowableValues": kinds}},
             "Links": {"Chassis": [{"@odata.id": "/redfish/v1/Chassis/1"}]},
         }
@@ -332,16 +341,18 @@ class Authority:
         private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         return private + cert.public_bytes(serialization.Encoding.PEM)
 
-    def _sign(self, name: x509.Name, public: ec.EllipticCurvePublicKey, basic: x509.BasicConstraints, san: x509.SubjectAlternativeName | None) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
+    def _sign(
+        self, name: x509.Name, public: ec.EllipticCurvePublicKey, basic: x509.BasicConstraints, san: x509.SubjectAlternativeName | None
+    ) -> x509.Certificate:
+        now = dt.datetime.now(dt.UTC)
         builder = (
             x509.CertificateBuilder()
             .subject_name(name)
             .issuer_name(self._name)
             .public_key(public)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(minutes=5))
-            .not_valid_after(now + datetime.timedelta(days=1))
+            .not_valid_before(now - dt.timedelta(minutes=5))
+            .not_valid_after(now + dt.timedelta(days=1))
             .add_extension(basic, critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)

@@ -14,12 +14,16 @@ from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 from rackready.stacks import machine as module
 from rackready.stacks.args import NodeArgs
-from rackready.stacks.machine import POWER_OFF, POWER_ON, Machine, MachineIncompleteError
+from rackready.stacks.machine import POWER_ON, Machine, MachineIncompleteError
 from tests.stacks.fake_rack import FakeNode, FakeRack
 
 
 class Killed(BaseException):
     """Stands for SIGKILL: nothing of ours runs after it."""
+
+
+def killed(*_args: object, **_kwargs: object) -> None:
+    raise Killed
 
 
 @pytest.fixture
@@ -119,9 +123,10 @@ def test_killed_in_the_middle_it_is_powered_on_exactly_once(
             real(self, *args, **kwargs)
         raise Killed
 
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr(Bmc, "set_boot_once" if where == "set_boot_once" else "power", dies)
-        machine(rack, ledger).ensure(made=False)
+        with pytest.raises(Killed):
+            machine(rack, ledger).ensure(made=False)
     assert [item.status for item in ledger.entries("node01")] == ["intent"]
     state = machine(rack, ledger).ensure(made=False)
     assert node.boots() == 1
@@ -131,18 +136,20 @@ def test_killed_in_the_middle_it_is_powered_on_exactly_once(
 
 def test_killed_after_a_request_that_the_bmc_shows_late(rack: FakeRack, node: FakeNode, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     node.power_lag_s = 2.0
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Bmc, "_wait_power", lambda *_args: (_ for _ in ()).throw(Killed()))
-        machine(rack, ledger).ensure(made=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Bmc, "_wait_power", killed)
+        with pytest.raises(Killed):
+            machine(rack, ledger).ensure(made=False)
     assert (node.power, node.boots()) == ("Off", 1)
     assert machine(rack, ledger).ensure(made=False).made
     assert node.boots() == 1
 
 
 def test_killed_while_it_waited_for_ssh(rack: FakeRack, node: FakeNode, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(module.ssh, "wait_and_pin", lambda *_args, **_kwargs: (_ for _ in ()).throw(Killed()))
-        machine(rack, ledger).ensure(made=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(module.ssh, "wait_and_pin", killed)
+        with pytest.raises(Killed):
+            machine(rack, ledger).ensure(made=False)
     assert machine(rack, ledger).ensure(made=False).made
     assert node.boots() == 1
 

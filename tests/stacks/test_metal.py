@@ -61,7 +61,9 @@ def test_every_node_of_the_rack_is_declared(declared: Mocks, args: RackArgs) -> 
 def test_no_secret_enters_the_stack(declared: Mocks, args: RackArgs, tmp_path: Path) -> None:
     secret = tmp_path / "bmc"
     secret.write_text("do-not-leak")
-    node = args.nodes[0].model_copy(update={"bmc": args.nodes[0].bmc.model_copy(update={"password": args.nodes[0].bmc.password.model_copy(update={"file": secret})})})
+    node = args.nodes[0].model_copy(
+        update={"bmc": args.nodes[0].bmc.model_copy(update={"password": args.nodes[0].bmc.password.model_copy(update={"file": secret})})}
+    )
 
     @pulumi.runtime.test
     def program() -> pulumi.Output[bool]:
@@ -75,7 +77,13 @@ def test_no_secret_enters_the_stack(declared: Mocks, args: RackArgs, tmp_path: P
 
 def test_inputs_are_what_the_site_file_says(args: RackArgs) -> None:
     node = args.nodes[2]
-    assert (node.env, node.node, node.serial, str(node.bmc.address), str(node.ssh.address)) == ("sim", "node03", "SIM-DGXH100-0003", "192.0.2.113", "192.0.2.13")
+    assert (node.env, node.node, node.serial, str(node.bmc.address), str(node.ssh.address)) == (
+        "sim",
+        "node03",
+        "SIM-DGXH100-0003",
+        "192.0.2.113",
+        "192.0.2.13",
+    )
     assert node.timeout_s == 900
     assert NodeArgs.model_validate(node.model_dump(mode="json", exclude_none=True)) == node
 

@@ -48,7 +48,10 @@ def require_engine(root: Path) -> Path:
     path = search_path(root)
     engine = shutil.which("pulumi", path=path)
     if engine is None:
-        text = "Pulumi engine - Expected: `pulumi` on the PATH or in .rackready/tools/bin Actual: none. Run `make setup`, which installs it; `rackready doctor` says more."
+        text = (
+            "Pulumi engine - Expected: `pulumi` on the PATH or in .rackready/tools/bin Actual: none. "
+            "Run `make setup`, which installs it; `rackready doctor` says more."
+        )
         raise EngineError(text)
     if shutil.which(PROVIDER, path=path) is None:
         text = f"Pulumi provider - Expected: `{PROVIDER}` beside {sys.executable} Actual: none. Run `make setup`, which installs rackready into .venv."
@@ -60,7 +63,7 @@ def engine_version(engine: Path) -> str:
     """Return the engine's version, e.g. 3.250.0. Raises EngineError when it cannot be run."""
     env = {**os.environ, "PULUMI_SKIP_UPDATE_CHECK": "true"}
     try:
-        out = subprocess.run([str(engine), "version"], capture_output=True, text=True, timeout=30, check=True, env=env)  # noqa: S603 - found by require_engine
+        out = subprocess.run([str(engine), "version"], capture_output=True, text=True, timeout=30, check=True, env=env)
     except (OSError, subprocess.SubprocessError) as error:
         text = f"Pulumi engine {engine} - Expected: it runs Actual: {error}. Run `make setup` again."
         raise EngineError(text) from error
@@ -115,7 +118,10 @@ def open_stack(paths: EnvPaths, rack: str, program: Callable[[], None], *, campa
     try:
         return auto.create_or_select_stack(stack_name=name, project_name=PROJECT, program=program, opts=options)
     except auto.CommandError as error:
-        text = f"Pulumi stack {name} in {paths.pulumi} - Expected: it opens Actual: {last_words(str(error))}. Free disk space or correct the owner of that folder, then run again."
+        text = (
+            f"Pulumi stack {name} in {paths.pulumi} - Expected: it opens Actual: {last_words(str(error))}. "
+            "Free disk space or correct the owner of that folder, then run again."
+        )
         raise EngineError(text) from error
 
 

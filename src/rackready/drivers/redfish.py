@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import requests
 import sushy
@@ -97,9 +97,16 @@ class _Auth(SessionAuth):  # type: ignore[misc]
 class _Connector(sushy_connector.Connector):  # type: ignore[misc]
     """Talks to the BMC directly: proxies and certificate stores named in the environment are not for the out-of-band network."""
 
-    def __init__(self, url: str, verify: str | bool) -> None:
+    def __init__(self, url: str, *, verify: str | bool) -> None:
         # One try here: sushy would repeat a POST whose answer got lost, and so reset a node twice.
-        super().__init__(url, verify=verify, server_side_retries=1, server_side_retries_delay=1, default_request_timeout=_READ_S, connect_timeout=_CONNECT_S)
+        super().__init__(
+            url,
+            verify=verify,
+            server_side_retries=1,
+            server_side_retries_delay=1,
+            default_request_timeout=_READ_S,
+            connect_timeout=_CONNECT_S,
+        )
         self._session.trust_env = False
 
 
@@ -119,7 +126,7 @@ class Bmc:
         """Node and address, for messages."""
         return f"{self._node} BMC {self._site.address}:{self._site.port}"
 
-    def __enter__(self) -> Bmc:
+    def __enter__(self) -> Self:
         """Take the BMC for this caller alone (within this process)."""
         self._lock.acquire()
         return self
@@ -202,7 +209,9 @@ class Bmc:
         deadline = time.monotonic() + wait_s
         while (state := self.observe()) != wanted:
             if time.monotonic() > deadline:
-                text = f"{self.where}: power - Expected: {wanted} within {wait_s:.0f} s Actual: {state}. Look at the BMC's event log and console, then run again."
+                text = (
+                    f"{self.where}: power - Expected: {wanted} within {wait_s:.0f} s Actual: {state}. Look at the BMC's event log and console, then run again."
+                )
                 raise _PowerWaitError(text)
             time.sleep(1.0)
         return wanted
@@ -215,7 +224,7 @@ class Bmc:
                 raise BmcTlsError(text)
             url = f"https://{self._site.address}:{self._site.port}"
             self._auth = _Auth(self._site.username, reveal(self._site.password))
-            self._root = sushy.Sushy(url, auth=self._auth, connector=_Connector(url, str(ca) if ca is not None else True))
+            self._root = sushy.Sushy(url, auth=self._auth, connector=_Connector(url, verify=str(ca) if ca is not None else True))
         return self._root
 
     def _system(self) -> System:
@@ -224,7 +233,10 @@ class Bmc:
         paths = [str(path) for path in root.get_system_collection().members_identities]
         hosts = [path for path in paths if not path.rstrip("/").rsplit("/", 1)[-1].startswith("HGX_")]
         if len(hosts) != 1:
-            text = f"{self.where}: systems - Expected: one host Actual: {', '.join(paths) or 'none'}. A multi-node chassis is not supported: give each node its own BMC."
+            text = (
+                f"{self.where}: systems - Expected: one host Actual: {', '.join(paths) or 'none'}. "
+                "A multi-node chassis is not supported: give each node its own BMC."
+            )
             raise BmcError(text)
         return root.get_system(hosts[0])
 
@@ -254,10 +266,16 @@ class Bmc:
             return BmcLoginError(text)
         if _is_tls(error):
             trusted = f"signed by {self._site.ca}" if self._site.ca is not None else "signed by an authority of the system's store"
-            text = f"{self.where}: TLS - Expected: a certificate for {self._site.address} {trusted} Actual: {_root_cause(error)}. Correct bmc.ca in the site file or the BMC's certificate."
+            text = (
+                f"{self.where}: TLS - Expected: a certificate for {self._site.address} {trusted} Actual: {_root_cause(error)}. "
+                "Correct bmc.ca in the site file or the BMC's certificate."
+            )
             return BmcTlsError(text)
         if isinstance(error, faults.ConnectionError):
-            text = f"{self.where}: unreachable - Expected: Redfish answers within {_CONNECT_S:.0f} s Actual: {_root_cause(error)}. Check bmc.address, its cable and the route to the out-of-band network."
+            text = (
+                f"{self.where}: unreachable - Expected: Redfish answers within {_CONNECT_S:.0f} s Actual: {_root_cause(error)}. "
+                "Check bmc.address, its cable and the route to the out-of-band network."
+            )
             return BmcUnreachableError(text)
         code = f"HTTP {error.status_code}" if isinstance(error, faults.HTTPError) else type(error).__name__
         return BmcError(f"{self.where}: Redfish - Expected: success Actual: {code}: {error}. Look at the BMC's event log, then run again.")

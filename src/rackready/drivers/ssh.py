@@ -98,7 +98,10 @@ def wait_and_pin(target: SshTarget, *, timeout_s: float, reinstalled: bool = Fal
         else:
             return facts
         if time.monotonic() - begun > timeout_s:
-            text = f"{target.where}: SSH - Expected: an answer within {timeout_s:.0f} s Actual: {_words(last)}. Look at the node's console through its BMC, and at its address in the site file; then run again."
+            text = (
+                f"{target.where}: SSH - Expected: an answer within {timeout_s:.0f} s Actual: {_words(last)}. "
+                "Look at the node's console through its BMC, and at its address in the site file; then run again."
+            )
             raise SshTimeoutError(text) from last
         time.sleep(1.0)
 
@@ -174,7 +177,10 @@ def _private_key(target: SshTarget) -> paramiko.PKey:
     try:
         return paramiko.PKey.from_path(target.private_key)
     except (OSError, ValueError, TypeError, paramiko.SSHException, paramiko.pkey.UnknownKeyType) as error:
-        text = f"{target.where}: private key {target.private_key} - Expected: an OpenSSH private key without passphrase Actual: {_words(error)}. Correct access.private_key in the site file."
+        text = (
+            f"{target.where}: private key {target.private_key} - Expected: an OpenSSH private key without passphrase Actual: {_words(error)}. "
+            "Correct access.private_key in the site file."
+        )
         raise SshLoginError(text) from error
 
 

@@ -58,7 +58,7 @@ class Recorder:
 
     def results(self, nodes: list[str], *, check: bool = False) -> dict[str, NodeResult]:
         """Return a result for each of ``nodes``; one of which nothing was heard is an error."""
-        return {node: self._result(node, check) for node in nodes}
+        return {node: self._result(node, check=check) for node in nodes}
 
     def _of(self, node: str) -> _Seen:
         return self._seen.setdefault(node, _Seen())
@@ -84,26 +84,27 @@ class Recorder:
             self._step(metadata)
             self._of(node).outputs = dict(metadata.new.outputs or {})
 
-    def _result(self, node: str, check: bool) -> NodeResult:
+    def _result(self, node: str, *, check: bool) -> NodeResult:
         seen = self._seen.get(node, _Seen())
         if seen.errors or seen.failed:
-            return NodeResult(Outcome.ERROR, (seen.errors or [f"{node}: the engine failed on it without a word. Look at the log of the run."])[0])
+            silent = f"{node}: the engine failed on it without a word. Look at the log of the run."
+            return NodeResult(Outcome.ERROR, seen.errors[0] if seen.errors else silent)
         if not [op for op in seen.ops if op != "refresh"]:
             why = self._general[0] if self._general else "the engine reported nothing about it"
             return NodeResult(Outcome.ERROR, f"{node}: not provisioned - Expected: a result Actual: {why}. Run again; the log of the run says more.")
         if check and seen.problem:
             return NodeResult(Outcome.ERROR, seen.problem)
         acted = sorted({op for op in seen.ops if op not in _QUIET})
-        data = {key: seen.outputs[key] for key in ("power", "made", "boot_id", "serial") if key in seen.outputs}
-        message = _message(node, acted, seen.keys, data, check)
+        data: dict[str, Any] = {key: seen.outputs[key] for key in ("power", "made", "boot_id", "serial") if key in seen.outputs}
+        message = _message(node, acted, seen.keys, data, check=check)
         return NodeResult(Outcome.PASS, message, changed=bool(acted), data={} if check or "delete" in acted else data)
 
 
-def _message(node: str, acted: list[str], keys: list[str], data: dict[str, Any], check: bool) -> str:
+def _message(node: str, acted: list[str], keys: list[str], data: dict[str, Any], *, check: bool) -> str:
     if not acted:
         return f"{node}: as it should be"
     if check:
-        what = {"create": "power on, wait for SSH, pin its host key", "delete": "power off what was made"}.get(acted[0], f"bring back {', '.join(sorted(set(keys)))}")
+        what = "power on, wait for SSH, pin its host key" if "create" in acted else f"bring back {', '.join(sorted(set(keys)))}"
         return f"{node}: would {acted[0]}: {what}"
     if acted == ["delete"]:
         return f"{node}: powered off" if data.get("made") else f"{node}: was on before us, left on"

@@ -52,7 +52,7 @@ class Machine:
         self._proceed = proceed
         self._say = say
 
-    def ensure(self, made: bool) -> MachineState:
+    def ensure(self, *, made: bool) -> MachineState:
         """Bring the machine up, unless it is: never a second power-on, and a running machine is adopted, not touched.
 
         Raises RackreadyError (nothing was done), or MachineIncompleteError (it is powered on, and SSH is not usable).
@@ -78,7 +78,7 @@ class Machine:
         except RackreadyError as error:
             return "Unknown", str(error)
 
-    def remove(self, made: bool) -> None:
+    def remove(self, *, made: bool) -> None:
         """Power the machine off if we powered it on; a machine that was running before us is left running. Raises RackreadyError."""
         if not made:
             self._say("was on before us, left on")
@@ -120,7 +120,10 @@ class Machine:
             settle_s=_SETTLE_S,
         )
         if result.outcome == "unknown":
-            text = f"{bmc.where}: an interrupted power-on - Expected: On or Off Actual: its power state says neither. Look at the BMC, bring the node to On or Off by hand, then run again."
+            text = (
+                f"{bmc.where}: an interrupted power-on - Expected: On or Off Actual: its power state says neither. "
+                "Look at the BMC, bring the node to On or Off by hand, then run again."
+            )
             raise BmcError(text)
         return True
 

@@ -69,7 +69,9 @@ def _worker(paths: EnvPaths, request: Request, log: Path, timeout_s: float) -> s
     ledger = Ledger.open(paths.database)
     argv = [sys.executable, "-m", "rackready.stacks.worker"]
     try:
-        ended = run_child(argv, log=log, cwd=paths.root, env=env, stdin_text=json.dumps(asdict(request)), timeout_s=timeout_s, ledger=ledger, what=f"pulumi {request.action}")
+        asked = json.dumps(asdict(request))
+        what = f"pulumi {request.action}"
+        ended = run_child(argv, log=log, cwd=paths.root, env=env, stdin_text=asked, timeout_s=timeout_s, ledger=ledger, what=what)
     except OSError as error:
         text = f"{sys.executable}: the provisioning worker - Expected: it starts Actual: {error}. Run `make setup`."
         raise RackreadyError(text) from error
@@ -80,5 +82,6 @@ def _worker(paths: EnvPaths, request: Request, log: Path, timeout_s: float) -> s
 
 def _result(node: str, found: dict[str, object] | None, ended: str, log: Path) -> NodeResult:
     if found is None:
-        return NodeResult(Outcome.ERROR, f"{node}: not provisioned - Expected: a result of the provisioning worker Actual: none ({ended}). Look at {log}, then run again.")
+        text = f"{node}: not provisioned - Expected: a result of the provisioning worker Actual: none ({ended}). Look at {log}, then run again."
+        return NodeResult(Outcome.ERROR, text)
     return NodeResult(Outcome(str(found["outcome"])), str(found["message"]), bool(found["changed"]), dict(found["data"]))  # type: ignore[call-overload]

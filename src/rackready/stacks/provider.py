@@ -19,15 +19,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-import grpc
-import grpc.aio
+import grpc  # type: ignore[import-untyped]
+import grpc.aio  # type: ignore[import-untyped]
 from pulumi.provider.experimental import provider as api
 from pulumi.provider.experimental.property_value import Computed, PropertyValue
 from pulumi.provider.experimental.server import ProviderServicer
-from pulumi.runtime import proto
 from pulumi.runtime._grpc_settings import _GRPC_CHANNEL_OPTIONS
-from pulumi.runtime.rpc import UNKNOWN
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
+from pulumi.runtime.rpc import UNKNOWN
 from pydantic import ValidationError
 
 from rackready import __version__
@@ -133,7 +132,7 @@ class MetalProvider(api.Provider):
     async def delete(self, request: api.DeleteRequest) -> None:
         """Power the node off, if we powered it on."""
         made = bool(plain(request.properties["made"])) if "made" in request.properties else False
-        await self._work(_args(request.properties), lambda machine: machine.remove(made))
+        await self._work(_args(request.properties), lambda machine: machine.remove(made=made))
 
     async def cancel(self) -> None:
         """Stop waiting; what was begun is in the ledger and goes on at the next run."""
@@ -194,32 +193,29 @@ def _state_dir(env: str) -> Path:
     return EnvPaths(project_root(), env).state
 
 
-class _Servicer(ProviderServicer):  # type: ignore[misc]
+class _Servicer(ProviderServicer):
     """Answers errors in our own words, instead of with the name of a Python class before them."""
 
     async def Create(self, request: Any, context: Any) -> Any:  # noqa: ANN401, N802 - gRPC's own names
-        return await _spoken(super().Create(request, context), context)
+        return await _spoken(super().Create(request, context), context)  # type: ignore[no-untyped-call]
 
     async def Update(self, request: Any, context: Any) -> Any:  # noqa: ANN401, N802
-        return await _spoken(super().Update(request, context), context)
+        return await _spoken(super().Update(request, context), context)  # type: ignore[no-untyped-call]
 
     async def Read(self, request: Any, context: Any) -> Any:  # noqa: ANN401, N802
-        return await _spoken(super().Read(request, context), context)
+        return await _spoken(super().Read(request, context), context)  # type: ignore[no-untyped-call]
 
     async def Delete(self, request: Any, context: Any) -> Any:  # noqa: ANN401, N802
-        return await _spoken(super().Delete(request, context), context)
-
-    async def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: ANN401, N802
-        return proto.PluginInfo(version=self._version)
+        return await _spoken(super().Delete(request, context), context)  # type: ignore[no-untyped-call]
 
 
 async def _spoken(answer: Awaitable[T], context: Any) -> T:  # noqa: ANN401
     try:
         return await answer
     except IncompleteError as error:
-        detail = provider_pb2.ErrorResourceInitFailed(
-            id=error.resource_id, properties=PropertyValue.marshal_map(error.properties), reasons=[str(error)], inputs=PropertyValue.marshal_map(_inputs(error.properties))
-        )
+        properties = PropertyValue.marshal_map(error.properties)
+        inputs = PropertyValue.marshal_map(_inputs(error.properties))
+        detail = provider_pb2.ErrorResourceInitFailed(id=error.resource_id, properties=properties, reasons=[str(error)], inputs=inputs)
         status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=str(error))
         status.details.add().Pack(detail)
         trailing = (("grpc-status-details-bin", status.SerializeToString()),)

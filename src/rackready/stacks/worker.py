@@ -94,14 +94,14 @@ def _operations(stack: auto.Stack, action: str, nodes: list[str] | None, recorde
     The engine cannot refresh a target that is not in the stack yet, and refuses it by name.
     """
     if nodes is None:
-        return [partial(_operate, stack, action, None, True, recorder)]
+        return [partial(_operate, stack, action, None, recorder, refresh=True)]
     known = {str(item["urn"]) for item in (stack.export_stack().deployment or {}).get("resources", [])}
     old = [urn for urn in metal.urns(stack.name, engine.PROJECT, nodes) if urn in known]
     new = [urn for urn in metal.urns(stack.name, engine.PROJECT, nodes) if urn not in known and action != "destroy"]
-    return [partial(_operate, stack, action, urns, refresh, recorder) for urns, refresh in ((old, True), (new, False)) if urns]
+    return [partial(_operate, stack, action, urns, recorder, refresh=refresh) for urns, refresh in ((old, True), (new, False)) if urns]
 
 
-def _operate(stack: auto.Stack, action: str, target: list[str] | None, refresh: bool, recorder: Recorder) -> None:
+def _operate(stack: auto.Stack, action: str, target: list[str] | None, recorder: Recorder, *, refresh: bool) -> None:
     common: dict[str, Any] = {"target": target, "on_event": recorder.take, "on_output": _echo, "on_error": _echo, "color": "never", "refresh": refresh}
     if action == "preview":
         stack.preview(**common)

@@ -86,12 +86,18 @@ def test_a_refused_login_is_said_once_and_never_tried_again(rack: FakeRack, node
 
 
 def test_nothing_there(rack: FakeRack) -> None:
-    with bmc(rack, port=1) as client, pytest.raises(BmcUnreachableError, match=r"node01 BMC 127\.78\.1\.1:1: unreachable - Expected: .* Actual: .*refused.* Check bmc\.address"):
+    with (
+        bmc(rack, port=1) as client,
+        pytest.raises(BmcUnreachableError, match=r"node01 BMC 127\.78\.1\.1:1: unreachable - Expected: .* Actual: .*refused.* Check bmc\.address"),
+    ):
         client.identify()
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused_before_the_password_is_sent(rack: FakeRack, node: FakeNode) -> None:
-    with bmc(rack, ca=None) as client, pytest.raises(BmcTlsError, match=r"TLS - Expected: a certificate for 127\.78\.1\.1 signed by an authority .* Actual: .*verify failed.*bmc\.ca"):
+    with (
+        bmc(rack, ca=None) as client,
+        pytest.raises(BmcTlsError, match=r"TLS - Expected: a certificate for 127\.78\.1\.1 signed by an authority .* Actual: .*verify failed.*bmc\.ca"),
+    ):
         client.identify()
     assert node.logins == 0
 

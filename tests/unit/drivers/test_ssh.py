@@ -68,7 +68,10 @@ def test_a_changed_host_key_is_refused_and_the_pin_stays(rack: FakeRack, target:
     old = text(paramiko.ECDSAKey.generate(bits=256))
     pin(target.known_hosts, target.host, old)
     rack.set_power(rack.nodes[0], "On")
-    with pytest.raises(HostKeyChangedError, match=r"SSH host key changed, no login was tried - Expected: ecdsa\S+ SHA256:\S+ Actual: ecdsa\S+ SHA256:\S+ If the node was reinstalled") as caught:
+    with pytest.raises(
+        HostKeyChangedError,
+        match=r"SSH host key changed, no login was tried - Expected: ecdsa\S+ SHA256:\S+ Actual: ecdsa\S+ SHA256:\S+ If the node was reinstalled",
+    ) as caught:
         wait_and_pin(target, timeout_s=5)
     assert f"ssh-keygen -R '{target.host}' -f {target.known_hosts}" in str(caught.value)
     assert pinned(target.known_hosts, target.host) == old
@@ -87,7 +90,7 @@ def test_a_refused_key_is_an_error_that_names_it(rack: FakeRack, target: SshTarg
     other = FakeRack(tmp_path / "other", 0 + 1, net=80)
     stranger = SshTarget("node01", target.address, target.port, "root", other.folder / "id_ed25519", target.known_hosts)
     try:
-        with pytest.raises(SshLoginError, match="SSH refused the login of root - Expected: .*id_ed25519 opens it Actual: key refused"):
+        with pytest.raises(SshLoginError, match=r"SSH refused the login of root - Expected: .*id_ed25519 opens it Actual: key refused"):
             wait_and_pin(stranger, timeout_s=5)
     finally:
         other.stop()
