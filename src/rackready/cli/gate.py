@@ -175,9 +175,9 @@ def _print(gate_id: str, verdict: Verdict) -> None:
     for finding in verdict.findings:
         console.print(f"  {finding}", markup=False)
     for metric in verdict.metrics:
-        console.print(f"  {metric.name} on {metric.target}: {metric.value:g} {metric.unit}", markup=False)
+        console.print(f"  {metric.name} on {metric.target}: {metric.value:g} {_unit(metric.unit)}".rstrip(), markup=False)
     for bound in verdict.criteria:
-        console.print(f"  {bound.label}: {bound.metric} {bound.op.value} {bound.bound:g} {bound.unit} ({bound.source})", markup=False)
+        console.print(f"  {bound.label}: {bound.metric} {bound.op.value} {bound.bound:g} {_unit(bound.unit)}".rstrip() + f" ({bound.source})", markup=False)
 
 
 def _code(outcomes: list[Outcome]) -> int:
@@ -206,6 +206,11 @@ def _platform(env: str) -> str:
     from rackready.design.site import load_site  # noqa: PLC0415
 
     return load_site(env, root=env_paths(env).root).nodes()[0].platform
+
+
+def _unit(unit: str) -> str:
+    """A count has no unit to print."""
+    return "" if unit == "1" else unit
 
 
 def _list(value: object) -> list[object]:

@@ -55,7 +55,9 @@ class Judge:
     def count(self, name: str, target: str, value: int, bound: int, source: str) -> None:
         """Record a count that must equal its bound."""
         self.metric(name, target, value, "1")
-        self.criterion(Criterion(metric=name, op=Op.EQ, bound=bound, unit="1", label="identity", source=source))
+        criterion = Criterion(metric=name, op=Op.EQ, bound=bound, unit="1", label="identity", source=source)
+        if criterion not in self.criteria:
+            self.criterion(criterion)
 
     def verdict(self, where: str = "") -> Verdict:
         """Return the verdict: fail before error before pass, and error when nothing was judged."""

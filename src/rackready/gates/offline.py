@@ -9,15 +9,21 @@ from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates.base import Gate, GateFacts, Output, Run
 from rackready.model.base import SecretRef
 from rackready.model.outcome import Verdict
+from rackready.model.problems import RackreadyError
 from rackready.model.site import Bmc, Fabric, Node, Rail
 from rackready.profiles import loader
 
-_NOWHERE = "192.0.2."
+_BMCS = IPv4Address("198.18.0.0")
+_HOSTS = IPv4Address("198.19.0.0")
+_MOST = 240
+"""Nodes that fit a rail's /24."""
 _SOFTWARE = "hgx-r580-debian12"
 
 
 def facts(platform_id: str, nodes: int = 1, software_id: str = _SOFTWARE) -> GateFacts:
-    """Return facts of nodes named node01... of a platform. Raises UnknownProfileError."""
+    """Return facts of nodes named node01... of a platform, at addresses of a benchmarking network. Raises UnknownProfileError."""
+    if nodes > _MOST:
+        raise RackreadyError(f"{nodes} nodes - Expected: at most {_MOST}. Judge a part of them.")
     platform = loader.platform(platform_id)
     rails = [Rail(rail=nic.rail, vlan=900 + nic.rail, subnet=IPv4Network(f"192.168.{nic.rail}.0/24")) for nic in platform.nics]
     return GateFacts(nodes={f"node{index:02}": _node(index, platform_id, software_id) for index in range(1, nodes + 1)}, fabric=Fabric(kind="roce", rails=rails), fleet=nodes)
@@ -27,8 +33,8 @@ def _node(index: int, platform_id: str, software_id: str) -> NodeFacts:
     platform = loader.platform(platform_id)
     software = loader.software(software_id)
     name = f"node{index:02}"
-    bmc = Bmc(address=IPv4Address(f"{_NOWHERE}{100 + index}"), password=SecretRef(env="NONE"))  # type: ignore[call-arg]
-    node = Node(name=name, platform=platform_id, serial="unknown", unit=1, address=IPv4Address(f"{_NOWHERE}{10 + index}"), bmc=bmc)
+    bmc = Bmc(address=_BMCS + index, password=SecretRef(env="NONE"))  # type: ignore[call-arg]
+    node = Node(name=name, platform=platform_id, serial="unknown", unit=1, address=_HOSTS + index, bmc=bmc)
     nics = tuple(
         NicFacts(nic.rail, nic.rdma_device, nic.netdev, nic.pci, nic.gpu, nic.numa, nic.rate, f"192.168.{nic.rail}.{10 + index}", 24, 900 + nic.rail, "", "") for nic in platform.nics
     )

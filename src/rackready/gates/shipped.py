@@ -24,8 +24,8 @@ def document(output: Output, wanted: str) -> dict[str, Any]:
         raise FormatError(message)
     try:
         found = json.loads(text)
-    except ValueError as error:
-        message = f"JSON cut off or damaged ({error})"
+    except json.JSONDecodeError as error:
+        message = f"JSON cut off or damaged at line {error.lineno} column {error.colno}"
         raise FormatError(message) from error
     if not isinstance(found, dict) or found.get("format") != wanted:
         message = f"no document of format {wanted}"

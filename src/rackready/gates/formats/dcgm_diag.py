@@ -66,8 +66,8 @@ def parse(text: str) -> Diagnostic:
     start = text.find("{")
     try:
         document = json.loads(text[start:] if start >= 0 else text)
-    except ValueError as error:
-        message = f"JSON cut off or damaged ({error})"
+    except json.JSONDecodeError as error:
+        message = f"JSON cut off or damaged at line {error.lineno} column {error.colno}"
         raise FormatError(message) from error
     try:
         return _diagnostic(document)

@@ -124,8 +124,8 @@ def _wrong(*fields: object) -> int | None:
 def _parse_json(text: str) -> CollectiveResult:
     try:
         document = json.loads(text)
-    except ValueError as error:
-        message = f"JSON cut off or damaged ({error})"
+    except json.JSONDecodeError as error:
+        message = f"JSON cut off or damaged at line {error.lineno} column {error.colno}"
         raise FormatError(message) from error
     try:
         return _from_json(document)

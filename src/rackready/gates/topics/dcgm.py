@@ -92,8 +92,10 @@ class DcgmDiagnostic(Gate):
             judge.fail(
                 node, "GPUs in the diagnostic", f"{count} GPUs", f"{len(set(diagnostic.gpus))}", "Check the inventory gate: a GPU is missing or inactive."
             )
+        named = {result.test for result in diagnostic.results if result.entity != "summary" and result.status != "Pass"}
         for result in diagnostic.results:
-            self._result(judge, node, result)
+            if result.entity != "summary" or result.test not in named:  # the summary repeats what its entities say
+                self._result(judge, node, result)
         for test in self.required:
             self._required(judge, node, test, wanted, diagnostic)
         complete = set.intersection(wanted, *(_gpus(diagnostic, test, wanted, {"Pass"}) for test in self.required if test not in self.inputs.skips))
@@ -123,7 +125,7 @@ class DcgmDiagnostic(Gate):
                     where,
                     f"DCGM test {result.test} was skipped",
                     "Pass",
-                    f"Skip {result.info}".strip(),
+                    ": ".join(part for part in ("Skip", result.info.rstrip(".")) if part),
                     "Declare the skip with a reason under the gate's input `skips`, or make the test runnable.",
                 )
         elif result.status != "Pass":
@@ -157,7 +159,7 @@ def _gpus(diagnostic: dcgm_diag.Diagnostic, test: str, wanted: set[int], statuse
 
 def _why(result: dcgm_diag.Result) -> str:
     if not result.warnings:
-        return result.status + (f": {result.info}" if result.info else "")
+        return result.status + (f": {result.info.rstrip('.')}" if result.info else "")
     first = result.warnings[0]
     more = f" (and {len(result.warnings) - 1} more)" if len(result.warnings) > 1 else ""
     code = f" [error {first.code}, severity {dcgm_diag.SEVERITY.get(first.severity, 'not known')}]" if first.code >= 0 else ""

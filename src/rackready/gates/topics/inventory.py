@@ -54,7 +54,7 @@ class Inventory(Gate):
                 "GPU inventory unreadable",
                 "a complete inventory document",
                 error,
-                "Run the gate again; if it stays so, run `rackready gate show` and report its raw output.",
+                "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`).",
             )
             return judge.verdict(node)
         if "error" in found:

@@ -1,0 +1,77 @@
+"""What the gate tests share: a site's facts, captured outputs, and one function that runs a table of cases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rackready.gates.base import GateFacts, Output, Run
+from rackready.gates.offline import facts
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome, Verdict
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+
+
+def text(name: str) -> str:
+    return (FIXTURES / name).read_text(encoding="utf-8")
+
+
+def document(name: str) -> Any:
+    return json.loads(text(name))
+
+
+def rack(nodes: int = 1) -> GateFacts:
+    return facts("dgx_h100", nodes)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command left behind, without the parts that a test does not care about."""
+
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int | None = 0
+    timed_out: bool = False
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of a table: outputs by command key, and what the gate must say."""
+
+    name: str
+    outputs: Mapping[str, Said]
+    outcome: Outcome
+    messages: tuple[str, ...] = ()
+    inputs: Mapping[str, object] = field(default_factory=dict)
+    nodes: int = 1
+
+
+def judge(gate_id: str, case: Case) -> Verdict:
+    known = rack(case.nodes)
+    found = gate(gate_id, case.inputs)
+    run = found.plan(known, list(known.nodes))[0]
+    return found.evaluate(known, run, outputs(run, case.outputs))
+
+
+def outputs(run: Run, said: Mapping[str, Said]) -> dict[str, Output]:
+    nodes = {command.key: command.node for command in run.commands}
+    assert set(said) <= set(nodes), f"no such command: {set(said) - set(nodes)}"
+    return {
+        key: Output(key=key, node=nodes[key], command="captured", exit_code=one.exit_code, stdout=one.stdout, stderr=one.stderr, seconds=1.0, timed_out=one.timed_out, failure=one.failure)
+        for key, one in said.items()
+    }
+
+
+def check(gate_id: str, case: Case) -> None:
+    """Outcome and every message, word for word; a pass says nothing and measured something."""
+    verdict = judge(gate_id, case)
+    assert [str(finding) for finding in verdict.findings] == list(case.messages)
+    assert verdict.outcome is case.outcome
+    if case.outcome is Outcome.PASS:
+        assert verdict.measured
+        assert not verdict.findings

@@ -1,0 +1,158 @@
+"""DCGM's diagnostic, both JSON shapes."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rackready.model.outcome import Outcome
+from tests.gates.support import Case, Said, check, document, judge, text
+
+R1 = "node/gpu/validation/dcgm-r1"
+R3 = "node/gpu/validation/dcgm-r3"
+
+
+def changed(name: str, change: Callable[[dict[str, Any]], object]) -> Said:
+    found = copy.deepcopy(document(name))
+    change(found)
+    return Said(json.dumps(found))
+
+
+def by_name(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {test["name"]: test for category in found["DCGM Diagnostic"]["test_categories"] for test in category["tests"]}
+
+
+def one(gate: str, name: str, said: Said, outcome: Outcome, *messages: str, skips: dict[str, str] | None = None) -> tuple[str, Case]:
+    return gate, Case(name, {"dcgmi": said}, outcome, messages, {"skips": skips} if skips else {})
+
+
+def no_results_of(test: str) -> Callable[[dict[str, Any]], object]:
+    def change(found: dict[str, Any]) -> None:
+        for category in found["DCGM Diagnostic"]["test_categories"]:
+            category["tests"] = [item for item in category["tests"] if item["name"] != test]
+
+    return change
+
+
+_SKIP = "or make the test runnable."
+CASES = [
+    one(R1, "r1, DCGM 4, healthy", Said(text("dcgm/dgx_h100_r1_dcgm4_healthy.json")), Outcome.PASS),
+    one(R1, "r1, DCGM 3, healthy", Said(text("dcgm/dgx_h100_r1_dcgm3_healthy.json")), Outcome.PASS),
+    one(R3, "r3, DCGM 4, healthy", Said(text("dcgm/dgx_h100_r3_dcgm4_healthy.json")), Outcome.PASS),
+    one(R3, "r3, DCGM 3, healthy", Said(text("dcgm/dgx_h100_r3_dcgm3_healthy.json")), Outcome.PASS),
+    one(
+        R3,
+        "faulty memory",
+        Said(text("dcgm/dgx_h100_r3_dcgm4_gpu3_memory.json"), exit_code=205),
+        Outcome.FAIL,
+        "node01 gpu3: DCGM test memory - Expected: Pass Actual: Fail: GPU 3 Memory test failed with 1 faulty region. Run a field diagnostic on the GPU. [error 52, severity isolate]. "
+        "Take the GPU out of service and replace it: docs/runbooks/gpu.md.",
+    ),
+    one(
+        R1,
+        "persistence off, DCGM 4",
+        Said(text("dcgm/dgx_h100_r1_dcgm4_persistence_off.json"), exit_code=226),
+        Outcome.FAIL,
+        "node01 gpu0: DCGM test software - Expected: Pass Actual: Fail: Persistence Mode: Persistence mode for GPU 0 is disabled. Enable persistence mode by running "
+        '"nvidia-smi -i 0 -pm 1 " as root. [error 29, severity config]. Correct the configuration: run install again.',
+    ),
+    one(
+        R1,
+        "persistence off, DCGM 3 (message under 'warnings')",
+        Said(text("dcgm/dgx_h100_r1_dcgm3_gpu1_persistence.json"), exit_code=226),
+        Outcome.FAIL,
+        "node01 gpu1: DCGM test Persistence Mode - Expected: Pass Actual: Fail: Persistence mode for GPU 1 is disabled. [error 29, severity config]. Correct the configuration: run install again.",
+    ),
+    one(
+        R3,
+        "undeclared skip",
+        Said(text("dcgm/dgx_h100_r3_dcgm4_nvbandwidth_skipped.json")),
+        Outcome.ERROR,
+        *(f"node01 gpu{gpu}: DCGM test nvbandwidth was skipped - Expected: Pass Actual: Skip: Skipped by request. Declare the skip with a reason under the gate's input `skips`, {_SKIP}" for gpu in range(8)),
+    ),
+    one(R3, "declared skip", Said(text("dcgm/dgx_h100_r3_dcgm4_nvbandwidth_skipped.json")), Outcome.PASS, skips={"nvbandwidth": "no CUDA toolkit on these nodes"}),
+    one(
+        R1,
+        "engine down",
+        Said(text("dcgm/dcgm4_hostengine_down.json"), exit_code=226),
+        Outcome.ERROR,
+        "node01 dcgm-r1: DCGM diagnostic did not run - Expected: a result for every GPU Actual: Unable to complete diagnostic for group 2147483647. Return: (-21) : The connection is not valid (exit code 226). "
+        "Check `systemctl status nvidia-dcgm` and that no job holds the GPUs, then run the gate again.",
+    ),
+    one(
+        R1,
+        "no categories",
+        Said('{"DCGM Diagnostic": {"test_categories": []}, "entity_groups": [], "metadata": {"version": "4.6.0"}}'),
+        Outcome.ERROR,
+        "node01 dcgm-r1: DCGM diagnostic did not run - Expected: a result for every GPU Actual: no test categories: the diagnostic did not run (exit code 0). "
+        "Check `systemctl status nvidia-dcgm` and that no job holds the GPUs, then run the gate again.",
+    ),
+    one(
+        R3,
+        "passing text, failing exit code",
+        Said(text("dcgm/dgx_h100_r3_dcgm4_healthy.json"), exit_code=226),
+        Outcome.ERROR,
+        "node01 dcgm-r3: DCGM contradicts itself - Expected: exit code 0 with a passing result Actual: exit code 226. Run `dcgmi diag` by hand on the node and read its log (nvvs.log).",
+    ),
+    one(
+        R3,
+        "a required test is not in the result",
+        changed("dcgm/dgx_h100_r3_dcgm4_healthy.json", no_results_of("targeted_power")),
+        Outcome.ERROR,
+        "node01: DCGM test targeted_power did not run - Expected: a result for every GPU Actual: not in the result. "
+        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`.",
+    ),
+    one(
+        R3,
+        "level 1 only",
+        Said(text("dcgm/dgx_h100_r1_dcgm4_healthy.json")),
+        Outcome.ERROR,
+        *(
+            f"node01: DCGM test {test} did not run - Expected: a result for every GPU Actual: not in the result. "
+            "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`."
+            for test in ("memory", "pcie", "diagnostic", "targeted_stress", "targeted_power")
+        ),
+    ),
+    one(
+        R1,
+        "one GPU was left out",
+        changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: [by_name(found)["software"]["results"].pop(6), found["entity_groups"][0]["entities"].pop(6)]),
+        Outcome.FAIL,
+        "node01: GPUs in the diagnostic - Expected: 8 GPUs Actual: 7. Check the inventory gate: a GPU is missing or inactive.",
+        "node01: DCGM test software did not run - Expected: a result for every GPU Actual: no result for gpu6. "
+        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`.",
+    ),
+    one(
+        R1,
+        "a status that nobody knows",
+        changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: by_name(found)["software"]["results"][2].update(status="Deferred")),
+        Outcome.ERROR,
+        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x Actual: status 'Deferred' of test software is a word that is not known (exit code 0). "
+        "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
+    ),
+    one(
+        R1,
+        "not installed",
+        Said("", "bash: dcgmi: command not found", 127),
+        Outcome.ERROR,
+        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x Actual: empty output (exit code 127). "
+        "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("gate", "case"), CASES, ids=lambda value: value.name if isinstance(value, Case) else None)
+def test_verdict(gate: str, case: Case) -> None:
+    check(gate, case)
+
+
+def test_a_pass_measures_every_gpu() -> None:
+    assert judge(R3, CASES[2][1]).measured == [f"node01/gpu{gpu}" for gpu in range(8)]
+
+
+def test_a_failing_gpu_is_not_measured() -> None:
+    assert "node01/gpu3" not in judge(R3, CASES[4][1]).measured

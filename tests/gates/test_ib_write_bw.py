@@ -1,0 +1,208 @@
+"""RDMA writes between pairs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rackready.gates.base import Done
+from rackready.gates.pairs import rounds
+from rackready.gates.registry import gate
+from rackready.gates.topics.ib_write_bw import payload_rate
+from rackready.model.outcome import Outcome, Verdict
+from tests.gates.support import Case, Said, check, judge, rack, text
+
+GATE = "pair/fabric/performance/ib-write-bw"
+
+
+def link(device: str = "mlx5_0", state: str | None = "4: ACTIVE", rate: str = "400 Gb/sec (4X NDR)") -> Said:
+    port = {"state": state, "link_layer": "Ethernet", "rate": rate, "xmit_bytes": 0, "rcv_bytes": 0}
+    return Said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": {device: port}, "complete": True}))
+
+
+HEALTHY = Said(text("perftest/dgx_h100_rail1_healthy.txt"))
+UP = {"link-first": link(), "link-second": link(), "server-forth": Said(), "server-back": Said()}
+
+
+def pair(name: str, outcome: Outcome, *messages: str, **outputs: Said) -> Case:
+    said = {**UP, "client_forth": HEALTHY, "client_back": HEALTHY, **outputs}
+    return Case(name, {key.replace("_", "-"): value for key, value in said.items()}, outcome, messages, nodes=2)
+
+
+FORTH = "node01 mlx5_0 -> node02 mlx5_0 (rail 1)"
+BACK = "node02 mlx5_0 -> node01 mlx5_0 (rail 1)"
+CASES = [
+    pair("healthy", Outcome.PASS),
+    pair(
+        "slow one way",
+        Outcome.FAIL,
+        f"{BACK}: RDMA write is slow - Expected: at least 372.2 Gb/s (floor) Actual: 187.4 Gb/s. Check its cable, errors of the port and PCIe width of the NIC: docs/runbooks/rail-slow.md.",
+        client_back=Said(text("perftest/dgx_h100_rail1_slow.txt")),
+    ),
+    pair(
+        "link down",
+        Outcome.FAIL,
+        "node02 mlx5_0 (rail 1): link down - Expected: port ACTIVE Actual: port DOWN. Check its cable and its transceivers: docs/runbooks/link-down.md",
+        link_second=link(state="1: DOWN"),
+    ),
+    pair(
+        "link trained down",
+        Outcome.FAIL,
+        "node01 mlx5_0 (rail 1): link rate - Expected: 400 Gb/s Actual: 200 Gb/sec (4X HDR). Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
+        link_first=link(rate="200 Gb/sec (4X HDR)"),
+    ),
+    pair(
+        "NIC missing",
+        Outcome.FAIL,
+        "node01 mlx5_0 (rail 1): NIC missing - Expected: mlx5_0 below /sys/class/infiniband Actual: nothing. "
+        "Check that the NIC at 0000:18:00.0 is seen (`lspci`) and mlx5_core is loaded; reseat it: docs/runbooks/nic.md",
+        link_first=link(state=None),
+    ),
+    pair(
+        "rail not reachable",
+        Outcome.FAIL,
+        f"{FORTH}: rail not reachable - Expected: 192.168.1.12 answers on port 18516 Actual: Couldn't connect to 192.168.1.12:18516. Check VLAN 901 on   and  : run fabric again.",
+        client_forth=Said("", "Couldn't connect to 192.168.1.12:18516\nUnable to open file descriptor for socket connection Unable to init the socket connection\n", 1),
+    ),
+    pair(
+        "no address on the rail",
+        Outcome.FAIL,
+        f"{FORTH}: address missing - Expected: 192.168.1.11 on enp24s0np0 Actual: no RoCE v2 GID for 192.168.1.11. Run fabric again: it sets the rail's address.",
+        client_forth=Said("", "rackready: no RoCE v2 GID 0000:0000:0000:0000:0000:ffff:c0a8:010b on mlx5_0\n", 66),
+    ),
+    pair(
+        "not RoCE",
+        Outcome.FAIL,
+        f"{FORTH}: transport - Expected: RoCE (link type Ethernet, with a GID) Actual: link type IB, GID None. Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NIC.",
+        client_forth=Said(text("perftest/dgx_h100_rail1_infiniband.txt")),
+    ),
+    pair(
+        "small path MTU",
+        Outcome.FAIL,
+        f"{FORTH}: RDMA path MTU - Expected: 4096 Actual: 1024. Check the MTU of the interface and of the switch ports on both ends: run fabric again.",
+        client_forth=Said(text("perftest/dgx_h100_rail1_mtu1024.txt")),
+    ),
+    pair(
+        "host memory",
+        Outcome.ERROR,
+        f"{FORTH}: GPU memory was not used - Expected: GPUDirect RDMA (dma-buf) Actual: host memory. Install a perftest that is built with CUDA.",
+        client_forth=Said(text("perftest/dgx_h100_rail1_host_memory.txt")),
+    ),
+    pair(
+        "perftest without CUDA",
+        Outcome.ERROR,
+        f"{FORTH}: ib_write_bw lacks an option - Expected: a perftest built with CUDA and dma-buf Actual: unrecognized option '--use_cuda=0'. Run install again: it installs the right perftest.",
+        client_forth=Said("", "ib_write_bw: unrecognized option '--use_cuda=0'\n", 1),
+    ),
+    pair(
+        "MB/sec",
+        Outcome.ERROR,
+        f"{FORTH}: ib_write_bw unreadable - Expected: one result block in Gb/sec Actual: bandwidth in MB/sec, Expected: Gb/sec (--report_gbits) (exit code 0). "
+        "Run the gate again; if it stays so, read its raw output in the report.",
+        client_forth=Said(text("perftest/dgx_h100_rail1_megabytes.txt")),
+    ),
+    pair(
+        "implausible",
+        Outcome.ERROR,
+        f"{FORTH}: RDMA write bandwidth is implausible - Expected: at most 400.0 Gb/s (ceiling) Actual: 791.3 Gb/s. Check the NIC's rate in the platform profile.",
+        client_forth=Said(text("perftest/dgx_h100_rail1_healthy.txt").replace("391.39", "791.39").replace("391.27", "791.27")),
+    ),
+    pair(
+        "another device",
+        Outcome.ERROR,
+        f"{FORTH}: ib_write_bw measured something else - Expected: mlx5_0, 8388608 bytes Actual: mlx5_3, 8388608 bytes. Run the gate again.",
+        client_forth=Said(text("perftest/dgx_h100_rail1_healthy.txt").replace(": mlx5_0", ": mlx5_3")),
+    ),
+    pair(
+        "server never ready",
+        Outcome.ERROR,
+        f"{FORTH}: ib_write_bw server could not run - Expected: a result Actual: nothing listened on port 18516 within 20 s. Check that node02 answers on SSH, then run the gate again.",
+        server_forth=Said(failure="nothing listened on port 18516 within 20 s"),
+        client_forth=Said("", "Couldn't connect to 192.168.1.12:18516", 1),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_verdict(case: Case) -> None:
+    check(GATE, case)
+
+
+def test_a_pass_measures_both_nics_and_rails() -> None:
+    assert judge(GATE, CASES[0]).measured == ["node01/mlx5_0", "node01/rail1", "node02/mlx5_0", "node02/rail1"]
+
+
+def test_a_bad_link_is_blamed_on_its_own_node() -> None:
+    assert judge(GATE, CASES[2]).blamed == ["node02"]
+
+
+def test_payload_rate_of_400g() -> None:
+    assert payload_rate(400, 4096).value == pytest.approx(391.8, abs=0.1)
+
+
+def test_every_node_is_in_a_pair() -> None:
+    assert rounds(["a"]) == []
+    assert rounds(["a", "b"]) == [[("a", "b")]]
+    assert rounds(["a", "b", "c"]) == [[("a", "b")], [("a", "c")]]
+    for count in range(2, 9):
+        nodes = [f"node{number:02}" for number in range(count)]
+        assert {node for pairing in rounds(nodes) for pair in pairing for node in pair} == set(nodes)
+
+
+# telling which end is bad ------------------------------------------------------------------------------------------
+
+
+def measured(nodes: int, bad: dict[tuple[str, int], set[str]], *, pair_only: bool = False) -> tuple[dict[str, list[Outcome]], list[str]]:
+    """Play the gate with NICs that are bad: (node, rail) -> partners with which it fails (empty: with all)."""
+    known = rack(nodes)
+    found = gate(GATE)
+
+    def play(run_list: list) -> list[Done]:  # type: ignore[type-arg]
+        out = []
+        for run in run_list:
+            first, second, rail = run.about["first"], run.about["second"], int(run.about["rail"])
+            fails = any((node, rail) in bad and (not bad[node, rail] or other in bad[node, rail]) for node, other in ((first, second), (second, first)))
+            finding = judge(GATE, CASES[1]).findings if fails else []
+            parts = [] if fails else [f"{first}/rail{rail}", f"{second}/rail{rail}"]
+            out.append(Done(run, Verdict(outcome=Outcome.FAIL if fails else Outcome.PASS, findings=finding, measured=parts)))
+        return out
+
+    done = play(found.plan(known, list(known.nodes)))
+    again = found.follow_up(known, done)
+    by_node = found.attribute(known, done + play(again))
+    return {node: sorted({verdict.outcome for verdict in verdicts}) for node, verdicts in by_node.items()}, [run.target for run in again]
+
+
+def test_a_bad_nic_is_told_from_its_partner_by_a_third() -> None:
+    outcomes, again = measured(4, {("node03", 5): set()})
+    assert again == ["node03+node01/rail5", "node04+node02/rail5"]
+    assert outcomes == {"node01": [Outcome.PASS], "node02": [Outcome.PASS], "node03": [Outcome.FAIL, Outcome.PASS], "node04": [Outcome.PASS]}
+
+
+def test_two_nodes_alone_are_both_suspects() -> None:
+    outcomes, again = measured(2, {("node02", 1): set()})
+    assert again == []
+    assert outcomes == {"node01": [Outcome.FAIL, Outcome.PASS], "node02": [Outcome.FAIL, Outcome.PASS]}
+
+
+def test_a_fault_of_a_pair_only_is_said_of_both() -> None:
+    outcomes, _ = measured(4, {("node01", 2): {"node02"}})
+    assert outcomes["node01"] == [Outcome.FAIL, Outcome.PASS]
+    assert outcomes["node02"] == [Outcome.FAIL, Outcome.PASS]
+    assert outcomes["node03"] == [Outcome.PASS]
+
+
+def test_a_failed_run_is_never_measured_again_as_it_was() -> None:
+    _, again = measured(6, {("node01", 1): set(), ("node05", 3): set()})
+    assert not {"node01+node02/rail1", "node02+node01/rail1", "node05+node06/rail3"} & set(again)
+
+
+def test_no_run_shares_a_nic_with_another_of_its_batch() -> None:
+    from rackready.gates.schedule import batches
+
+    known = rack(5)
+    for batch in batches(gate(GATE).plan(known, list(known.nodes)), 16):
+        claims = [claim for run in batch for claim in run.claims]
+        assert len(claims) == len(set(claims))
+        assert len(batch) <= 16

@@ -1,0 +1,157 @@
+"""GPU inventory against the platform profile."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rackready.model.outcome import Outcome
+from tests.gates.support import Case, Said, check, document, judge, text
+
+GATE = "node/gpu/sanity/inventory"
+
+
+def changed(change: Callable[[dict[str, Any]], object]) -> Said:
+    found = copy.deepcopy(document("nvml/dgx_h100_healthy.json"))
+    change(found)
+    return Said(json.dumps(found))
+
+
+def one(name: str, said: Said, outcome: Outcome, *messages: str) -> Case:
+    return Case(name, {"inventory": said}, outcome, messages)
+
+
+CASES = [
+    one("healthy", Said(text("nvml/dgx_h100_healthy.json")), Outcome.PASS),
+    one(
+        "one NVLink down",
+        Said(text("nvml/dgx_h100_gpu2_link4_inactive.json")),
+        Outcome.FAIL,
+        "node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive). "
+        "Power the node off and on once; if the link stays down, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md",
+    ),
+    one(
+        "GPU lost",
+        Said(text("nvml/dgx_h100_gpu5_lost.json")),
+        Outcome.FAIL,
+        "node01 gpu5: GPU lost - Expected: a GPU that answers Actual: GPU is lost. Power the node off and on; if it comes back, replace the GPU: docs/runbooks/gpu.md.",
+    ),
+    one(
+        "GPU missing",
+        Said(text("nvml/dgx_h100_gpu3_missing.json")),
+        Outcome.FAIL,
+        "node01: GPUs missing - Expected: 8 GPUs Actual: 7 (none at 0000:61:00.0). Power the node off and on; if it stays so, reseat the GPU: docs/runbooks/gpu.md.",
+    ),
+    one(
+        "driver not loaded",
+        Said(text("nvml/driver_not_loaded.json"), exit_code=1),
+        Outcome.ERROR,
+        "node01: NVML cannot be asked - Expected: an answer Actual: NVML: Driver Not Loaded. Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
+    ),
+    one(
+        "wrong model",
+        changed(lambda found: found["gpus"][0].update(name="NVIDIA H200")),
+        Outcome.FAIL,
+        "node01 gpu0: model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA H200. Correct the node's platform in the site file, or replace the GPU.",
+    ),
+    one(
+        "PCIe width",
+        changed(lambda found: found["gpus"][7].update(pcie_width=8)),
+        Outcome.FAIL,
+        "node01 gpu7: PCIe width - Expected: 16 Actual: 8. Reseat the GPU board; check the riser: docs/runbooks/gpu.md.",
+    ),
+    one(
+        "PCIe generation trained down",
+        changed(lambda found: found["gpus"][1].update(pcie_gen=3)),
+        Outcome.FAIL,
+        "node01 gpu1: PCIe generation - Expected: 5 Actual: 3. Reseat the GPU board; check the riser and the BIOS link speed: docs/runbooks/gpu.md.",
+    ),
+    one(
+        "memory short",
+        changed(lambda found: found["gpus"][4].update(memory_mib=73728)),
+        Outcome.FAIL,
+        "node01 gpu4: memory - Expected: 81559 MiB Actual: 73728 MiB. Look for retired or remapped memory (`nvidia-smi -q -d ROW_REMAPPER`), then replace the GPU: docs/runbooks/gpu.md.",
+    ),
+    one(
+        "two GPUs with one serial",
+        changed(lambda found: found["gpus"][1].update(serial=found["gpus"][0]["serial"])),
+        Outcome.FAIL,
+        "node01: serial not unique - Expected: every GPU its own Actual: 1650000000000 on 2 GPUs. Reseat the GPUs and read again; the board's InfoROM may be damaged.",
+    ),
+    one(
+        "width not reported",
+        changed(lambda found: found["gpus"][3].update(pcie_width=None, unread={"pcie_width": "Unknown Error"})),
+        Outcome.ERROR,
+        "node01 gpu3: PCIe width not reported - Expected: 16 Actual: nothing. Update the driver or the tool that reports it; without the value nothing is known.",
+    ),
+    one(
+        "all links unknown",
+        changed(lambda found: [gpu.update(nvlinks=None) for gpu in found["gpus"][:1]]),
+        Outcome.ERROR,
+        "node01 gpu0: NVLink state not reported - Expected: the state of 18 links Actual: nothing. Check that the fabric manager runs (`systemctl status nvidia-fabricmanager`).",
+    ),
+    one(
+        "count contradicts the list",
+        changed(lambda found: found.update(count=9)),
+        Outcome.ERROR,
+        "node01: GPU inventory contradicts itself - Expected: as many GPUs as it counts Actual: count 9. Run the gate again.",
+    ),
+    one(
+        "cut off",
+        Said(text("nvml/dgx_h100_healthy.json")[:900]),
+        Outcome.ERROR,
+        "node01: GPU inventory unreadable - Expected: a complete inventory document Actual: JSON cut off or damaged at line 46 column 55. "
+        "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`).",
+    ),
+    one(
+        "empty",
+        Said(""),
+        Outcome.ERROR,
+        "node01: GPU inventory unreadable - Expected: a complete inventory document Actual: empty output. Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`).",
+    ),
+    one(
+        "exit code contradicts the document",
+        Said(text("nvml/dgx_h100_healthy.json"), exit_code=1),
+        Outcome.ERROR,
+        "node01: GPU inventory unreadable - Expected: a complete inventory document Actual: a complete document, but exit code 1. "
+        "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`).",
+    ),
+    one(
+        "hangs",
+        Said(exit_code=None, timed_out=True),
+        Outcome.ERROR,
+        "node01: GPU inventory did not end - Expected: an end within its time limit Actual: still running after 1 s, killed. "
+        "Look for Xid errors in the kernel log (`journalctl -k -g Xid`), then run the gate again.",
+    ),
+    one(
+        "unreachable",
+        Said(exit_code=None, failure="node01: SSH to 192.0.2.11:22 failed (timed out)"),
+        Outcome.ERROR,
+        "node01: GPU inventory could not run - Expected: a result Actual: node01: SSH to 192.0.2.11:22 failed (timed out). Check that node01 answers on SSH, then run the gate again.",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_verdict(case: Case) -> None:
+    check(GATE, case)
+
+
+def test_a_pass_measures_every_gpu_and_link() -> None:
+    verdict = judge(GATE, CASES[0])
+    assert len(verdict.measured) == 1 + 8 + 8 * 18
+    assert {criterion.bound for criterion in verdict.criteria} == {8.0, 18.0}
+
+
+def test_what_is_down_is_not_measured() -> None:
+    verdict = judge(GATE, CASES[1])
+    assert "node01/gpu2/nvlink4" not in verdict.measured
+    assert "node01/gpu2/nvlink5" in verdict.measured
+
+
+def test_no_output_at_all_is_an_error() -> None:
+    assert judge(GATE, Case("none", {}, Outcome.ERROR)).outcome is Outcome.ERROR

@@ -1,0 +1,117 @@
+"""All-reduce of one node."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome
+from tests.gates.support import Case, Said, check, judge, rack, text
+
+GATE = "node/gpu/performance/nccl-all-reduce"
+ONCE = {"launches": 1}
+HEALTHY = Said(text("nccl/dgx_h100_8_healthy.txt"))
+READ = "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free."
+
+
+def one(name: str, said: Said, outcome: Outcome, *messages: str) -> Case:
+    return Case(name, {"launch0": said}, outcome, messages, ONCE)
+
+
+CASES = [
+    one("healthy, text", HEALTHY, Outcome.PASS),
+    one("healthy, JSON", Said(text("nccl/dgx_h100_8_healthy.json")), Outcome.PASS),
+    Case("one dip of three launches", {"launch0": HEALTHY, "launch1": Said(text("nccl/dgx_h100_8_slow.txt")), "launch2": HEALTHY}, Outcome.PASS, (), {"launches": 3}),
+    one(
+        "slow",
+        Said(text("nccl/dgx_h100_8_slow.txt")),
+        Outcome.FAIL,
+        "node01: all-reduce of 8 GPUs is slow - Expected: at least 452.2 GB/s (floor) Actual: 402.3 GB/s (median of 1: 402.3). Look for throttling (`nvidia-smi -q -d PERFORMANCE`), "
+        "NVLink errors (`nvidia-smi nvlink -e`) and jobs on the node; then compare the GPUs: docs/runbooks/nccl-slow.md.",
+    ),
+    one(
+        "wrong values",
+        Said(text("nccl/dgx_h100_8_wrong_values.txt"), exit_code=1),
+        Outcome.FAIL,
+        "node01 launch 1: wrong results - Expected: 0 wrong values Actual: 48 wrong values. "
+        "Data were corrupted: take the node out of service and run DCGM's level 4: docs/runbooks/silent-data-corruption.md.",
+    ),
+    one("not checked", Said(text("nccl/dgx_h100_8_unchecked.txt")), Outcome.ERROR, "node01 launch 1: results were not checked - Expected: #wrong 0 Actual: #wrong N/A. Run with -c 1."),
+    one(
+        "implausible",
+        Said(text("nccl/dgx_h100_8_healthy.txt").replace("478.60", "878.60")),
+        Outcome.ERROR,
+        "node01: all-reduce of 8 GPUs is implausible - Expected: at most 700.0 GB/s (ceiling) Actual: 878.6 GB/s (median of 1: 878.6). "
+        "Check the node's platform profile: topology, file or units are not what they seem.",
+    ),
+    one(
+        "exit code contradicts the table",
+        Said(text("nccl/dgx_h100_8_healthy.txt"), exit_code=1),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf contradicts itself - Expected: exit code 0 with a whole table Actual: exit code 1. Read its raw output; unset NCCL_TESTS_MIN_BW.",
+    ),
+    one(
+        "seven GPUs",
+        Said("\n".join(line for line in text("nccl/dgx_h100_8_healthy.txt").splitlines() if "Rank  7" not in line)),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks up to 16G Actual: 7 ranks, sizes [8589934592, 17179869184]. "
+        "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again.",
+    ),
+    one(
+        "cut off before the footer",
+        Said(text("nccl/dgx_h100_8_healthy.txt").split("# Out of bounds")[0]),
+        Outcome.ERROR,
+        f"node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: no footer (out of bounds values, average): the output is cut off (exit code 0). {READ}",
+    ),
+    one(
+        "NCCL fails",
+        Said("", "node01: Test NCCL failure all_reduce.cu:44 'unhandled cuda error (run with NCCL_DEBUG=INFO for details) / '", 3),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: empty output (exit code 3); "
+        f"it said: Test NCCL failure all_reduce.cu:44 'unhandled cuda error (run with NCCL_DEBUG=INFO for details) / '. {READ}",
+    ),
+    one(
+        "hangs",
+        Said(text("nccl/dgx_h100_8_healthy.txt")[:600], exit_code=None, timed_out=True),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf did not end - Expected: an end within its time limit Actual: still running after 1 s, killed. "
+        "Look for Xid errors in the kernel log (`journalctl -k -g Xid`), then run the gate again.",
+    ),
+    Case(
+        "one launch of two is missing",
+        {"launch0": HEALTHY},
+        Outcome.ERROR,
+        ("node01 launch 2: all_reduce_perf was not run - Expected: an output Actual: none. Run the gate again; if it stays so, report a bug.",),
+        {"launches": 2},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_verdict(case: Case) -> None:
+    check(GATE, case)
+
+
+def test_every_bound_has_its_source() -> None:
+    verdict = judge(GATE, CASES[0])
+    assert {criterion.label: round(criterion.bound, 1) for criterion in verdict.criteria} == {"ceiling": 714.0, "reference": 476.0, "floor": 452.2}
+    assert all(criterion.source for criterion in verdict.criteria)
+    assert verdict.metrics[0].value == 478.6
+
+
+def test_a_published_mark_raises_the_floor() -> None:
+    marked = {**ONCE, "published_floor": 479.0, "published_source": "a cloud's pass mark for this platform"}
+    assert judge(GATE, Case("marked", {"launch0": HEALTHY}, Outcome.FAIL, (), marked)).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(("nodes", "launches"), [(1, 4), (4, 5), (200, 7)])
+def test_the_size_of_the_fleet_sets_the_launches(nodes: int, launches: int) -> None:
+    known = rack(nodes)
+    run = gate(GATE).plan(known, ["node01"])[0]
+    assert [command.key for command in run.commands] == [f"launch{number}" for number in range(launches)]
+    assert [command.stage for command in run.commands] == list(range(launches))
+
+
+def test_the_command_checks_results_and_uses_every_gpu() -> None:
+    argv = gate(GATE).plan(rack(), ["node01"])[0].commands[0].argv
+    assert argv == ("all_reduce_perf", "-b", "8589934592", "-e", "17179869184", "-f", "2", "-g", "8", "-w", "10", "-n", "50", "-c", "1")

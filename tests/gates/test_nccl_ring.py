@@ -1,0 +1,152 @@
+"""All-reduce over all nodes, with proof of the transport."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rackready.gates.nccl import collectives_run
+from rackready.gates.registry import gate
+from rackready.gates.topics.nccl_ring import common_network
+from rackready.model.outcome import Outcome
+from tests.gates.support import Case, Said, check, judge, rack, text
+
+GATE = "cluster/fabric/performance/nccl-all-reduce-ring"
+DEVICES = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11")
+MUST = 2 * 15 / 16 * collectives_run("16G")
+
+
+def counters(total: float = 0.0, shares: dict[str, float] | None = None, **missing: None) -> Said:
+    devices = {device: {"state": "4: ACTIVE", "xmit_bytes": int(7e9 + total / 8 * (shares or {}).get(device, 1.0)), "rcv_bytes": 0} for device in DEVICES}
+    devices |= {device: {"state": None, "xmit_bytes": value} for device, value in missing.items()}
+    return Said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": devices, "complete": True}))
+
+
+BASE = {"before-node01": counters(), "before-node02": counters(), "after-node01": counters(MUST), "after-node02": counters(MUST * 1.02)}
+HEALTHY = Said(text("nccl/2x_dgx_h100_ring_healthy.txt"))
+
+
+def ring(name: str, outcome: Outcome, *messages: str, launch: Said = HEALTHY, **outputs: Said) -> Case:
+    return Case(name, {**BASE, "launch0": launch, **{key.replace("_", "-"): value for key, value in outputs.items()}}, outcome, messages, {"launches": 1}, 2)
+
+
+def both(message: str) -> tuple[str, str]:
+    return message.format(node="node01"), message.format(node="node02")
+
+
+CASES = [
+    ring("healthy", Outcome.PASS),
+    ring(
+        "sockets",
+        Outcome.FAIL,
+        *both(
+            "{node}: NCCL transport - Expected: NET/IB Actual: NET/Socket, Socket. RDMA was not used: check that the HCAs are ACTIVE and have RoCE v2 GIDs: docs/runbooks/nccl-transport.md"
+        ),
+        *both("{node}: bytes sent over its rails - Expected: traffic on every rail Actual: 0 bytes. NCCL did not use the rails: docs/runbooks/nccl-transport.md"),
+        "cluster: all-reduce of 16 GPUs on 2 nodes is slow - Expected: at least 312.8 GB/s (floor) Actual: 9.8 GB/s (median of 1: 9.8). "
+        "Which node is not told by this gate: look at the rails' shares and the pair gate's figures: docs/runbooks/nccl-slow.md",
+        launch=Said(text("nccl/2x_dgx_h100_ring_socket.txt")),
+        after_node01=counters(),
+        after_node02=counters(),
+    ),
+    ring(
+        "no GPUDirect RDMA",
+        Outcome.FAIL,
+        *both(
+            "{node}: GPUDirect RDMA - Expected: every channel via NET/IB/.../GDRDMA Actual: channels without GDRDMA. "
+            "Check ACS (`lspci -vvv | grep ACSCtl`), dma-buf and the IOMMU: docs/runbooks/nccl-transport.md"
+        ),
+        launch=Said(text("nccl/2x_dgx_h100_ring_no_gdr.txt")),
+    ),
+    ring(
+        "a rail that NCCL leaves out",
+        Outcome.FAIL,
+        *both(
+            "{node}: HCAs used by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9 Actual: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_5, mlx5_6, mlx5_9. "
+            "Check the state of the missing HCAs and NCCL_IB_HCA in /etc/nccl.conf."
+        ),
+        launch=Said(text("nccl/2x_dgx_h100_ring_rail3_unused.txt")),
+    ),
+    ring(
+        "one rail carries far less",
+        Outcome.FAIL,
+        "node02 mlx5_4 (rail 3): share of the traffic - Expected: 1.0 within 20% Actual: 0.50. Check this rail's link rate, PCIe width and switch port: docs/runbooks/rail-slow.md",
+        after_node02=counters(MUST, {device: 0.5 if device == "mlx5_4" else 7.5 / 7 for device in DEVICES}),
+    ),
+    ring(
+        "half of the bytes went another way",
+        Outcome.FAIL,
+        f"node01: bytes sent over its rails - Expected: {MUST / 1e9:.0f} GB within 5% Actual: {MUST / 2e9:.0f} GB. "
+        "The data went another way than over the rails, or something else used them: check the transport and that no job runs.",
+        after_node01=counters(MUST / 2),
+    ),
+    ring(
+        "a counter that cannot be read",
+        Outcome.ERROR,
+        "node01 mlx5_0: byte counter - Expected: a number that grows Actual: 7000000000 then None. Check /sys/class/infiniband on the node; a NIC that was reset loses its counters.",
+        after_node01=counters(MUST, mlx5_0=None),
+    ),
+    ring(
+        "a NIC that was reset",
+        Outcome.ERROR,
+        f"node02 mlx5_0: byte counter - Expected: a number that grows Actual: {int(7e9 + MUST)} then {int(7e9 + MUST / 8)}. "
+        "Check /sys/class/infiniband on the node; a NIC that was reset loses its counters.",
+        before_node02=counters(MUST * 8),
+        after_node02=counters(MUST),
+    ),
+    ring(
+        "implausible",
+        Outcome.ERROR,
+        "cluster: all-reduce of 16 GPUs on 2 nodes is implausible - Expected: at most 400.0 GB/s (ceiling) Actual: 462.4 GB/s (median of 1: 462.4). "
+        "Check the platform profile: topology or units are not what they seem.",
+        launch=Said(text("nccl/2x_dgx_h100_ring_healthy.txt").replace("362.40", "462.40")),
+    ),
+    ring(
+        "NCCL says nothing",
+        Outcome.ERROR,
+        *both(
+            "{node}: NCCL did not say which transport it used - Expected: NCCL INFO lines of every node Actual: none of this node. "
+            "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE)."
+        ),
+        launch=Said("\n".join(line for line in HEALTHY.stdout.splitlines() if "NCCL INFO" not in line)),
+    ),
+    ring(
+        "mpirun cannot log in",
+        Outcome.ERROR,
+        "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: empty output (exit code 255); it said: root@192.0.2.12: Permission denied (publickey). "
+        "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
+        launch=Said("", "root@192.0.2.12: Permission denied (publickey)", 255),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_verdict(case: Case) -> None:
+    check(GATE, case)
+
+
+def test_a_pass_measures_gpus_nics_and_rails_of_every_node() -> None:
+    verdict = judge(GATE, CASES[0])
+    assert len(verdict.measured) == 2 * (8 + 8 + 8)
+    assert verdict.transport == "NET/IB, GPUDirect RDMA"
+    assert {criterion.label: criterion.derived for criterion in verdict.criteria if criterion.metric == "busbw"} == {"ceiling": True, "reference": True, "floor": True}
+
+
+def test_the_launch_is_forced_onto_rings_and_onto_the_platforms_nics() -> None:
+    known = rack(2)
+    run = gate(GATE, {"launches": 2}).plan(known, list(known.nodes))[0]
+    line = " ".join(next(command.argv for command in run.commands if command.key == "launch1"))
+    assert "-x NCCL_ALGO=RING" in line
+    assert "-x NCCL_IB_HCA==mlx5_0,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_9,mlx5_10,mlx5_11" in line
+    assert "-np 16 -H 198.19.0.1:8,198.19.0.2:8" in line
+    assert "--mca oob_tcp_if_include 198.19.0.0/30" in line
+    assert run.launch_from == "node01"
+    assert [command.key for command in run.commands if command.stage == 3] == ["after-node01", "after-node02"]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "network"), [(["10.0.0.11"], "10.0.0.11/32"), (["10.0.0.11", "10.0.0.14"], "10.0.0.8/29"), (["10.0.0.11", "10.0.1.11"], "10.0.0.0/23")]
+)
+def test_common_network(addresses: list[str], network: str) -> None:
+    assert common_network(addresses) == network

@@ -1,0 +1,117 @@
+"""The runner: what it does when nodes, servers and tools misbehave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from rackready.drivers.process import STOP, Interrupted
+from rackready.drivers.remote import Answer
+from rackready.gates.base import Gate
+from rackready.gates.registry import gate
+from rackready.gates.runner import Attempt, Runner
+from rackready.model.outcome import Outcome
+from tests.gates.fake import FakeConnection, links, said
+from tests.gates.support import rack, text
+
+INVENTORY = "node/gpu/sanity/inventory"
+WRITE = "pair/fabric/performance/ib-write-bw"
+HEALTHY = said(text("nvml/dgx_h100_healthy.json"))
+ASK = "Prints what NVML says"
+
+
+def runner(connection: FakeConnection, nodes: int = 1) -> tuple[Runner, list[Attempt]]:
+    attempts: list[Attempt] = []
+
+    def sink(_: Gate, attempt: Attempt) -> None:
+        attempts.append(attempt)
+
+    return Runner(connection, rack(nodes), sink, ready_s=0.3), attempts
+
+
+def perftest(node: str, argv: Sequence[str]) -> Answer:
+    """The client's result, for whatever device it was asked."""
+    del node
+    return said(text("perftest/dgx_h100_rail1_healthy.txt").replace(": mlx5_0", f": {argv[4]}"))
+
+
+def test_a_pass_is_measured_once() -> None:
+    run, attempts = runner(FakeConnection({ASK: HEALTHY}))
+    assert [done.verdict.outcome for done in run.gate(gate(INVENTORY), ["node01"])] == [Outcome.PASS]
+    assert [attempt.number for attempt in attempts] == [1]
+
+
+def test_a_fail_is_never_measured_again() -> None:
+    run, attempts = runner(FakeConnection({ASK: said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}))
+    assert [done.verdict.outcome for done in run.gate(gate(INVENTORY), ["node01"])] == [Outcome.FAIL]
+    assert [attempt.number for attempt in attempts] == [1]
+
+
+def test_an_error_is_measured_again_once_and_both_are_kept() -> None:
+    run, attempts = runner(FakeConnection({ASK: said("")}))
+    assert [done.verdict.outcome for done in run.gate(gate(INVENTORY), ["node01"])] == [Outcome.ERROR]
+    assert [(attempt.number, attempt.verdict.outcome) for attempt in attempts] == [(1, Outcome.ERROR), (2, Outcome.ERROR)]
+
+
+def test_an_error_of_the_moment_is_got_over() -> None:
+    answers = iter([said(""), HEALTHY])
+    run, attempts = runner(FakeConnection({ASK: lambda *_: next(answers)}))
+    assert [done.verdict.outcome for done in run.gate(gate(INVENTORY), ["node01"])] == [Outcome.PASS]
+    assert [attempt.verdict.outcome for attempt in attempts] == [Outcome.ERROR, Outcome.PASS]
+
+
+@pytest.mark.parametrize("answer", [said(code=None, timed_out=True), said(code=None, failure="the connection was lost before the command ended"), said("Segmentation fault", code=139)])
+def test_what_never_answers_is_an_error(answer: Answer) -> None:
+    run, _ = runner(FakeConnection({ASK: answer}))
+    assert [done.verdict.outcome for done in run.gate(gate(INVENTORY), ["node01"])] == [Outcome.ERROR]
+
+
+def test_a_missing_host_harms_no_other() -> None:
+    run, _ = runner(FakeConnection({ASK: HEALTHY}, dead=frozenset({"node02"})), 3)
+    outcomes = {done.run.target: done.verdict.outcome for done in run.gate(gate(INVENTORY), ["node01", "node02", "node03"])}
+    assert outcomes == {"node01": Outcome.PASS, "node02": Outcome.ERROR, "node03": Outcome.PASS}
+
+
+def test_a_bug_in_a_gate_is_an_error_of_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = gate(INVENTORY)
+
+    def broken(*_: object) -> None:
+        raise KeyError("gpus")
+
+    monkeypatch.setattr(found, "evaluate", broken)
+    run, _ = runner(FakeConnection({ASK: HEALTHY}))
+    done = run.gate(found, ["node01"])
+    assert done[0].verdict.outcome is Outcome.ERROR
+    assert "could not judge its output" in str(done[0].verdict.findings[0])
+
+
+def test_pairs_start_their_servers_first_and_end_them() -> None:
+    connection = FakeConnection({"mlx5": links, "ib_write_bw": perftest, "RDMA": links})
+    connection.replies = {"Prints link state": links, "ib_write_bw": perftest}
+    run, _ = runner(connection, 2)
+    done = run.gate(gate(WRITE), ["node01", "node02"])
+    assert {item.verdict.outcome for item in done} == {Outcome.PASS}
+    assert len(done) == 8
+    assert len(connection.jobs) == 16
+    assert all(not job.running and job.ended for job in connection.jobs)
+
+
+def test_a_server_that_never_listens_is_an_error_and_is_ended() -> None:
+    connection = FakeConnection({"Prints link state": links, "ib_write_bw": perftest}, listening=False, server=said(stderr="Couldn't allocate MR\n", code=None))
+    run, attempts = runner(connection, 2)
+    done = run.gate(gate(WRITE), ["node01", "node02"])
+    assert {item.verdict.outcome for item in done} == {Outcome.ERROR}
+    assert "nothing listened on port 18516 within 0 s; it said: Couldn't allocate MR" in str(attempts[0].verdict.findings[0])
+    assert all(not job.running for job in connection.jobs)
+
+
+def test_the_operator_can_stop() -> None:
+    run, attempts = runner(FakeConnection({ASK: HEALTHY}))
+    STOP.set()
+    try:
+        with pytest.raises(Interrupted):
+            run.gate(gate(INVENTORY), ["node01"])
+    finally:
+        STOP.clear()
+    assert attempts == []
