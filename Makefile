@@ -26,7 +26,7 @@ ROOT_USER := $(filter 0,$(shell id -u))
 .PHONY: help
 help: ## list the targets
 	@echo "usage: make TARGET [ENV=name]"
-	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  %-12s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | awk -F '\t' '{printf "  %-12s %s\n", $$1, $$2}'
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
 

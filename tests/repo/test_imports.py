@@ -1,0 +1,126 @@
+"""Imports go one way: a layer imports only what lies below it, and the simulated rack is known to nobody but the command line and tests."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "rackready"
+
+LAYERS = [
+    {"cli"},
+    {"campaign"},
+    {"tuning", "localize", "handover"},
+    {"gates", "stacks"},
+    {"evidence"},
+    {"drivers"},
+    {"render"},
+    {"ledger"},
+    {"design"},
+    {"profiles"},
+    {"ondevice"},
+    {"model", "paths", "__init__"},
+]
+"""From top to bottom; those in one set are siblings and do not import each other."""
+
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+SIM_MAY_IMPORT = {"sim", "model", "profiles", "design", "paths", "drivers", "__init__"}
+IMPORTED_BY_ALL = {"paths", "model", "__init__"}
+RUNS_ELSEWHERE = "sim/programs/"
+"""Programs inside the simulated machines: their imports are those of another machine."""
+
+
+def part_of(path: Path) -> str:
+    """Return the part of the package in which a file lies."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def sources() -> list[Path]:
+    return [path for path in sorted(PACKAGE.rglob("*.py")) if RUNS_ELSEWHERE not in path.as_posix()]
+
+
+def imported(tree: ast.AST, package: list[str]) -> set[str]:
+    """Return full names of all modules that are imported, at the top or inside functions; relative ones are made absolute."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*above, *(node.module or "").split(".")]).strip(".")
+            names |= {f"{module}.{alias.name}" for alias in node.names} if module in {"rackready", ""} else {module}
+    return names
+
+
+def imports_of(path: Path) -> set[str]:
+    package = ["rackready", *path.relative_to(PACKAGE).parts[:-1]]
+    return imported(ast.parse(path.read_text(encoding="utf-8")), package)
+
+
+def own_parts(path: Path) -> set[str]:
+    found = {name.split(".")[1] for name in imports_of(path) if name.startswith("rackready.")}
+    return {name if name in LEVEL or name == "sim" else "__init__" for name in found}
+
+
+def allowed(importer: str, target: str) -> bool:
+    if importer == target or target in IMPORTED_BY_ALL:
+        return True
+    if importer == "sim":
+        return target in SIM_MAY_IMPORT
+    if target == "sim":
+        return importer == "cli"
+    return LEVEL[target] > LEVEL[importer]
+
+
+def test_every_part_of_the_package_has_its_layer() -> None:
+    parts = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if (path.is_dir() and any(path.rglob("*.py"))) or path.suffix == ".py"}
+    assert parts - set(LEVEL) - {"sim"} == set()
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_imports_go_downwards_only(path: Path) -> None:
+    importer = part_of(path)
+    wrong = sorted(target for target in own_parts(path) if not allowed(importer, target))
+    assert wrong == [], f"{importer} imports {wrong}, which lie above or beside it"
+
+
+@pytest.mark.parametrize(
+    ("importer", "target", "expected"),
+    [
+        ("cli", "sim", True),
+        ("campaign", "sim", False),
+        ("sim", "ledger", False),
+        ("gates", "stacks", False),
+        ("gates", "drivers", True),
+        ("drivers", "gates", False),
+        ("drivers", "paths", True),
+        ("model", "design", False),
+    ],
+)
+def test_the_rule_itself(importer: str, target: str, expected: bool) -> None:  # noqa: FBT001
+    assert allowed(importer, target) is expected
+
+
+def test_relative_and_inner_imports_are_seen() -> None:
+    source = "from .. import gates\nfrom ..sim.rack import Rack\ndef f():\n    import rackready.stacks.phase\n    from rackready import design\n"
+    assert imported(ast.parse(source), ["rackready", "drivers"]) == {"rackready.gates", "rackready.sim.rack", "rackready.stacks.phase", "rackready.design"}
+
+
+def outside(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in imports_of(path)} - set(sys.stdlib_module_names) - {"rackready", ""}
+
+
+def test_package_itself_imports_no_third_party() -> None:
+    assert outside(PACKAGE / "__init__.py") == set(), "Ansible ships this file to nodes: a third-party import breaks every module there"
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "ondevice").glob("*.py")), ids=lambda path: path.name)
+def test_code_for_nodes_needs_only_the_standard_library(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    absolute = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("rackready")}
+    assert absolute == set(), "relative imports only: on a node the package is called ansible.module_utils.rackready"
+    assert outside(path) <= {"pynvml"}, "pynvml alone may be asked for, where the node has it"

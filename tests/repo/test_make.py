@@ -1,0 +1,87 @@
+"""The Makefile: what the README promises is there, every target is explained, and a missing site file is answered with how to begin one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+INTERNAL = {"python", "prepare", "site-exists", "setup-test"}
+"""Targets that others need, and nobody calls."""
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^\.PHONY: (\S+)$", MAKEFILE, re.MULTILINE))
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if key not in {"ENV", "MAKEFLAGS", "MAKELEVEL"}}
+    return subprocess.run(["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_first_two_commands_of_the_readme_exist() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = [line for block in re.findall(r"```(?:sh|bash|console)?\n(.*?)```", readme, re.DOTALL) for line in block.splitlines() if line.strip()]
+    assert [line.split("#")[0].strip() for line in commands[:2]] == ["make deploy ENV=sim", "make test"]
+    assert {"deploy", "test"} <= targets()
+
+
+def test_every_make_target_that_documents_name_exists() -> None:
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    named = {(name, path.name) for path in documents for name in re.findall(r"`(?:sudo )?make ([a-z][a-z-]*)", path.read_text(encoding="utf-8"))}
+    assert named
+    assert [pair for pair in sorted(named) if pair[0] not in targets()] == []
+
+
+def test_help_explains_every_target() -> None:
+    shown = set(re.findall(r"^  ([a-z-]+) ", make("help").stdout, re.MULTILINE))
+    assert targets() - INTERNAL == shown
+
+
+def test_every_target_is_declared_phony() -> None:
+    assert set(re.findall(r"^([a-z][a-z-]*):", MAKEFILE, re.MULTILINE)) == targets()
+
+
+def test_help_is_what_make_does_by_default() -> None:
+    assert make().stdout == make("help").stdout
+
+
+def test_environment_without_a_site_file_says_how_to_begin() -> None:
+    done = make("deploy", "ENV=nowhere")
+    assert done.returncode == 2
+    assert "inventories/nowhere/site.yml - Expected: the site file" in done.stderr
+    assert "cp -r inventories/example inventories/nowhere" in done.stderr
+    assert "set-up:" not in done.stdout + done.stderr, "nothing may be done before the refusal"
+
+
+def test_continuous_integration_calls_exactly_make_test() -> None:
+    lines = [line for line in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    assert lines == ['cd "$(dirname "$0")/.." || exit 2', "exec make test </dev/null"]
+
+
+def test_nothing_phones_home() -> None:
+    for setting in ("PULUMI_SKIP_UPDATE_CHECK := true", "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION := true", "DO_NOT_TRACK := 1"):
+        assert f"export {setting}\n" in MAKEFILE
+
+
+@pytest.mark.parametrize("name", ["Bad-Name", "", "base"])
+def test_new_role_refuses_bad_and_taken_names(name: str) -> None:
+    done = subprocess.run([ROOT / "scripts/new-role", name], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "Expected:" in done.stderr
+
+
+def test_new_role_has_equal_defaults_and_specs(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts/new-role", tmp_path / "scripts/new-role")
+    subprocess.run([tmp_path / "scripts/new-role", "spare"], check=True, capture_output=True)
+    role = tmp_path / "roles/spare"
+    assert "spare_state: present" in (role / "defaults/main.yml").read_text(encoding="utf-8")
+    assert "spare_state:" in (role / "meta/argument_specs.yml").read_text(encoding="utf-8")
+    assert all("{name}" not in path.read_text(encoding="utf-8") for path in role.rglob("*.yml"))

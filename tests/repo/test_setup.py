@@ -1,0 +1,171 @@
+"""Set-up of host packages and of the Pulumi engine: three ways in order, each refusal with what to do, nothing unverified kept."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import json
+import platform
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ("console", "apt", "python_venv", "pulumi_release", "pulumi_modules", "pulumi_engine")
+VERSION = "3.250.0"
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, ModuleType]]:
+    """The modules of scripts/setup, working in an empty folder."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts/setup"))
+    before = {name: sys.modules.pop(name) for name in NAMES if name in sys.modules}
+    modules = {name: importlib.import_module(name) for name in NAMES}
+    monkeypatch.setattr(modules["console"], "PRIVATE", tmp_path)
+    monkeypatch.setattr(modules["console"].time, "sleep", lambda _seconds: None)
+    for name, value in (("TOOLS", tmp_path / "tools"), ("BIN", tmp_path / "tools/bin"), ("STAMP", tmp_path / "tools/pulumi.json")):
+        monkeypatch.setattr(modules["pulumi_engine"], name, value)
+    yield modules
+    for name in NAMES:
+        sys.modules.pop(name, None)
+    sys.modules.update(before)
+
+
+def program(version: str) -> bytes:
+    return f"#!/bin/sh\necho v{version}\n".encode()
+
+
+def publish(folder: Path, version: str = VERSION, *, spoil: bool = False) -> str:
+    """Lay out a release as its host does: archive and checksums. Returns its address."""
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = {"x86_64": "x64", "aarch64": "arm64"}[platform.machine()]
+    archive = folder / f"pulumi-v{version}-linux-{machine}.tar.gz"
+    with tarfile.open(archive, "w:gz") as out:
+        for name in ("pulumi", "pulumi-language-python", "pulumi-language-python-exec", "pulumi-language-go"):
+            member = tarfile.TarInfo(f"pulumi/{name}")
+            member.size = len(program(version))
+            out.addfile(member, io.BytesIO(program(version)))
+    checksum = hashlib.sha256(archive.read_bytes()).hexdigest()
+    (folder / f"pulumi-{version}-checksums.txt").write_text(f"{'0' * 64}  other.tar.gz\n{checksum}  {archive.name}\n", encoding="utf-8")
+    if spoil:
+        archive.write_bytes(archive.read_bytes() + b"x")
+    return folder.as_uri()
+
+
+def put(folder: Path, version: str = VERSION) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("pulumi", "pulumi-language-python", "pulumi-language-python-exec"):
+        (folder / name).write_bytes(program(version))
+        (folder / name).chmod(0o755)
+
+
+def stamp(scripts: dict[str, ModuleType]) -> dict[str, str]:
+    found: dict[str, str] = json.loads(scripts["pulumi_engine"].STAMP.read_text(encoding="utf-8"))
+    return found
+
+
+def test_pinned_version_is_the_sdks(scripts: dict[str, ModuleType]) -> None:
+    assert scripts["pulumi_engine"].pinned_version() == VERSION
+
+
+def test_engine_on_the_path_is_taken_first(
+    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(tmp_path / "usr")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'usr'}:/bin:/usr/bin")
+    scripts["pulumi_engine"].ensure()
+    assert stamp(scripts)["way"] == "found on the PATH"
+    assert (tmp_path / "tools/bin/pulumi").resolve() == tmp_path / "usr/pulumi"
+    scripts["pulumi_engine"].ensure()
+    assert capsys.readouterr().out.endswith(f"Pulumi engine {VERSION}: up to date\n")
+
+
+def test_release_is_fetched_and_verified(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    put(tmp_path / "usr", "3.1.0")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'usr'}:/bin:/usr/bin")
+    monkeypatch.setenv("RACKREADY_PULUMI_RELEASES", publish(tmp_path / "releases"))
+    scripts["pulumi_engine"].ensure()
+    assert stamp(scripts)["way"] == "official release archive"
+    assert sorted(path.name for path in (tmp_path / "tools/bin").iterdir()) == ["pulumi", "pulumi-language-python", "pulumi-language-python-exec"]
+
+
+def test_archive_with_another_checksum_is_refused(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RACKREADY_PULUMI_RELEASES", publish(tmp_path / "releases", spoil=True))
+    (tmp_path / "tools/bin").mkdir(parents=True)
+    with pytest.raises(scripts["console"].SetupError, match=r"Expected: sha256 [0-9a-f]{64} Actual: [0-9a-f]{64}; it was thrown away"):
+        scripts["pulumi_release"].install(VERSION, tmp_path / "tools/bin")
+    assert list((tmp_path / "tools/bin").iterdir()) == []
+
+
+def test_release_host_without_tls_is_refused(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RACKREADY_PULUMI_RELEASES", "http://mirror.example.com")
+    with pytest.raises(scripts["console"].SetupError, match="is not https"):
+        scripts["pulumi_release"].install(VERSION, tmp_path)
+
+
+def test_no_way_at_all_says_what_was_tried_and_what_still_works(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("RACKREADY_PULUMI_RELEASES", (tmp_path / "nothing").as_uri())
+    with pytest.raises(scripts["console"].SetupError) as caught:
+        scripts["pulumi_engine"].ensure()
+    text = str(caught.value)
+    assert [way in text for way in ("found on the PATH: there is no pulumi", "official release archive: file://", "built from Go modules: there is no Go")] == [
+        True
+    ] * 3
+    assert "every other command works" in caught.value.what_to_do
+
+
+def test_engine_of_another_version_is_replaced(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    put(tmp_path / "usr")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'usr'}:/bin:/usr/bin")
+    scripts["pulumi_engine"].ensure()
+    (tmp_path / "tools/bin/pulumi").unlink()
+    (tmp_path / "tools/bin/pulumi").write_bytes(program("3.0.0"))
+    (tmp_path / "tools/bin/pulumi").chmod(0o755)
+    scripts["pulumi_engine"].ensure()
+    assert scripts["pulumi_engine"].version_of(tmp_path / "tools/bin/pulumi") == VERSION
+
+
+def test_missing_host_packages_without_root_name_them_and_why(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+    apt = scripts["apt"]
+    monkeypatch.setattr(apt, "missing", lambda names: names[:2])
+    monkeypatch.setattr(apt.os, "geteuid", lambda: 1000)
+    with pytest.raises(scripts["console"].SetupError, match=r"missing host packages \(the simulated rack\): aardvark-dns apt-utils") as caught:
+        apt.simulated_rack()
+    assert "needs root" in caught.value.what_to_do
+
+
+def test_passing_failures_are_retried_and_lasting_ones_raised(scripts: dict[str, ModuleType]) -> None:
+    console = scripts["console"]
+    calls: list[int] = []
+
+    def flaky() -> str:
+        calls.append(1)
+        if len(calls) < 3:
+            raise console.SetupError("reset by peer", "wait")
+        return "done"
+
+    assert console.retried(flaky) == "done"
+
+    def broken() -> str:
+        calls.append(1)
+        raise console.SetupError("no route", "call somebody")
+
+    calls.clear()
+    with pytest.raises(console.SetupError, match="no route"):
+        console.retried(broken, times=3)
+    assert len(calls) == 3
+
+
+def test_failing_command_shows_the_end_of_its_output(scripts: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    console = scripts["console"]
+    monkeypatch.setattr(console, "ROOT", tmp_path)
+    with pytest.raises(console.SetupError) as caught:
+        console.run(["sh", "-c", "echo what went wrong; exit 3"], what="doing it", what_to_do="Do this.", cwd=tmp_path)
+    assert "doing it: sh ended with status 3\n    what went wrong" in str(caught.value)
+    assert caught.value.what_to_do == "Do this. The whole output is in setup.log."
