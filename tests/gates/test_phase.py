@@ -1,0 +1,235 @@
+"""The validate phase over a rack that answers from a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.design.site import load_site
+from rackready.drivers.remote import Answer
+from rackready.evidence.report import build, render
+from rackready.evidence.store import EvidenceStore
+from rackready.gates.base import GateFacts
+from rackready.gates.coverage import GATE as COVERAGE
+from rackready.gates.nccl import collectives_run
+from rackready.gates.phase import Stage, gate_entries
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult
+from rackready.model.site import DeclaredSkip, Site
+from rackready.paths import EnvPaths
+from tests.gates.fake import FakeConnection, said
+from tests.gates.support import document, text
+
+ROOT = Path(__file__).resolve().parents[2]
+PAIR = "pair/fabric/performance/ib-write-bw"
+RING = "cluster/fabric/performance/nccl-all-reduce-ring"
+NODES = ["node01", "node02", "node03", "node04"]
+LAUNCHES = 5
+
+
+@dataclass
+class Rack:
+    """Answers like healthy nodes, except for what a test breaks: node -> key -> answer."""
+
+    broken: dict[str, dict[str, Answer]] = field(default_factory=dict)
+    bad_links: frozenset[tuple[str, str]] = frozenset()
+    bad_writes: frozenset[tuple[str, str]] = frozenset()
+    dead: frozenset[str] = frozenset()
+    read: dict[str, int] = field(default_factory=dict)
+    ring: tuple[str, ...] = tuple(NODES)
+    """Nodes over which the cluster gate runs."""
+
+    def connection(self) -> FakeConnection:
+        return FakeConnection(
+            {
+                "Prints what a node is": self._fingerprint,
+                "Prints what NVML says": self._of("inventory", said(text("nvml/dgx_h100_healthy.json"))),
+                "Prints which versions": self._of("versions", said(text("versions/dgx_h100_healthy.json"))),
+                "-r 1 ": self._of("r1", said(text("dcgm/dgx_h100_r1_dcgm4_healthy.json"))),
+                "-r 3 ": self._of("r3", said(text("dcgm/dgx_h100_r3_dcgm4_healthy.json"))),
+                "Prints link state": self._counters,
+                "mpirun": lambda *_: said(self._ring_text()),
+                "ib_write_bw": self._write,
+                "all_reduce_perf": self._of("nccl", said(text("nccl/dgx_h100_8_healthy.txt"))),
+            },
+            dead=self.dead,
+        )
+
+    def _of(self, key: str, healthy: Answer) -> Any:
+        return lambda node, _: self.broken.get(node, {}).get(key, healthy)
+
+    def _fingerprint(self, node: str, _: Sequence[str]) -> Answer:
+        gpus = [{"index": index, "id": f"{node}-{index}", "vbios": "96.00"} for index in range(8)]
+        nics = [{"device": "mlx5_0", "guid": "0000:0000:0000:0001", "firmware": "28.43"}]
+        found = {"format": "rackready/fingerprint/v1", "chassis_serial": None, "kernel": "6.1.0", "nics": nics, "driver": "580.173.02", "gpus": gpus, "gpu_error": None, "complete": True}
+        return self.broken.get(node, {}).get("fingerprint", said(json.dumps(found)))
+
+    def _counters(self, node: str, argv: Sequence[str]) -> Answer:
+        ranks = 8 * len(self.ring)
+        moved = 2 * (ranks - 1) / ranks * collectives_run("16G") * LAUNCHES / 8
+        self.read[node] = self.read.get(node, 0) + (len(argv) == 10)
+        sent = int(moved) if len(argv) == 10 and self.read[node] % 2 == 0 else 0
+        state = {device: "1: DOWN" if (node, device) in self.bad_links else "4: ACTIVE" for device in argv[2:]}
+        devices = {device: {"state": state[device], "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": sent, "rcv_bytes": sent} for device in argv[2:]}
+        return said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": devices, "complete": True}))
+
+    def _write(self, node: str, argv: Sequence[str]) -> Answer:
+        far = next(name for number, name in enumerate(NODES, 11) if argv[-1].endswith(f".{number}"))
+        slow = {(node, argv[4]), (far, argv[4])} & self.bad_writes
+        name = "perftest/dgx_h100_rail1_slow.txt" if slow else "perftest/dgx_h100_rail1_healthy.txt"
+        return said(text(name).replace(": mlx5_0", f": {argv[4]}"))
+
+    def _ring_text(self) -> str:
+        whole = text("nccl/2x_dgx_h100_ring_healthy.txt")
+        if len(self.ring) == 2:
+            return whole
+        out = []
+        for line in whole.splitlines():
+            out.append(line)
+            if "Rank" in line and "node02" in line:
+                rank = int(line.split()[2])
+                out += [line.replace(f"Rank {rank:>2}", f"Rank {rank + 8 * extra:>2}").replace("node02", name) for extra, name in enumerate(self.ring[2:], 1)]
+            if line.startswith("node02:"):
+                out += [line.replace("node02:", f"{name}:", 1) for name in self.ring[2:]]
+        return "\n".join(out)
+
+
+@dataclass
+class Played:
+    results: Mapping[str, NodeResult]
+    store: EvidenceStore
+    ledger: Ledger
+    site: Site
+    paths: EnvPaths
+
+
+def play(tmp_path: Path, rack: Rack, *, nodes: Sequence[str] = NODES, skips: Sequence[DeclaredSkip] = (), partners: Sequence[str] = (), only: list[str] | None = None) -> Played:
+    site = load_site("sim", site_file=ROOT / "inventories/sim/site.yml", root=ROOT)
+    site = site.model_copy(update={"gates": site.gates.model_copy(update={"skip": list(skips)})})
+    paths = EnvPaths(tmp_path, "sim")
+    ledger = Ledger.open(paths.database)
+    ledger.put_campaign("c1", env="sim", kind="validate", nodes=list(nodes), site_digest="", abi="1", status="running")
+    store = EvidenceStore.open(ledger, paths.raw)
+    stage = Stage.begin(site, rack.connection(), None, store, ledger, "c1", [*nodes, *partners])
+    return Played(stage.run(list(nodes), partners, gate_entries(site, only), whole=only is None), store, ledger, site, paths)
+
+
+def outcomes(played: Played) -> dict[str, Outcome]:
+    return {node: result.outcome for node, result in played.results.items()}
+
+
+def test_a_healthy_rack_passes_with_everything_measured(tmp_path: Path) -> None:
+    played = play(tmp_path, Rack())
+    assert {node: result.message for node, result in played.results.items()} == dict.fromkeys(NODES, "")
+    assert set(outcomes(played).values()) == {Outcome.PASS}
+    assert played.results["node01"].data["coverage"] == {"node": [1, 1], "gpu": [8, 8], "nvlink": [144, 144], "nic": [8, 8], "rail": [8, 8]}
+    conclusions = played.store.records(target="node02")
+    assert {record.gate for record in conclusions} == {entry.id for entry in gate_entries(played.site, None)} | {COVERAGE}
+    assert all(record.fingerprints[0].gpus[0] == "node02-0" for record in conclusions)
+
+
+def test_one_bad_node_is_named_and_holds_back_no_other(tmp_path: Path) -> None:
+    link = {"node03": {"inventory": said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}}
+    played = play(tmp_path, Rack(link, ring=("node01", "node02", "node04")))
+    assert {node: outcome for node, outcome in outcomes(played).items() if outcome is not Outcome.PASS} == {"node03": Outcome.FAIL}
+    bad = played.results["node03"]
+    assert bad.message.startswith("node03 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive).")
+    assert bad.data["gates"][PAIR] == "not_run"
+    assert bad.data["gates"]["node/gpu/sanity/versions"] == "pass", "a failing check lets the other checks of its level run"
+    assert bad.data["gates"]["node/gpu/validation/dcgm-r3"] == "not_run", "nobody stresses a node that failed a check"
+
+
+def test_a_slow_nic_is_told_from_its_partners(tmp_path: Path) -> None:
+    played = play(tmp_path, Rack(bad_writes=frozenset({("node02", "mlx5_9")}), ring=()), only=["node/gpu/sanity/inventory", PAIR])
+    assert outcomes(played) == {"node01": Outcome.PASS, "node02": Outcome.FAIL, "node03": Outcome.PASS, "node04": Outcome.PASS}
+    assert "node02's end of rail 6 is bad" in played.results["node02"].message
+
+
+def test_a_pulled_cable_is_its_own_nodes_fault(tmp_path: Path) -> None:
+    played = play(tmp_path, Rack(bad_links=frozenset({("node04", "mlx5_5")})), only=[PAIR])
+    assert outcomes(played) == {"node01": Outcome.PASS, "node02": Outcome.PASS, "node03": Outcome.PASS, "node04": Outcome.FAIL}
+    assert played.results["node04"].message == (
+        "node04 mlx5_5 (rail 4): link down - Expected: port ACTIVE Actual: port DOWN. Check the cable to leaf01 swp16 and its transceivers: docs/runbooks/link-down.md"
+    )
+
+
+def test_an_unreachable_node_is_an_error_of_that_node(tmp_path: Path) -> None:
+    played = play(tmp_path, Rack(dead=frozenset({"node02"}), ring=()), only=["node/gpu/sanity/inventory"])
+    assert outcomes(played)["node02"] is Outcome.ERROR
+    assert "Check that node02 answers on SSH" in played.results["node02"].message
+    assert outcomes(played)["node01"] is Outcome.PASS
+
+
+def test_a_declared_skip_is_shown_and_its_parts_are_left_out(tmp_path: Path) -> None:
+    skips = [DeclaredSkip(gate=gate, nodes=["node01"], reason="no partner on the bench") for gate in (PAIR, RING)]  # type: ignore[list-item]
+    played = play(tmp_path, Rack(), nodes=["node01"], skips=skips)
+    assert outcomes(played) == {"node01": Outcome.PASS}
+    assert played.results["node01"].data["gates"][PAIR] == "skip"
+    assert len(played.results["node01"].data["skipped"]) == 16
+    assert played.store.records(gate=PAIR)[0].verdict.note == "no partner on the bench"
+
+
+def test_one_node_alone_cannot_pass_a_pair_gate(tmp_path: Path) -> None:
+    played = play(tmp_path, Rack(), nodes=["node01"])
+    assert outcomes(played) == {"node01": Outcome.ERROR}
+    assert played.results["node01"].data["gates"][PAIR] == "not_run"
+    assert any("it needs 2 nodes, 1 of 1 can take part" in text_ for text_ in played.results["node01"].data["findings"])
+
+
+def test_partners_help_and_are_not_judged(tmp_path: Path) -> None:
+    played = play(tmp_path, Rack(ring=("node01", "node02")), nodes=["node01"], partners=["node02"])
+    assert outcomes(played) == {"node01": Outcome.PASS}
+
+
+def test_nothing_run_is_no_pass(tmp_path: Path) -> None:
+    assert outcomes(play(tmp_path, Rack(), nodes=["node01"], only=[]))["node01"] is not Outcome.PASS
+
+
+def test_evidence_and_progress_name_every_attempt(tmp_path: Path) -> None:
+    flaky = {"node01": {"inventory": said("")}}
+    played = play(tmp_path, Rack(flaky), nodes=["node01"], only=["node/gpu/sanity/inventory"])
+    assert [record.inputs["attempt"] for record in played.store.records(target="node01")] == [1, 2]
+    texts = [event.text for event in played.ledger.events("c1")]
+    assert any(line.startswith("node/gpu/sanity/inventory begins: Every GPU is there") for line in texts)
+    assert any("(second attempt)" in line for line in texts)
+
+
+@pytest.fixture
+def reported(tmp_path: Path) -> dict[str, Any]:
+    rack = Rack({"node03": {"inventory": said(text("nvml/dgx_h100_gpu2_link4_inactive.json").replace("H100 80GB HBM3", "H100 <b>80GB</b>"))}}, ring=())
+    skips = [DeclaredSkip(gate=RING, nodes=["node04"], reason="switch <port> of it is being replaced")]  # type: ignore[list-item]
+    played = play(tmp_path, rack, skips=skips, only=["node/gpu/sanity/inventory", PAIR, RING])
+    return build(played.site, played.paths, "c1")
+
+
+def test_the_report_says_everything_that_was_found(reported: dict[str, Any]) -> None:
+    html = render(reported)
+    bad = next(node for node in reported["nodes"] if node["name"] == "node03")
+    assert bad["outcome"] == "fail"
+    texts = [finding["text"] for gate in bad["gates"] for finding in gate["findings"]]
+    assert any("NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive)" in line for line in texts)
+    assert "NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive)" in html
+    assert "switch &lt;port&gt; of it is being replaced" in html
+    assert json.dumps(reported)
+
+
+def test_the_report_loads_nothing_and_escapes_everything(reported: dict[str, Any]) -> None:
+    html = render(reported)
+    assert "<b>80GB" not in html
+    for word in ("http://", "https://", "<script", "src=", "@import", "url("):
+        assert word not in html, word
+
+
+def test_the_report_names_raw_output_by_hash(reported: dict[str, Any], tmp_path: Path) -> None:
+    gate = next(gate for node in reported["nodes"] if node["name"] == "node01" for gate in node["gates"] if gate["gate"] == "node/gpu/sanity/inventory")
+    digest = gate["raw"][0]["stdout_sha256"]
+    paths = EnvPaths(tmp_path, "sim")
+    assert EvidenceStore.read_only(Ledger.read_only(paths.database), paths.raw).raw(digest) == text("nvml/dgx_h100_healthy.json")
+
+

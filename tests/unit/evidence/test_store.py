@@ -1,0 +1,153 @@
+"""The evidence store: append-only, tamper-evident, without secrets."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from rackready.evidence.scrub import scrub
+from rackready.evidence.store import EvidenceError, EvidenceStore, new_id
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import EvidenceRecord, Fingerprint
+from rackready.model.outcome import Outcome, Verdict
+
+GATE = "node/gpu/sanity/inventory"
+
+
+def fingerprint(node: str = "node01", *, gpu: str = "1650000000000", desired: str = "d1") -> Fingerprint:
+    return Fingerprint(node=node, chassis_serial="S1", gpus=[gpu], nics=["mlx5_0=0000"], driver="580.173.02", vbios=["96"], nic_firmware=["28"], kernel="6.1", desired_digest=desired)
+
+
+def record(target: str = "node01", *, outcome: Outcome = Outcome.PASS, nodes: list[str] | None = None, prints: list[Fingerprint] | None = None, gate: str = GATE) -> EvidenceRecord:
+    now = datetime.now(UTC)
+    return EvidenceRecord(
+        id=new_id(),
+        campaign="c1",
+        gate=gate,
+        target=target,
+        nodes=nodes or [target],
+        fingerprints=prints if prints is not None else [fingerprint()],
+        verdict=Verdict(outcome=outcome),
+        rackready_version="0",
+        started=now,
+        finished=now,
+    )
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.open(tmp_path / "state.sqlite")
+
+
+@pytest.fixture
+def store(ledger: Ledger, tmp_path: Path) -> EvidenceStore:
+    return EvidenceStore.open(ledger, tmp_path / "raw")
+
+
+def test_what_was_appended_is_read_back(store: EvidenceStore) -> None:
+    one, two = record(), record("node01+node02/rail1", nodes=["node01", "node02"], gate="pair/fabric/performance/ib-write-bw")
+    store.append(one)
+    store.append(two)
+    assert store.records() == [one, two]
+    assert store.records(node="node02") == [two]
+    assert store.records(gate=GATE) == [one]
+    assert store.records(campaign="other") == []
+
+
+@pytest.mark.parametrize("statement", ["UPDATE evidence SET outcome = 'pass'", "DELETE FROM evidence", "UPDATE evidence_nodes SET node = 'x'", "DELETE FROM evidence_nodes"])
+def test_the_database_itself_refuses_changes(store: EvidenceStore, ledger: Ledger, statement: str) -> None:
+    store.append(record(outcome=Outcome.FAIL))
+    with pytest.raises(sa.exc.IntegrityError, match="append-only"), ledger.engine.begin() as connection:
+        connection.execute(sa.text(statement))
+    assert store.records()[0].verdict.outcome is Outcome.FAIL
+
+
+def test_a_record_is_appended_once(store: EvidenceStore) -> None:
+    one = record()
+    store.append(one)
+    with pytest.raises(EvidenceError, match="cannot be appended"):
+        store.append(one)
+
+
+def test_a_changed_record_is_noticed(store: EvidenceStore, ledger: Ledger) -> None:
+    store.append(record(outcome=Outcome.FAIL))
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.text("DROP TRIGGER evidence_no_update"))
+        connection.execute(sa.text("""UPDATE evidence SET record = replace(record, '"fail"', '"pass"')"""))
+    with pytest.raises(EvidenceError, match="tampered"):
+        store.records()
+
+
+def test_raw_output_is_kept_by_hash_compressed_and_private(store: EvidenceStore, tmp_path: Path) -> None:
+    digest = store.put_raw("busbw 478.6\n" * 1000)
+    assert store.put_raw("busbw 478.6\n" * 1000) == digest
+    assert store.raw(digest) == "busbw 478.6\n" * 1000
+    file = next((tmp_path / "raw").rglob("*.z"))
+    assert file.stat().st_size < 1000
+    assert file.stat().st_mode & 0o077 == 0
+    assert not list((tmp_path / "raw").rglob("*.part"))
+
+
+def test_a_damaged_raw_output_is_noticed(store: EvidenceStore, tmp_path: Path) -> None:
+    import zlib
+
+    digest = store.put_raw("one")
+    next((tmp_path / "raw").rglob("*.z")).write_bytes(zlib.compress(b"two"))
+    with pytest.raises(EvidenceError, match="measure again"):
+        store.raw(digest)
+    with pytest.raises(EvidenceError, match="cannot be read"):
+        store.raw("0" * 64)
+    with pytest.raises(EvidenceError, match="64 hexadecimal"):
+        store.raw("../../etc/passwd")
+
+
+def test_only_the_newest_conclusion_of_the_present_node_counts(store: EvidenceStore) -> None:
+    good = record()
+    store.append(good)
+    assert store.valid("node01", "d1") == {GATE: good}
+    assert store.valid("node01", "d1", fingerprint()) == {GATE: good}
+    assert store.valid("node01", "d2") == {}, "another desired state"
+    assert store.valid("node01", "d1", fingerprint(gpu="another")) == {}, "a GPU was replaced"
+    assert store.valid("node02", "d1") == {}
+    bad = record(outcome=Outcome.FAIL)
+    store.append(bad)
+    assert store.valid("node01", "d1") == {GATE: bad}, "an older pass never covers a newer fail"
+
+
+def test_evidence_without_a_fingerprint_counts_for_nothing(store: EvidenceStore) -> None:
+    store.append(record(prints=[]))
+    assert store.valid("node01", "d1") == {}
+
+
+def test_a_run_of_a_pair_is_no_conclusion_about_a_node(store: EvidenceStore) -> None:
+    store.append(record("node01+node02/rail1", nodes=["node01", "node02"]))
+    assert store.valid("node01", "d1") == {}
+
+
+def test_a_store_that_was_never_written_reads_as_empty(ledger: Ledger, tmp_path: Path) -> None:
+    assert EvidenceStore.read_only(ledger, tmp_path / "raw").records() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n-----END OPENSSH PRIVATE KEY-----", "b3BlbnNzaC1rZXk"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIB cut off", "MIIEpAIB"),
+        ('{"version": 3, "env": ["PATH=/usr/bin", "REGISTRY=do-not-keep-me"], "results": []}', "do-not-keep-me"),
+        ('{"env": ["A=do-not-keep-me", "B=cut', "do-not-keep-me"),
+        ("export WANDB_API_KEY=do-not-keep-me", "do-not-keep-me"),
+        ('{"bmc_password": "do-not-keep-me"}', "do-not-keep-me"),
+        ("curl https://user:do-not-keep-me@mirror.example/x", "do-not-keep-me"),
+    ],
+)
+def test_secrets_are_scrubbed(store: EvidenceStore, text: str, secret: str) -> None:
+    assert secret not in scrub(text)
+    assert secret not in store.raw(store.put_raw(text))
+
+
+def test_measurements_are_not_scrubbed() -> None:
+    text = "# Avg bus bandwidth    : 478.6\n 17179869184 4294967296 float sum -1 62836 273.41 478.60 0\n"
+    assert scrub(text) == text
