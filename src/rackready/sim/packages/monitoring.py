@@ -92,7 +92,7 @@ def container_packages(version: str) -> list[Deb]:
         {},
         {
             "/usr/bin/nvidia-ctk": launcher("ctk", "main", f'sys.argv[1:], "{version}"'),
-            "/usr/bin/nvidia-container-runtime": "#!/bin/sh\nexec runc \"$@\"\n",
+            "/usr/bin/nvidia-container-runtime": '#!/bin/sh\nexec runc "$@"\n',
             "/usr/lib/systemd/system/nvidia-cdi-refresh.service": _CDI_SERVICE,
             "/usr/lib/systemd/system/nvidia-cdi-refresh.path": _CDI_PATH,
         },

@@ -44,7 +44,7 @@ def _report(argv: list[str]) -> int:
     text, answer = nccl.report(request, argv)
     sys.stdout.write(text)
     sys.stdout.flush()
-    with open(3, "w", encoding="ascii") as stream:  # noqa: PTH123  (a descriptor, not a path)
+    with open(3, "w", encoding="ascii") as stream:
         stream.write(f"{answer['code']}\n{json.dumps(answer['carried'])}")
     return 0
 

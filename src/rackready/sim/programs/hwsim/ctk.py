@@ -85,7 +85,7 @@ def _generate(argv: list[str]) -> int:
     path = paths.at(target)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    sys.stderr.write(f'time="now" level=info msg="Generated CDI spec with version 0.5.0"\n')
+    sys.stderr.write('time="now" level=info msg="Generated CDI spec with version 0.5.0"\n')
     return 0
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 
 from . import firmware, kmsg, machine, pcitree, rdmatree, store
+from .switch import apply as switch
 
 _PERIOD_S = 1.0
 
 
 def main(_argv: list[str]) -> int:
-    """Follow the hardware state until stopped."""
+    """Follow the hardware state until stopped; a switch follows its configuration."""
+    if "switch" in store.hardware():
+        return switch.serve()
     seen = len(store.hardware()["xids"])
     last = store.hardware()
     while True:

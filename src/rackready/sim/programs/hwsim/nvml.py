@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
 
 def cuda_version(driver: str) -> int:
     """Return the CUDA version that a driver supports, as NVML counts (13000 for 13.0)."""
-    branch = int(driver.split(".")[0])
+    branch = int(driver.split(".", maxsplit=1)[0])
     return _CUDA[max((known for known in _CUDA if known <= branch), default=535)]
 
 

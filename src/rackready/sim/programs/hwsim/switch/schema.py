@@ -1,0 +1,203 @@
+"""What NVUE lets one set: the tree of Cumulus Linux 5, as far as a leaf switch needs it, with values checked.
+
+A setting is a tuple of words, as typed after ``nv set``; a leaf that holds one value replaces the value that was there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Setting = tuple[str, ...]
+Tree = dict[str, Any]
+
+
+class SchemaError(Exception):
+    """A word that NVUE does not know, or a value that it does not take; the text is NVUE's."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A leaf with one value."""
+
+    check: Callable[[str], bool]
+    expects: str
+
+
+def _integer(low: int, high: int) -> Value:
+    return Value(lambda text: text.isdigit() and low <= int(text) <= high, f"an integer between {low} and {high}")
+
+
+def _choice(*names: str) -> Value:
+    return Value(lambda text: text in names, f"one of {', '.join(names)}")
+
+
+_ANY = Value(bool, "a text")
+_ON_OFF = _choice("on", "off")
+_VLAN = _integer(1, 4094)
+_SWITCHPORT = re.compile(r"^(swp\d+(s\d+)?|eth0|lo|vlan\d+|bond\w+|mgmt)$")
+
+TREE: Tree = {
+    "interface": {
+        "*": {
+            "type": _choice("swp", "eth", "loopback", "svi", "bond", "sub"),
+            "description": _ANY,
+            "link": {
+                "mtu": _integer(552, 9216), "state": _choice("up", "down"), "speed": _ANY, "auto-negotiate": _ON_OFF, "fec": _ANY,
+                "breakout": {"*": {"lanes-per-port": _ANY}}, "duplex": _choice("full", "half"), "lanes": _integer(1, 8),
+            },
+            "bridge": {"domain": {"*": {"access": _VLAN, "untagged": _VLAN, "vlan": {"*": {}}, "learning": _ON_OFF, "stp": {"admin-edge": _ON_OFF, "bpdu-guard": _ON_OFF}}}},
+            "ip": {"address": {"*": {}}, "vrf": _ANY},
+            "qos": {"pfc-watchdog": {"state": _choice("enable", "enabled", "disable", "disabled")}, "mapping": {"profile": _ANY}},
+            "router": {"adaptive-routing": {"enable": _ON_OFF}},
+        }
+    },
+    "bridge": {"domain": {"*": {"type": _choice("vlan-aware"), "vlan": {"*": {"vni": {"*": {}}}}, "untagged": _VLAN, "stp": {"state": {"up": {}, "down": {}}, "mode": _ANY, "priority": _ANY}}}},
+    "qos": {
+        "roce": {"enable": _ON_OFF, "mode": _choice("lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"), "cable-length": _integer(1, 100000)},
+        "traffic-pool": {"*": {"memory-percent": _integer(1, 100), "switch-priority": {"*": {}}}},
+    },
+    "router": {"adaptive-routing": {"enable": _ON_OFF}},
+    "service": {"lldp": {"tx-interval": _integer(10, 300), "dot1-tlv": _ON_OFF}, "ntp": {"*": {"server": {"*": {}}}}, "syslog": {"*": {"server": {"*": {}}}}},
+    "system": {
+        "hostname": _ANY, "timezone": _ANY, "config": {"auto-save": {"enable": _ON_OFF}}, "message": {"pre-login": _ANY, "post-login": _ANY},
+    },
+}  # fmt: skip
+
+
+def check(words: Setting, *, partial: bool = False) -> None:
+    """Refuse words that are not in the tree. ``partial`` takes any inner node (for ``nv unset`` and ``nv show``)."""
+    node: Any = TREE
+    for at, word in enumerate(words):
+        if isinstance(node, Value):
+            if at != len(words) - 1 or not node.check(word):
+                raise SchemaError(f"Error: '{word}' is not a valid value for '{' '.join(words[:at])}': {node.expects} is expected.")
+            return
+        if word in node:
+            node = node[word]
+        elif "*" in node:
+            _check_name(words, at)
+            node = node["*"]
+        else:
+            known = ", ".join(f"'{name}'" for name in sorted(node))
+            raise SchemaError(f"Error: Invalid Command: '{word}' is not one of [{known}]" if known else f"Error: Invalid Command: unexpected '{word}'")
+    if isinstance(node, Value) and not partial:
+        raise SchemaError(f"Error: Incomplete Command: '{' '.join(words)}' needs {node.expects}")
+
+
+def _check_name(words: Setting, at: int) -> None:
+    if at == 1 and words[0] == "interface" and not _SWITCHPORT.match(words[1]):
+        raise SchemaError(f"Error: '{words[1]}' is not a valid interface name")
+    if words[at - 1] == "vlan" and not _VLAN.check(words[at]):
+        raise SchemaError(f"Error: '{words[at]}' is not a valid VLAN: {_VLAN.expects} is expected.")
+
+
+def single_valued(words: Setting) -> bool:
+    """Say whether the last word is the value of a leaf."""
+    node: Any = TREE
+    for word in words[:-1]:
+        node = node.get(word, node.get("*"))
+    return isinstance(node, Value)
+
+
+def expand(words: Setting) -> list[Setting]:
+    """Return the single settings of a line whose interface or VLAN is a list or a range: swp1-4,swp7 or 901-904."""
+    found: list[Setting] = [()]
+    for at, word in enumerate(words):
+        listed = (at == 1 and words[0] == "interface") or (at > 0 and words[at - 1] == "vlan")
+        names = _names(word) if listed else [word]
+        found = [(*head, name) for head in found for name in names]
+    return found
+
+
+def _names(text: str) -> list[str]:
+    names: list[str] = []
+    stem = ""
+    for part in text.split(","):
+        match = re.match(r"^([a-z]*)(\d+)(?:-([a-z]*)(\d+))?$", part)
+        if match is None:
+            names.append(part)
+            continue
+        stem = match[1] or stem
+        last = int(match[4] or match[2])
+        names += [f"{stem}{number}" for number in range(int(match[2]), last + 1)]
+    return names
+
+
+def put(settings: Iterable[Setting], words: Setting) -> set[Setting]:
+    """Return the settings with one more; a single-valued leaf replaces its value."""
+    kept = set(settings)
+    if single_valued(words):
+        kept = {item for item in kept if item[:-1] != words[:-1] or len(item) != len(words)}
+    return kept | {words}
+
+
+def drop(settings: Iterable[Setting], words: Setting) -> set[Setting]:
+    """Return the settings without a branch."""
+    return {item for item in settings if item[: len(words)] != words}
+
+
+def compress(settings: Iterable[Setting]) -> list[str]:
+    """Return ``nv set`` lines; interfaces and VLANs that differ in nothing else share one, as NVUE prints them."""
+    groups: dict[tuple[Setting, Setting], list[str]] = {}
+    for words in sorted(settings):
+        place = 1 if words[0] == "interface" else len(words) - 1 if len(words) > 1 and words[-2] == "vlan" else None
+        key = (words, ()) if place is None else (words[:place], words[place + 1 :])
+        groups.setdefault(key, []).append("" if place is None else words[place])
+    lines = [f"nv set {' '.join(_quote(word) for word in (*head, *(_joined(names)), *tail))}" for (head, tail), names in groups.items()]
+    return sorted(lines)
+
+
+def _joined(names: list[str]) -> list[str]:
+    if names == [""]:
+        return []
+    numbers: dict[str, list[int]] = {}
+    for name in names:
+        match = re.match(r"^([a-z]*)(\d+)$", name)
+        if match is None:
+            return [",".join(sorted(names))]
+        numbers.setdefault(match[1], []).append(int(match[2]))
+    return [",".join(f"{stem}{text}" for stem, found in sorted(numbers.items()) for text in _runs(sorted(found)))]
+
+
+def _runs(numbers: list[int]) -> list[str]:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+
+
+def _quote(word: str) -> str:
+    return f"'{word}'" if re.search(r"[^\w.,:/=+-]", word) else word
+
+
+def tree(settings: Iterable[Setting]) -> Tree:
+    """Return settings as a nested document."""
+    root: Tree = {}
+    for words in sorted(settings):
+        leaf = single_valued(words)
+        node = root
+        for word in words[: -1 if not leaf else -2]:
+            node = node.setdefault(word, {})
+        if leaf:
+            node[words[-2]] = int(words[-1]) if words[-1].isdigit() else words[-1]
+        else:
+            node.setdefault(words[-1], {})
+    return root
+
+
+def settings_of(document: Tree, head: Setting = ()) -> set[Setting]:
+    """Return the settings of a nested document."""
+    found: set[Setting] = set()
+    for key, value in document.items():
+        words = (*head, str(key))
+        if isinstance(value, dict):
+            found |= settings_of(value, words) or {words}
+        else:
+            found.add((*words, str(value)))
+    return found

@@ -1,0 +1,156 @@
+"""nv show: what the switch is and does now."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from .. import store
+from . import apply, document, revisions
+from .schema import SchemaError, Setting
+
+Tree = dict[str, Any]
+
+
+def main(argv: list[str], user: str) -> int:
+    """Print one object of the operational state."""
+    options = document.options(argv)
+    tree = state(revisions.read().running().settings)
+    node: Any = tree
+    for word in options.words:
+        if not isinstance(node, dict) or word not in node:
+            raise SchemaError(f"Error: The requested item does not exist: '{word}'")
+        node = node[word]
+    _ = user
+    if options.values.get("-o") == "json":
+        sys.stdout.write(json.dumps(node, indent=2) + "\n")
+    else:
+        sys.stdout.write(_table(node))
+    return 0
+
+
+def header() -> Tree:
+    """Return the header of a configuration document."""
+    platform = _platform()
+    return {"model": platform["product"], "nvue-api-version": "nvue_v1", "rev-id": "1.0", "version": f"Cumulus Linux {platform['version']}"}
+
+
+def _platform() -> Tree:
+    found: Tree = store.hardware()["platform"]
+    return found
+
+
+def state(settings: set[Setting]) -> Tree:
+    """Return the whole operational state."""
+    platform = _platform()
+    return {
+        "system": {
+            "build": f"Cumulus Linux {platform['version']}",
+            "hostname": _hostname(settings),
+            "product-name": "Cumulus Linux",
+            "product-release": platform["version"],
+            "platform": f"Nvidia {platform['product']}",
+            "timezone": "Etc/UTC",
+            "uptime": int(float(Path("/proc/uptime").read_text().split()[0])),
+            "date-time": time.strftime("%Y-%m-%d %H:%M:%S"),
+        },
+        "platform": {
+            "asic-model": "Spectrum-4",
+            "asic-vendor": "Nvidia",
+            "manufacturer": "Mellanox",
+            "product-name": platform["product"],
+            "serial-number": platform["serial"],
+            "system-mac": platform["mac"],
+        },
+        "interface": interfaces(settings),
+        "bridge": {"domain": _domains(settings)},
+        "qos": {"roce": roce(settings)},
+    }
+
+
+def _hostname(settings: set[Setting]) -> str:
+    return next((words[2] for words in settings if words[:2] == ("system", "hostname")), socket.gethostname())
+
+
+def interfaces(settings: set[Setting]) -> Tree:
+    """Return every port of the platform: administrative state from the configuration, operational state from the kernel."""
+    have, ports = apply.links(), apply.wanted(settings)
+    descriptions = {words[1]: words[3] for words in settings if words[0] == "interface" and words[2:3] == ("description",)}
+    found: Tree = {}
+    hardware = store.hardware()["ports"]
+    for index, name in enumerate(apply.platform_ports()):
+        kernel, port = have.get(name, {}), ports.get(name)
+        up = bool(port and port["up"])
+        oper = "up" if kernel.get("operstate") == "UP" else "down"
+        link: Tree = {"admin-status": "up" if up else "down", "oper-status": oper, "mtu": port["mtu"] if port else kernel.get("mtu", 1500), "state": {oper: {}}}
+        link["mac-address"] = kernel.get("address", "")
+        if oper == "up":
+            link["speed"] = f"{min(400, hardware[name]['rate_gbps'])}G"
+        found[name] = {"ifindex": kernel.get("ifindex", index + 2), "type": "swp", "link": link}
+        if name in descriptions:
+            found[name]["description"] = descriptions[name]
+        if port and port["vlan"]:
+            found[name]["bridge"] = {"domain": {"br_default": {"access": port["vlan"], "state": "forwarding" if oper == "up" else "disabled"}}}
+        found[name]["qos"] = {"roce": {"status": {"operational-state": "up" if roce(settings).get("enable") == "on" else "down"}}}
+    for name in ("eth0", "lo"):
+        if name in have:
+            flags = have[name].get("flags", [])
+            status = "up" if "UP" in flags else "down"
+            found[name] = {"ifindex": have[name]["ifindex"], "type": "eth" if name == "eth0" else "loopback", "link": {"admin-status": status, "oper-status": status, "mtu": have[name]["mtu"], "state": {status: {}}}}
+    return found
+
+
+def _domains(settings: set[Setting]) -> Tree:
+    domains: Tree = {}
+    for words in settings:
+        if words[:2] == ("bridge", "domain") and len(words) > 2:  # noqa: PLR2004
+            domain = domains.setdefault(words[2], {"type": "vlan-aware", "vlan": {}, "port": {}})
+            if words[3:4] == ("vlan",):
+                domain["vlan"][words[4]] = {}
+    for name, port in apply.wanted(settings).items():
+        if port["vlan"]:
+            domains.setdefault("br_default", {"type": "vlan-aware", "vlan": {}, "port": {}})["port"][name] = {"vlan": {str(port["vlan"]): {"tag-state": "untagged"}}}
+    return domains
+
+
+def roce(settings: set[Setting]) -> Tree:
+    """Return what `nv show qos roce` shows: NVUE's lossless or lossy defaults."""
+    ours = [words[2:] for words in settings if words[:2] == ("qos", "roce")]
+    if not ours or ("enable", "off") in ours:
+        return {"enable": "off"}
+    mode = next((words[1] for words in ours if words[:1] == ("mode",)), "lossless")
+    lossless = mode.startswith("lossless")
+    pools = {"0": {"name": "lossy-default-ingress", "type": "Dynamic", "mode": "Dynamic", "size": "50.0%"}, "1": {"name": "roce-reserved-ingress", "mode": "Dynamic", "size": "50.0%"}}
+    return {
+        "enable": "on",
+        "mode": mode,
+        "cable-length": 100,
+        "congestion-control": {"congestion-mode": "ECN", "enabled-tc": "0,3", "max-threshold": "1.43 MB", "min-threshold": "146.48 KB", "probability": 100},
+        "lldp-app-tlv": {"priority": 3, "protocol-id": 4791, "selector": "UDP"},
+        "pfc": {"pfc-priority": "3" if lossless else "-", "rx-enabled": "enabled" if lossless else "disabled", "tx-enabled": "enabled" if lossless else "disabled", "cable-length": 100},
+        "trust": {"trust-mode": "pcp,dscp"},
+        "prio-map": {str(prio): {"pcp": str(prio), "dscp": ",".join(str(prio * 8 + low) for low in range(8)), "switch-prio": prio} for prio in range(8)},
+        "tc-map": {str(prio): {"switch-prio": prio, "traffic-class": prio if prio in {3, 6} else 0, "scheduler-weight": "Strict" if prio == 6 else "DWRR-50%"} for prio in range(8)},  # noqa: PLR2004
+        "pool-map": pools,
+    }
+
+
+def _table(node: Any) -> str:
+    rows = _flat(node) if isinstance(node, dict) else [("", str(node))]
+    width = max((len(key) for key, _ in rows), default=10)
+    lines = [f"{'':<{width}}  operational  applied", f"{'-' * width}  -----------  -------"]
+    return "\n".join([*lines, *[f"{key:<{width}}  {value}" for key, value in rows]]) + "\n"
+
+
+def _flat(node: Tree, depth: int = 0) -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for key, value in node.items():
+        if isinstance(value, dict):
+            rows += [(f"{'  ' * depth}{key}", ""), *_flat(value, depth + 1)]
+        else:
+            rows.append((f"{'  ' * depth}{key}", str(value)))
+    return rows
