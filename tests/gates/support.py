@@ -20,7 +20,7 @@ def text(name: str) -> str:
     return (FIXTURES / name).read_text(encoding="utf-8")
 
 
-def document(name: str) -> Any:
+def document(name: str) -> Any:  # noqa: ANN401
     return json.loads(text(name))
 
 
@@ -62,7 +62,17 @@ def outputs(run: Run, said: Mapping[str, Said]) -> dict[str, Output]:
     nodes = {command.key: command.node for command in run.commands}
     assert set(said) <= set(nodes), f"no such command: {set(said) - set(nodes)}"
     return {
-        key: Output(key=key, node=nodes[key], command="captured", exit_code=one.exit_code, stdout=one.stdout, stderr=one.stderr, seconds=1.0, timed_out=one.timed_out, failure=one.failure)
+        key: Output(
+            key=key,
+            node=nodes[key],
+            command="captured",
+            exit_code=one.exit_code,
+            stdout=one.stdout,
+            stderr=one.stderr,
+            seconds=1.0,
+            timed_out=one.timed_out,
+            failure=one.failure,
+        )
         for key, one in said.items()
     }
 

@@ -49,7 +49,8 @@ CASES = [
         "faulty memory",
         Said(text("dcgm/dgx_h100_r3_dcgm4_gpu3_memory.json"), exit_code=205),
         Outcome.FAIL,
-        "node01 gpu3: DCGM test memory - Expected: Pass Actual: Fail: GPU 3 Memory test failed with 1 faulty region. Run a field diagnostic on the GPU. [error 52, severity isolate]. "
+        "node01 gpu3: DCGM test memory - Expected: Pass Actual: Fail: GPU 3 Memory test failed with 1 faulty region. "
+        "Run a field diagnostic on the GPU. [error 52, severity isolate]. "
         "Take the GPU out of service and replace it: docs/runbooks/gpu.md.",
     ),
     one(
@@ -57,7 +58,8 @@ CASES = [
         "persistence off, DCGM 4",
         Said(text("dcgm/dgx_h100_r1_dcgm4_persistence_off.json"), exit_code=226),
         Outcome.FAIL,
-        "node01 gpu0: DCGM test software - Expected: Pass Actual: Fail: Persistence Mode: Persistence mode for GPU 0 is disabled. Enable persistence mode by running "
+        "node01 gpu0: DCGM test software - Expected: Pass Actual: Fail: Persistence Mode: Persistence mode for GPU 0 is disabled. "
+        "Enable persistence mode by running "
         '"nvidia-smi -i 0 -pm 1 " as root. [error 29, severity config]. Correct the configuration: run install again.',
     ),
     one(
@@ -65,22 +67,34 @@ CASES = [
         "persistence off, DCGM 3 (message under 'warnings')",
         Said(text("dcgm/dgx_h100_r1_dcgm3_gpu1_persistence.json"), exit_code=226),
         Outcome.FAIL,
-        "node01 gpu1: DCGM test Persistence Mode - Expected: Pass Actual: Fail: Persistence mode for GPU 1 is disabled. [error 29, severity config]. Correct the configuration: run install again.",
+        "node01 gpu1: DCGM test Persistence Mode - Expected: Pass Actual: Fail: Persistence mode for GPU 1 is disabled. [error 29, severity config]. "
+        "Correct the configuration: run install again.",
     ),
     one(
         R3,
         "undeclared skip",
         Said(text("dcgm/dgx_h100_r3_dcgm4_nvbandwidth_skipped.json")),
         Outcome.ERROR,
-        *(f"node01 gpu{gpu}: DCGM test nvbandwidth was skipped - Expected: Pass Actual: Skip: Skipped by request. Declare the skip with a reason under the gate's input `skips`, {_SKIP}" for gpu in range(8)),
+        *(
+            f"node01 gpu{gpu}: DCGM test nvbandwidth was skipped - Expected: Pass Actual: Skip: Skipped by request. "
+            f"Declare the skip with a reason under the gate's input `skips`, {_SKIP}"
+            for gpu in range(8)
+        ),
     ),
-    one(R3, "declared skip", Said(text("dcgm/dgx_h100_r3_dcgm4_nvbandwidth_skipped.json")), Outcome.PASS, skips={"nvbandwidth": "no CUDA toolkit on these nodes"}),
+    one(
+        R3,
+        "declared skip",
+        Said(text("dcgm/dgx_h100_r3_dcgm4_nvbandwidth_skipped.json")),
+        Outcome.PASS,
+        skips={"nvbandwidth": "no CUDA toolkit on these nodes"},
+    ),
     one(
         R1,
         "engine down",
         Said(text("dcgm/dcgm4_hostengine_down.json"), exit_code=226),
         Outcome.ERROR,
-        "node01 dcgm-r1: DCGM diagnostic did not run - Expected: a result for every GPU Actual: Unable to complete diagnostic for group 2147483647. Return: (-21) : The connection is not valid (exit code 226). "
+        "node01 dcgm-r1: DCGM diagnostic did not run - Expected: a result for every GPU Actual: Unable to complete diagnostic for group 2147483647. "
+        "Return: (-21) : The connection is not valid (exit code 226). "
         "Check `systemctl status nvidia-dcgm` and that no job holds the GPUs, then run the gate again.",
     ),
     one(
@@ -96,7 +110,8 @@ CASES = [
         "passing text, failing exit code",
         Said(text("dcgm/dgx_h100_r3_dcgm4_healthy.json"), exit_code=226),
         Outcome.ERROR,
-        "node01 dcgm-r3: DCGM contradicts itself - Expected: exit code 0 with a passing result Actual: exit code 226. Run `dcgmi diag` by hand on the node and read its log (nvvs.log).",
+        "node01 dcgm-r3: DCGM contradicts itself - Expected: exit code 0 with a passing result Actual: exit code 226. "
+        "Run `dcgmi diag` by hand on the node and read its log (nvvs.log).",
     ),
     one(
         R3,
@@ -120,7 +135,9 @@ CASES = [
     one(
         R1,
         "one GPU was left out",
-        changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: [by_name(found)["software"]["results"].pop(6), found["entity_groups"][0]["entities"].pop(6)]),
+        changed(
+            "dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: [by_name(found)["software"]["results"].pop(6), found["entity_groups"][0]["entities"].pop(6)]
+        ),
         Outcome.FAIL,
         "node01: GPUs in the diagnostic - Expected: 8 GPUs Actual: 7. Check the inventory gate: a GPU is missing or inactive.",
         "node01: DCGM test software did not run - Expected: a result for every GPU Actual: no result for gpu6. "
@@ -131,7 +148,8 @@ CASES = [
         "a status that nobody knows",
         changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: by_name(found)["software"]["results"][2].update(status="Deferred")),
         Outcome.ERROR,
-        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x Actual: status 'Deferred' of test software is a word that is not known (exit code 0). "
+        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x Actual: status 'Deferred' of test software is a word "
+        "that is not known (exit code 0). "
         "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
     ),
     one(

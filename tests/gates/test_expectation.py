@@ -26,7 +26,9 @@ EFA = Efficiency(0.84, "AWS H100 2 nodes, published validation results", measure
 NDR = Efficiency(0.92, "46-48 of 50 GB/s per NIC, nccl-tests issue 290", measured=True)
 
 
-def verdict(domain: Domain, collective: Collective, value: float, *, algorithm: str = "default", published: float | None = None, efficiency: Efficiency | None = None) -> Judgement:
+def verdict(
+    domain: Domain, collective: Collective, value: float, *, algorithm: str = "default", published: float | None = None, efficiency: Efficiency | None = None
+) -> Judgement:
     known = Bound(published, "published", derived=False) if published else None
     expected = reference(domain, collective, algorithm, published=known, efficiency=efficiency)  # type: ignore[arg-type]
     single = domain.count <= 2

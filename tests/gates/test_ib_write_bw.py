@@ -9,6 +9,7 @@ import pytest
 from rackready.gates.base import Done
 from rackready.gates.pairs import rounds
 from rackready.gates.registry import gate
+from rackready.gates.schedule import batches
 from rackready.gates.topics.ib_write_bw import payload_rate
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Case, Said, check, judge, rack, text
@@ -37,7 +38,8 @@ CASES = [
     pair(
         "slow one way",
         Outcome.FAIL,
-        f"{BACK}: RDMA write is slow - Expected: at least 372.2 Gb/s (floor) Actual: 187.4 Gb/s. Check its cable, errors of the port and PCIe width of the NIC: docs/runbooks/rail-slow.md.",
+        f"{BACK}: RDMA write is slow - Expected: at least 372.2 Gb/s (floor) Actual: 187.4 Gb/s. "
+        "Check its cable, errors of the port and PCIe width of the NIC: docs/runbooks/rail-slow.md.",
         client_back=Said(text("perftest/dgx_h100_rail1_slow.txt")),
     ),
     pair(
@@ -49,7 +51,8 @@ CASES = [
     pair(
         "link trained down",
         Outcome.FAIL,
-        "node01 mlx5_0 (rail 1): link rate - Expected: 400 Gb/s Actual: 200 Gb/sec (4X HDR). Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
+        "node01 mlx5_0 (rail 1): link rate - Expected: 400 Gb/s Actual: 200 Gb/sec (4X HDR). "
+        "Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
         link_first=link(rate="200 Gb/sec (4X HDR)"),
     ),
     pair(
@@ -62,19 +65,24 @@ CASES = [
     pair(
         "rail not reachable",
         Outcome.FAIL,
-        f"{FORTH}: rail not reachable - Expected: 192.168.1.12 answers on port 18516 Actual: Couldn't connect to 192.168.1.12:18516. Check VLAN 901 on   and  : run fabric again.",
-        client_forth=Said("", "Couldn't connect to 192.168.1.12:18516\nUnable to open file descriptor for socket connection Unable to init the socket connection\n", 1),
+        f"{FORTH}: rail not reachable - Expected: 192.168.1.12 answers on port 18516 Actual: Couldn't connect to 192.168.1.12:18516. "
+        "Check VLAN 901 on   and  : run fabric again.",
+        client_forth=Said(
+            "", "Couldn't connect to 192.168.1.12:18516\nUnable to open file descriptor for socket connection Unable to init the socket connection\n", 1
+        ),
     ),
     pair(
         "no address on the rail",
         Outcome.FAIL,
-        f"{FORTH}: address missing - Expected: 192.168.1.11 on enp24s0np0 Actual: no RoCE v2 GID for 192.168.1.11. Run fabric again: it sets the rail's address.",
+        f"{FORTH}: address missing - Expected: 192.168.1.11 on enp24s0np0 Actual: no RoCE v2 GID for 192.168.1.11. "
+        "Run fabric again: it sets the rail's address.",
         client_forth=Said("", "rackready: no RoCE v2 GID 0000:0000:0000:0000:0000:ffff:c0a8:010b on mlx5_0\n", 66),
     ),
     pair(
         "not RoCE",
         Outcome.FAIL,
-        f"{FORTH}: transport - Expected: RoCE (link type Ethernet, with a GID) Actual: link type IB, GID None. Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NIC.",
+        f"{FORTH}: transport - Expected: RoCE (link type Ethernet, with a GID) Actual: link type IB, GID None. "
+        "Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NIC.",
         client_forth=Said(text("perftest/dgx_h100_rail1_infiniband.txt")),
     ),
     pair(
@@ -92,7 +100,8 @@ CASES = [
     pair(
         "perftest without CUDA",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw lacks an option - Expected: a perftest built with CUDA and dma-buf Actual: unrecognized option '--use_cuda=0'. Run install again: it installs the right perftest.",
+        f"{FORTH}: ib_write_bw lacks an option - Expected: a perftest built with CUDA and dma-buf Actual: unrecognized option '--use_cuda=0'. "
+        "Run install again: it installs the right perftest.",
         client_forth=Said("", "ib_write_bw: unrecognized option '--use_cuda=0'\n", 1),
     ),
     pair(
@@ -105,7 +114,8 @@ CASES = [
     pair(
         "implausible",
         Outcome.ERROR,
-        f"{FORTH}: RDMA write bandwidth is implausible - Expected: at most 400.0 Gb/s (ceiling) Actual: 791.3 Gb/s. Check the NIC's rate in the platform profile.",
+        f"{FORTH}: RDMA write bandwidth is implausible - Expected: at most 400.0 Gb/s (ceiling) Actual: 791.3 Gb/s. "
+        "Check the NIC's rate in the platform profile.",
         client_forth=Said(text("perftest/dgx_h100_rail1_healthy.txt").replace("391.39", "791.39").replace("391.27", "791.27")),
     ),
     pair(
@@ -117,7 +127,8 @@ CASES = [
     pair(
         "server never ready",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw server could not run - Expected: a result Actual: nothing listened on port 18516 within 20 s. Check that node02 answers on SSH, then run the gate again.",
+        f"{FORTH}: ib_write_bw server could not run - Expected: a result Actual: nothing listened on port 18516 within 20 s. "
+        "Check that node02 answers on SSH, then run the gate again.",
         server_forth=Said(failure="nothing listened on port 18516 within 20 s"),
         client_forth=Said("", "Couldn't connect to 192.168.1.12:18516", 1),
     ),
@@ -153,7 +164,7 @@ def test_every_node_is_in_a_pair() -> None:
 # telling which end is bad ------------------------------------------------------------------------------------------
 
 
-def measured(nodes: int, bad: dict[tuple[str, int], set[str]], *, pair_only: bool = False) -> tuple[dict[str, list[Outcome]], list[str]]:
+def measured(nodes: int, bad: dict[tuple[str, int], set[str]]) -> tuple[dict[str, list[Outcome]], list[str]]:
     """Play the gate with NICs that are bad: (node, rail) -> partners with which it fails (empty: with all)."""
     known = rack(nodes)
     found = gate(GATE)
@@ -199,8 +210,6 @@ def test_a_failed_run_is_never_measured_again_as_it_was() -> None:
 
 
 def test_no_run_shares_a_nic_with_another_of_its_batch() -> None:
-    from rackready.gates.schedule import batches
-
     known = rack(5)
     for batch in batches(gate(GATE).plan(known, list(known.nodes)), 16):
         claims = [claim for run in batch for claim in run.claims]

@@ -38,19 +38,22 @@ CASES = [
         "GPU lost",
         Said(text("nvml/dgx_h100_gpu5_lost.json")),
         Outcome.FAIL,
-        "node01 gpu5: GPU lost - Expected: a GPU that answers Actual: GPU is lost. Power the node off and on; if it comes back, replace the GPU: docs/runbooks/gpu.md.",
+        "node01 gpu5: GPU lost - Expected: a GPU that answers Actual: GPU is lost. "
+        "Power the node off and on; if it comes back, replace the GPU: docs/runbooks/gpu.md.",
     ),
     one(
         "GPU missing",
         Said(text("nvml/dgx_h100_gpu3_missing.json")),
         Outcome.FAIL,
-        "node01: GPUs missing - Expected: 8 GPUs Actual: 7 (none at 0000:61:00.0). Power the node off and on; if it stays so, reseat the GPU: docs/runbooks/gpu.md.",
+        "node01: GPUs missing - Expected: 8 GPUs Actual: 7 (none at 0000:61:00.0). "
+        "Power the node off and on; if it stays so, reseat the GPU: docs/runbooks/gpu.md.",
     ),
     one(
         "driver not loaded",
         Said(text("nvml/driver_not_loaded.json"), exit_code=1),
         Outcome.ERROR,
-        "node01: NVML cannot be asked - Expected: an answer Actual: NVML: Driver Not Loaded. Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
+        "node01: NVML cannot be asked - Expected: an answer Actual: NVML: Driver Not Loaded. "
+        "Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
     ),
     one(
         "wrong model",
@@ -74,25 +77,29 @@ CASES = [
         "memory short",
         changed(lambda found: found["gpus"][4].update(memory_mib=73728)),
         Outcome.FAIL,
-        "node01 gpu4: memory - Expected: 81559 MiB Actual: 73728 MiB. Look for retired or remapped memory (`nvidia-smi -q -d ROW_REMAPPER`), then replace the GPU: docs/runbooks/gpu.md.",
+        "node01 gpu4: memory - Expected: 81559 MiB Actual: 73728 MiB. "
+        "Look for retired or remapped memory (`nvidia-smi -q -d ROW_REMAPPER`), then replace the GPU: docs/runbooks/gpu.md.",
     ),
     one(
         "two GPUs with one serial",
         changed(lambda found: found["gpus"][1].update(serial=found["gpus"][0]["serial"])),
         Outcome.FAIL,
-        "node01: serial not unique - Expected: every GPU its own Actual: 1650000000000 on 2 GPUs. Reseat the GPUs and read again; the board's InfoROM may be damaged.",
+        "node01: serial not unique - Expected: every GPU its own Actual: 1650000000000 on 2 GPUs. "
+        "Reseat the GPUs and read again; the board's InfoROM may be damaged.",
     ),
     one(
         "width not reported",
         changed(lambda found: found["gpus"][3].update(pcie_width=None, unread={"pcie_width": "Unknown Error"})),
         Outcome.ERROR,
-        "node01 gpu3: PCIe width not reported - Expected: 16 Actual: nothing. Update the driver or the tool that reports it; without the value nothing is known.",
+        "node01 gpu3: PCIe width not reported - Expected: 16 Actual: nothing. "
+        "Update the driver or the tool that reports it; without the value nothing is known.",
     ),
     one(
         "all links unknown",
         changed(lambda found: [gpu.update(nvlinks=None) for gpu in found["gpus"][:1]]),
         Outcome.ERROR,
-        "node01 gpu0: NVLink state not reported - Expected: the state of 18 links Actual: nothing. Check that the fabric manager runs (`systemctl status nvidia-fabricmanager`).",
+        "node01 gpu0: NVLink state not reported - Expected: the state of 18 links Actual: nothing. "
+        "Check that the fabric manager runs (`systemctl status nvidia-fabricmanager`).",
     ),
     one(
         "count contradicts the list",
@@ -111,7 +118,8 @@ CASES = [
         "empty",
         Said(""),
         Outcome.ERROR,
-        "node01: GPU inventory unreadable - Expected: a complete inventory document Actual: empty output. Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`).",
+        "node01: GPU inventory unreadable - Expected: a complete inventory document Actual: empty output. "
+        "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`).",
     ),
     one(
         "exit code contradicts the document",
@@ -131,7 +139,8 @@ CASES = [
         "unreachable",
         Said(exit_code=None, failure="node01: SSH to 192.0.2.11:22 failed (timed out)"),
         Outcome.ERROR,
-        "node01: GPU inventory could not run - Expected: a result Actual: node01: SSH to 192.0.2.11:22 failed (timed out). Check that node01 answers on SSH, then run the gate again.",
+        "node01: GPU inventory could not run - Expected: a result Actual: node01: SSH to 192.0.2.11:22 failed (timed out). "
+        "Check that node01 answers on SSH, then run the gate again.",
     ),
 ]
 

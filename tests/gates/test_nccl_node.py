@@ -21,12 +21,19 @@ def one(name: str, said: Said, outcome: Outcome, *messages: str) -> Case:
 CASES = [
     one("healthy, text", HEALTHY, Outcome.PASS),
     one("healthy, JSON", Said(text("nccl/dgx_h100_8_healthy.json")), Outcome.PASS),
-    Case("one dip of three launches", {"launch0": HEALTHY, "launch1": Said(text("nccl/dgx_h100_8_slow.txt")), "launch2": HEALTHY}, Outcome.PASS, (), {"launches": 3}),
+    Case(
+        "one dip of three launches",
+        {"launch0": HEALTHY, "launch1": Said(text("nccl/dgx_h100_8_slow.txt")), "launch2": HEALTHY},
+        Outcome.PASS,
+        (),
+        {"launches": 3},
+    ),
     one(
         "slow",
         Said(text("nccl/dgx_h100_8_slow.txt")),
         Outcome.FAIL,
-        "node01: all-reduce of 8 GPUs is slow - Expected: at least 452.2 GB/s (floor) Actual: 402.3 GB/s (median of 1: 402.3). Look for throttling (`nvidia-smi -q -d PERFORMANCE`), "
+        "node01: all-reduce of 8 GPUs is slow - Expected: at least 452.2 GB/s (floor) Actual: 402.3 GB/s (median of 1: 402.3). "
+        "Look for throttling (`nvidia-smi -q -d PERFORMANCE`), "
         "NVLink errors (`nvidia-smi nvlink -e`) and jobs on the node; then compare the GPUs: docs/runbooks/nccl-slow.md.",
     ),
     one(
@@ -36,7 +43,12 @@ CASES = [
         "node01 launch 1: wrong results - Expected: 0 wrong values Actual: 48 wrong values. "
         "Data were corrupted: take the node out of service and run DCGM's level 4: docs/runbooks/silent-data-corruption.md.",
     ),
-    one("not checked", Said(text("nccl/dgx_h100_8_unchecked.txt")), Outcome.ERROR, "node01 launch 1: results were not checked - Expected: #wrong 0 Actual: #wrong N/A. Run with -c 1."),
+    one(
+        "not checked",
+        Said(text("nccl/dgx_h100_8_unchecked.txt")),
+        Outcome.ERROR,
+        "node01 launch 1: results were not checked - Expected: #wrong 0 Actual: #wrong N/A. Run with -c 1.",
+    ),
     one(
         "implausible",
         Said(text("nccl/dgx_h100_8_healthy.txt").replace("478.60", "878.60")),
@@ -48,7 +60,8 @@ CASES = [
         "exit code contradicts the table",
         Said(text("nccl/dgx_h100_8_healthy.txt"), exit_code=1),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf contradicts itself - Expected: exit code 0 with a whole table Actual: exit code 1. Read its raw output; unset NCCL_TESTS_MIN_BW.",
+        "node01 launch 1: all_reduce_perf contradicts itself - Expected: exit code 0 with a whole table Actual: exit code 1. "
+        "Read its raw output; unset NCCL_TESTS_MIN_BW.",
     ),
     one(
         "seven GPUs",
@@ -61,7 +74,8 @@ CASES = [
         "cut off before the footer",
         Said(text("nccl/dgx_h100_8_healthy.txt").split("# Out of bounds")[0]),
         Outcome.ERROR,
-        f"node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: no footer (out of bounds values, average): the output is cut off (exit code 0). {READ}",
+        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: no footer (out of bounds values, average): the output is "
+        f"cut off (exit code 0). {READ}",
     ),
     one(
         "NCCL fails",

@@ -41,9 +41,12 @@ CASES = [
         "sockets",
         Outcome.FAIL,
         *both(
-            "{node}: NCCL transport - Expected: NET/IB Actual: NET/Socket, Socket. RDMA was not used: check that the HCAs are ACTIVE and have RoCE v2 GIDs: docs/runbooks/nccl-transport.md"
+            "{node}: NCCL transport - Expected: NET/IB Actual: NET/Socket, Socket. "
+            "RDMA was not used: check that the HCAs are ACTIVE and have RoCE v2 GIDs: docs/runbooks/nccl-transport.md"
         ),
-        *both("{node}: bytes sent over its rails - Expected: traffic on every rail Actual: 0 bytes. NCCL did not use the rails: docs/runbooks/nccl-transport.md"),
+        *both(
+            "{node}: bytes sent over its rails - Expected: traffic on every rail Actual: 0 bytes. NCCL did not use the rails: docs/runbooks/nccl-transport.md"
+        ),
         "cluster: all-reduce of 16 GPUs on 2 nodes is slow - Expected: at least 312.8 GB/s (floor) Actual: 9.8 GB/s (median of 1: 9.8). "
         "Which node is not told by this gate: look at the rails' shares and the pair gate's figures: docs/runbooks/nccl-slow.md",
         launch=Said(text("nccl/2x_dgx_h100_ring_socket.txt")),
@@ -63,7 +66,8 @@ CASES = [
         "a rail that NCCL leaves out",
         Outcome.FAIL,
         *both(
-            "{node}: HCAs used by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9 Actual: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_5, mlx5_6, mlx5_9. "
+            "{node}: HCAs used by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9 Actual: mlx5_0, mlx5_10, mlx5_11, "
+            "mlx5_3, mlx5_5, mlx5_6, mlx5_9. "
             "Check the state of the missing HCAs and NCCL_IB_HCA in /etc/nccl.conf."
         ),
         launch=Said(text("nccl/2x_dgx_h100_ring_rail3_unused.txt")),
@@ -71,7 +75,8 @@ CASES = [
     ring(
         "one rail carries far less",
         Outcome.FAIL,
-        "node02 mlx5_4 (rail 3): share of the traffic - Expected: 1.0 within 20% Actual: 0.50. Check this rail's link rate, PCIe width and switch port: docs/runbooks/rail-slow.md",
+        "node02 mlx5_4 (rail 3): share of the traffic - Expected: 1.0 within 20% Actual: 0.50. "
+        "Check this rail's link rate, PCIe width and switch port: docs/runbooks/rail-slow.md",
         after_node02=counters(MUST, {device: 0.5 if device == "mlx5_4" else 7.5 / 7 for device in DEVICES}),
     ),
     ring(
@@ -84,7 +89,8 @@ CASES = [
     ring(
         "a counter that cannot be read",
         Outcome.ERROR,
-        "node01 mlx5_0: byte counter - Expected: a number that grows Actual: 7000000000 then None. Check /sys/class/infiniband on the node; a NIC that was reset loses its counters.",
+        "node01 mlx5_0: byte counter - Expected: a number that grows Actual: 7000000000 then None. "
+        "Check /sys/class/infiniband on the node; a NIC that was reset loses its counters.",
         after_node01=counters(MUST, mlx5_0=None),
     ),
     ring(
@@ -114,7 +120,8 @@ CASES = [
     ring(
         "mpirun cannot log in",
         Outcome.ERROR,
-        "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: empty output (exit code 255); it said: root@192.0.2.12: Permission denied (publickey). "
+        "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: empty output (exit code 255); it said: root@192.0.2.12: "
+        "Permission denied (publickey). "
         "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
         launch=Said("", "root@192.0.2.12: Permission denied (publickey)", 255),
     ),
@@ -130,7 +137,11 @@ def test_a_pass_measures_gpus_nics_and_rails_of_every_node() -> None:
     verdict = judge(GATE, CASES[0])
     assert len(verdict.measured) == 2 * (8 + 8 + 8)
     assert verdict.transport == "NET/IB, GPUDirect RDMA"
-    assert {criterion.label: criterion.derived for criterion in verdict.criteria if criterion.metric == "busbw"} == {"ceiling": True, "reference": True, "floor": True}
+    assert {criterion.label: criterion.derived for criterion in verdict.criteria if criterion.metric == "busbw"} == {
+        "ceiling": True,
+        "reference": True,
+        "floor": True,
+    }
 
 
 def test_the_launch_is_forced_onto_rings_and_onto_the_platforms_nics() -> None:

@@ -14,7 +14,6 @@ from rackready.design.site import load_site
 from rackready.drivers.remote import Answer
 from rackready.evidence.report import build, render
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.base import GateFacts
 from rackready.gates.coverage import GATE as COVERAGE
 from rackready.gates.nccl import collectives_run
 from rackready.gates.phase import Stage, gate_entries
@@ -24,7 +23,7 @@ from rackready.model.phase import NodeResult
 from rackready.model.site import DeclaredSkip, Site
 from rackready.paths import EnvPaths
 from tests.gates.fake import FakeConnection, said
-from tests.gates.support import document, text
+from tests.gates.support import text
 
 ROOT = Path(__file__).resolve().parents[2]
 PAIR = "pair/fabric/performance/ib-write-bw"
@@ -61,13 +60,22 @@ class Rack:
             dead=self.dead,
         )
 
-    def _of(self, key: str, healthy: Answer) -> Any:
+    def _of(self, key: str, healthy: Answer) -> Any:  # noqa: ANN401
         return lambda node, _: self.broken.get(node, {}).get(key, healthy)
 
     def _fingerprint(self, node: str, _: Sequence[str]) -> Answer:
         gpus = [{"index": index, "id": f"{node}-{index}", "vbios": "96.00"} for index in range(8)]
         nics = [{"device": "mlx5_0", "guid": "0000:0000:0000:0001", "firmware": "28.43"}]
-        found = {"format": "rackready/fingerprint/v1", "chassis_serial": None, "kernel": "6.1.0", "nics": nics, "driver": "580.173.02", "gpus": gpus, "gpu_error": None, "complete": True}
+        found = {
+            "format": "rackready/fingerprint/v1",
+            "chassis_serial": None,
+            "kernel": "6.1.0",
+            "nics": nics,
+            "driver": "580.173.02",
+            "gpus": gpus,
+            "gpu_error": None,
+            "complete": True,
+        }
         return self.broken.get(node, {}).get("fingerprint", said(json.dumps(found)))
 
     def _counters(self, node: str, argv: Sequence[str]) -> Answer:
@@ -76,7 +84,10 @@ class Rack:
         self.read[node] = self.read.get(node, 0) + (len(argv) == 10)
         sent = int(moved) if len(argv) == 10 and self.read[node] % 2 == 0 else 0
         state = {device: "1: DOWN" if (node, device) in self.bad_links else "4: ACTIVE" for device in argv[2:]}
-        devices = {device: {"state": state[device], "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": sent, "rcv_bytes": sent} for device in argv[2:]}
+        devices = {
+            device: {"state": state[device], "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": sent, "rcv_bytes": sent}
+            for device in argv[2:]
+        }
         return said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": devices, "complete": True}))
 
     def _write(self, node: str, argv: Sequence[str]) -> Answer:
@@ -109,7 +120,9 @@ class Played:
     paths: EnvPaths
 
 
-def play(tmp_path: Path, rack: Rack, *, nodes: Sequence[str] = NODES, skips: Sequence[DeclaredSkip] = (), partners: Sequence[str] = (), only: list[str] | None = None) -> Played:
+def play(
+    tmp_path: Path, rack: Rack, *, nodes: Sequence[str] = NODES, skips: Sequence[DeclaredSkip] = (), partners: Sequence[str] = (), only: list[str] | None = None
+) -> Played:
     site = load_site("sim", site_file=ROOT / "inventories/sim/site.yml", root=ROOT)
     site = site.model_copy(update={"gates": site.gates.model_copy(update={"skip": list(skips)})})
     paths = EnvPaths(tmp_path, "sim")
@@ -146,7 +159,7 @@ def test_one_bad_node_is_named_and_holds_back_no_other(tmp_path: Path) -> None:
 
 
 def test_a_slow_nic_is_told_from_its_partners(tmp_path: Path) -> None:
-    played = play(tmp_path, Rack(bad_writes=frozenset({("node02", "mlx5_9")}), ring=()), only=["node/gpu/sanity/inventory", PAIR])
+    played = play(tmp_path, Rack(bad_writes=frozenset({("node02", "mlx5_9")}), ring=("node01", "node02")), only=["node/gpu/sanity/inventory", PAIR])
     assert outcomes(played) == {"node01": Outcome.PASS, "node02": Outcome.FAIL, "node03": Outcome.PASS, "node04": Outcome.PASS}
     assert "node02's end of rail 6 is bad" in played.results["node02"].message
 
@@ -155,12 +168,13 @@ def test_a_pulled_cable_is_its_own_nodes_fault(tmp_path: Path) -> None:
     played = play(tmp_path, Rack(bad_links=frozenset({("node04", "mlx5_5")})), only=[PAIR])
     assert outcomes(played) == {"node01": Outcome.PASS, "node02": Outcome.PASS, "node03": Outcome.PASS, "node04": Outcome.FAIL}
     assert played.results["node04"].message == (
-        "node04 mlx5_5 (rail 4): link down - Expected: port ACTIVE Actual: port DOWN. Check the cable to leaf01 swp16 and its transceivers: docs/runbooks/link-down.md"
+        "node04 mlx5_5 (rail 4): link down - Expected: port ACTIVE Actual: port DOWN. "
+        "Check the cable to leaf01 swp16 and its transceivers: docs/runbooks/link-down.md"
     )
 
 
 def test_an_unreachable_node_is_an_error_of_that_node(tmp_path: Path) -> None:
-    played = play(tmp_path, Rack(dead=frozenset({"node02"}), ring=()), only=["node/gpu/sanity/inventory"])
+    played = play(tmp_path, Rack(dead=frozenset({"node02"}), ring=("node01", "node02")), only=["node/gpu/sanity/inventory"])
     assert outcomes(played)["node02"] is Outcome.ERROR
     assert "Check that node02 answers on SSH" in played.results["node02"].message
     assert outcomes(played)["node01"] is Outcome.PASS
@@ -202,7 +216,9 @@ def test_evidence_and_progress_name_every_attempt(tmp_path: Path) -> None:
 
 @pytest.fixture
 def reported(tmp_path: Path) -> dict[str, Any]:
-    rack = Rack({"node03": {"inventory": said(text("nvml/dgx_h100_gpu2_link4_inactive.json").replace("H100 80GB HBM3", "H100 <b>80GB</b>"))}}, ring=())
+    rack = Rack(
+        {"node03": {"inventory": said(text("nvml/dgx_h100_gpu2_link4_inactive.json").replace("H100 80GB HBM3", "H100 <b>80GB</b>"))}}, ring=("node01", "node02")
+    )
     skips = [DeclaredSkip(gate=RING, nodes=["node04"], reason="switch <port> of it is being replaced")]  # type: ignore[list-item]
     played = play(tmp_path, rack, skips=skips, only=["node/gpu/sanity/inventory", PAIR, RING])
     return build(played.site, played.paths, "c1")
@@ -231,5 +247,3 @@ def test_the_report_names_raw_output_by_hash(reported: dict[str, Any], tmp_path:
     digest = gate["raw"][0]["stdout_sha256"]
     paths = EnvPaths(tmp_path, "sim")
     assert EvidenceStore.read_only(Ledger.read_only(paths.database), paths.raw).raw(digest) == text("nvml/dgx_h100_healthy.json")
-
-

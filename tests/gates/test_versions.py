@@ -31,7 +31,8 @@ CASES = [
         "older fabric manager",
         Said(text("versions/dgx_h100_fabric_manager_older.json")),
         Outcome.FAIL,
-        "node01: fabric manager - Expected: 580.173.02 Actual: 580.126.09. The fabric manager must be exactly the driver's version. Run install again; it pins this version.",
+        "node01: fabric manager - Expected: 580.173.02 Actual: 580.126.09. The fabric manager must be exactly the driver's version. "
+        "Run install again; it pins this version.",
         "node01: package nvidia-fabricmanager - Expected: 580.173.02-1 Actual: 580.126.09-1. Run install again; it pins this version.",
     ),
     one(
@@ -44,13 +45,15 @@ CASES = [
         "NVML says no",
         changed(lambda found: found.update(nvml={"error": "NVML: Driver/library version mismatch"})),
         Outcome.ERROR,
-        "node01: NVML cannot be asked - Expected: an answer Actual: NVML: Driver/library version mismatch. Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
+        "node01: NVML cannot be asked - Expected: an answer Actual: NVML: Driver/library version mismatch. "
+        "Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
     ),
     one(
         "driver too old for the toolkit",
         changed(lambda found: found["nvml"].update(cuda="12.8")),
         Outcome.FAIL,
-        "node01: CUDA version of the driver - Expected: at least 13.0 (the toolkit's) Actual: 12.8. Choose a version set whose driver branch supports its toolkit.",
+        "node01: CUDA version of the driver - Expected: at least 13.0 (the toolkit's) Actual: 12.8. "
+        "Choose a version set whose driver branch supports its toolkit.",
     ),
     one("newer driver runs an older toolkit", changed(lambda found: found["nvml"].update(cuda="13.1")), Outcome.PASS),
     one(
@@ -76,9 +79,15 @@ CASES = [
         "module not reported",
         changed(lambda found: found.update(driver_module=None)),
         Outcome.ERROR,
-        "node01: loaded kernel module not reported - Expected: 580.173.02 Actual: nothing. Update the driver or the tool that reports it; without the value nothing is known.",
+        "node01: loaded kernel module not reported - Expected: 580.173.02 Actual: nothing. "
+        "Update the driver or the tool that reports it; without the value nothing is known.",
     ),
-    one("cut off", Said('{"format": "rackready/versions/v1"}'), Outcome.ERROR, "node01: versions unreadable - Expected: a complete versions document Actual: the document is not complete. Run the gate again."),
+    one(
+        "cut off",
+        Said('{"format": "rackready/versions/v1"}'),
+        Outcome.ERROR,
+        "node01: versions unreadable - Expected: a complete versions document Actual: the document is not complete. Run the gate again.",
+    ),
     one(
         "another format",
         Said('{"format": "rackready/versions/v9", "complete": true}'),

@@ -17,6 +17,7 @@ from rackready.model.problems import RackreadyError
 app = typer.Typer(help="Gates: list them, run one alone, or judge an output that was captured elsewhere.", no_args_is_help=True)
 
 GateId = Annotated[str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1.")]
+_WIDE = 100
 _PASSED = frozenset({Outcome.PASS, Outcome.SKIP})
 _JUDGED = {Outcome.PASS: 0, Outcome.FAIL: 1}
 
@@ -56,7 +57,10 @@ def show(gate_id: GateId, env: Env = "sim", output: Output = Format.TEXT) -> Non
         "title": found.title(),
         "measures": sorted(found.covers),
         "inputs": {name: {"value": getattr(found.inputs, name), "description": field.description} for name, field in type(found.inputs).model_fields.items()},
-        "commands": [{"node": command.node, "stage": command.stage, "role": command.role, "timeout_s": command.timeout_s, "argv": list(command.argv)} for command in runs[0].commands],
+        "commands": [
+            {"node": command.node, "stage": command.stage, "role": command.role, "timeout_s": command.timeout_s, "argv": list(command.argv)}
+            for command in runs[0].commands
+        ],
         "runs": len(runs),
     }
     if output is Format.JSON:
@@ -66,7 +70,9 @@ def show(gate_id: GateId, env: Env = "sim", output: Output = Format.TEXT) -> Non
     for name, value in document["inputs"].items():  # type: ignore[attr-defined]
         console.print(f"  input {name} = {value['value']}: {value['description']}", markup=False)
     for command in runs[0].commands:
-        console.print(f"  {command.node}: {' '.join(word if len(word) < 100 else word.strip().splitlines()[0] + ' ...' for word in command.argv)}", markup=False)  # noqa: PLR2004 - a screen's width
+        console.print(
+            f"  {command.node}: {' '.join(word if len(word) < _WIDE else word.strip().splitlines()[0] + ' ...' for word in command.argv)}", markup=False
+        )
 
 
 @app.command()
@@ -103,7 +109,11 @@ def run(
     progress.print(f"{gate_id} on {', '.join(node or known)} ...", markup=False)
     ctx = PhaseContext(env, paths.root, f"gate-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     results = run_gates(ctx, node or known, only=[gate_id])
-    document = {"gate": gate_id, "campaign": ctx.campaign, "nodes": {name: {"outcome": result.outcome.value, "message": result.message, **result.data} for name, result in results.items()}}
+    document = {
+        "gate": gate_id,
+        "campaign": ctx.campaign,
+        "nodes": {name: {"outcome": result.outcome.value, "message": result.message, **result.data} for name, result in results.items()},
+    }
     if output is Format.JSON:
         print_json(document)
     else:
@@ -113,9 +123,15 @@ def run(
 
 
 @app.command()
-def evaluate(  # noqa: PLR0913 - options of a command
+def evaluate(
     gate_id: GateId,
-    captured: Annotated[list[str], typer.Option("--input", help="File with the command's output ('-' for standard input), or KEY=FILE where the gate runs several commands; may be given several times.")],
+    captured: Annotated[
+        list[str],
+        typer.Option(
+            "--input",
+            help="File with the command's output ('-' for standard input), or KEY=FILE where the gate runs several commands; may be given several times.",
+        ),
+    ],
     profile: Annotated[str, typer.Option("--profile", help="Platform profile, e.g. dgx_h100.")],
     exit_code: Annotated[int, typer.Option("--exit-code", help="Exit code that the command had.")] = 0,
     nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes that took part.")] = 1,

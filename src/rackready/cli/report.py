@@ -20,7 +20,7 @@ def report(
 
     With `--output json` the report itself is printed. Exit code 1 when some node's evidence is not a pass.
     """
-    from rackready.evidence.report import write_reports  # noqa: PLC0415 - commands import late: `--help` stays quick
+    from rackready.evidence.report import write_reports  # noqa: PLC0415
     from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
     from rackready.model.problems import RackreadyError  # noqa: PLC0415

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import secrets
 import shlex
-import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -80,7 +79,7 @@ class Remote:
 
     def start(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Job:
         """Start a command and return at once. Raises UnreachableError."""
-        mark = f"/tmp/.rackready-{secrets.token_hex(12)}"  # noqa: S108 - 96 random bits, written with umask 077
+        mark = f"/tmp/.rackready-{secrets.token_hex(12)}"  # noqa: S108
         words = [*(("env", *(f"{name}={value}" for name, value in env.items())) if env else ()), *argv]
         line = shlex.join(["setsid", "-w", "sh", "-c", _WRAP, "rackready", mark, f"{timeout_s + _GRACE_S:.0f}", *words])
         channel = self._channel(node)
@@ -103,11 +102,7 @@ class Remote:
 
     def _channel(self, node: str) -> paramiko.Channel:
         try:
-            transport = self._client(node).get_transport()
-            if transport is None:
-                message = "no transport"
-                raise paramiko.SSHException(message)
-            return transport.open_session(timeout=_CONNECT_S)
+            return self._transport(node).open_session(timeout=_CONNECT_S)
         except paramiko.BadHostKeyException as error:
             message = f"{node}: its SSH host key is not the one that was pinned; provision the node again if it was reinstalled"
             raise UnreachableError(message) from error
@@ -118,6 +113,12 @@ class Remote:
             self._forget(node)
             message = f"{node}: SSH to {self._hosts[node].address}:{self._hosts[node].port} failed ({str(error) or error.__class__.__name__})"
             raise UnreachableError(message) from error
+
+    def _transport(self, node: str) -> paramiko.Transport:
+        transport = self._client(node).get_transport()
+        if transport is None:
+            raise paramiko.SSHException("the connection closed at once")
+        return transport
 
     def _client(self, node: str) -> paramiko.SSHClient:
         with self._locks[node]:
@@ -201,7 +202,7 @@ class Job:
         self._ended = True
         self._drain()
         try:
-            killer = self._remote._channel(self._node)  # noqa: SLF001 - one module, one protocol
+            killer = self._remote._channel(self._node)  # noqa: SLF001
             killer.settimeout(_GRACE_S)
             killer.exec_command(shlex.join(["python3", "-", self._mark]))
             killer.sendall(inspect.getsource(end_session).encode())
@@ -230,7 +231,7 @@ class Job:
                 try:
                     while chunk := recv(65536):
                         sink.extend(chunk)
-                except (TimeoutError, socket.timeout):
+                except TimeoutError:
                     continue
             return
         while self._channel.recv_ready():
@@ -274,7 +275,8 @@ class LaunchKey:
     @property
     def ssh_options(self) -> str:
         """Options for ssh on the head node."""
-        return f"-i {self.folder}/id -o IdentitiesOnly=yes -o UserKnownHostsFile={self.folder}/known_hosts -o StrictHostKeyChecking=yes -o BatchMode=yes -o ConnectTimeout=10"
+        pinned = f"-o UserKnownHostsFile={self.folder}/known_hosts -o StrictHostKeyChecking=yes"
+        return f"-i {self.folder}/id -o IdentitiesOnly=yes {pinned} -o BatchMode=yes -o ConnectTimeout=10"
 
 
 @contextmanager

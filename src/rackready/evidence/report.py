@@ -81,7 +81,7 @@ def _summary(nodes: list[dict[str, Any]]) -> dict[str, int]:
     return dict(sorted(out.items()))
 
 
-def _node(store: EvidenceStore, name: str, serial: str, row: Any) -> dict[str, Any]:  # noqa: ANN401 - NodeRow or None
+def _node(store: EvidenceStore, name: str, serial: str, row: Any) -> dict[str, Any]:  # noqa: ANN401
     newest: dict[str, EvidenceRecord] = {}
     for record in store.records(target=name):
         newest[record.gate] = record
@@ -99,7 +99,7 @@ def _node(store: EvidenceStore, name: str, serial: str, row: Any) -> dict[str, A
     }
 
 
-def _worst(records: Any) -> str:  # noqa: ANN401 - an iterable of records
+def _worst(records: Any) -> str:  # noqa: ANN401
     order = [Outcome.PASS, Outcome.SKIP, Outcome.NOT_RUN, Outcome.ERROR, Outcome.FAIL]
     return max((record.verdict.outcome for record in records), key=order.index, default=Outcome.NOT_RUN).value
 
@@ -115,7 +115,13 @@ def _entry(record: EvidenceRecord) -> dict[str, Any]:
     verdict = document.pop("verdict")
     verdict["findings"] = [{**finding, "text": str(kept)} for finding, kept in zip(verdict["findings"], record.verdict.findings, strict=True)]
     inputs = dict(document.pop("inputs"))
-    return {"title": inputs.pop("title", record.gate), **document, "inputs": inputs, **verdict, "seconds": round((record.finished - record.started).total_seconds(), 1)}
+    return {
+        "title": inputs.pop("title", record.gate),
+        **document,
+        "inputs": inputs,
+        **verdict,
+        "seconds": round((record.finished - record.started).total_seconds(), 1),
+    }
 
 
 def _time(seconds: float | None) -> str | None:
@@ -124,7 +130,9 @@ def _time(seconds: float | None) -> str | None:
 
 def render(document: dict[str, Any]) -> str:
     """Return the HTML of a report document. Every value is escaped; nothing is loaded from outside."""
-    environment = jinja2.Environment(loader=jinja2.PackageLoader("rackready.evidence", "."), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("rackready.evidence", "."), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     return environment.get_template("report.html.j2").render(report=document)
 
 
@@ -135,4 +143,6 @@ def _write(path: Path, text: str) -> None:
             file.write(text)
         part.replace(path)
     except OSError as error:
-        raise ReportError(f"{path}: the report cannot be written - Expected: a writable folder Actual: {error.strerror}. Free disk space, then run `rackready report`.") from error
+        raise ReportError(
+            f"{path}: the report cannot be written - Expected: a writable folder Actual: {error.strerror}. Free disk space, then run `rackready report`."
+        ) from error

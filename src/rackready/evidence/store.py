@@ -41,7 +41,7 @@ _nodes = sa.Table(
 
 for _table in (_records, _nodes):
     for _verb in ("UPDATE", "DELETE"):
-        _trigger = sa.DDL(
+        _trigger = sa.DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it untyped
             f"CREATE TRIGGER IF NOT EXISTS {_table.name}_no_{_verb.lower()} BEFORE {_verb} ON {_table.name} "
             "BEGIN SELECT RAISE(ABORT, 'evidence is append-only'); END",
         )

@@ -127,7 +127,7 @@ class Gate(ABC):
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge one run's outputs. Pure: the same outputs always give the same verdict."""
 
-    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:  # noqa: ARG002 - most gates have none
+    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:  # noqa: ARG002
         """Declare further runs that tell which part of a failed run is at fault. Never a repeat of a failed run."""
         return []
 

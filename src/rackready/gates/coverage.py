@@ -10,6 +10,7 @@ from rackready.design.facts import NodeFacts
 from rackready.gates.base import Gate
 from rackready.model.outcome import Finding, Outcome, Verdict
 
+_SHOWN = 8
 KINDS = ("node", "gpu", "nvlink", "nic", "rail")
 GATE = "node/all/sanity/coverage"
 """Id under which coverage is recorded."""
@@ -81,7 +82,7 @@ def verdict(coverage: Coverage) -> Verdict:
     """Return the verdict of coverage: an unmeasured part is an error, never a pass."""
     findings = []
     if coverage.unmeasured:
-        shown = ", ".join(coverage.unmeasured[:8]) + (f" and {len(coverage.unmeasured) - 8} more" if len(coverage.unmeasured) > 8 else "")  # noqa: PLR2004
+        shown = ", ".join(coverage.unmeasured[:_SHOWN]) + (f" and {len(coverage.unmeasured) - _SHOWN} more" if len(coverage.unmeasured) > _SHOWN else "")
         step = "See which gate did not measure them in the report; run it, or declare its skip with a reason (site.yml gates.skip)."
         findings.append(
             Finding(

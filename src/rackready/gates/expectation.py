@@ -100,7 +100,7 @@ def _several(domain: Domain, collective: Collective, algorithm: Algorithm) -> tu
     return min(inner, domain.network * count / (count - 1) * share), "min(one domain's ceiling, B N/(N-1) (n-1)/n)"
 
 
-def reference(
+def reference(  # noqa: PLR0911
     domain: Domain, collective: Collective, algorithm: Algorithm = "default", *, published: Bound | None = None, efficiency: Efficiency | None = None
 ) -> Bound | None:
     """Return what a healthy one gives: a measured figure for this platform first, then what its links carry; None when there is neither."""

@@ -108,7 +108,8 @@ def _checked(judge: Judge, where: str, result: nccl_tests.CollectiveResult) -> b
 
 
 _CAUSE = re.compile(
-    r"(NCCL WARN .*|Test NCCL failure .*|.*CUDA error.*|.*: command not found|.*No such file.*|.*Permission denied.*|.*error while loading.*|.*invalid option.*)"
+    r"(NCCL WARN .*|Test NCCL failure .*|.*CUDA error.*|"
+    r".*: command not found|.*No such file.*|.*Permission denied.*|.*error while loading.*|.*invalid option.*)"
 )
 
 

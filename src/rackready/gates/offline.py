@@ -26,17 +26,20 @@ def facts(platform_id: str, nodes: int = 1, software_id: str = _SOFTWARE) -> Gat
         raise RackreadyError(f"{nodes} nodes - Expected: at most {_MOST}. Judge a part of them.")
     platform = loader.platform(platform_id)
     rails = [Rail(rail=nic.rail, vlan=900 + nic.rail, subnet=IPv4Network(f"192.168.{nic.rail}.0/24")) for nic in platform.nics]
-    return GateFacts(nodes={f"node{index:02}": _node(index, platform_id, software_id) for index in range(1, nodes + 1)}, fabric=Fabric(kind="roce", rails=rails), fleet=nodes)
+    return GateFacts(
+        nodes={f"node{index:02}": _node(index, platform_id, software_id) for index in range(1, nodes + 1)}, fabric=Fabric(kind="roce", rails=rails), fleet=nodes
+    )
 
 
 def _node(index: int, platform_id: str, software_id: str) -> NodeFacts:
     platform = loader.platform(platform_id)
     software = loader.software(software_id)
     name = f"node{index:02}"
-    bmc = Bmc(address=_BMCS + index, password=SecretRef(env="NONE"))  # type: ignore[call-arg]
+    bmc = Bmc(address=_BMCS + index, password=SecretRef(env="NONE"))
     node = Node(name=name, platform=platform_id, serial="unknown", unit=1, address=_HOSTS + index, bmc=bmc)
     nics = tuple(
-        NicFacts(nic.rail, nic.rdma_device, nic.netdev, nic.pci, nic.gpu, nic.numa, nic.rate, f"192.168.{nic.rail}.{10 + index}", 24, 900 + nic.rail, "", "") for nic in platform.nics
+        NicFacts(nic.rail, nic.rdma_device, nic.netdev, nic.pci, nic.gpu, nic.numa, nic.rate, f"192.168.{nic.rail}.{10 + index}", 24, 900 + nic.rail, "", "")
+        for nic in platform.nics
     )
     return NodeFacts(node, "rack", index, platform, loader.gpu(platform.gpu), software, software.driver[software.default_branch], nics)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rackready.gates.base import Done
 from rackready.model.outcome import Finding, Outcome, Verdict
 
-_CONFIRMED = 2
+_TWO = 2
 
 
 def rounds(nodes: list[str]) -> list[list[tuple[str, str]]]:
@@ -17,7 +17,7 @@ def rounds(nodes: list[str]) -> list[list[tuple[str, str]]]:
     With an odd number the last node meets the first in a second round. Fewer than two nodes: no round.
     """
     pairs = [(nodes[place], nodes[place + 1]) for place in range(0, len(nodes) - 1, 2)]
-    if len(nodes) < 2:  # noqa: PLR2004 - a pair is two
+    if len(nodes) < _TWO:
         return []
     return [pairs, [(nodes[0], nodes[-1])]] if len(nodes) % 2 else [pairs]
 
@@ -77,7 +77,7 @@ def _of_nic(node: str, rail: int, tests: list[tuple[str, Verdict]], seen: dict[t
     own = [verdict for _, verdict in bad if node in verdict.blamed]
     if own:
         return own
-    if len({partner for partner, _ in bad}) >= _CONFIRMED and not passed:
+    if len({partner for partner, _ in bad}) >= _TWO and not passed:
         return [
             _said(verdict, node, f"it fails with {' and with '.join(sorted({partner for partner, _ in bad}))}: {node}'s end of rail {rail} is bad")
             for _, verdict in bad[:1]

@@ -93,9 +93,9 @@ class Stage:
     """node -> gate -> what the gate says of it."""
 
     @classmethod
-    def begin(
+    def begin(  # noqa: PLR0913, PLR0917
         cls, site: Site, connection: Connection, launcher: Launcher | None, store: EvidenceStore, ledger: Ledger, campaign: str, nodes: Sequence[str]
-    ) -> Stage:  # noqa: PLR0913 - what a stage is made of
+    ) -> Stage:
         """Take the fingerprint of every node and make ready to run."""
         prints = gather(connection, site, nodes)
         facts = GateFacts(nodes={name: node_facts(site, name) for name in nodes}, fabric=site.fabric, fleet=len(site.nodes()))
@@ -169,7 +169,10 @@ class Stage:
         for node in able:
             self.verdicts[node][gate.id] = by_node.get(node, [])
             self.recorder.conclusion(
-                gate.id, node, merged(by_node.get(node, [])), {"title": gate.title(), "conclusion_of": sorted(item.run.id for item in done if node in item.run.nodes)}
+                gate.id,
+                node,
+                merged(by_node.get(node, [])),
+                {"title": gate.title(), "conclusion_of": sorted(item.run.id for item in done if node in item.run.nodes)},
             )
 
     def _first_bad(self, node: str, required: set[str]) -> str:
@@ -200,7 +203,13 @@ class Stage:
         )
         proven = cover.verdict(seen)
         if whole:
-            about = {"title": "Every part was measured by some gate.", "counts": seen.counts(self.facts.nodes[node]), "measured_by": seen.measured, "unmeasured": seen.unmeasured, "skipped": seen.skipped}
+            about = {
+                "title": "Every part was measured by some gate.",
+                "counts": seen.counts(self.facts.nodes[node]),
+                "measured_by": seen.measured,
+                "unmeasured": seen.unmeasured,
+                "skipped": seen.skipped,
+            }
             self.recorder.conclusion(cover.GATE, node, proven, about)
             problems += [(proven.outcome, str(finding)) for finding in proven.findings]
         if not any(verdict.outcome is not Outcome.NOT_RUN for verdict in own.values()):
@@ -222,12 +231,8 @@ _RANK = {Outcome.FAIL: 0, Outcome.ERROR: 1, Outcome.NOT_RUN: 2, Outcome.SKIP: 3,
 def _problems(gate_id: str, verdict: Verdict) -> list[tuple[Outcome, str]]:
     """Return why a required gate is not satisfied; a pass that only a fleet could judge is not enough alone."""
     if verdict.outcome is Outcome.PASS and verdict.note == FLEET_PENDING:
-        return [
-            (
-                Outcome.ERROR,
-                f"{gate_id}: {FLEET_PENDING} - Expected: a bound that judges Actual: none for this platform. Measure at least 16 identical nodes, or give the profile a reference with its source.",
-            )
-        ]
+        step = "Measure at least 16 identical nodes, or give the profile a reference with its source."
+        return [(Outcome.ERROR, f"{gate_id}: {FLEET_PENDING} - Expected: a bound that judges Actual: none for this platform. {step}")]
     if verdict.outcome in _GOOD:
         return []
     return [(verdict.outcome, str(finding)) for finding in verdict.findings] or [(verdict.outcome, f"{gate_id}: {verdict.outcome.value}")]

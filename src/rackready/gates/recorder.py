@@ -51,7 +51,7 @@ class Recorder:
         """Add a line of progress."""
         self.ledger.event(self.campaign, node, PHASE, text, level=_LEVEL[outcome])
 
-    def _append(
+    def _append(  # noqa: PLR0913, PLR0917
         self,
         gate: str,
         target: str,
@@ -61,7 +61,7 @@ class Recorder:
         raw: list[RawOutput],
         started: datetime,
         finished: datetime,
-    ) -> None:  # noqa: PLR0913 - the columns of a record
+    ) -> None:
         record = EvidenceRecord(
             id=new_id(),
             campaign=self.campaign,

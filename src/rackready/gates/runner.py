@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -27,28 +27,28 @@ _SERVER_END_S = 10.0
 class Background(Protocol):
     """A command that was started."""
 
-    def alive(self) -> bool: ...
-    def wait(self, timeout_s: float) -> Answer: ...
-    def end(self) -> None: ...
-    def so_far(self) -> Answer: ...
+    def alive(self) -> bool:
+        """Whether it still runs."""
+
+    def end(self) -> None:
+        """End it with everything that it started."""
+
+    def so_far(self) -> Answer:
+        """Return what it said up to now."""
 
 
 class Connection(Protocol):
     """Where commands are run: SSH, or a fake in tests."""
 
-    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Answer: ...
-    def start(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Background: ...
+    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Answer:
+        """Run a command to its end."""
+
+    def start(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Background:
+        """Start a command and return at once. Raises UnreachableError."""
 
 
-class Launcher(Protocol):
-    """Gives a head node the means to start processes on its peers; returns ssh options."""
-
-    def __call__(self, head: str, peers: Sequence[str]) -> _SshOptions: ...
-
-
-class _SshOptions(Protocol):
-    def __enter__(self) -> str: ...
-    def __exit__(self, *exc: object) -> object: ...
+Launcher = Callable[[str, Sequence[str]], AbstractContextManager[str]]
+"""Gives a head node the means to start processes on its peers, for as long as the context lasts: ssh options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def _evaluate(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Outp
     """Judge, and turn a bug of a gate into an error of this run: one output that nobody thought of must not stop the others."""
     try:
         return gate.evaluate(facts, run, outputs)
-    except Exception as error:  # noqa: BLE001 - said aloud in the verdict, never a pass
+    except Exception as error:  # noqa: BLE001
         finding = Finding(
             where=run.target,
             what=f"{gate.id} could not judge its output",

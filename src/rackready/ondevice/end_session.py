@@ -11,14 +11,14 @@ import sys
 import time
 
 
-def members(session):
+def members(session: int) -> list[int]:
     """Return the live processes of a session."""
     found = []
-    for name in os.listdir("/proc"):  # noqa: PTH208 - must run on any Python
+    for name in os.listdir("/proc"):  # noqa: PTH208
         if not name.isdigit():
             continue
         try:
-            with open("/proc/{}/stat".format(name)) as file:  # noqa: PTH123
+            with open(f"/proc/{name}/stat") as file:  # noqa: PTH123
                 fields = file.read().rpartition(")")[2].split()
         except OSError:
             continue
@@ -27,7 +27,7 @@ def members(session):
     return found
 
 
-def send(session, number):
+def send(session: int, number: int) -> None:
     """Signal every member."""
     for pid in members(session):
         try:
@@ -36,7 +36,7 @@ def send(session, number):
             continue
 
 
-def main(path):
+def main(path: str) -> int:
     """End the session."""
     try:
         with open(path) as file:  # noqa: PTH123

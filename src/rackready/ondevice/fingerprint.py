@@ -8,37 +8,38 @@ from __future__ import annotations
 import json
 import os
 import sys
+from typing import Any
 
 FORMAT = "rackready/fingerprint/v1"
 LIBRARY = "/opt/rackready/lib"
 
 
-def main():
+def main() -> int:
     """Print the document; always exit 0: what is missing stands in it."""
-    document = {"format": FORMAT, "chassis_serial": read("/sys/class/dmi/id/product_serial"), "kernel": os.uname().release, "nics": nics()}
+    document: dict[str, Any] = {"format": FORMAT, "chassis_serial": read("/sys/class/dmi/id/product_serial"), "kernel": os.uname().release, "nics": nics()}
     document.update(gpus())
     document["complete"] = True
-    print(json.dumps(document, sort_keys=True))
+    sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
     return 0
 
 
-def read(path):
+def read(path: str) -> str | None:
     """Return a small file's text, None when it cannot be read or is empty."""
     try:
-        with open(path) as file:  # noqa: PTH123 - must run on any Python
+        with open(path) as file:  # noqa: PTH123
             return file.read().strip() or None
     except OSError:
         return None
 
 
-def nics():
+def nics() -> list[dict[str, Any]]:
     """Return every RDMA device with its node GUID and firmware."""
     base = "/sys/class/infiniband"
     names = sorted(os.listdir(base)) if os.path.isdir(base) else []  # noqa: PTH112, PTH208
-    return [{"device": name, "guid": read("{}/{}/node_guid".format(base, name)), "firmware": read("{}/{}/fw_ver".format(base, name))} for name in names]
+    return [{"device": name, "guid": read(f"{base}/{name}/node_guid"), "firmware": read(f"{base}/{name}/fw_ver")} for name in names]
 
 
-def gpus():
+def gpus() -> dict[str, Any]:
     """Return the driver's version and every GPU's identity; "gpu_error" says why there is none."""
     sys.path.insert(0, LIBRARY)
     try:
@@ -58,7 +59,7 @@ def gpus():
         pynvml.nvmlShutdown()
 
 
-def one(nvml, index):
+def one(nvml: Any, index: int) -> dict[str, Any]:  # noqa: ANN401
     """Return one GPU's serial (its UUID where the board has none) and VBIOS version."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -73,7 +74,7 @@ def one(nvml, index):
     return {"index": index, "id": serial, "vbios": vbios}
 
 
-def text(value):
+def text(value: str | bytes) -> str:
     """Return text: older bindings give bytes."""
     return value.decode() if isinstance(value, bytes) else value
 

@@ -10,11 +10,11 @@ import sys
 LISTEN = "0A"
 
 
-def listens(port):
+def listens(port: int) -> bool:
     """Whether a socket of this network namespace listens on the port."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
-            with open(table) as file:  # noqa: PTH123 - must run on any Python
+            with open(table) as file:  # noqa: PTH123
                 rows = [line.split() for line in file.readlines()[1:]]
         except OSError:
             continue

@@ -7,54 +7,56 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from typing import Any
 
 LIBRARY = "/opt/rackready/lib"
 """Where the provisioning of a node puts pynvml.py (nvidia-ml-py)."""
 FORMAT = "rackready/nvml-inventory/v1"
 
 
-def main():
+def main() -> int:
     """Print the document; exit 1 when NVML cannot be asked at all (the document then carries "error")."""
     sys.path.insert(0, LIBRARY)
     try:
-        import pynvml  # noqa: PLC0415 - only nodes have it
+        import pynvml  # noqa: PLC0415
     except ImportError as error:
-        return give_up("pynvml is not installed in {}: {}".format(LIBRARY, error))
+        return give_up(f"pynvml is not installed in {LIBRARY}: {error}")
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return give_up("NVML: {}".format(error))
+        return give_up(f"NVML: {error}")
     try:
         document = collect(pynvml)
     except pynvml.NVMLError as error:
-        return give_up("NVML: {}".format(error))
+        return give_up(f"NVML: {error}")
     finally:
         pynvml.nvmlShutdown()
-    print(json.dumps(document, sort_keys=True))
+    sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
     return 0
 
 
-def give_up(reason):
+def give_up(reason: str) -> int:
     """Print why there is no inventory."""
-    print(json.dumps({"format": FORMAT, "error": reason}))
+    sys.stdout.write(json.dumps({"format": FORMAT, "error": reason}) + "\n")
     return 1
 
 
-def collect(nvml):
+def collect(nvml: Any) -> dict[str, Any]:  # noqa: ANN401
     """Return the document of all GPUs."""
     count = nvml.nvmlDeviceGetCount()
     cuda = nvml.nvmlSystemGetCudaDriverVersion()
     return {
         "format": FORMAT,
         "driver": text(nvml.nvmlSystemGetDriverVersion()),
-        "cuda_driver": "{}.{}".format(cuda // 1000, cuda % 1000 // 10),
+        "cuda_driver": f"{cuda // 1000}.{cuda % 1000 // 10}",
         "count": count,
         "gpus": [one(nvml, index) for index in range(count)],
         "complete": True,
     }
 
 
-def one(nvml, index):
+def one(nvml: Any, index: int) -> dict[str, Any]:  # noqa: ANN401
     """Return one GPU; one that cannot be opened (fallen off the bus) carries "lost"."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -62,7 +64,7 @@ def one(nvml, index):
         return {"index": index, "lost": str(error)}
     unread = {}
 
-    def ask(name, question):
+    def ask(name: str, question: Callable[[], Any]) -> Any:  # noqa: ANN401
         try:
             return question()
         except nvml.NVMLError as error:
@@ -89,7 +91,7 @@ def one(nvml, index):
     return gpu
 
 
-def links(nvml, handle, unread):
+def links(nvml: Any, handle: Any, unread: dict[str, str]) -> dict[str, bool]:  # noqa: ANN401
     """Return the state of every NVLink: link number (text) -> active or not. NVML says "invalid" behind the last one."""
     states = {}
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
@@ -97,13 +99,13 @@ def links(nvml, handle, unread):
             states[str(link)] = nvml.nvmlDeviceGetNvLinkState(handle, link) == nvml.NVML_FEATURE_ENABLED
         except nvml.NVMLError as error:
             if error.value not in (nvml.NVML_ERROR_INVALID_ARGUMENT, nvml.NVML_ERROR_NOT_SUPPORTED):
-                unread["nvlink{}".format(link)] = str(error)
+                unread[f"nvlink{link}"] = str(error)
             else:
                 break
     return states
 
 
-def text(value):
+def text(value: str | bytes) -> str:
     """Return text: older bindings give bytes."""
     return value.decode() if isinstance(value, bytes) else value
 

@@ -7,29 +7,30 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 FORMAT = "rackready/rdma-counters/v1"
 WORD = 4
 
 
-def read(path):
+def read(path: str) -> str | None:
     """Return a small file's text, None when it cannot be read."""
     try:
-        with open(path) as file:  # noqa: PTH123 - must run on any Python
+        with open(path) as file:  # noqa: PTH123
             return file.read().strip()
     except OSError:
         return None
 
 
-def words(path):
+def words(path: str) -> int | None:
     """Return a counter in bytes, None when it cannot be read."""
     value = read(path)
     return int(value) * WORD if value is not None and value.isdigit() else None
 
 
-def device(name):
+def device(name: str) -> dict[str, Any]:
     """Return one device, port 1."""
-    base = "/sys/class/infiniband/{}/ports/1".format(name)
+    base = f"/sys/class/infiniband/{name}/ports/1"
     return {
         "state": read(base + "/state"),
         "link_layer": read(base + "/link_layer"),
@@ -40,4 +41,4 @@ def device(name):
 
 
 if __name__ == "__main__":
-    print(json.dumps({"format": FORMAT, "devices": {name: device(name) for name in sys.argv[1:]}, "complete": True}, sort_keys=True))
+    sys.stdout.write(json.dumps({"format": FORMAT, "devices": {name: device(name) for name in sys.argv[1:]}, "complete": True}, sort_keys=True) + "\n")

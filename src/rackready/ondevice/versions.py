@@ -17,16 +17,16 @@ SERVICES = ("nvidia-fabricmanager.service", "nvidia-persistenced.service", "nvid
 TIMEOUT_S = 10
 
 
-def read(path):
+def read(path: str) -> str | None:
     """Return a small file's text, None when it cannot be read."""
     try:
-        with open(path) as file:  # noqa: PTH123 - must run on any Python
+        with open(path) as file:  # noqa: PTH123
             return file.read()
     except OSError:
         return None
 
 
-def module():
+def module() -> str | None:
     """Return the version of the loaded kernel module."""
     found = read("/proc/driver/nvidia/version") or ""
     match = re.search(r"Kernel Module(?: for \S+)?\s+([0-9][0-9.]+)", found)
@@ -34,33 +34,33 @@ def module():
     return match.group(1) if match else loaded.strip() if loaded else None
 
 
-def nvml():
+def nvml() -> dict[str, str]:
     """Return NVML's driver version and CUDA version, or why there is none."""
     sys.path.insert(0, LIBRARY)
     try:
         import pynvml  # noqa: PLC0415
     except ImportError as error:
-        return {"error": "pynvml is not installed in {}: {}".format(LIBRARY, error)}
+        return {"error": f"pynvml is not installed in {LIBRARY}: {error}"}
     try:
         pynvml.nvmlInit()
         cuda = pynvml.nvmlSystemGetCudaDriverVersion()
         version = pynvml.nvmlSystemGetDriverVersion()
         pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
-        return {"error": "NVML: {}".format(error)}
-    return {"driver": version.decode() if isinstance(version, bytes) else version, "cuda": "{}.{}".format(cuda // 1000, cuda % 1000 // 10)}
+        return {"error": f"NVML: {error}"}
+    return {"driver": version.decode() if isinstance(version, bytes) else version, "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}"}
 
 
-def run(argv):
+def run(argv: list[str]) -> tuple[int | None, str]:
     """Return (exit code, standard output); exit code None when it cannot be started or does not end."""
     try:
-        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False)  # noqa: S603
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return None, str(error)
     return done.returncode, done.stdout.decode(errors="replace")
 
 
-def packages(names):
+def packages(names: list[str]) -> dict[str, str | None]:
     """Return the installed version of each package, null when it is not installed."""
     found = dict.fromkeys(names)
     for name in names:
@@ -70,12 +70,12 @@ def packages(names):
     return found
 
 
-def services():
+def services() -> dict[str, str]:
     """Return what systemd says of each unit: active, failed, inactive."""
     return {name: (run(["systemctl", "is-active", name])[1] or "unknown").strip() for name in SERVICES}
 
 
-def fabric_manager():
+def fabric_manager() -> str | None:
     """Return the version that the fabric manager's program prints."""
     code, out = run(["nv-fabricmanager", "--version"])
     match = re.search(r"([0-9]+\.[0-9]+(?:\.[0-9]+)?)", out)
@@ -83,17 +83,13 @@ def fabric_manager():
 
 
 if __name__ == "__main__":
-    print(
-        json.dumps(
-            {
-                "format": FORMAT,
-                "driver_module": module(),
-                "nvml": nvml(),
-                "fabric_manager": fabric_manager(),
-                "packages": packages(sys.argv[1:]),
-                "services": services(),
-                "complete": True,
-            },
-            sort_keys=True,
-        )
-    )
+    found = {
+        "format": FORMAT,
+        "driver_module": module(),
+        "nvml": nvml(),
+        "fabric_manager": fabric_manager(),
+        "packages": packages(sys.argv[1:]),
+        "services": services(),
+        "complete": True,
+    }
+    sys.stdout.write(json.dumps(found, sort_keys=True) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,10 +19,22 @@ GATE = "node/gpu/sanity/inventory"
 
 
 def fingerprint(node: str = "node01", *, gpu: str = "1650000000000", desired: str = "d1") -> Fingerprint:
-    return Fingerprint(node=node, chassis_serial="S1", gpus=[gpu], nics=["mlx5_0=0000"], driver="580.173.02", vbios=["96"], nic_firmware=["28"], kernel="6.1", desired_digest=desired)
+    return Fingerprint(
+        node=node,
+        chassis_serial="S1",
+        gpus=[gpu],
+        nics=["mlx5_0=0000"],
+        driver="580.173.02",
+        vbios=["96"],
+        nic_firmware=["28"],
+        kernel="6.1",
+        desired_digest=desired,
+    )
 
 
-def record(target: str = "node01", *, outcome: Outcome = Outcome.PASS, nodes: list[str] | None = None, prints: list[Fingerprint] | None = None, gate: str = GATE) -> EvidenceRecord:
+def record(
+    target: str = "node01", *, outcome: Outcome = Outcome.PASS, nodes: list[str] | None = None, prints: list[Fingerprint] | None = None, gate: str = GATE
+) -> EvidenceRecord:
     now = datetime.now(UTC)
     return EvidenceRecord(
         id=new_id(),
@@ -57,7 +70,9 @@ def test_what_was_appended_is_read_back(store: EvidenceStore) -> None:
     assert store.records(campaign="other") == []
 
 
-@pytest.mark.parametrize("statement", ["UPDATE evidence SET outcome = 'pass'", "DELETE FROM evidence", "UPDATE evidence_nodes SET node = 'x'", "DELETE FROM evidence_nodes"])
+@pytest.mark.parametrize(
+    "statement", ["UPDATE evidence SET outcome = 'pass'", "DELETE FROM evidence", "UPDATE evidence_nodes SET node = 'x'", "DELETE FROM evidence_nodes"]
+)
 def test_the_database_itself_refuses_changes(store: EvidenceStore, ledger: Ledger, statement: str) -> None:
     store.append(record(outcome=Outcome.FAIL))
     with pytest.raises(sa.exc.IntegrityError, match="append-only"), ledger.engine.begin() as connection:
@@ -92,8 +107,6 @@ def test_raw_output_is_kept_by_hash_compressed_and_private(store: EvidenceStore,
 
 
 def test_a_damaged_raw_output_is_noticed(store: EvidenceStore, tmp_path: Path) -> None:
-    import zlib
-
     digest = store.put_raw("one")
     next((tmp_path / "raw").rglob("*.z")).write_bytes(zlib.compress(b"two"))
     with pytest.raises(EvidenceError, match="measure again"):

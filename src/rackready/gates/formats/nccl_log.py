@@ -10,7 +10,8 @@ _DEVICES = re.compile(r"^(?P<host>[^\s:]+):\d+:\d+ \[\d+\] NCCL INFO NET/IB : Us
 _DEVICE = re.compile(r"\[(?P<index>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)/(?P<link>\w+)")
 _NETWORK = re.compile(r"^(?P<host>[^\s:]+):\d+:\d+ \[\d+\] NCCL INFO Using network (?P<name>\S+)", re.MULTILINE)
 _CHANNEL = re.compile(
-    r"^(?P<host>[^\s:]+):\d+:\d+ \[\d+\] NCCL INFO Channel \d+(?:/\d+)? : \S+ -> \S+ \[(?:send|receive)\] via (?P<net>NET/[^/\s]+)/(?P<device>\d+)(?:\(\d+\))?(?P<rest>\S*)",
+    r"^(?P<host>[^\s:]+):\d+:\d+ \[\d+\] "
+    r"NCCL INFO Channel \d+(?:/\d+)? : \S+ -> \S+ \[(?:send|receive)\] via (?P<net>NET/[^/\s]+)/(?P<device>\d+)(?:\(\d+\))?(?P<rest>\S*)",
     re.MULTILINE,
 )
 

@@ -52,7 +52,7 @@ class IbWriteBw(Gate):
 
         size: int = Field(8388608, ge=65536, description="message size, bytes")
         iterations: int = Field(2000, ge=100, description="messages per direction")
-        gpu_memory: bool = Field(True, description="write from and to GPU memory (GPUDirect RDMA over dma-buf)")
+        gpu_memory: bool = Field(True, description="write from and to GPU memory (GPUDirect RDMA over dma-buf)")  # noqa: FBT003
         floor_share: float = Field(0.95, gt=0, le=1, description="share of the derived payload rate below which a NIC fails")
 
     inputs: Inputs

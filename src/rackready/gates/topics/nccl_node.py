@@ -9,10 +9,15 @@ from pydantic import Field
 
 from rackready.gates import base, hardware
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
-from rackready.gates.expectation import FLEET_PENDING, ceiling, floor, judge, launches, reference
+from rackready.gates.expectation import FLEET_PENDING, Bound, ceiling, floor, judge, launches, reference
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, argv, read_launch
 from rackready.model.outcome import Verdict
+
+_SLOW = (
+    "Look for throttling (`nvidia-smi -q -d PERFORMANCE`), NVLink errors (`nvidia-smi nvlink -e`) and jobs on the node; "
+    "then compare the GPUs: docs/runbooks/nccl-slow.md."
+)
 
 
 class NcclAllReduce(Gate):
@@ -63,7 +68,7 @@ class NcclAllReduce(Gate):
         of_node = facts.nodes[node]
         where = hardware.domain(of_node)
         published = hardware.published(of_node, "all_reduce", where.ranks, "default")
-        mark = hardware.Bound(self.inputs.published_floor, self.inputs.published_source or "gate input", derived=False) if self.inputs.published_floor else None
+        mark = Bound(self.inputs.published_floor, self.inputs.published_source or "gate input", derived=False) if self.inputs.published_floor else None
         expected = reference(where, "all_reduce", published=published)
         value = median(values)
         result = judge("busbw", value, "GB/s", upper=ceiling(where, "all_reduce"), expected=expected, lower=floor(expected, where, published=mark))
@@ -73,8 +78,7 @@ class NcclAllReduce(Gate):
         gathered.transport = "NVLink (one process)"
         spread = f"{value:.1f} GB/s (median of {len(values)}: {', '.join(f'{one:.1f}' for one in values)})"
         if result.outcome == "fail":
-            step = "Look for throttling (`nvidia-smi -q -d PERFORMANCE`), NVLink errors (`nvidia-smi nvlink -e`) and jobs on the node; then compare the GPUs: docs/runbooks/nccl-slow.md."
-            gathered.fail(node, f"all-reduce of {where.ranks} GPUs is slow", result.expected, spread, step)
+            gathered.fail(node, f"all-reduce of {where.ranks} GPUs is slow", result.expected, spread, _SLOW)
         elif result.outcome == "error":
             gathered.error(
                 node,
