@@ -1,0 +1,16 @@
+"""What holds for all tests: those that start the simulated rack come last, and without root they are left out with a reason."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put quick tests first, so that a mistake shows within seconds; leave out what root is needed for."""
+    items.sort(key=lambda item: item.get_closest_marker("integration") is not None)
+    if os.geteuid() != 0:
+        for item in items:
+            if item.get_closest_marker("integration") is not None:
+                item.add_marker(pytest.mark.skip(reason="needs root: the simulated rack makes containers and networks"))
