@@ -98,13 +98,13 @@ def inject(  # noqa: PLR0913, PLR0917 - each is an option of the command
 
 @app.command()
 def clear(node: Node, fault: Repaired = None, env: Env = "sim", output: Output = Format.TEXT) -> None:
-    """Repair a node's hardware. Exit code 1 when it had no such fault."""
+    """Repair a node's hardware. Exit code 1 when it has no fault of that name."""
     cleared = _rack(env).clear(node, fault)
     if output is Format.JSON:
         print_json({"node": node, "cleared": cleared})
     else:
         console.print(f"{node}: {cleared} fault{'' if cleared == 1 else 's'} repaired", markup=False)
-    raise typer.Exit(0 if cleared else 1)
+    raise typer.Exit(1 if fault and not cleared else 0)
 
 
 @app.command()

@@ -15,6 +15,7 @@ _PACKAGES = {
     "mmdebstrap": "mmdebstrap",
     "ip": "iproute2",
     "nsenter": "util-linux",
+    "setpriv": "util-linux",
     "ssh-keygen": "openssh-client",
 }
 _NOISE = ("level=warning", "WARN[")

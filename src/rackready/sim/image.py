@@ -12,12 +12,12 @@ import os
 import platform
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from rackready.paths import private_dir
 from rackready.sim import apt_sources
 from rackready.sim.errors import describe
 from rackready.sim.host import missing, words
@@ -36,6 +36,8 @@ _RECIPE = "5"
 _HERE = Path(__file__).resolve().parent
 _INPUTS = ("programs", "nvml")
 _MMDEBSTRAP_S = 900.0
+_DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM", "--")
+"""When this process is killed, mmdebstrap cleans up behind itself and ends."""
 _UNUSED_DOCS = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*")
 _MASKED = ("systemd-binfmt.service", "apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer", "dpkg-db-backup.timer")
 _OFF = ("munge.service", "slurmd.service", "slurmctld.service")
@@ -57,8 +59,8 @@ WantedBy=sysinit.target
 """
 
 
-def ensure_image(clone: str, say: Say) -> str:
-    """Return the name of the image, building what is not there yet; older images of this clone that nothing uses are removed.
+def ensure_image(clone: str, work: Path, say: Say) -> str:
+    """Return the name of the image, building what is not there yet below the folder ``work``; older images of this clone that nothing uses are removed.
 
     Raises SimError with the words of the tool that failed.
     """
@@ -67,7 +69,7 @@ def ensure_image(clone: str, say: Say) -> str:
     base, final = f"localhost/rackready-base-{clone}:{base_digest}", f"localhost/rackready-sim-{clone}:{digest}"
     if not _adopt(final, "localhost/rackready-sim-"):
         if not _adopt(base, "localhost/rackready-base-"):
-            _build_base(base, say)
+            _build_base(base, work, say)
         _build_final(clone, base, final, say)
     for old in images(f"localhost/rackready-sim-{clone}:"):
         if old != final:
@@ -92,20 +94,35 @@ def _adopt(name: str, family: str) -> bool:
     return True
 
 
-def _build_base(name: str, say: Say) -> None:
+def _build_base(name: str, work: Path, say: Say) -> None:
     source = apt_sources.find(SUITE)
     say(f"image: Debian {SUITE} with {len(PACKAGES)} packages from {source.shown} (a minute or two, about 90 MB)")
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="rackready-image-") as folder:
-        archive = Path(folder) / "root.tar"
-        _mmdebstrap(archive, source, Path(folder) / "log")
+    shutil.rmtree(work, ignore_errors=True)  # of a build that was killed
+    private_dir(work)
+    try:
+        archive = work / "root.tar"
+        _mmdebstrap(archive, source, work / "log")
         podman("import", "--quiet", "--change", 'CMD ["/sbin/init"]', str(archive), name, timeout_s=600.0)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
     say(f"image: Debian root file system made in {time.monotonic() - began:.0f} s")
 
 
 def _mmdebstrap(archive: Path, source: apt_sources.Source, log: Path) -> None:
     excluded = [f"--dpkgopt=path-exclude={pattern}" for pattern in _UNUSED_DOCS]
-    argv = ["mmdebstrap", "--mode=root", "--variant=minbase", f"--include={','.join(PACKAGES)}", *excluded, *source.options, SUITE, str(archive), *source.lines]
+    argv = [
+        *_DIES_WITH_US,
+        "mmdebstrap",
+        "--mode=root",
+        "--variant=minbase",
+        f"--include={','.join(PACKAGES)}",
+        *excluded,
+        *source.options,
+        SUITE,
+        str(archive),
+        *source.lines,
+    ]
     if shutil.which("mmdebstrap") is None:
         raise missing("mmdebstrap")
     with log.open("wb") as out:

@@ -11,7 +11,7 @@ from pathlib import Path
 from rackready.sim import host, hostnet, podman, slurm
 from rackready.sim.errors import SimError, describe
 from rackready.sim.files import write
-from rackready.sim.plan import MIRROR_PORT, Cable, Machine, Plan
+from rackready.sim.plan import MIRROR_PORT, Machine, Plan
 from rackready.sim.store import Store
 
 log = logging.getLogger("rackready.sim.machines")
@@ -41,7 +41,7 @@ class Machines:
         found = podman.inspect(machine.container)
         if found is not None and found.running:
             return False
-        if found is None or found.status == "configured":
+        if found is None or found.status in ("configured", "created"):  # seeding it may have been cut short
             self._create(machine)
         pid = found.pid if found is not None and found.status == "initialized" else podman.init(machine.container)
         if pid <= 0:
@@ -63,6 +63,10 @@ class Machines:
 
     def cable(self, node: str, pid: int = 0) -> None:
         """Bring a node's cables to where hardware state says that they are; does nothing when it is off."""
+        with self._store.cables_locked(node):
+            self._cable(node, pid)
+
+    def _cable(self, node: str, pid: int) -> None:
         if pid == 0:
             found = podman.inspect(self.plan.machines[node].container)
             if found is None or not found.running:
@@ -76,14 +80,6 @@ class Machines:
                 changed.setdefault(cable.switch, []).append(cable.port)
         for switch, ports in changed.items():
             self._reapply(switch, ports)
-
-    def loose_cables(self, node: str) -> list[Cable]:
-        """Return the cables of a node whose NIC does not exist although it runs, or that are not where they should be."""
-        found = podman.inspect(self.plan.machines[node].container)
-        if found is None or not found.running:
-            return []
-        inside = hostnet.links(found.pid)
-        return [cable for cable in self.plan.cables[node] if cable.netdev not in inside]
 
     def _pid(self, name: str) -> int:
         found = podman.inspect(self.plan.machines[name].container) if name in self.plan.machines else None

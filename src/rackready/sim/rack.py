@@ -100,7 +100,7 @@ class Rack:
         return hardware.build_state(defined.site, name) if role == "node" else hardware.build_switch_state(defined.site, name)
 
     def _image(self, defined: Definition, result: UpResult) -> None:
-        image = ensure_image(self.clone, self._say)
+        image = ensure_image(self.clone, self.store.base / "build", self._say)
         if image != defined.record.image:
             defined.record.image = image
             self.store.save(defined.record)

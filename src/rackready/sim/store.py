@@ -106,6 +106,12 @@ class Store:
         with self._flock(private_dir(self.base) / "hw.lock"):
             yield
 
+    @contextmanager
+    def cables_locked(self, node: str) -> Iterator[None]:
+        """Hold the lock of a node's cables: its BMC plugs them at power-on, the command line when a fault is injected."""
+        with self._flock(private_dir(self.base) / f"cables-{node}.lock"):
+            yield
+
     @staticmethod
     @contextmanager
     def _flock(path: Path) -> Iterator[None]:
