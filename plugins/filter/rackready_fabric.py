@@ -29,17 +29,16 @@ def roce_bad(result: Mapping[str, Any]) -> list[str]:
     return [str(item["netdev"]) for item in document.get("interfaces", []) if item["problems"]]
 
 
-def roce_words(result: Mapping[str, Any]) -> str:
-    """Return what a script's document says is wrong: Expected, Actual, next step."""
+def roce_words(result: Mapping[str, Any], side: str) -> str:
+    """Return what a script's document says is wrong, the ``expected`` or the ``actual`` of every problem."""
     try:
         document = json.loads(result.get("stdout") or "")
     except ValueError:
-        return f"Expected: a reading of the interfaces Actual: {result.get('stderr') or result.get('stdout') or 'no output'}. Look at the node's python3."
+        said = result.get("stderr") or result.get("stdout") or "no output"
+        return "a reading of the interfaces" if side == "expected" else str(said).strip()
     flat = [("", problem) for problem in document.get("problems", [])]
     flat += [(f"{item['netdev']} ", problem) for item in document.get("interfaces", []) for problem in item["problems"]]
-    expected = "; ".join(f"{where}{problem['what']} {problem['expected']}" for where, problem in flat)
-    actual = "; ".join(f"{where}{problem['what']} {problem['actual']}" for where, problem in flat)
-    return f"Expected: {expected} Actual: {actual}. Check cable, switch port and NIC; `journalctl -u 'rackready-roce@*'` on the node says more."
+    return "; ".join(f"{where}{problem['what']} {problem[side]}" for where, problem in flat)
 
 
 class FilterModule:

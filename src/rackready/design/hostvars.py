@@ -74,15 +74,8 @@ def controller_vars(state: Path) -> dict[str, Any]:
 
 
 def slurm_vars(site: Site) -> dict[str, Any]:
-    """Return the variables of role slurm_node: where the munge key is kept, never the key. Empty when the site has no Slurm."""
-    if not isinstance(site.handover, SlurmHandover):
-        return {}
-    key = site.handover.munge_key
-    return {
-        "slurm_node_controller": str(site.handover.controller),
-        "slurm_node_munge_key_file": str(key.file) if key is not None and key.file is not None else "",
-        "slurm_node_munge_key_env": key.env if key is not None and key.env is not None else "",
-    }
+    """Return the variables of role slurm_node, empty when the site has no Slurm. Where the munge key is kept is said by the handover phase alone."""
+    return {"slurm_node_controller": str(site.handover.controller)} if isinstance(site.handover, SlurmHandover) else {}
 
 
 def _driver_vars(site: Site, software: SoftwareProfile) -> dict[str, Any]:

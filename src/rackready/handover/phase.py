@@ -17,6 +17,7 @@ from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Finding, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
+from rackready.model.site import FileHandover, SlurmHandover
 from rackready.paths import EnvPaths
 
 PLAYBOOK = "handover.yml"
@@ -38,11 +39,20 @@ def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
             out[node] = refusal
     if out and not ctx.check:
         hold_nodes(ctx, list(out), {node: result.message for node, result in out.items()})
-    joined = run_playbook(ctx, PLAYBOOK, list(digests)) if site.handover.kind == "slurm" else {node: NodeResult(Outcome.PASS) for node in digests}
+    joined = _join(ctx, site.handover, list(digests))
     out |= {node: result for node, result in joined.items() if result.outcome not in _GOOD}
     ready = [node for node in digests if node not in out]
     released = _release(ctx, paths, ready, digests)
     return out | {node: _merged(joined[node], released[node]) for node in ready}
+
+
+def _join(ctx: PhaseContext, handover: SlurmHandover | FileHandover, nodes: list[str]) -> dict[str, NodeResult]:
+    """Let the nodes join the cluster. The munge key itself is read by the role, from where the site says."""
+    if not isinstance(handover, SlurmHandover):
+        return {node: NodeResult(Outcome.PASS) for node in nodes}
+    key = handover.munge_key
+    where = {"slurm_node_munge_key_file": str(key.file or ""), "slurm_node_munge_key_env": key.env or ""} if key is not None else {}
+    return run_playbook(ctx, PLAYBOOK, nodes, dict(where))
 
 
 def _certified(paths: EnvPaths, node: str, found: Fingerprint | Finding) -> tuple[str, NodeResult | None]:

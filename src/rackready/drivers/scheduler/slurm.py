@@ -27,8 +27,11 @@ class SlurmAdapter(SchedulerAdapter):
     def show(self, node: str) -> SchedulerNode:
         """Return what Slurm says of a node."""
         code, out, err = self._run(f"scontrol show node {shlex.quote(node)} --oneliner")
-        if code != 0 or "not found" in out:
-            text = " ".join((err or out).split())
+        text = " ".join((err or out).split())
+        if code != 0 and "not found" not in text:
+            message = f"{node}: `scontrol show node` on {self._where} - Expected: the node's state Actual: {text}. See whether slurmctld runs there."
+            raise SchedulerError(message)
+        if code != 0:
             message = f"{node}: unknown to Slurm on {self._where} - Expected: a NodeName line for it in slurm.conf Actual: {text}. Add it, then run again."
             raise SchedulerError(message)
         return parse_node(out)
@@ -57,12 +60,21 @@ class SlurmAdapter(SchedulerAdapter):
                 f"rackready never undoes somebody else's drain: when it is settled, `scontrol update NodeName={node} State=RESUME`."
             )
             raise NotOursError(message)
-        self._update(node, "State=RESUME")
-        return self._must_be_usable(node)
+        return self._resume(node)
 
     def close(self) -> None:
         """End the SSH session."""
         self._close()
+
+    def _resume(self, node: str) -> bool:
+        """Resume; a node that came back by itself in this very moment takes no RESUME any more, and that is as good."""
+        try:
+            self._update(node, "State=RESUME")
+        except SchedulerError as error:
+            if "Invalid node state" in str(error) and self.show(node).usable:
+                return False
+            raise
+        return self._must_be_usable(node)
 
     def _registered(self, node: str) -> SchedulerNode:
         """Wait until the node's slurmd has registered, as far as it is not drained by a person."""

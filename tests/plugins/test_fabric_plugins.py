@@ -1,0 +1,57 @@
+"""The filters of role host_roce, and the module that writes a binary key."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+filters = load("plugins/filter/rackready_fabric.py")
+IFACES = {
+    name: {"host_roce_interfaces": [{"rail": rail, "netdev": f"e{rail}", "address": f"192.168.{rail}.{10 + k}/24"} for rail in (1, 2)]}
+    for k, name in enumerate("abcd", 1)
+}
+
+
+@pytest.mark.parametrize(
+    ("node", "hosts", "count", "peers"),
+    [("a", ["d", "b", "a", "c"], 8, "bcd"), ("c", ["a", "b", "c", "d"], 2, "da"), ("d", ["a", "d"], 8, "a"), ("a", ["a"], 8, "")],
+)
+def test_peers_are_the_next_hosts_in_a_ring(node: str, hosts: list[str], count: int, peers: str) -> None:
+    request = filters.rail_request(IFACES[node]["host_roce_interfaces"], node, hosts, IFACES, 9000, count)
+    assert [[peer["node"] for peer in rail["peers"]] for rail in request["rails"]] == [list(peers)] * 2
+    assert request["mtu"] == 9000
+    if peers:
+        assert request["rails"][1]["peers"][0]["address"] == IFACES[peers[0]]["host_roce_interfaces"][1]["address"].removesuffix("/24")
+
+
+def test_words_name_interface_part_and_both_sides() -> None:
+    problem = {"what": "PFC priorities", "expected": "3", "actual": "none"}
+    result = {
+        "stdout": json.dumps({"interfaces": [{"netdev": "enp24s0np0", "problems": [problem], "state": {}}, {"netdev": "x", "problems": [], "state": {}}]})
+    }
+    assert filters.roce_words(result, "expected") == "enp24s0np0 PFC priorities 3"
+    assert filters.roce_words(result, "actual") == "enp24s0np0 PFC priorities none"
+    assert filters.roce_bad(result) == ["enp24s0np0"]
+
+
+@pytest.mark.parametrize("result", [{"stdout": "", "stderr": "python3: not found\n"}, {"stdout": "{cut", "stderr": "python3: not found\n"}])
+def test_an_unreadable_answer_is_said_and_never_good(result: dict[str, str]) -> None:
+    assert filters.roce_words(result, "expected") == "a reading of the interfaces"
+    assert filters.roce_words(result, "actual") == "python3: not found"
+    assert filters.roce_bad(result) == []

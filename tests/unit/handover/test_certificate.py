@@ -1,0 +1,145 @@
+"""Certificates: what is signed, what a tampered one says, and what drift does to it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from rackready.handover.certificate import PREDICATE_TYPE, CertificateError, folder, issue, read, require, signing_key, statement
+from rackready.handover.dsse import Key, SignatureError, sign, verify
+from rackready.handover.policy import decide
+from rackready.paths import EnvPaths
+from tests.unit.handover.evidence import ENTRIES, fingerprint, good
+
+ABOUT = {"site": "sim", "gateSet": "bringup", "campaign": "c1"}
+NOW = datetime(2026, 11, 21, 13, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> EnvPaths:
+    return EnvPaths(tmp_path, "sim")
+
+
+def content(**about: str) -> dict[str, Any]:
+    return statement(decide("node01", ENTRIES, good(), {}), fingerprint(), good(), about=ABOUT | about, issued=NOW)
+
+
+def test_a_certificate_says_what_was_measured_on_what(paths: EnvPaths) -> None:
+    path, new = issue(paths, content())
+    assert new
+    certificate = require(paths, "node01", fingerprint())
+    assert certificate.statement["_type"] == "https://in-toto.io/Statement/v1"
+    assert certificate.statement["predicateType"] == PREDICATE_TYPE
+    assert certificate.predicate["fingerprint"]["gpus"] == ["G0", "G1"]
+    assert [gate["id"] for gate in certificate.predicate["gates"]] == [entry.id for entry in ENTRIES]
+    assert json.loads(path.read_text())["payloadType"] == "application/vnd.in-toto+json"
+
+
+def test_anybody_can_verify_it_with_the_public_key_alone(paths: EnvPaths) -> None:
+    path, _ = issue(paths, content())
+    envelope = json.loads(path.read_text())
+    public = load_pem_public_key((folder(paths) / "signing.pub.pem").read_bytes())
+    payload = base64.b64decode(envelope["payload"])
+    public.verify(base64.b64decode(envelope["signatures"][0]["sig"]), b"DSSEv1 28 application/vnd.in-toto+json %d " % len(payload) + payload)
+
+
+def test_a_second_issue_changes_nothing(paths: EnvPaths) -> None:
+    path, _ = issue(paths, content())
+    before = path.read_bytes()
+    assert issue(paths, content(campaign="c2")) == (path, False)
+    assert path.read_bytes() == before
+
+
+def test_the_key_is_private_and_made_once(paths: EnvPaths) -> None:
+    first = signing_key(paths)
+    assert signing_key(paths).id == first.id
+    file = paths.state / "secrets/signing"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert (paths.state / "secrets").stat().st_mode & 0o777 == 0o700
+    file.chmod(0o644)
+    with pytest.raises(SignatureError, match=r"signing key - Expected: mode 0600 Actual: 0644\. Others may have read it: remove it and certify again\."):
+        signing_key(paths)
+
+
+def _tamper(paths: EnvPaths, change: Any) -> None:  # noqa: ANN401 - a function on the envelope
+    path = folder(paths) / "node01.json"
+    envelope = json.loads(path.read_text())
+    change(envelope)
+    path.write_text(json.dumps(envelope))
+
+
+def _forge(envelope: dict[str, Any]) -> None:
+    payload = json.loads(base64.b64decode(envelope["payload"]))
+    payload["predicate"]["fingerprint"]["gpus"] = ["G0", "STOLEN"]
+    envelope["payload"] = base64.b64encode(json.dumps(payload).encode()).decode()
+
+
+def _resign(envelope: dict[str, Any]) -> None:
+    envelope.update(sign(base64.b64decode(envelope["payload"]), Key(Ed25519PrivateKey.generate())))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (_forge, r"node01: certificate - Expected: signed by key [0-9a-f]{12} Actual: no valid signature of it"),
+        (_resign, r"node01: certificate - Expected: signed by key [0-9a-f]{12} Actual: no valid signature of it"),
+        (lambda envelope: envelope.update(signatures=[]), r"Actual: no valid signature of it \(key ids: none\)\. Certify the node again\."),
+        (lambda envelope: envelope.update(payloadType="text/plain"), r"Expected: payload of type application/vnd.in-toto\+json Actual: text/plain"),
+        (lambda envelope: envelope.pop("payload"), r"Expected: a DSSE envelope Actual: damaged \(KeyError 'payload'\)"),
+        (lambda envelope: envelope.update(payload="%%%"), r"Expected: a DSSE envelope Actual: damaged \(Error "),
+        (lambda envelope: envelope.update(signatures="x"), r"Expected: a DSSE envelope Actual: damaged \(AttributeError "),
+    ],
+)
+def test_a_tampered_certificate_counts_for_nothing(paths: EnvPaths, change: Any, text: str) -> None:  # noqa: ANN401
+    issue(paths, content())
+    _tamper(paths, change)
+    with pytest.raises(SignatureError, match=text):
+        require(paths, "node01", fingerprint())
+
+
+def test_a_certificate_of_another_node_does_not_serve(paths: EnvPaths) -> None:
+    path, _ = issue(paths, content())
+    (folder(paths) / "node02.json").write_bytes(path.read_bytes())
+    with pytest.raises(CertificateError, match="node02: certificate - Expected: one of node02 Actual: one of node01"):
+        read(paths, "node02")
+
+
+def test_something_else_that_our_key_signed_does_not_serve(paths: EnvPaths) -> None:
+    other = {**content(), "predicateType": "https://slsa.dev/provenance/v1"}
+    (folder(paths) / "node01.json").write_text(json.dumps(sign(json.dumps(other).encode(), signing_key(paths))))
+    with pytest.raises(CertificateError, match=r"Expected: an in-toto statement of .* Actual: https://slsa\.dev/provenance/v1"):
+        read(paths, "node01")
+
+
+def test_drift_voids_it_and_names_what_changed(paths: EnvPaths) -> None:
+    issue(paths, content())
+    with pytest.raises(CertificateError) as caught:
+        require(paths, "node01", fingerprint(gpus=["G0", "G9"], driver="580.173.03"))
+    assert str(caught.value) == (
+        "node01: certificate - Expected: made for the node as it is now Actual: gpus was G0,G1, is G0,G9; driver was 580.173.02, is 580.173.03. "
+        "It counts no longer. Validate and certify the node again."
+    )
+
+
+def test_a_missing_certificate_says_where_it_was_looked_for(paths: EnvPaths) -> None:
+    with pytest.raises(CertificateError) as caught:
+        require(paths, "node01", fingerprint())
+    assert str(caught.value) == (f"node01: certificate - Expected: {folder(paths) / 'node01.json'} Actual: no such file. Validate and certify the node again.")
+
+
+def test_a_refused_node_gets_no_statement() -> None:
+    decision = decide("node01", ENTRIES, {}, {})
+    with pytest.raises(CertificateError, match="no such evidence"):
+        statement(decision, fingerprint(), {}, about=ABOUT, issued=NOW)
+
+
+def test_an_envelope_that_is_no_object_is_damaged() -> None:
+    with pytest.raises(SignatureError, match="damaged"):
+        verify([], Ed25519PrivateKey.generate().public_key(), "node01")

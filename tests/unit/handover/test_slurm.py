@@ -1,0 +1,163 @@
+"""The Slurm adapter against what a real slurmctld 22.05.8 printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from rackready.drivers.scheduler.base import NotOursError, SchedulerError
+from rackready.drivers.scheduler.slurm import SlurmAdapter
+from rackready.drivers.scheduler.slurm_text import parse_node
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/slurm"
+
+
+def recorded(name: str) -> str:
+    return (FIXTURES / f"22.05.8_scontrol_show_node_{name}.txt").read_text(encoding="utf-8")
+
+
+@dataclass
+class Controller:
+    """Answers `show` with a recorded text, and moves to the next one when the node is updated."""
+
+    now: str
+    then: str = ""
+    refuses: str = ""
+    sent: list[str] = field(default_factory=list)
+
+    def run(self, command: str) -> tuple[int, str, str]:
+        if command.startswith("scontrol show node"):
+            return 0, recorded(self.now), ""
+        self.sent.append(command)
+        if self.refuses:
+            return 1, "", self.refuses
+        self.now = self.then or self.now
+        return 0, "", ""
+
+
+def adapter(controller: Controller) -> SlurmAdapter:
+    return SlurmAdapter(controller.run, "10.0.0.5:22", patience_s=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "usable", "drained", "reason", "by"),
+    [
+        ("initial", "UNKNOWN+DRAIN", False, True, "rackready: not handed over yet", ""),
+        ("registered", "IDLE+DRAIN", False, True, "rackready: not handed over yet", ""),
+        ("resumed", "IDLE", True, False, "", ""),
+        ("mixed", "MIXED", True, False, "", ""),
+        ("drained_ours", "IDLE+DRAIN", False, True, "rackready: node01 gpu2: NVLink down - Expected: 18 links Actual: 17", "root"),
+        ("drained_theirs", "IDLE+DRAIN+NOT_RESPONDING", False, True, "bad PSU [ticket 4711], maria", "root"),
+        ("draining", "MIXED+DRAIN", False, True, "rackready: x", "root"),
+        ("down_theirs", "DOWN", False, False, "hung", "root"),
+        ("resumed_dead", "IDLE+NOT_RESPONDING", False, False, "", ""),
+        ("not_responding", "DOWN+NOT_RESPONDING", False, False, "Not responding", "slurm"),
+    ],
+)
+def test_recorded_states(name: str, state: str, *, usable: bool, drained: bool, reason: str, by: str) -> None:
+    node = parse_node(recorded(name))
+    assert (node.name, node.state, node.usable, node.drained, node.reason, node.by) == ("node01", state, usable, drained, reason, by)
+
+
+@pytest.mark.parametrize("text", ["", "slurm_load_node error: Unable to contact slurm controller", "NodeName=node01"])
+def test_what_is_no_node_is_refused(text: str) -> None:
+    with pytest.raises(SchedulerError, match=r"`scontrol show node` - Expected: NodeName=\.\.\. State=\.\.\. Actual: "):
+        parse_node(text)
+
+
+def test_release_resumes_what_we_drained() -> None:
+    controller = Controller("drained_ours", "resumed")
+    assert adapter(controller).release("node01")
+    assert controller.sent == ["scontrol update NodeName=node01 State=RESUME"]
+
+
+def test_release_of_a_usable_node_changes_nothing() -> None:
+    controller = Controller("mixed")
+    assert not adapter(controller).release("node01")
+    assert controller.sent == []
+
+
+@pytest.mark.parametrize(
+    ("name", "who", "reason"),
+    [("drained_theirs", "root", "bad PSU [ticket 4711], maria"), ("down_theirs", "root", "hung")],
+)
+def test_release_never_undoes_somebody_else(name: str, who: str, reason: str) -> None:
+    controller = Controller(name)
+    with pytest.raises(NotOursError) as caught:
+        adapter(controller).release("node01")
+    assert str(caught.value) == (
+        f"node01: drained in Slurm by {who} - Expected: a reason that begins with 'rackready:' Actual: {reason!r}. "
+        "rackready never undoes somebody else's drain: when it is settled, `scontrol update NodeName=node01 State=RESUME`."
+    )
+    assert controller.sent == []
+
+
+def test_release_brings_back_what_slurm_itself_set_down() -> None:
+    controller = Controller("not_responding", "resumed")
+    assert adapter(controller).release("node01")
+
+
+def test_release_that_does_not_come_up_is_said() -> None:
+    controller = Controller("registered", "not_responding")
+    with pytest.raises(SchedulerError) as caught:
+        adapter(controller).release("node01")
+    assert str(caught.value) == (
+        "node01: resumed in Slurm - Expected: IDLE within 0 s Actual: DOWN+NOT_RESPONDING, Not responding. Look at slurmd on the node: `journalctl -u slurmd`."
+    )
+
+
+def test_drain_carries_our_prefix_on_one_line() -> None:
+    controller = Controller("resumed", "drained_ours")
+    assert adapter(controller).drain("node01", "gpu2: NVLink\ndown; rm -rf /")
+    assert controller.sent == ["scontrol update NodeName=node01 State=DRAIN Reason='rackready: gpu2: NVLink down; rm -rf /'"]
+
+
+def test_drain_repeated_changes_nothing() -> None:
+    controller = Controller("draining")
+    assert not adapter(controller).drain("node01", "x")
+    assert controller.sent == []
+
+
+def test_drain_leaves_somebody_elses_reason() -> None:
+    controller = Controller("drained_theirs")
+    assert not adapter(controller).hold("node01", "gate failed")
+    assert controller.sent == []
+
+
+def test_an_unknown_node_is_named() -> None:
+    unknown = SlurmAdapter(lambda _command: (1, "Node node09 not found\n", ""), "10.0.0.5:22")
+    with pytest.raises(SchedulerError) as caught:
+        unknown.show("node09")
+    assert str(caught.value) == (
+        "node09: unknown to Slurm on 10.0.0.5:22 - Expected: a NodeName line for it in slurm.conf Actual: Node node09 not found. Add it, then run again."
+    )
+
+
+def test_a_controller_that_is_down_is_not_taken_for_an_unknown_node() -> None:
+    words = (FIXTURES / "22.05.8_scontrol_no_controller.txt").read_text(encoding="utf-8")
+    down = SlurmAdapter(lambda _command: (1, "", words), "10.0.0.5:22")
+    with pytest.raises(SchedulerError) as caught:
+        down.show("node01")
+    assert str(caught.value) == (
+        "node01: `scontrol show node` on 10.0.0.5:22 - Expected: the node's state "
+        "Actual: slurm_load_node error: Unable to contact slurm controller (connect failure). See whether slurmctld runs there."
+    )
+
+
+def test_a_node_that_came_back_by_itself_is_as_good() -> None:
+    texts = iter([recorded("registered"), recorded("resumed")])
+
+    def run(command: str) -> tuple[int, str, str]:
+        return (0, next(texts), "") if "show" in command else (1, "", "slurm_update error: Invalid node state specified")
+
+    assert not SlurmAdapter(run, "10.0.0.5:22", patience_s=0).release("node01")
+
+
+def test_a_refused_update_says_why() -> None:
+    controller = Controller("registered", refuses="slurm_update error: Invalid user id\n")
+    with pytest.raises(
+        SchedulerError, match=r"`scontrol update State=RESUME` on 10.0.0.5:22 - Expected: accepted Actual: slurm_update error: Invalid user id\."
+    ):
+        adapter(controller).release("node01")
