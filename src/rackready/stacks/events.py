@@ -96,19 +96,19 @@ class Recorder:
             return NodeResult(Outcome.ERROR, seen.problem)
         acted = sorted({op for op in seen.ops if op not in _QUIET})
         data: dict[str, Any] = {key: seen.outputs[key] for key in ("power", "made", "boot_id", "serial") if key in seen.outputs}
-        message = _message(node, acted, seen.keys, data, check=check)
+        message = _message(acted, seen.keys, data, check=check)
         return NodeResult(Outcome.PASS, message, changed=bool(acted), data={} if check or "delete" in acted else data)
 
 
-def _message(node: str, acted: list[str], keys: list[str], data: dict[str, Any], *, check: bool) -> str:
+def _message(acted: list[str], keys: list[str], data: dict[str, Any], *, check: bool) -> str:
     if not acted:
-        return f"{node}: as it should be"
+        return "as it should be"
     if check:
         what = "power on, wait for SSH, pin its host key" if "create" in acted else f"bring back {', '.join(sorted(set(keys)))}"
-        return f"{node}: would {acted[0]}: {what}"
+        return f"would {acted[0]}: {what}"
     if acted == ["delete"]:
-        return f"{node}: powered off" if data.get("made") else f"{node}: was on before us, left on"
-    return f"{node}: powered on, SSH answers" if data.get("made") else f"{node}: was on, SSH answers"
+        return "powered off" if data.get("made") else "was on before us, left on"
+    return "powered on, SSH answers" if data.get("made") else "was on, SSH answers"
 
 
 def clean(message: str) -> str:

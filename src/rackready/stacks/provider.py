@@ -237,6 +237,8 @@ async def _serve(engine: str) -> None:
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(_Servicer(sys.argv[1:], __version__, MetalProvider(), engine_address=engine), server)
     port = server.add_insecure_port(address="127.0.0.1:0")
     await server.start()
+    # The engine interrupts its plugins when it is done with them, and waits for their end.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, 0)
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     await server.wait_for_termination()
@@ -247,7 +249,6 @@ def main() -> None:
     for name in ("sushy", "paramiko"):  # they shout each fault that we explain ourselves
         logging.getLogger(name).addHandler(logging.NullHandler())
         logging.getLogger(name).propagate = False
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the engine, which then calls cancel()
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     engine = next((arg for arg in sys.argv[1:] if not arg.startswith("-")), "")
     asyncio.run(_serve(engine))

@@ -132,7 +132,7 @@ def _destroyed(node: str, recorder: Recorder, failure: str) -> NodeResult:
     """A node that is in no stack any more is what destroy wants: of such a node the engine says nothing."""
     result = recorder.results([node])[node]
     if result.outcome is Outcome.ERROR and "the engine reported nothing" in result.message:
-        return NodeResult(Outcome.ERROR, f"{node}: {failure}") if failure else NodeResult(Outcome.PASS, f"{node}: nothing was made")
+        return NodeResult(Outcome.ERROR, f"{node}: {failure}") if failure else NodeResult(Outcome.PASS, "nothing was made")
     return result
 
 
