@@ -173,6 +173,12 @@ def test_a_pulled_cable_is_its_own_nodes_fault(tmp_path: Path) -> None:
     )
 
 
+def test_two_bad_ends_of_one_cable_run_are_each_told_their_own(tmp_path: Path) -> None:
+    played = play(tmp_path, Rack(bad_links=frozenset({("node01", "mlx5_0"), ("node02", "mlx5_0")})), only=[PAIR])
+    assert played.results["node01"].message.startswith("node01 mlx5_0 (rail 1): link down")
+    assert played.results["node02"].message.startswith("node02 mlx5_0 (rail 1): link down")
+
+
 def test_an_unreachable_node_is_an_error_of_that_node(tmp_path: Path) -> None:
     played = play(tmp_path, Rack(dead=frozenset({"node02"}), ring=("node01", "node02")), only=["node/gpu/sanity/inventory"])
     assert outcomes(played)["node02"] is Outcome.ERROR

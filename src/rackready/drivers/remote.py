@@ -7,6 +7,7 @@ run and when the operator stops, that whole session is ended.
 from __future__ import annotations
 
 import inspect
+import logging
 import secrets
 import shlex
 import threading
@@ -26,6 +27,8 @@ _CONNECT_S = 15.0
 _POLL_S = 0.05
 _LIMIT = 32 << 20
 _GRACE_S = 10.0
+_SESSIONS = 8
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what fails is in the answer; paramiko would say it a second time, on our output
 _WRAP = 'umask 077; f=$1; t=$2; shift 2; echo $$ >"$f"; timeout -k 5 "$t" "$@"; c=$?; rm -f "$f"; exit $c'
 
 
@@ -56,13 +59,31 @@ class Host:
     private_key: Path
 
 
+@dataclass(slots=True)
+class _Line:
+    """One connection and how many sessions it carries."""
+
+    client: paramiko.SSHClient
+    sessions: int = 0
+
+    def active(self) -> bool:
+        transport = self.client.get_transport()
+        return transport is not None and transport.is_active()
+
+    def transport(self) -> paramiko.Transport:
+        transport = self.client.get_transport()
+        if transport is None:
+            raise paramiko.SSHException("the connection closed at once")
+        return transport
+
+
 class Remote:
-    """Connections to nodes, one each, kept until closed. Safe to use from several threads."""
+    """Connections to nodes, kept until closed; a node gets another one when sshd's limit of sessions (MaxSessions, 10) is near. Thread-safe."""
 
     def __init__(self, hosts: Mapping[str, Host], known_hosts: Path) -> None:
         self._hosts = dict(hosts)
         self._known_hosts = known_hosts
-        self._clients: dict[str, paramiko.SSHClient] = {}
+        self._lines: dict[str, list[_Line]] = {name: [] for name in hosts}
         self._locks = {name: threading.Lock() for name in hosts}
 
     def run(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Answer:
@@ -82,7 +103,7 @@ class Remote:
         mark = f"/tmp/.rackready-{secrets.token_hex(12)}"  # noqa: S108
         words = [*(("env", *(f"{name}={value}" for name, value in env.items())) if env else ()), *argv]
         line = shlex.join(["setsid", "-w", "sh", "-c", _WRAP, "rackready", mark, f"{timeout_s + _GRACE_S:.0f}", *words])
-        channel = self._channel(node)
+        place, channel = self._open(node)
         try:
             channel.exec_command(line)
             if stdin:
@@ -90,50 +111,67 @@ class Remote:
             channel.shutdown_write()
         except (OSError, paramiko.SSHException) as error:
             channel.close()
-            message = f"{node}: the connection was lost ({error})"
-            raise UnreachableError(message) from error
-        return Job(self, node, mark, channel)
+            self.give_back(node, place)
+            raise UnreachableError(f"{node}: the connection was lost ({error})") from error
+        return Job(self, node, mark, channel, place)
 
     def close(self) -> None:
         """Close every connection."""
-        for client in self._clients.values():
-            client.close()
-        self._clients.clear()
+        for lines in self._lines.values():
+            for line in lines:
+                line.client.close()
+            lines.clear()
 
-    def _channel(self, node: str) -> paramiko.Channel:
+    def end_session(self, node: str, mark: str) -> None:
+        """End the session whose leader's pid stands in the file ``mark`` on a node. A node that is gone ends it by its own time limit."""
         try:
-            return self._transport(node).open_session(timeout=_CONNECT_S)
+            place, channel = self._open(node)
+        except UnreachableError:
+            return
+        try:
+            channel.settimeout(_GRACE_S)
+            channel.exec_command(shlex.join(["python3", "-", mark]))
+            channel.sendall(inspect.getsource(end_session).encode())
+            channel.shutdown_write()
+            while channel.recv(4096):
+                continue
+        except (OSError, paramiko.SSHException):
+            return  # `timeout` on the node ends the command without us
+        finally:
+            channel.close()
+            self.give_back(node, place)
+
+    def _open(self, node: str) -> tuple[_Line, paramiko.Channel]:
+        """Return a new session and the connection that it takes a place of. Raises UnreachableError."""
+        line: _Line | None = None
+        try:
+            line = self._line(node)
+            return line, line.transport().open_session(timeout=_CONNECT_S)
         except paramiko.BadHostKeyException as error:
-            message = f"{node}: its SSH host key is not the one that was pinned; provision the node again if it was reinstalled"
-            raise UnreachableError(message) from error
+            raise UnreachableError(f"{node}: its SSH host key is not the one that was pinned; provision the node again if it was reinstalled") from error
         except paramiko.AuthenticationException as error:
-            message = f"{node}: SSH refuses our key for user {self._hosts[node].user}"
-            raise UnreachableError(message) from error
+            raise UnreachableError(f"{node}: SSH refuses our key for user {self._hosts[node].user}") from error
         except (OSError, EOFError, paramiko.SSHException) as error:
-            self._forget(node)
-            message = f"{node}: SSH to {self._hosts[node].address}:{self._hosts[node].port} failed ({str(error) or error.__class__.__name__})"
-            raise UnreachableError(message) from error
+            self.give_back(node, line)
+            reason = str(error) or error.__class__.__name__
+            raise UnreachableError(f"{node}: SSH to {self._hosts[node].address}:{self._hosts[node].port} failed ({reason})") from error
 
-    def _transport(self, node: str) -> paramiko.Transport:
-        transport = self._client(node).get_transport()
-        if transport is None:
-            raise paramiko.SSHException("the connection closed at once")
-        return transport
-
-    def _client(self, node: str) -> paramiko.SSHClient:
+    def _line(self, node: str) -> _Line:
         with self._locks[node]:
-            client = self._clients.get(node)
-            if client is None or (transport := client.get_transport()) is None or not transport.is_active():
-                self._clients[node] = client = self._connect(self._hosts[node])
-            return client
+            lines = self._lines[node]
+            lines[:] = [line for line in lines if line.active()]
+            free = next((line for line in lines if line.sessions < _SESSIONS), None)
+            if free is None:
+                free = _Line(self._connect(self._hosts[node]))
+                lines.append(free)
+            free.sessions += 1
+            return free
 
-    def _forget(self, node: str) -> None:
-        with self._locks[node]:
-            client = self._clients.get(node)
-            transport = client.get_transport() if client else None
-            if client is not None and (transport is None or not transport.is_active()):
-                client.close()
-                del self._clients[node]
+    def give_back(self, node: str, line: _Line | None) -> None:
+        """Free a session's place on its connection."""
+        if line is not None:
+            with self._locks[node]:
+                line.sessions -= 1
 
     def _connect(self, host: Host) -> paramiko.SSHClient:
         client = paramiko.SSHClient()
@@ -160,11 +198,12 @@ class Remote:
 class Job:
     """One command that runs on a node."""
 
-    def __init__(self, remote: Remote, node: str, mark: str, channel: paramiko.Channel) -> None:
+    def __init__(self, remote: Remote, node: str, mark: str, channel: paramiko.Channel, place: _Line) -> None:
         self._remote = remote
         self._node = node
         self._mark = mark
         self._channel = channel
+        self._place: _Line | None = place
         self._out = bytearray()
         self._err = bytearray()
         self._begun = time.monotonic()
@@ -196,25 +235,14 @@ class Job:
 
     def end(self) -> None:
         """End the command with everything that it started; nothing happens when it ended by itself."""
-        if self._ended:
-            self._channel.close()
-            return
-        self._ended = True
-        self._drain()
-        try:
-            killer = self._remote._channel(self._node)  # noqa: SLF001
-            killer.settimeout(_GRACE_S)
-            killer.exec_command(shlex.join(["python3", "-", self._mark]))
-            killer.sendall(inspect.getsource(end_session).encode())
-            killer.shutdown_write()
-            while not killer.exit_status_ready() and not killer.closed and killer.recv(4096):
-                continue
-            killer.close()
-        except (RackreadyError, OSError, paramiko.SSHException):
-            # The node cannot be reached: `timeout` on the node ends the command without us.
-            pass
-        self._drain()
+        if not self._ended:
+            self._ended = True
+            self._drain()
+            self._remote.end_session(self._node, self._mark)
+            self._drain()
         self._channel.close()
+        self._remote.give_back(self._node, self._place)
+        self._place = None
 
     def so_far(self) -> Answer:
         """Return what it said up to now."""

@@ -76,7 +76,7 @@ def _of_nic(node: str, rail: int, tests: list[tuple[str, Verdict]], seen: dict[t
         return [verdict for _, verdict in passed]
     own = [verdict for _, verdict in bad if node in verdict.blamed]
     if own:
-        return own
+        return [_of_node(verdict, node) for verdict in own]
     if len({partner for partner, _ in bad}) >= _TWO and not passed:
         return [
             _said(verdict, node, f"it fails with {' and with '.join(sorted({partner for partner, _ in bad}))}: {node}'s end of rail {rail} is bad")
@@ -90,6 +90,12 @@ def _of_nic(node: str, rail: int, tests: list[tuple[str, Verdict]], seen: dict[t
     if others:
         return [_unmeasured(node, rail, bad[0][0])]
     return [_said(bad[0][1], node, f"suspects: {node} and {bad[0][0]}; no third partner could tell them apart")]
+
+
+def _of_node(verdict: Verdict, node: str) -> Verdict:
+    """Leave out what a run found about the other end."""
+    mine = [finding for finding in verdict.findings if finding.where.startswith(f"{node} ")]
+    return verdict.model_copy(update={"findings": mine or verdict.findings, "blamed": [node]})
 
 
 def _passed(tests: list[tuple[str, Verdict]]) -> bool:
