@@ -205,6 +205,13 @@ def test_one_node_alone_cannot_pass_a_pair_gate(tmp_path: Path) -> None:
 def test_partners_help_and_are_not_judged(tmp_path: Path) -> None:
     played = play(tmp_path, Rack(ring=("node01", "node02")), nodes=["node01"], partners=["node02"])
     assert outcomes(played) == {"node01": Outcome.PASS}
+    assert played.store.records(target="node02") == []
+
+
+def test_a_bad_node_takes_nothing_from_its_partner(tmp_path: Path) -> None:
+    played = play(tmp_path, Rack(bad_writes=frozenset({("node01", "mlx5_9")})), nodes=["node01"], partners=["node02"], only=[PAIR])
+    assert outcomes(played) == {"node01": Outcome.FAIL}
+    assert played.store.records(target="node02") == []
 
 
 def test_nothing_run_is_no_pass(tmp_path: Path) -> None:

@@ -149,24 +149,28 @@ class Stage:
     def _group_gate(self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str]) -> None:
         """Over the nodes that passed everything so far: a bad node would only make its partners look bad."""
         able: list[str] = []
+        notes: dict[str, Verdict] = {}
         for node in [*nodes, *partners]:
             if reason := self._skip_reason(gate.id, node):
-                self._note(gate.id, node, skipped(reason))
+                notes[node] = skipped(reason)
             elif bad := self._first_bad(node, required):
-                self._note(gate.id, node, not_run(node, gate.id, f"{bad} did not pass", "Repair that first."))
+                notes[node] = not_run(node, gate.id, f"{bad} did not pass", "Repair that first.")
             else:
                 able.append(node)
         if len(able) < gate.min_nodes:
             words = f"it needs {gate.min_nodes} nodes, {len(able)} of {len(nodes) + len(partners)} can take part"
-            for node in able:
-                step = "Deploy it together with more nodes, or declare the skip with its reason in site.yml (gates.skip)."
-                self._note(gate.id, node, not_run(node, gate.id, words, step))
+            step = "Deploy it together with more nodes, or declare the skip with its reason in site.yml (gates.skip)."
+            notes |= {node: not_run(node, gate.id, words, step) for node in able}
+            able = []
+        for node in (node for node in nodes if node in notes):  # partners are not judged: what they have stands
+            self._note(gate.id, node, notes[node])
+        if not able:
             return
         for node in able:
             self.recorder.say(node, f"{gate.id} begins: {gate.title()}", Outcome.PASS)
         done = self.runner.gate(gate, able)
         by_node = gate.attribute(self.facts, done)
-        for node in able:
+        for node in (node for node in able if node in nodes):
             self.verdicts[node][gate.id] = by_node.get(node, [])
             self.recorder.conclusion(
                 gate.id,

@@ -10,13 +10,16 @@ from rackready.gates.base import Run
 def batches(runs: Sequence[Run], limit: int) -> list[list[Run]]:
     """Return the runs in batches; within one no claim occurs twice and every node is in runs with one partner only."""
     out: list[list[Run]] = []
+    room: list[list[Run]] = []
     for run in runs:
-        for batch in out:
-            if len(batch) < limit and all(_fit(run, other) for other in batch):
-                batch.append(run)
-                break
-        else:
-            out.append([run])
+        batch = next((batch for batch in room if all(_fit(run, other) for other in batch)), None)
+        if batch is None:
+            batch = []
+            out.append(batch)
+            room.append(batch)
+        batch.append(run)
+        if len(batch) >= limit:
+            room = [other for other in room if other is not batch]
     return out
 
 
