@@ -36,7 +36,9 @@ def test_events_come_live_and_secrets_stay_secret(tmp_path: Path) -> None:
     request = {"argv": argv, "cwd": str(tmp_path), "artifacts": str(tmp_path / "logs/run1")}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     env = {"PATH": path, "PYTHONPATH": str(ROOT / "src"), "HOME": str(tmp_path), "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg")}
-    child = subprocess.Popen([sys.executable, "-m", "rackready.drivers.ansible_worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "rackready.drivers.ansible_worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    )
     assert child.stdin is not None
     assert child.stdout is not None
     child.stdin.write(json.dumps(request))

@@ -1,0 +1,259 @@
+"""Exact packages: what is run, in which order, and what is refused."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rackready.ondevice.apt import Apt, Wish, lock_holder
+from rackready.ondevice.apt_words import explain
+from rackready.ondevice.command import Done, NodeProblem, run
+
+
+class Node:
+    """dpkg and apt of a machine: what is installed, what the mirror has, and what was run."""
+
+    def __init__(self) -> None:
+        self.installed: dict[str, tuple[str, str]] = {}
+        self.lists: dict[str, list[str]] = {}
+        self.mirror: dict[str, list[str]] = {"nvidia-open": ["595.1-1", "580.2-1", "580.1-1"], "dcgm": ["4-1"], "pin": ["1"]}
+        self.audit = ""
+        self.fails: dict[str, str] = {}
+        self.ran: list[str] = []
+
+    def __call__(self, argv: Sequence[str]) -> Done:
+        words = [word for word in argv if not word.startswith(("-o", "DPkg::", "Dpkg::", "Dir::", "APT::", "-q", "-y"))]
+        name = " ".join(words[:2])
+        if name in self.fails:
+            self.ran.append(" ".join(words))
+            return Done(100, self.fails[name])
+        answer = getattr(self, words[0].replace("-", "_"))(words[1:])
+        if words[0] not in {"dpkg-query", "apt-cache"} and words[1] != "--audit":
+            self.ran.append(" ".join(words))
+        return Done(0, answer)
+
+    def dpkg_query(self, words: list[str]) -> str:
+        return "".join(f"{name}\t{version}\t{state}\n" for name, (version, state) in self.installed.items() if name in words)
+
+    def dpkg(self, words: list[str]) -> str:
+        if words[0] == "--audit":
+            return self.audit
+        self.audit = ""
+        self.installed = {name: (version, state[0] + "i ") for name, (version, state) in self.installed.items()}
+        return ""
+
+    def apt_cache(self, words: list[str]) -> str:
+        return "".join(f" {words[1]} | {version} | http://mirror ./ Packages\n" for version in self.lists.get(words[1], []))
+
+    def apt_get(self, words: list[str]) -> str:
+        if words[0] == "update":
+            self.lists = dict(self.mirror)
+        for word in words[1:]:
+            if words[0] == "purge":
+                self.installed.pop(word, None)
+            elif words[0] == "install" and not word.startswith("-"):
+                name, _, version = word.partition("=")
+                self.installed[name] = (version or self.lists[name][0], "ii ")
+        return ""
+
+    def apt_mark(self, words: list[str]) -> str:
+        for name in words[1:]:
+            self.installed[name] = (self.installed[name][0], "hi ")
+        return ""
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+@pytest.fixture
+def apt(node: Node, tmp_path: Path) -> Apt:
+    (tmp_path / "var/lib/dpkg/updates").mkdir(parents=True)
+    return Apt(run=node, root=tmp_path, folder=tmp_path / "rackready", lock_wait_s=0.2)
+
+
+WISH = Wish({"nvidia-open": "580.1-1"}, hold=True)
+
+
+def test_exact_version_is_fetched_installed_and_held(apt: Apt, node: Node) -> None:
+    change = apt.ensure(WISH, "install", 1, "a")
+    assert change.changed == {"nvidia-open": ("absent", "580.1-1 held")}
+    assert node.installed == {"nvidia-open": ("580.1-1", "hi ")}
+    assert node.ran == [
+        "apt-get update",
+        "apt-get install --no-install-recommends --allow-downgrades --allow-change-held-packages nvidia-open=580.1-1",
+        "apt-mark hold nvidia-open",
+    ]
+
+
+def test_second_run_runs_nothing(apt: Apt, node: Node) -> None:
+    apt.ensure(WISH, "install", 1, "a")
+    node.ran.clear()
+    assert apt.ensure(WISH, "install", 2, "a").changed == {}
+    assert node.ran == []
+    assert json.loads((apt.folder / "install.json").read_text())["token"] == 1
+
+
+def test_check_mode_says_what_would_change_and_does_nothing(apt: Apt, node: Node) -> None:
+    assert apt.ensure(WISH, "install", 1, "a", check=True).changed == {"nvidia-open": ("absent", "580.1-1 held")}
+    assert node.ran == []
+    assert not apt.folder.exists()
+
+
+def test_lists_that_have_the_version_are_not_fetched_again(apt: Apt, node: Node) -> None:
+    node.lists = dict(node.mirror)
+    apt.ensure(WISH, "install", 1, "a")
+    assert "apt-get update" not in node.ran
+
+
+def test_missing_hold_alone_installs_nothing(apt: Apt, node: Node) -> None:
+    node.installed["nvidia-open"] = ("580.1-1", "ii ")
+    assert apt.ensure(WISH, "install", 1, "a").changed == {"nvidia-open": ("580.1-1", "580.1-1 held")}
+    assert node.ran == ["apt-mark hold nvidia-open"]
+
+
+def test_our_own_hold_does_not_stop_a_new_version(apt: Apt, node: Node) -> None:
+    apt.ensure(WISH, "install", 1, "a")
+    apt.ensure(Wish({"nvidia-open": "580.2-1"}, hold=True), "install", 2, "a")
+    assert node.installed["nvidia-open"] == ("580.2-1", "hi ")
+
+
+def test_somebody_else_s_hold_is_respected(apt: Apt, node: Node) -> None:
+    node.installed["nvidia-open"] = ("595.1-1", "hi ")
+    with pytest.raises(NodeProblem, match="Actual: nvidia-open held, not by rackready. Ask who holds it; then `apt-mark unhold nvidia-open`"):
+        apt.ensure(WISH, "install", 1, "a")
+    assert node.ran == []
+
+
+def test_conflicting_package_is_purged_first(apt: Apt, node: Node) -> None:
+    node.installed["dcgm3"] = ("3", "ii ")
+    change = apt.ensure(Wish({"dcgm": "4-1"}, absent=["dcgm3"]), "install", 1, "a")
+    assert change.changed == {"dcgm": ("absent", "4-1"), "dcgm3": ("3", "absent")}
+    assert node.ran[0] == "apt-get purge dcgm3"
+
+
+def test_interrupted_dpkg_is_completed_and_said(apt: Apt, node: Node) -> None:
+    node.installed["nvidia-open"] = ("580.1-1", "hF ")
+    node.audit = "nvidia-open is half configured"
+    change = apt.ensure(WISH, "install", 2, "a")
+    assert change.notes == ["dpkg was interrupted: its configuration is completed"]
+    assert node.ran == ["dpkg --configure -a --force-confold --force-confdef"]
+    assert change.changed == {}
+
+
+def test_dpkg_journal_counts_as_interrupted(apt: Apt) -> None:
+    (apt.root / "var/lib/dpkg/updates/0001").touch()
+    assert apt.interrupted()
+
+
+def test_dpkg_that_cannot_be_completed_is_a_problem(apt: Apt, node: Node) -> None:
+    node.audit = "broken"
+    node.fails = {
+        "dpkg --configure": "dpkg: error processing package nvidia-open (--configure):\n",
+        "apt-get install": "E: Sub-process /usr/bin/dpkg returned an error code (1)",
+    }
+    with pytest.raises(NodeProblem, match="Expected: dpkg completes what was interrupted Actual: E: Sub-process"):
+        apt.ensure(WISH, "install", 1, "a")
+
+
+def test_version_that_apt_did_not_install_is_seen(apt: Apt, node: Node) -> None:
+    apt_get = node.apt_get
+    node.apt_get = lambda words: apt_get(words) if words[0] == "update" else ""  # type: ignore[method-assign]
+    node.apt_mark = lambda _: ""  # type: ignore[method-assign]
+    with pytest.raises(NodeProblem, match="Expected: nvidia-open 580.1-1 held Actual: nvidia-open absent"):
+        apt.ensure(WISH, "install", 1, "a")
+
+
+def test_held_dpkg_lock_is_waited_for_and_its_holder_named(apt: Apt) -> None:
+    path = apt.root / "var/lib/dpkg/lock-frontend"
+    path.touch()
+    assert lock_holder(path) == 0
+    code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert lock_holder(path) == holder.pid
+        with pytest.raises(NodeProblem, match=f"Actual: held by process {holder.pid}"):
+            apt.ensure(WISH, "install", 1, "a")
+        holder.communicate()
+    assert apt.ensure(WISH, "install", 1, "a").changed
+
+
+def test_newer_controller_s_token_wins(apt: Apt, node: Node) -> None:
+    apt.ensure(WISH, "install", 7, "a")
+    node.installed.clear()
+    with pytest.raises(NodeProblem, match="Expected: fencing token 7 or newer Actual: token 6"):
+        apt.ensure(WISH, "install", 6, "a")
+    assert apt.ensure(WISH, "install", 1, "another ledger").changed
+
+
+def test_command_of_another_run_is_waited_for(apt: Apt) -> None:
+    apt.folder.mkdir()
+    descriptor = os.open(apt.folder / "install.lock", os.O_RDWR | os.O_CREAT)
+    (apt.folder / "install.json").write_text(json.dumps({"token": 3, "pid": 4711, "state": "begun", "ledger": "a"}))
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with pytest.raises(NodeProblem, match="Actual: held by process 4711 of another run"):
+        apt.ensure(WISH, "install", 4, "a")
+    os.close(descriptor)
+    assert apt.ensure(WISH, "install", 4, "a").notes == ["an earlier run (token 3) was interrupted here: its effect is observed first"]
+
+
+EXPIRED = """Get:1 http://10.0.0.2:8080 ./ InRelease [1543 B]
+Err:1 http://10.0.0.2:8080 ./ InRelease
+  The following signatures were invalid: EXPKEYSIG 7A1C3F5B9D2E4F60 rackready mirror
+Reading package lists...
+W: GPG error: http://10.0.0.2:8080 ./ InRelease: The following signatures were invalid: EXPKEYSIG 7A1C3F5B9D2E4F60 rackready mirror
+E: The repository 'http://10.0.0.2:8080 ./ InRelease' is not signed.
+"""
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        (EXPIRED, "Actual: EXPKEYSIG 7A1C3F5B9D2E4F60 rackready mirror. The mirror's signing key has expired: renew it"),
+        ("E: GPG error: http://m ./ InRelease: The following signatures couldn't be verified: NO_PUBKEY 7A1C", "does not know"),
+        ("E: Version '580.1-1' for 'nvidia-open' was not found\n", "Expected: nvidia-open=580.1-1 on the mirror Actual: no such package or version there"),
+        ("E: Unable to locate package dcgm\n", "Expected: dcgm on the mirror"),
+        (
+            "Err:1 http://10.0.0.2:8080 ./ InRelease\n  Could not connect to 10.0.0.2:8080 (10.0.0.2). - connect (111: Connection refused)\n",
+            "the package mirror answers Actual: Could not connect",
+        ),
+        ("E: Write error - write (28: No space left on device)\n", "Expected: room on the node's disk for the packages Actual: No space left on device ("),
+        ("E: You don't have enough free space in /var/cache/apt/archives/.\n", "Actual: You don't have enough free space in /var/cache/apt/archives/. ("),
+        (
+            "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 12 (apt)\n",
+            "Actual: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 12 (apt)",
+        ),
+        (
+            "The following packages have unmet dependencies:\n nvidia-open : Depends: x (= 1) but 2 is to be installed\nE: Unable\n",
+            "nvidia-open : Depends: x (= 1) but 2",
+        ),
+        ("something else\nE: Strange thing\n", "Expected: apt ends without an error Actual: E: Strange thing. See /var/log/apt"),
+        ("", "Actual: no output"),
+    ],
+)
+def test_apt_s_words_become_one_problem(out: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "var").mkdir()
+    text = str(explain(out, tmp_path))
+    assert words in text
+    assert text.startswith("Expected: ")
+
+
+def test_failed_update_is_explained(apt: Apt, node: Node) -> None:
+    node.fails = {"apt-get update": EXPIRED}
+    with pytest.raises(NodeProblem, match="EXPKEYSIG"):
+        apt.ensure(Wish({}, refresh=True), "install", 1, "a")
+
+
+def test_run_knows_missing_and_hanging_programs() -> None:
+    assert run(["/no/such/program"]).returncode == 127
+    assert run(["sleep", "5"], timeout_s=0.2).returncode == 124
+    assert run(["sh", "-c", "echo out; echo err >&2; exit 3"]) == Done(3, "out\nerr\n")
