@@ -30,9 +30,12 @@ def main(argv: list[str], version: str) -> int:
 def _refuse(version: str) -> str:
     if not store.hardware()["nvswitches"]:
         return "request to query NVSwitch device information from NVSwitch driver failed with error:WARNING Nothing to do [NV_WARN_NOTHING_TO_DO]"
-    loaded = machine.driver_version()
-    if loaded is None:
-        return "failed to initialize NVSwitch device driver interface: no NVIDIA driver is loaded"
+    try:
+        loaded = machine.open_driver()
+    except (machine.DriverNotLoadedError, machine.LibraryMissingError):
+        return "failed to initialize NVSwitch device driver interface: the NVIDIA driver is not loaded"
+    except machine.VersionMismatchError:
+        loaded = machine.driver_version() or ""
     if loaded != version:
         return f"fabric manager NVIDIA GPU driver interface version {version} don't match with driver version {loaded}. Please update with matching NVIDIA driver package."
     return ""

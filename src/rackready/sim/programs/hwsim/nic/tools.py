@@ -32,13 +32,8 @@ def by_device(name: str) -> dict[str, Any] | None:
     return next((nic for nic in machine.nics() if nic["rdma_device"] == name), None)
 
 
-def mlnx_qos() -> int:
+def mlnx_qos(argv: list[str]) -> int:
     """Show or set QoS of one interface."""
-    return mlnx_qos_main(sys.argv[1:])
-
-
-def mlnx_qos_main(argv: list[str]) -> int:
-    """Act on explicit arguments."""
     options = _options(argv, {"-i": "i", "--interface": "i", "--trust": "trust", "-f": "pfc", "--pfc": "pfc", "-d": "dcbx", "--dcbx": "dcbx", "-p": "p"})
     name = str(options.get("i", ""))
     nic = by_netdev(name)
@@ -78,18 +73,17 @@ def _qos_text(values: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def cma_roce_mode() -> int:
+def cma_roce_mode(argv: list[str]) -> int:
     """Show or set the RoCE version that rdma_cm uses."""
-    return cma_main(sys.argv[1:], "mode")
+    return _cma(argv, "mode")
 
 
-def cma_roce_tos() -> int:
+def cma_roce_tos(argv: list[str]) -> int:
     """Show or set the type of service that rdma_cm uses."""
-    return cma_main(sys.argv[1:], "tos")
+    return _cma(argv, "tos")
 
 
-def cma_main(argv: list[str], what: str) -> int:
-    """Act on explicit arguments."""
+def _cma(argv: list[str], what: str) -> int:
     options = _options(argv, {"-d": "d", "-p": "p", "-m": "m", "-t": "t", "-h": "h"})
     nic = by_device(str(options.get("d", "")))
     if "rdma_cm" not in store.runtime()["modules"]:
@@ -109,7 +103,7 @@ def cma_main(argv: list[str], what: str) -> int:
     return 0
 
 
-def show_gids() -> int:
+def show_gids(_argv: list[str]) -> int:
     """List the GIDs of all ports."""
     sys.stdout.write("DEV\tPORT\tINDEX\tGID\t\t\t\t\tIPv4  \t\tVER\tDEV\n---\t----\t-----\t---\t\t\t\t\t------------  \t---\t---\n")
     count = 0
@@ -122,7 +116,7 @@ def show_gids() -> int:
     return 0
 
 
-def ibdev2netdev() -> int:
+def ibdev2netdev(_argv: list[str]) -> int:
     """Map RDMA devices to network interfaces."""
     for nic in machine.nics():
         sys.stdout.write(f"{nic['rdma_device']} port 1 ==> {nic['netdev']} ({'Up' if machine.carrier(nic) else 'Down'})\n")

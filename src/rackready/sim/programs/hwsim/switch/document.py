@@ -64,7 +64,7 @@ def yaml(value: Any, depth: int = 0) -> str:
         text = ""
         for item in value:
             lines = yaml(item, depth + 1).splitlines()
-            text += "".join(f"{pad}- {line.strip()}\n" if at == 0 else f"  {line}\n" for at, line in enumerate(lines))
+            text += "".join(f"{pad}- {line.strip()}\n" if at == 0 else f"{line}\n" for at, line in enumerate(lines))
         return text
     text = ""
     for key, item in value.items():
