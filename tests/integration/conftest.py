@@ -6,14 +6,28 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.project import Project, cannot_run
+from rackready.sim.image import ensure_image, remove_images
+from rackready.sim.plan import clone_id
+from tests.integration.project import ROOT, Project, cannot_run
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Hold the image of the simulated machines for the whole session: each module's `sim down` would remove it with its last name."""
+    if reason := cannot_run():
+        pytest.skip(reason)
+    holder = clone_id(ROOT / "tests")
+    try:
+        ensure_image(holder, tmp_path_factory.mktemp("image") / "build", lambda _: None)
+        yield
+    finally:
+        remove_images(holder)
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+def project(tmp_path_factory: pytest.TempPathFactory, image: None) -> Iterator[Project]:
     """A root with its simulated rack up and every node powered off."""
-    if reason := cannot_run():
-        pytest.skip(reason)
+    del image
     made = Project(tmp_path_factory.mktemp("rack") / "clone")
     try:
         code, text = made.run("sim", "up")

@@ -28,8 +28,8 @@ class Container:
 
     @property
     def running(self) -> bool:
-        """Whether its first process runs."""
-        return self.status == "running"
+        """Whether its first process runs; while it is going down it still does."""
+        return self.status in ("running", "stopping")
 
 
 def podman(*args: str, timeout_s: float = 60.0, stdin: bytes | None = None, check: bool = True) -> str:
