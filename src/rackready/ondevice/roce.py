@@ -1,4 +1,4 @@
-"""Makes one network interface of the compute fabric lossless for RoCE, and reads back what it is: `roce.py apply|verify CONFIG...`.
+"""Makes one network interface of the compute fabric lossless for RoCE, and reads back what it is: `roce.py apply|verify FILE [INTERFACE...]`.
 
 The unit rackready-roce@INTERFACE.service runs `apply` at every boot and whenever the interface comes back after a reset: none of
 these settings survives either. `verify` changes nothing and prints one JSON document with everything that is not as wanted.
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -219,9 +220,9 @@ def _number(text: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def verified(path: str) -> dict[str, Any]:
+def verified(config: dict[str, Any]) -> dict[str, Any]:
     """Return what one interface is and everything about it that is not as wanted."""
-    roce = Roce(json.loads(Path(path).read_text(encoding="utf-8")))
+    roce = Roce(config)
     absent = roce.wait(0)
     if absent:
         problem = {"what": "device", "expected": "the interface and its RDMA device", "actual": "; ".join(absent)}
@@ -229,19 +230,22 @@ def verified(path: str) -> dict[str, Any]:
     return {"netdev": roce.netdev, "problems": roce.problems(), "state": roce.state()}
 
 
-def applied(path: str) -> list[str]:
+def applied(config: dict[str, Any]) -> list[str]:
     """Apply the configuration of one interface; return what was refused."""
-    roce = Roce(json.loads(Path(path).read_text(encoding="utf-8")))
-    return [f"{roce.netdev}: {line}" for line in roce.wait(float(roce.config.get("wait_s", 60))) or roce.apply()]
+    roce = Roce(config)
+    return [f"{roce.netdev}: {line}" for line in roce.wait(float(config.get("wait_s", 60))) or roce.apply()]
 
 
 def main(argv: list[str]) -> int:
-    """Apply or verify the given configurations; the exit code is 0 when everything is as wanted."""
+    """Apply or verify the interfaces of a file (those named, or all); the exit code is 0 when everything is as wanted."""
+    configs = json.loads(Path(argv[2]).read_text(encoding="utf-8"))
+    chosen = [configs[name] for name in argv[3:] or sorted(configs)]
     if argv[1] == "apply":
-        refused = [line for path in argv[2:] for line in applied(path)]
+        refused = [line for config in chosen for line in applied(config)]
         sys.stderr.writelines(f"{line}\n" for line in refused)
         return 1 if refused else 0
-    found = [verified(path) for path in argv[2:]]
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        found = list(pool.map(verified, chosen))
     sys.stdout.write(json.dumps({"format": FORMAT, "interfaces": found, "complete": True}) + "\n")
     return 1 if any(item["problems"] for item in found) else 0
 
