@@ -1,5 +1,3 @@
 # For plain `pulumi` commands in this folder:   . ./env.sh ENV   then e.g.   pulumi preview --stack ENV-RACK
 # Only looking is meant (preview, stack, stack export): changes go through `rackready provision`, which holds the controller lock.
-_root="$(git rev-parse --show-toplevel)"
-eval "$("$_root/.venv/bin/python" -m rackready.stacks.shell "${1:-sim}")"
-unset _root
+eval "$(cd ../.. && .venv/bin/python -m rackready.stacks.shell "${1:-sim}")"

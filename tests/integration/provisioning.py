@@ -45,6 +45,18 @@ class Bench:
     def overlay(self, **timeouts: int) -> None:
         self.paths.overlay.write_text(yaml.safe_dump(self.rack.site(**timeouts)))
 
+    def without(self, name: str) -> None:
+        """Take a node out of the site file, with its cables."""
+        path = self.paths.site_file
+        site = yaml.safe_load(path.read_text())
+        for rack in site["racks"]:
+            rack["nodes"] = [node for node in rack["nodes"] if node["name"] != name]
+        site["links"] = [link for link in site["links"] if link["node"] != name]
+        path.write_text(yaml.safe_dump(site))
+        overlay = yaml.safe_load(self.paths.overlay.read_text())
+        overlay["racks"][0]["nodes"] = [node for node in overlay["racks"][0]["nodes"] if node["name"] != name]
+        self.paths.overlay.write_text(yaml.safe_dump(overlay))
+
     def context(self, *, check: bool = False) -> PhaseContext:
         return PhaseContext(ENV, self.root, "c1", check)
 

@@ -43,9 +43,8 @@ def test_from_off_to_reached_and_back(bench: Bench) -> None:
     assert len(bench.paths.known_hosts.read_text().splitlines()) == 4
 
     second = bench.provision()
-    assert {node: (result.outcome, result.changed, result.message) for node, result in second.items()} == {
-        node: (Outcome.PASS, False, "as it should be") for node in NODES
-    }
+    said = {node: (result.outcome, result.changed, result.message) for node, result in second.items()}
+    assert said == dict.fromkeys(NODES, (Outcome.PASS, False, "as it should be"))
 
     bench.rack.set_power(bench.rack.node("node01"), "Off")
     planned = bench.provision(check=True)
@@ -101,6 +100,17 @@ def test_a_subset_leaves_the_others_alone_and_never_plans_their_deletion(bench: 
     assert outcomes(bench.destroy("node02", "node04")) == {"node02": "pass", "node04": "pass"}
     assert [node.power for node in bench.rack.nodes] == ["On", "Off", "On", "Off"]
     assert set(bench.state()) == {"node01", "node03"}
+
+
+def test_a_node_that_left_the_site_file_is_not_deleted_by_a_run(bench: Bench) -> None:
+    bench.provision()
+    bench.without("node04")
+    found = bench.provision("node01", "node02", "node03")
+    assert {result.message for result in found.values()} == {"as it should be"}
+    assert bench.rack.node("node04").power == "On"
+    assert set(bench.state()) == set(NODES)
+    bench.destroy("node01", "node02", "node03")
+    assert [node.power for node in bench.rack.nodes] == ["Off", "Off", "Off", "On"]
 
 
 def test_no_secret_stands_anywhere(bench: Bench) -> None:

@@ -126,6 +126,19 @@ def test_all_but_the_provider_killed_it_ends_by_itself_and_the_lock_is_got_over(
     goes_on(bench)
 
 
+def test_killed_and_then_given_up_what_was_powered_on_is_powered_off(bench: Bench) -> None:
+    for node in bench.rack.nodes:
+        node.boot_s = 30
+    controller = start(bench)
+    wait_until(lambda: all(node.power == "On" for node in bench.rack.nodes[:2]))
+    for pid in [controller.pid, *ours(bench)]:
+        os.kill(pid, signal.SIGKILL)
+    controller.wait()
+    found = bench.destroy()
+    assert {result.outcome.value for result in found.values()} == {"pass"}, found
+    assert [node.power for node in bench.rack.nodes] == ["Off"] * 4
+
+
 def test_the_provider_killed_is_an_error_of_the_nodes_in_flight(bench: Bench) -> None:
     for node in bench.rack.nodes:
         node.boot_s = 3

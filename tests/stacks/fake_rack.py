@@ -49,6 +49,7 @@ class FakeNode:
     asked: list[str] = field(default_factory=list)
     logins: int = 0
     sessions: set[str] = field(default_factory=set)
+    asked_something: threading.Event = field(default_factory=threading.Event)
     has_sessions: bool = True
     in_system: bool = True
     ssh: FakeSsh | None = None
@@ -177,6 +178,7 @@ class FakeRack:
 
     def reset(self, node: FakeNode, kind: str) -> None:
         node.asked.append(kind)
+        node.asked_something.set()
         state = "Off" if kind in {"GracefulShutdown", "ForceOff"} else "On"
         if kind == "ForceRestart":
             self.set_power(node, "Off")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from rackready.drivers.redfish import Bmc, BmcIdentityError, BmcLoginError
-from rackready.drivers.ssh import SshTarget
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 from rackready.stacks import machine as module
@@ -54,8 +53,7 @@ def node_args(rack: FakeRack, **changes: Any) -> NodeArgs:
 
 def machine(rack: FakeRack, ledger: Ledger, said: list[str] | None = None, **changes: Any) -> Machine:
     args = node_args(rack, **changes)
-    target = SshTarget("node01", str(args.ssh.address), args.ssh.port, args.ssh.user, args.ssh.private_key, rack.folder / "known_hosts")
-    return Machine(args, ledger, target, proceed=lambda: None, say=(said if said is not None else []).append)
+    return Machine(args, ledger, rack.folder / "known_hosts", proceed=lambda: None, say=(said if said is not None else []).append)
 
 
 def test_powers_on_waits_and_pins(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:

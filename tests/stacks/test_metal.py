@@ -53,7 +53,7 @@ def test_every_node_of_the_rack_is_declared(declared: Mocks, args: RackArgs) -> 
 
     program()
     nodes = [item for item in declared.made if item.typ == metal.NODE_TYPE]
-    assert [item.name for item in nodes] == ["node01", "node02", "node03", "node04"]
+    assert sorted(item.name for item in nodes) == ["node01", "node02", "node03", "node04"]
     assert sum(item.typ == metal.COMPONENT_TYPE for item in declared.made) == 4
     assert seen["made"] == [True] * 4
 

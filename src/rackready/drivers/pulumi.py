@@ -97,7 +97,7 @@ def passphrase_file(paths: EnvPaths) -> Path:
     folder = private_dir(paths.state / "secrets")
     path = folder / "pulumi"
     if not path.exists():
-        fresh = folder / f".pulumi.{os.getpid()}"
+        fresh = folder / f".pulumi.{secrets.token_hex(4)}"
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
             out.write(secrets.token_urlsafe(32))
         try:

@@ -10,8 +10,10 @@ from pulumi.automation import DiagnosticEvent, EngineEvent, StepEventMetadata
 
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
-from rackready.stacks.metal import COMPONENT_TYPE, NODE_TYPE
+from rackready.stacks.metal import NODE_TYPE, node_of
 
+SILENT = "the engine reported nothing about it"
+"""Part of the message of a node that no event named."""
 _QUIET = {"same", "read", "refresh"}
 _WRAPPINGS = (
     re.compile(r"^Preview failed: "),
@@ -29,13 +31,6 @@ class _Seen:
     outputs: dict[str, Any] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     problem: str = ""
-
-
-def node_of(urn: str) -> str:
-    """Return the node that a resource's URN belongs to, "" when it is no node's."""
-    parts = urn.split("::")
-    kinds = {COMPONENT_TYPE, f"{COMPONENT_TYPE}${NODE_TYPE}"}
-    return parts[-1] if len(parts) == 4 and parts[2] in kinds else ""  # noqa: PLR2004 - urn:pulumi:stack::project::type::name
 
 
 class Recorder:
@@ -90,7 +85,7 @@ class Recorder:
             silent = f"{node}: the engine failed on it without a word. Look at the log of the run."
             return NodeResult(Outcome.ERROR, seen.errors[0] if seen.errors else silent)
         if not [op for op in seen.ops if op != "refresh"]:
-            why = self._general[0] if self._general else "the engine reported nothing about it"
+            why = self._general[0] if self._general else SILENT
             return NodeResult(Outcome.ERROR, f"{node}: not provisioned - Expected: a result Actual: {why}. Run again; the log of the run says more.")
         if check and seen.problem:
             return NodeResult(Outcome.ERROR, seen.problem)

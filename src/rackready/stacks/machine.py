@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rackready.drivers import ssh
@@ -42,13 +43,19 @@ class MachineIncompleteError(RackreadyError):
         super().__init__(reason)
 
 
+def made_by_us(ledger: Ledger, node: str) -> bool:
+    """Whether the ledger says that we powered a node on (or were about to) and have not powered it off since."""
+    on, off = ledger.latest(node, POWER_ON), ledger.latest(node, POWER_OFF)
+    return on is not None and on.status != "failed" and (off is None or off.token < on.token or off.status != "done")
+
+
 class Machine:
     """One machine. ``proceed`` is called while waiting and may raise to stop; ``say`` is told of progress."""
 
-    def __init__(self, args: NodeArgs, ledger: Ledger, target: ssh.SshTarget, *, proceed: Callable[[], None], say: Callable[[str], None]) -> None:
+    def __init__(self, args: NodeArgs, ledger: Ledger, known_hosts: Path, *, proceed: Callable[[], None], say: Callable[[str], None]) -> None:
         self._args = args
         self._ledger = ledger
-        self._target = target
+        self._target = ssh.SshTarget(args.node, str(args.ssh.address), args.ssh.port, args.ssh.user, args.ssh.private_key, known_hosts)
         self._proceed = proceed
         self._say = say
 

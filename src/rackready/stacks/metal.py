@@ -52,6 +52,13 @@ def declare_from_site(env: str, rack: str, root: Path) -> None:
     declare(rack_args(load_site(env, root=root), env, rack))
 
 
+def node_of(urn: str) -> str:
+    """Return the node that a resource's URN belongs to, "" when it is no node's."""
+    parts = urn.split("::")
+    kinds = {COMPONENT_TYPE, f"{COMPONENT_TYPE}${NODE_TYPE}"}
+    return parts[-1] if len(parts) == 4 and parts[2] in kinds else ""  # noqa: PLR2004 - urn:pulumi:stack::project::type::name
+
+
 def urns(stack: str, project: str, nodes: list[str]) -> list[str]:
     """Return the URNs of the nodes' resources, each with the component that holds it (the engine refuses a child without its parent)."""
     prefix = f"urn:pulumi:{stack}::{project}::{COMPONENT_TYPE}"

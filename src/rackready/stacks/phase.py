@@ -59,8 +59,7 @@ def _request(ctx: PhaseContext, site: Site, nodes: list[str], action: str, resul
     racks: dict[str, list[str]] = {}
     for node in nodes:
         racks.setdefault(site.rack_of(node).name, []).append(node)
-    whole = [rack.name for rack in site.racks if {node.name for node in rack.nodes} <= set(racks.get(rack.name, []))]
-    return Request(ctx.env, str(ctx.root), ctx.campaign, action, racks, whole, str(result))
+    return Request(ctx.env, str(ctx.root), ctx.campaign, action, racks, str(result))
 
 
 def _worker(paths: EnvPaths, request: Request, log: Path, timeout_s: float) -> str:

@@ -30,7 +30,6 @@ from pulumi.runtime.rpc import UNKNOWN
 from pydantic import ValidationError
 
 from rackready import __version__
-from rackready.drivers.ssh import SshTarget
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths, project_root
@@ -163,8 +162,7 @@ class MetalProvider(api.Provider):
             if campaign:
                 ledger.event(campaign, args.node, "provision", text)
 
-        target = SshTarget(args.node, str(args.ssh.address), args.ssh.port, args.ssh.user, args.ssh.private_key, _state_dir(args.env) / "known_hosts")
-        return Machine(args, ledger, target, proceed=proceed, say=say)
+        return Machine(args, ledger, _state_dir(args.env) / "known_hosts", proceed=proceed, say=say)
 
 
 def _args(properties: Props) -> NodeArgs:

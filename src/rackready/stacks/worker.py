@@ -21,14 +21,18 @@ from typing import Any
 
 from pulumi import automation as auto
 
+from rackready.design.site import load_site
 from rackready.drivers import pulumi as engine
 from rackready.drivers.process import session_members
+from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
 from rackready.stacks import metal
-from rackready.stacks.events import Recorder
+from rackready.stacks.args import NodeArgs, RackArgs, rack_args
+from rackready.stacks.events import SILENT, Recorder
+from rackready.stacks.machine import Machine, made_by_us
 
 _RACKS_AT_ONCE = 4
 """Engines side by side: each takes some 150 MiB and a core while it starts."""
@@ -37,14 +41,13 @@ _NODES_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be done. ``racks``: nodes asked for, per rack; ``whole``: racks all of whose nodes are."""
+    """What is to be done: ``action`` is up, preview or destroy; ``racks`` holds the nodes asked for, per rack."""
 
     env: str
     root: str
     campaign: str
     action: str
     racks: dict[str, list[str]]
-    whole: list[str]
     result: str
 
 
@@ -64,17 +67,17 @@ def _rack(request: Request, rack: str) -> dict[str, NodeResult]:
     failure = ""
     try:
         with _alone(paths, rack):
-            stack = engine.open_stack(paths, rack, lambda: metal.declare_from_site(request.env, rack, paths.root), campaign=request.campaign)
-            for operation in _operations(stack, request.action, None if rack in request.whole else nodes, recorder):
+            args = rack_args(load_site(request.env, root=paths.root), request.env, rack)
+            stack = engine.open_stack(paths, rack, partial(metal.declare, args), campaign=request.campaign)
+            for operation in _operations(stack, request.action, args, nodes, recorder):
                 _unlocked(stack, operation)
+            if request.action == "destroy":
+                return _given_up(paths, args, nodes, recorder)
     except auto.CommandError as error:
         failure = engine.last_words(str(error))
     except RackreadyError as error:
         failure = str(error)
-    if request.action == "destroy":
-        return {node: _destroyed(node, recorder, failure) for node in nodes}
-    results = recorder.results(nodes, check=request.action == "preview")
-    return {node: _with(result, node, failure) for node, result in results.items()}
+    return {node: _with(result, node, failure) for node, result in recorder.results(nodes, check=request.action == "preview").items()}
 
 
 @contextmanager
@@ -88,16 +91,19 @@ def _alone(paths: EnvPaths, rack: str) -> Iterator[None]:
         os.close(fd)
 
 
-def _operations(stack: auto.Stack, action: str, nodes: list[str] | None, recorder: Recorder) -> list[Callable[[], object]]:
-    """Return what to run: the whole stack at once (``nodes`` None), or the nodes that are in it, refreshed, and then those that are not.
+def _operations(stack: auto.Stack, action: str, args: RackArgs, nodes: list[str], recorder: Recorder) -> list[Callable[[], object]]:
+    """Return what to run: the whole stack at once, or the nodes that are in it, refreshed, and then those that are not.
 
-    The engine cannot refresh a target that is not in the stack yet, and refuses it by name.
+    The engine cannot refresh a target that is not in the stack yet. A node that is in the stack and no longer in the site file
+    would be deleted by a run without targets, so such a stack is never run as a whole: to retire a node is another command.
     """
-    if nodes is None:
-        return [partial(_operate, stack, action, None, recorder, refresh=True)]
     known = {str(item["urn"]) for item in (stack.export_stack().deployment or {}).get("resources", [])}
-    old = [urn for urn in metal.urns(stack.name, engine.PROJECT, nodes) if urn in known]
-    new = [urn for urn in metal.urns(stack.name, engine.PROJECT, nodes) if urn not in known and action != "destroy"]
+    declared = {node.node for node in args.nodes}
+    if declared <= set(nodes) and {metal.node_of(urn) for urn in known} <= {*declared, ""}:
+        return [partial(_operate, stack, action, None, recorder, refresh=True)]
+    wanted = metal.urns(stack.name, engine.PROJECT, nodes)
+    old = [urn for urn in wanted if urn in known]
+    new = [urn for urn in wanted if urn not in known and action != "destroy"]
     return [partial(_operate, stack, action, urns, recorder, refresh=refresh) for urns, refresh in ((old, True), (new, False)) if urns]
 
 
@@ -122,18 +128,33 @@ def _unlocked(stack: auto.Stack, operation: Callable[[], object]) -> None:
 
 def _with(result: NodeResult, node: str, failure: str) -> NodeResult:
     """Say what stopped the whole stack, where nothing is known of the node itself."""
-    if not failure or "the engine reported nothing" not in result.message:
+    if not failure or SILENT not in result.message:
         return result
     text = failure if failure.startswith(node) else f"{node}: not provisioned - Expected: its stack runs Actual: {failure}"
     return NodeResult(Outcome.ERROR, text)
 
 
-def _destroyed(node: str, recorder: Recorder, failure: str) -> NodeResult:
-    """A node that is in no stack any more is what destroy wants: of such a node the engine says nothing."""
-    result = recorder.results([node])[node]
-    if result.outcome is Outcome.ERROR and "the engine reported nothing" in result.message:
-        return NodeResult(Outcome.ERROR, f"{node}: {failure}") if failure else NodeResult(Outcome.PASS, "nothing was made")
-    return result
+def _given_up(paths: EnvPaths, args: RackArgs, nodes: list[str], recorder: Recorder) -> dict[str, NodeResult]:
+    """Say what became of each node; one that a killed run powered on before the engine recorded it is powered off here."""
+    results = recorder.results(nodes)
+    ledger = Ledger.open(paths.database)
+    try:
+        for node in args.nodes:
+            if node.node in results and SILENT in results[node.node].message:
+                results[node.node] = _forgotten(node, ledger, paths)
+    finally:
+        ledger.close()
+    return results
+
+
+def _forgotten(args: NodeArgs, ledger: Ledger, paths: EnvPaths) -> NodeResult:
+    if not made_by_us(ledger, args.node):
+        return NodeResult(Outcome.PASS, "nothing was made")
+    try:
+        Machine(args, ledger, paths.known_hosts, proceed=lambda: None, say=_echo).remove(made=True)
+    except RackreadyError as error:
+        return NodeResult(Outcome.ERROR, str(error))
+    return NodeResult(Outcome.PASS, "powered off", changed=True)
 
 
 def _echo(line: str) -> None:
