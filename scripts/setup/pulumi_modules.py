@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ from console import ROOT, SetupError, retried, run, say
 
 _SOURCES = ROOT / "tools" / "pulumi-engine"
 _VERSION_VARIABLE = "github.com/pulumi/pulumi/sdk/v3/go/common/version.Version"
+_OLDEST_GO = (1, 21)
 _HELP = "A Go module proxy must be reachable (`go env GOPROXY`); then run this again."
 
 
@@ -18,11 +20,20 @@ def install(version: str, target: Path) -> str:
     """Build engine and language host into ``target``; return which Go built them. Raises SetupError."""
     if shutil.which("go") is None:
         raise SetupError("there is no Go toolchain on the PATH", "Install Go 1.25 or newer, with a module proxy that it can reach.")
+    _check_go()
     say("building the Pulumi engine from its Go modules: about 3 minutes on 2 cores, once")
     _build("engine", "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi", target / "pulumi", f"v{version}")
     _build("language-python", "github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python", target / "pulumi-language-python", _host_version())
     _copy_exec(target)
     return _go("version", cwd=_SOURCES)
+
+
+def _check_go() -> None:
+    """From 1.21 on, Go fetches the toolchain that a module asks for; an older one only fails, in words that do not help."""
+    text = _go("version", cwd=ROOT)
+    found = re.search(r"go(\d+)\.(\d+)", text)
+    if found is None or (int(found[1]), int(found[2])) < _OLDEST_GO:
+        raise SetupError(f"Go - Expected: 1.21 or newer Actual: {text}", "Install Go 1.25 or newer, with a module proxy that it can reach.")
 
 
 def _env() -> dict[str, str]:

@@ -169,3 +169,14 @@ def test_failing_command_shows_the_end_of_its_output(scripts: dict[str, ModuleTy
         console.run(["sh", "-c", "echo what went wrong; exit 3"], what="doing it", what_to_do="Do this.", cwd=tmp_path)
     assert "doing it: sh ended with status 3\n    what went wrong" in str(caught.value)
     assert caught.value.what_to_do == "Do this. The whole output is in setup.log."
+
+
+@pytest.mark.parametrize(("version", "refused"), [("go1.19.8", True), ("go1.21.0", False), ("go1.26.8", False), ("devel", True)])
+def test_old_go_is_refused_in_words_that_help(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, version: str, refused: bool) -> None:  # noqa: FBT001
+    modules = scripts["pulumi_modules"]
+    monkeypatch.setattr(modules, "_go", lambda *_arguments, **_options: f"go version {version} linux/amd64")
+    if not refused:
+        modules._check_go()
+        return
+    with pytest.raises(scripts["console"].SetupError, match=r"Expected: 1\.21 or newer Actual: go version"):
+        modules._check_go()
