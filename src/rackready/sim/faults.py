@@ -164,6 +164,10 @@ def _dcgm_fail(state: State, gpu: int, test: str) -> None:
     state["dcgm"]["fail"].append({"gpu": gpu, "test": test})
 
 
+def _management_down(state: State) -> None:
+    state["management"]["link"] = "down"
+
+
 def _nouveau(state: State) -> None:
     state["nouveau"] = True
 
@@ -203,6 +207,7 @@ FAULTS: dict[str, Fault] = {
         Fault("nic-rate", "fabric", "a link trained at a lower rate, Gb/s", _nic_rate, {"nic": 1, "rate": 200}, _PAIR),
         Fault("fabric-manager-stuck", "nvlink", "the NVSwitch fabric never finishes training", _fabric_stuck, {}, _R1),
         Fault("dcgm-fail", "gpu", "a GPU fails one DCGM diagnostic plugin", _dcgm_fail, {"gpu": 0, "test": "memory"}, _R3),
+        Fault("host-unreachable", "management", "the cable of the host's management network is out: it boots, and nobody reaches it", _management_down),
         Fault("nouveau-loaded", "driver", "nouveau is bound at boot unless it is denied", _nouveau, {}, _R1),
     )
 }

@@ -43,6 +43,7 @@ def build_state(site: Site, node_name: str) -> State:
         "dcgm": {"fail": []},
         "xids": [],
         "nouveau": False,
+        "management": {"link": "up"},
         "boot_count": 0,
         "faults": [],
     }

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -22,7 +23,7 @@ class Deb:
     summary: str
     fields: dict[str, str] = field(default_factory=dict)
     """Further control fields: Depends, Conflicts, Provides, ..."""
-    files: dict[str, bytes | str] = field(default_factory=dict)
+    files: Mapping[str, bytes | str] = field(default_factory=dict)
     """Absolute path to content. Paths below a bin folder are executable."""
     links: dict[str, str] = field(default_factory=dict)
     """Absolute path to the target of a symbolic link."""

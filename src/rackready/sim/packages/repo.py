@@ -17,7 +17,7 @@ from rackready.sim.packages import deb, recipes
 
 _DATE = "Thu, 02 Jan 2025 00:00:00 UTC"
 _STAMP = ".built"
-_SECRET = "mirror-key.asc"
+_KEY_FILE = "mirror-key.asc"
 _OWNER = "rackready simulated mirror"
 _HERE = Path(__file__).parent
 
@@ -72,7 +72,7 @@ def _release(out: Path) -> str:
 
 def _sign(out: Path, key_days: int) -> None:
     """Sign with a key made once per rack. A short temporary home is used: the agent's socket path has a length limit."""
-    secret = out.parent / _SECRET
+    secret = out.parent / _KEY_FILE
     with tempfile.TemporaryDirectory(prefix="rr-gpg-") as home:
         try:
             fresh = not secret.exists() or key_days < 0

@@ -54,7 +54,9 @@ def _configure(argv: list[str]) -> int:
         text = _TOML[runtime]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    sys.stderr.write(f'time="now" level=info msg="Wrote updated config to {path}"\ntime="now" level=info msg="It is recommended that {runtime} daemon be restarted."\n')
+    sys.stderr.write(
+        f'time="now" level=info msg="Wrote updated config to {path}"\ntime="now" level=info msg="It is recommended that {runtime} daemon be restarted."\n'
+    )
     return 0
 
 

@@ -18,7 +18,9 @@ def main(argv: list[str]) -> int:
         real = paths.at("/usr/lib/hw/real/ethtool")
         return subprocess.run([str(real), *argv], check=False).returncode
     if flag in {"-i", "--driver"}:
-        sys.stdout.write(f"driver: mlx5_core\nversion: {paths.kernel()}\nfirmware-version: {nic['fw']} ({nic['board']})\nexpansion-rom-version: \nbus-info: {nic['pci']}\n")
+        sys.stdout.write(
+            f"driver: mlx5_core\nversion: {paths.kernel()}\nfirmware-version: {nic['fw']} ({nic['board']})\nexpansion-rom-version: \nbus-info: {nic['pci']}\n"
+        )
         return 0
     if flag in {"-a", "--show-pause"}:
         receive, send = settings(nic)["pause"]

@@ -37,7 +37,8 @@ def _refuse(version: str) -> str:
     except machine.VersionMismatchError:
         loaded = machine.driver_version() or ""
     if loaded != version:
-        return f"fabric manager NVIDIA GPU driver interface version {version} don't match with driver version {loaded}. Please update with matching NVIDIA driver package."
+        text = f"fabric manager NVIDIA GPU driver interface version {version} don't match with driver version {loaded}."
+        return f"{text} Please update with matching NVIDIA driver package."
     return ""
 
 
@@ -52,7 +53,10 @@ def _train(version: str) -> bool:
     with store.change() as runtime:
         runtime["fabric"] = {"state": "Completed", "pid": os.getpid()}
         runtime["clients"]["nv-fabricmanager"] = os.getpid()
-    _log("Successfully configured all the available NVSwitches to route GPU NVLink traffic. NVLink Peer-to-Peer support will be enabled once the GPUs are successfully registered with the NVLink fabric.")
+    _log(
+        "Successfully configured all the available NVSwitches to route GPU NVLink traffic. "
+        "NVLink Peer-to-Peer support will be enabled once the GPUs are successfully registered with the NVLink fabric."
+    )
     return True
 
 

@@ -19,6 +19,7 @@ def main(_argv: list[str]) -> int:
     folder = paths.at("/run/hw")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "kmsg.log").unlink(missing_ok=True)
+    (folder / "booted").touch()
     store.write(folder / "runtime.json", "{}")
     with store.change() as runtime:
         runtime.update(store.fresh())

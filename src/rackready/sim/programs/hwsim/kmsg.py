@@ -8,6 +8,7 @@ import time
 from . import paths
 
 _LOG = "/run/hw/kmsg.log"
+_BOOTED = "/run/hw/booted"
 
 
 def say(text: str) -> None:
@@ -15,7 +16,13 @@ def say(text: str) -> None:
     log = paths.at(_LOG)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as stream:
-        stream.write(f"{time.clock_gettime(time.CLOCK_BOOTTIME):.6f} {time.time():.0f} {text}\n")
+        stream.write(f"{time.time() - _booted():.6f} {time.time():.0f} {text}\n")
+
+
+def _booted() -> float:
+    """Return when this machine was powered on: a container shows its host's boot time otherwise."""
+    stamp = paths.at(_BOOTED)
+    return stamp.stat().st_mtime if stamp.exists() else time.time()
 
 
 def entries() -> list[tuple[float, float, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from . import paths, store
@@ -89,7 +90,7 @@ class Gpu:
     def speed(self) -> float:
         """Fraction of the model's compute speed under full load: silicon, power limit and clock limit."""
         top = float(self.part["clocks"]["sm_max_mhz"])
-        power = min(1.0, (self.power_limit / float(self.part["power"]["default_w"])) ** 0.5)
+        power: float = min(1.0, (self.power_limit / float(self.part["power"]["default_w"])) ** 0.5)
         return float(self.part["compute_factor"]) * min(power, self.sm_limit / top)
 
 
@@ -200,4 +201,4 @@ def fabric_usable() -> bool:
 
 def alive(pid: object) -> bool:
     """Say whether a process lives."""
-    return isinstance(pid, int) and paths.Path(f"/proc/{pid}").exists()
+    return isinstance(pid, int) and Path(f"/proc/{pid}").exists()

@@ -44,7 +44,13 @@ def dump(library: str) -> int:
         return _rows([(-1, "rc", _MISMATCH)])
     gpus = machine.gpus()
     cuda = cuda_version(driver)
-    rows: list[tuple[int, str, object]] = [(-1, "rc", _OK), (-1, "driver", driver), (-1, "cuda", cuda), (-1, "cuda_major", cuda // 1000), (-1, "count", len(gpus))]
+    rows: list[tuple[int, str, object]] = [
+        (-1, "rc", _OK),
+        (-1, "driver", driver),
+        (-1, "cuda", cuda),
+        (-1, "cuda_major", cuda // 1000),
+        (-1, "count", len(gpus)),
+    ]
     for gpu in gpus:
         rows += [(gpu.index, key, value) for key, value in values(gpu).items()]
     return _rows(rows)
@@ -111,7 +117,14 @@ def _health(gpu: Gpu) -> dict[str, object]:
     for key in ("correctable", "uncorrectable", "pending", "failure"):
         rows[f"remap_{key}"] = int(part["remapped_rows"][key])
     pcie = part["pcie"]
-    return {**rows, "pcie_gen": pcie["gen"], "pcie_width": pcie["width"], "pcie_max_gen": pcie["max_gen"], "pcie_max_width": pcie["max_width"], "pcie_replay": pcie["replay"]}
+    return {
+        **rows,
+        "pcie_gen": pcie["gen"],
+        "pcie_width": pcie["width"],
+        "pcie_max_gen": pcie["max_gen"],
+        "pcie_max_width": pcie["max_width"],
+        "pcie_replay": pcie["replay"],
+    }
 
 
 def _links(gpu: Gpu) -> dict[str, object]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import syslog
-import types
 
 from . import daemon, machine, store
 
@@ -19,7 +17,11 @@ def main(_argv: list[str], version: str) -> int:
         machine.open_driver()
     except (machine.DriverNotLoadedError, machine.LibraryMissingError):
         syslog.openlog("nvidia-persistenced", syslog.LOG_PID)
-        syslog.syslog(syslog.LOG_ERR, "Failed to query NVIDIA devices. Please ensure that the NVIDIA device files (/dev/nvidia*) exist, and that user 0 has read and write permissions for those files.")
+        syslog.syslog(
+            syslog.LOG_ERR,
+            "Failed to query NVIDIA devices. Please ensure that the NVIDIA device files (/dev/nvidia*) exist, and that user 0 has read and write permissions "
+            "for those files.",
+        )
         sys.stderr.write("nvidia-persistenced failed to initialize. Check syslog for more details.\n")
         return 1
     except machine.VersionMismatchError:
@@ -43,10 +45,3 @@ def _hold(version: str) -> int:
     with store.change() as runtime:
         runtime["clients"].pop("nvidia-persistenced", None)
     return 0
-
-
-def ignore(_signal: int, _frame: types.FrameType | None) -> None:
-    """Take a signal without acting on it."""
-
-
-signal.signal(signal.SIGPIPE, signal.SIG_DFL)

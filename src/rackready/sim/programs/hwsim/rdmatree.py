@@ -53,7 +53,7 @@ def write(nic: dict[str, Any]) -> None:
     _put(paths.at(f"/sys/kernel/debug/mlx5/{nic['pci']}/cc_params"), **{key: str(value) for key, value in _CC_PARAMS.items()})
     device = top / "device"
     if not device.exists():
-        device.symlink_to(f"../../bus/pci/devices/{nic['pci']}" if paths.Path("/") != paths.ROOT else f"/sys/bus/pci/devices/{nic['pci']}")
+        device.symlink_to(paths.at(f"/sys/bus/pci/devices/{nic['pci']}"))
     refresh(nic)
 
 

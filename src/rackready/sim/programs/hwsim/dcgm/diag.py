@@ -136,7 +136,9 @@ def _test(test: str, found: dict[int, list[Warning_]] | None, gpus: list[Gpu]) -
         warnings = (found or {}).get(gpu.index, [])
         row: dict[str, Any] = {"entity_group": "GPU", "entity_group_id": 1, "entity_id": gpu.index, "status": _status(found, warnings)}
         if warnings:
-            row["warnings"] = [{"error_category": item.category, "error_id": item.error, "error_severity": item.severity, "warning": item.text} for item in warnings]
+            row["warnings"] = [
+                {"error_category": item.category, "error_id": item.error, "error_severity": item.severity, "warning": item.text} for item in warnings
+            ]
         rows.append(row)
     return {"name": test, "results": rows, "test_summary": {"status": _status(found, [item for items in (found or {}).values() for item in items])}}
 
@@ -150,7 +152,12 @@ def render_text(results: Results, gpus: list[Gpu], version: str) -> str:
     rule = f"+{'-' * 27}+{'-' * 48}+"
     lines = ["Successfully ran diagnostic for group.", rule, _row("Diagnostic", "Result"), f"+{'=' * 27}+{'=' * 48}+"]
     ids = ", ".join(gpu.part["device_id"][2:6].lower() for gpu in gpus)
-    lines += [_head("Metadata"), _row("DCGM Version", version), _row("Driver Version Detected", machine.driver_version() or ""), *_wrapped("GPU Device IDs Detected", ids)]
+    lines += [
+        _head("Metadata"),
+        _row("DCGM Version", version),
+        _row("Driver Version Detected", machine.driver_version() or ""),
+        *_wrapped("GPU Device IDs Detected", ids),
+    ]
     for category in _ORDER:
         tests = {test: found for test, found in results.items() if _PLUGINS[test][0] == category}
         if tests:

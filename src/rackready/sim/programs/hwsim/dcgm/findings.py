@@ -89,10 +89,10 @@ def pcie(gpu: Gpu) -> list[Warning_]:
     """Level 2: PCIe link and NVLink."""
     found, link = [], gpu.part["pcie"]
     if link["gen"] < _MIN_GEN:
-        text = f"GPU {gpu.index} is running at PCI link generation {link['gen']}, which is below the minimum allowed link generation of {_MIN_GEN} (parameter 'min_pci_generation')"
+        text = _below(gpu, "generation", str(link["gen"]), str(_MIN_GEN), "min_pci_generation")
         found.append(Warning_(text, 45, TRIAGE, _PCIE))
     if link["width"] < _MIN_WIDTH:
-        text = f"GPU {gpu.index} is running at PCI link width {link['width']}X, which is below the minimum allowed link width of {_MIN_WIDTH}X (parameter 'min_pci_width')"
+        text = _below(gpu, "width", f"{link['width']}X", f"{_MIN_WIDTH}X", "min_pci_width")
         found.append(Warning_(text, 46, CONFIG, _PCIE))
     down = [item["id"] for item in gpu.part["nvlink"]["links"] if item["state"] != "active"]
     for name in down:
@@ -103,6 +103,10 @@ def pcie(gpu: Gpu) -> list[Warning_]:
         text = f"Bandwidth of GPU {gpu.index} in direction Host to Device of {speed:.2f} did not exceed minimum required bandwidth of {_MIN_PCIE_GB_S:.2f}."
         found.append(Warning_(text, 30, TRIAGE, _PERFORMANCE))
     return found + _generic(gpu, "pcie")
+
+
+def _below(gpu: Gpu, what: str, actual: str, least: str, parameter: str) -> str:
+    return f"GPU {gpu.index} is running at PCI link {what} {actual}, which is below the minimum allowed link {what} of {least} (parameter '{parameter}')"
 
 
 def pcie_gb_s(gpu: Gpu) -> float:

@@ -65,7 +65,10 @@ def _health(argv: list[str], _version: str) -> int:
     incidents = {gpu.index: findings.memory(gpu) + findings.pcie(gpu) + findings.watched(gpu) for gpu in _seen()}
     overall = "Failure" if any(incidents.values()) else "Healthy"
     if "-j" in argv or "--json" in argv:
-        gpus = {f"GPU {index}": {"value": "Failure" if rows else "Healthy", "children": {"Errors": {"overflow": [row.text for row in rows]}}} for index, rows in incidents.items()}
+        gpus = {
+            f"GPU {index}": {"value": "Failure" if rows else "Healthy", "children": {"Errors": {"overflow": [row.text for row in rows]}}}
+            for index, rows in incidents.items()
+        }
         sys.stdout.write(json.dumps({"header": ["Health Monitor Report"], "body": {"Overall Health": {"value": overall, "children": gpus}}}, indent=4) + "\n")
         return 0
     rule = f"+{'-' * 27}+{'-' * 50}+"

@@ -20,11 +20,20 @@ def gpu_facts() -> list[Facts]:
         links = gpu.part["nvlink"]["links"]
         found.append(
             {
-                "index": gpu.index, "name": gpu.part["name"], "pci": gpu.part["pci"], "slot": gpu.slot, "numa": gpu.part.get("numa", 0),
-                "links": len(links), "links_active": sum(1 for link in links if link["state"] == "active"),
-                "ring_gb_s": gpu.part["nvlink"]["ring_gb_s"], "speed": gpu.speed, "memory_mib": gpu.part["memory_mib"],
-                "pcie_gen": gpu.part["pcie"]["gen"], "pcie_width": gpu.part["pcie"]["width"], "lost": gpu.lost,
-            }  # fmt: skip
+                "index": gpu.index,
+                "name": gpu.part["name"],
+                "pci": gpu.part["pci"],
+                "slot": gpu.slot,
+                "numa": gpu.part.get("numa", 0),
+                "links": len(links),
+                "links_active": sum(1 for link in links if link["state"] == "active"),
+                "ring_gb_s": gpu.part["nvlink"]["ring_gb_s"],
+                "speed": gpu.speed,
+                "memory_mib": gpu.part["memory_mib"],
+                "pcie_gen": gpu.part["pcie"]["gen"],
+                "pcie_width": gpu.part["pcie"]["width"],
+                "lost": gpu.lost,
+            }
         )
     return found
 
@@ -36,11 +45,20 @@ def nic_facts() -> list[Facts]:
         values = settings(nic)
         found.append(
             {
-                "device": nic["rdma_device"], "netdev": nic["netdev"], "rail": nic["rail"], "gpu": nic["gpu"], "numa": nic["numa"],
-                "rate": nic["rate_gbps"], "factor": nic["factor"], "up": machine.carrier(nic), "mtu": rdmatree.path_mtu(nic["netdev"]),
-                "address": rdmatree.ipv4(nic["netdev"]), "guid": nic["guid"], "tc": traffic_class(nic),
+                "device": nic["rdma_device"],
+                "netdev": nic["netdev"],
+                "rail": nic["rail"],
+                "gpu": nic["gpu"],
+                "numa": nic["numa"],
+                "rate": nic["rate_gbps"],
+                "factor": nic["factor"],
+                "up": machine.carrier(nic),
+                "mtu": rdmatree.path_mtu(nic["netdev"]),
+                "address": rdmatree.ipv4(nic["netdev"]),
+                "guid": nic["guid"],
+                "tc": traffic_class(nic),
                 "lossless": values["trust"] == "dscp" and bool(values["pfc"][_ROCE_PRIORITY]),
-            }  # fmt: skip
+            }
         )
     return found
 

@@ -70,7 +70,9 @@ def bus_bandwidth(test: str, nodes: list[Facts], algorithm: str, *, network: str
 
     Each node has ``gpus`` and the ``nics`` that NCCL uses; ``network`` is IB or Socket.
     """
-    inside = min(board(node["gpus"], algorithm if test == "all_reduce" else "RING") for node in nodes) if any(len(node["gpus"]) > 1 for node in nodes) else math.inf
+    inside = (
+        min(board(node["gpus"], algorithm if test == "all_reduce" else "RING") for node in nodes) if any(len(node["gpus"]) > 1 for node in nodes) else math.inf
+    )
     if len(nodes) == 1:
         return inside
     if network != "IB":
@@ -103,7 +105,7 @@ def seconds(size: int, peak_alg_gb_s: float, *, inter_node: bool) -> float:
 
 def verbs_gbps(local: Facts, remote: Facts, *, both_ways: bool) -> float:
     """Return what an RDMA write stream between two ends reaches, Gb/s; an end has rate, factor, mtu and the GPU's distance and PCIe link."""
-    ends = []
+    ends: list[float] = []
     for end in (local, remote):
         wire = end["rate"] * _VERBS_EFFICIENCY * end["factor"] * _MTU_FACTOR.get(end["mtu"], 1.0)
         ends.append(min(wire, _DISTANCE_GBPS[end["distance"]], end["pcie_gb_s"] * 8))

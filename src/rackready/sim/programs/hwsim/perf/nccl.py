@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import model, nccl_log
+from .nccl_log import Rank
 
 Facts = dict[str, Any]
 Reach = Callable[[str, str, int], bool]
@@ -24,6 +25,9 @@ _VALUED = {
     "cudagraph": "graph", "C": "cpu", "report_cputime": "cpu", "a": "average", "average": "average", "R": "register", "local_register": "register",
     "J": "json", "json": "json", "N": "cycles", "run_cycles": "cycles", "p": "parallel", "parallel_init": "parallel", "y": "stream", "S": "report",
 }  # fmt: skip
+_COLUMNS = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6} "
+_HEAD = _COLUMNS.format("size", "count", "type", "redop", "root", *("time", "algbw", "busbw", "#wrong") * 2)
+_UNITS = _COLUMNS.format("(B)", "(elements)", "", "", "", *("(us)", "(GB/s)", "(GB/s)", "") * 2)
 _BYTES = {"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "half": 2, "float": 4, "double": 8, "bfloat16": 2}
 
 
@@ -41,17 +45,6 @@ class Options:
         """Return a size; suffixes K, M, G."""
         text = self.values.get(key)
         return default if text is None else parse_bytes(text)
-
-
-@dataclass
-class Rank:
-    """One GPU of the run."""
-
-    rank: int
-    host: str
-    pid: int
-    device: int
-    gpu: Facts
 
 
 class RunError(Exception):
@@ -105,17 +98,18 @@ def _run(name: str, version: str, options: Options, request: Facts) -> tuple[str
     algorithm = _algorithm(settings, name, used)
     peak = model.bus_bandwidth(name, used, algorithm, network=network)
     text = _header(name, version, options, ranks, used)
-    text += nccl_log.lines(name, ranks, used, settings, algorithm, network)
+    text += nccl_log.lines(ranks, used, settings, algorithm, network)
     rows = _rows(name, options, ranks, peak, inter_node=len(used) > 1)
-    carried = _carried(name, options, used, len(ranks), algorithm, network, rows)
-    footer, code = _footer(name, rows, options)
+    carried = _carried(name, options, used, algorithm, rows) if len(used) > 1 and network == "IB" and rows else {}
+    footer, code = _footer(name, rows)
     _write_json(options, name, version, ranks, rows, used)
     time.sleep(min(2.5, 0.3 + sum(row["seconds"] for row in rows) * 0.02))
     return text + _table(name, options, rows) + footer, {"code": code, "carried": carried}
 
 
 def _ranks(options: Options, lines: list[Facts], nodes: dict[str, Facts]) -> list[Rank]:
-    per, found, hosts = options.number("threads", 1) * options.number("gpus", 1), [], ""
+    found: list[Rank] = []
+    per, hosts = options.number("threads", 1) * options.number("gpus", 1), ""
     for line in lines:
         if line["facts"]:
             hosts = line["facts"]["hostname"]
@@ -128,7 +122,8 @@ def _ranks(options: Options, lines: list[Facts], nodes: dict[str, Facts]) -> lis
             device = line["local"] * per + slot
             if device >= len(facts["gpus"]):
                 wanted = (line["local"] + 1) * per
-                text = f"Invalid number of GPUs: {wanted} requested but only {len(facts['gpus'])} were found.\nPlease check the number of processes and GPUs per process.\n"
+                text = f"Invalid number of GPUs: {wanted} requested but only {len(facts['gpus'])} were found.\n"
+                text += "Please check the number of processes and GPUs per process.\n"
                 raise RunError(_NCCL_ERROR, text)
             found.append(Rank(len(found), host, line["pid"], device, facts["gpus"][device]))
     return found
@@ -166,7 +161,9 @@ def unreachable(mine: Facts, peer: Facts, reach: Reach) -> list[Facts]:
     for one, other in zip(mine["nics"], peer["nics"], strict=False):
         size = min(one["mtu"], other["mtu"])
         if not reach(one["netdev"], other["address"], max(64, size)):
-            found.append({"host": mine["hostname"], "device": one["device"], "address": one["address"], "peer": other["address"], "peer_host": peer["hostname"]})
+            found.append(
+                {"host": mine["hostname"], "device": one["device"], "address": one["address"], "peer": other["address"], "peer_host": peer["hostname"]}
+            )
     return found
 
 
@@ -204,10 +201,12 @@ def _rows(name: str, options: Options, ranks: list[Rank], peak: float, *, inter_
     return rows
 
 
-def _carried(name: str, options: Options, nodes: list[Facts], ranks: int, algorithm: str, network: str, rows: list[Facts]) -> dict[str, dict[str, int]]:
-    """Return the bytes of each NIC. Every size runs once to warm up, ``n`` times timed, once checked, twice over; the largest and smallest ``w`` times first."""
-    if len(nodes) < 2 or network != "IB" or not rows:  # noqa: PLR2004
-        return {}
+def _carried(name: str, options: Options, nodes: list[Facts], algorithm: str, rows: list[Facts]) -> dict[str, dict[str, int]]:
+    """Return the bytes of each NIC.
+
+    Every size runs once to warm up, ``n`` times timed and once checked, out of place and in place; before that the largest and the smallest ``w`` times.
+    """
+    ranks = sum(len(node["gpus"]) for node in nodes)
     launches = 1 + options.number("iters", 20) * options.number("agg", 1) + (1 if options.number("check", 1) else 0)
     total = sum(2 * launches * row["size"] for row in rows) + options.number("warmup", 1) * (rows[0]["size"] + rows[-1]["size"])
     carried = {}
@@ -227,17 +226,21 @@ def _header(name: str, version: str, options: Options, ranks: list[Rank], nodes:
     major, minor, patch = (int(part) for part in nodes[0]["nccl"].split("."))
     code = major * 10000 + minor * 100 + patch
     step = f"{options.number('factor', 1)}(factor)" if options.number("factor", 1) > 1 else f"{options.bytes('step', _MIB)}(bytes)"
+    sizes = (
+        f"# nThread {options.number('threads', 1)} nGpus {options.number('gpus', 1)} minBytes {options.bytes('min', 32 * _MIB)} "
+        f"maxBytes {options.bytes('max', 32 * _MIB)} step: {step} warmup iters: {options.number('warmup', 1)} iters: {options.number('iters', 20)} "
+    )
     lines = [
         f"# nccl-tests version {version} nccl-headers={code} nccl-library={code}",
         f"# Collective test starting: {name}_perf",
-        f"# nThread {options.number('threads', 1)} nGpus {options.number('gpus', 1)} minBytes {options.bytes('min', 32 * _MIB)} "
-        f"maxBytes {options.bytes('max', 32 * _MIB)} step: {step} warmup iters: {options.number('warmup', 1)} iters: {options.number('iters', 20)} "
-        f"agg iters: {options.number('agg', 1)} validation: {options.number('check', 1)} graph: {options.number('graph', 0)}",
+        sizes + f"agg iters: {options.number('agg', 1)} validation: {options.number('check', 1)} graph: {options.number('graph', 0)}",
         "#",
         "# Using devices",
     ]
-    for rank in ranks:
-        lines.append(f"#  Rank {rank.rank:2d} Group {0:2d} Pid {rank.pid:6d} on {rank.host:>10} device {rank.device:2d} [{rank.gpu['pci'][:-2]}] {rank.gpu['name']}")
+    lines += [
+        f"#  Rank {rank.rank:2d} Group {0:2d} Pid {rank.pid:6d} on {rank.host:>10} device {rank.device:2d} [{rank.gpu['pci'][:-2]}] {rank.gpu['name']}"
+        for rank in ranks
+    ]
     return "\n".join([*lines, "#", ""])
 
 
@@ -245,11 +248,7 @@ def _table(name: str, options: Options, rows: list[Facts]) -> str:
     kind = options.values.get("type", "float")
     redop, root = (options.values.get("op", "sum"), "-1") if name in {"all_reduce", "reduce_scatter"} else ("none", "-1")
     wrong = "0" if options.number("check", 1) else "N/A"
-    lines = [
-        f"#\n# {'out-of-place':>65}{'in-place':>39}          ",
-        f"# {'size':>10}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}  {'time':>7}  {'algbw':>6}  {'busbw':>6}  {'#wrong':>6}  {'time':>7}  {'algbw':>6}  {'busbw':>6}  {'#wrong':>6} ",
-        f"# {'(B)':>10}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}  {'(us)':>7}  {'(GB/s)':>6}  {'(GB/s)':>6}  {'':>6}  {'(us)':>7}  {'(GB/s)':>6}  {'(GB/s)':>6}  {'':>6} ",
-    ]
+    lines = [f"#\n# {'out-of-place':>65}{'in-place':>39}          ", _HEAD, _UNITS]
     for row in rows:
         cells = "".join(f"  {_number(row[place]['us'])}  {row[place]['alg']:6.2f}  {row[place]['bus']:6.2f}  {wrong:>6}" for place in ("out", "in"))
         lines.append(f"{row['size']:12d}  {row['size'] // _BYTES.get(kind, 4):12d}  {kind:>8}  {redop:>6}  {root:>6}{cells}")
@@ -261,15 +260,14 @@ def _number(value: float) -> str:
     return f"{value:7.2f}" if value < 1000 else f"{value:7.1f}" if value < 10000 else f"{value:7.0f}"  # noqa: PLR2004
 
 
-def _footer(name: str, rows: list[Facts], options: Options) -> tuple[str, int]:
+def _footer(name: str, rows: list[Facts]) -> tuple[str, int]:
     mean = _mean(rows)
     wanted = os.environ.get("NCCL_TESTS_MIN_BW")
     word, code = "", 0
     if wanted:
         good = mean >= 0.9 * float(wanted)
         word, code = " OK" if good else " FAILED", 0 if good else _FAILURE
-    bounds = "# Out of bounds values : 0 OK\n" if options.number("check", 1) else "# Out of bounds values : 0 OK\n"
-    return f"{bounds}# Avg bus bandwidth    : {mean:.6g}{word}\n#\n# Collective test concluded: {name}_perf\n", code
+    return f"# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {mean:.6g}{word}\n#\n# Collective test concluded: {name}_perf\n", code
 
 
 def _mean(rows: list[Facts]) -> float:
@@ -292,7 +290,15 @@ def _write_json(options: Options, name: str, version: str, ranks: list[Rank], ro
         "nccl_version": nodes[0]["nccl"],
         "config": {"nccl_tests_version": version, "nthreads": options.number("threads", 1), "ngpus": options.number("gpus", 1)},
         "devices": [
-            {"rank": rank.rank, "group": 0, "pid": rank.pid, "hostname": rank.host, "device": rank.device, "device_hex": rank.gpu["pci"], "device_info": rank.gpu["name"]}
+            {
+                "rank": rank.rank,
+                "group": 0,
+                "pid": rank.pid,
+                "hostname": rank.host,
+                "device": rank.device,
+                "device_hex": rank.gpu["pci"],
+                "device_info": rank.gpu["name"],
+            }
             for rank in ranks
         ],
         "results": [_json_row(name, options, row, checked=checked) for row in rows],

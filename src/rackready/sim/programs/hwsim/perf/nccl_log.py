@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 Facts = dict[str, Any]
 
 
-def lines(name: str, ranks: list[Any], nodes: list[Facts], settings: dict[str, str], algorithm: str, network: str) -> str:
+@dataclass
+class Rank:
+    """One GPU of the run."""
+
+    rank: int
+    host: str
+    pid: int
+    device: int
+    gpu: Facts
+
+
+def lines(ranks: list[Rank], nodes: list[Facts], settings: dict[str, str], algorithm: str, network: str) -> str:
     """Return the lines for the level that NCCL_DEBUG asks for."""
     level = settings.get("NCCL_DEBUG", "").upper()
     version = f"NCCL version {nodes[0]['nccl']}+cuda13.0\n"
@@ -16,14 +28,14 @@ def lines(name: str, ranks: list[Any], nodes: list[Facts], settings: dict[str, s
     return version if level in {"VERSION", "WARN"} else ""
 
 
-def _tag(rank: Any) -> str:
+def _tag(rank: Rank) -> str:
     return f"{rank.host}:{rank.pid}:{rank.pid + 7} [{rank.device}] NCCL INFO "
 
 
-def _rank(rank: Any, ranks: list[Any], nodes: list[Facts], settings: dict[str, str], algorithm: str, network: str) -> str:
+def _rank(rank: Rank, ranks: list[Rank], nodes: list[Facts], settings: dict[str, str], algorithm: str, network: str) -> str:
     tag, node = _tag(rank), next(item for item in nodes if item["hostname"] == rank.host)
     out = [f"Bootstrap: Using {node['management']}<0>", "cudaDriverVersion 13000", f"NCCL version {node['nccl']}+cuda13.0"]
-    out += [f"{key} set by environment to {value}." for key, value in sorted(settings.items()) if key.startswith("NCCL_IB") or key in {"NCCL_ALGO"}]
+    out += [f"{key} set by environment to {value}." for key, value in sorted(settings.items()) if key.startswith("NCCL_IB") or key == "NCCL_ALGO"]
     out.append("NET/Plugin: Could not find: libnccl-net.so. Using internal net plugin.")
     if network == "IB":
         devices = " ".join(f"[{at}]{nic['device']}:1/RoCE" for at, nic in enumerate(node["nics"]))
@@ -32,7 +44,8 @@ def _rank(rank: Any, ranks: list[Any], nodes: list[Facts], settings: dict[str, s
     else:
         out += ["NET/IB : No device found.", f"NET/Socket : Using [0]{node['management']}<0>", "Initialized NET plugin Socket", "Using network Socket"]
     bus = rank.gpu["pci"].replace("0000:", "").replace(":", "").replace(".", "")
-    out.append(f"ncclCommInitRankConfig comm 0x55f0c0de0000 rank {rank.rank} nranks {len(ranks)} cudaDev {rank.device} nvmlDev {rank.device} busId {bus} commId 0x7e1 - Init START")
+    where = f"cudaDev {rank.device} nvmlDev {rank.device} busId {bus} commId 0x7e1"
+    out.append(f"ncclCommInitRankConfig comm 0x55f0c0de0000 rank {rank.rank} nranks {len(ranks)} {where} - Init START")
     if algorithm == "NVLS":
         out.append(f"NVLS multicast support is available on dev {rank.device} (NVLS_NCHANNELS 16)")
     if rank.rank == 0:
@@ -42,7 +55,7 @@ def _rank(rank: Any, ranks: list[Any], nodes: list[Facts], settings: dict[str, s
     return "".join(f"{tag}{text}\n" for text in out) + _channels(rank, ranks, node, network, len(nodes))
 
 
-def _channels(rank: Any, ranks: list[Any], node: Facts, network: str, nodes: int) -> str:
+def _channels(rank: Rank, ranks: list[Rank], node: Facts, network: str, nodes: int) -> str:
     following, tag = ranks[(rank.rank + 1) % len(ranks)], _tag(rank)
     if following.host == rank.host:
         return f"{tag}Channel 00/0 : {rank.rank}[{rank.device}] -> {following.rank}[{following.device}] via P2P/CUMEM\n" if len(ranks) > 1 else ""
@@ -56,7 +69,7 @@ def _channels(rank: Any, ranks: list[Any], node: Facts, network: str, nodes: int
     return out
 
 
-def _connected(ranks: list[Any], algorithm: str, network: str, nodes: int) -> str:
+def _connected(ranks: list[Rank], algorithm: str, network: str, nodes: int) -> str:
     text = ""
     for rank in ranks:
         text += f"{_tag(rank)}Connected all rings, use ring PXN 0 GDR {int(network == 'IB' and nodes > 1)}\n"
@@ -66,7 +79,7 @@ def _connected(ranks: list[Any], algorithm: str, network: str, nodes: int) -> st
     return text
 
 
-def broken(probes: list[Facts], ranks: list[Any], settings: dict[str, str]) -> str:
+def broken(probes: list[Facts], ranks: list[Rank], settings: dict[str, str]) -> str:
     """Return what NCCL and the test print when a queue pair cannot reach its peer."""
     text = ""
     loud = settings.get("NCCL_DEBUG", "").upper() in {"INFO", "WARN", "TRACE", "VERSION"}

@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO
 
 from .. import machine, rdmatree, store
 from ..smi.topology import distance
@@ -125,7 +125,13 @@ def _open(options: Options) -> Facts:
     end: Facts = {**nic, "gid": gids[index][0], "gid_index": index, "distance": "HOST", "pcie_gb_s": 1e9, "mtu": _mtu(options, nic)}
     if "cuda" in options.values:
         end.update(_cuda(options, raw))
-    return {**end, "qpn": random.randrange(0x40, 0xFFFF), "psn": random.randrange(1 << 24), "rkey": random.randrange(1 << 20), "vaddr": random.randrange(1 << 40)}
+    return {
+        **end,
+        "qpn": random.randrange(0x40, 0xFFFF),
+        "psn": random.randrange(1 << 24),
+        "rkey": random.randrange(1 << 20),
+        "vaddr": random.randrange(1 << 40),
+    }
 
 
 def _mtu(options: Options, nic: Facts) -> int:
@@ -149,7 +155,9 @@ def _cuda(options: Options, nic: Facts) -> Facts:
     sys.stdout.write(f" [pid = {os.getpid()}, dev = {wanted}] device name = [{gpu['name']}]\n creating CUDA Ctx\n making it the current CUDA Ctx\n")
     size = max(2 * options.size * int(options.values.get("qps", 1)), 65536)
     if "--use_cuda_dmabuf" in options.flags:
-        sys.stdout.write(f" CUDA device integrated: 0\n using DMA-BUF for GPU buffer address at 0x7f3b5e000000 aligned at 0x7f3b5e000000 with aligned size {size}\n")
+        sys.stdout.write(
+            f" CUDA device integrated: 0\n using DMA-BUF for GPU buffer address at 0x7f3b5e000000 aligned at 0x7f3b5e000000 with aligned size {size}\n"
+        )
     elif "nvidia_peermem" not in store.runtime()["modules"]:
         raise TestError(" Couldn't register MR\n Failed to create MR\n Couldn't create IB resources")
     sys.stdout.write(f" allocated GPU buffer of a {size} address at 0x7f3b5e000000 for type CUDA_MEM_DEVICE\n")
@@ -211,12 +219,14 @@ def _unreachable(end: Facts, other: Facts, back: object) -> str:
     if not probe.reachable(end["netdev"], _address(other), 64):
         return "Failed to modify QP 1 to RTR\n Unable to Connect the HCA's through the link"
     if not probe.reachable(end["netdev"], _address(other), _payload(end, other)) or not back:
-        return " Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\nscnt=128, ccnt=0\n Failed to complete run_iter_bw function successfully"
+        return (
+            " Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\nscnt=128, ccnt=0\n Failed to complete run_iter_bw function successfully"
+        )
     return ""
 
 
 def _payload(end: Facts, other: Facts) -> int:
-    return max(64, min(end["mtu"], other["mtu"]))
+    return max(64, min(int(end["mtu"]), int(other["mtu"])))
 
 
 def _measure(options: Options, end: Facts, other: Facts) -> Facts:
@@ -246,7 +256,13 @@ def _latency(options: Options) -> Facts:
 
 
 def _head(options: Options, end: Facts, other: Facts) -> None:
-    title = "RDMA_Write Latency Test" if options.latency else "RDMA_Write Bidirectional BW Test" if options.flags & {"-b", "--bidirectional"} else "RDMA_Write BW Test"
+    title = (
+        "RDMA_Write Latency Test"
+        if options.latency
+        else "RDMA_Write Bidirectional BW Test"
+        if options.flags & {"-b", "--bidirectional"}
+        else "RDMA_Write BW Test"
+    )
     lines = [
         _RULE,
         f"                    {title}",
@@ -283,7 +299,8 @@ def _address_lines(which: str, end: Facts) -> list[str]:
 
 def _columns(options: Options) -> str:
     if options.latency:
-        return " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] "
+        names = "t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] "
+        return f" #bytes #iterations    {names}"
     unit = "Gb/sec" if "--report_gbits" in options.flags else "MB/sec"
     return f" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]"
 
@@ -322,7 +339,10 @@ def _count(options: Options, end: Facts, result: Facts) -> None:
 def _json(options: Options, result: Facts) -> None:
     if "--out_json" not in options.flags or options.latency:
         return
-    rows = [{"MsgSize": row["size"], "n_iterations": row["iters"], "BW_peak": round(row["peak"], 2), "BW_average": round(row["gbps"], 2), "MsgRate": 0} for row in result["rows"]]
+    rows = [
+        {"MsgSize": row["size"], "n_iterations": row["iters"], "BW_peak": round(row["peak"], 2), "BW_average": round(row["gbps"], 2), "MsgRate": 0}
+        for row in result["rows"]
+    ]
     with open(options.values.get("json_file", "perftest_out.json"), "w", encoding="utf-8") as stream:  # noqa: PTH123  (as named on the command line)
         json.dump({"test_info": {"test": options.name, "Device": options.values.get("device", "")}, "results": rows[0]}, stream)
 
@@ -331,12 +351,12 @@ def _address(end: Facts) -> str:
     return str(end["address"])
 
 
-def _say(stream: Any, message: Facts) -> None:
+def _say(stream: TextIO, message: Facts) -> None:
     stream.write(json.dumps(message) + "\n")
     stream.flush()
 
 
-def _hear(stream: Any) -> Facts:
+def _hear(stream: TextIO) -> Facts:
     line = stream.readline()
     if not line:
         raise TestError(" Failed to exchange data between server and clients\n Couldn't read remote address\n Unable to read from socket/rdma_cm")

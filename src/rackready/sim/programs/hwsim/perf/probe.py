@@ -53,7 +53,7 @@ def _answered(handle: socket.socket, ident: int, until: float) -> bool:
 
 def _checksum(raw: bytes) -> int:
     padded = raw + b"\0" * (len(raw) % 2)
-    total = sum(struct.unpack(f"!{len(padded) // 2}H", padded))
+    total: int = sum(struct.unpack(f"!{len(padded) // 2}H", padded))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF

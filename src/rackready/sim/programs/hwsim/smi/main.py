@@ -1,4 +1,7 @@
-"""nvidia-smi's command line. Exit codes as its manual has them: 2 argument, 3 unsupported, 4 permission, 6 not found, 9 driver, 12 library, 15 lost, 18 mismatch."""
+"""nvidia-smi's command line.
+
+Exit codes as its manual has them: 2 argument, 3 unsupported, 4 permission, 6 not found, 9 driver, 12 library, 15 lost, 18 mismatch.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,8 @@ def _opened(act: object) -> int:
         return 12
     except machine.DriverNotLoadedError:
         sys.stdout.write(
-            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n\n"
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
+            "Make sure that the latest NVIDIA driver is installed and running.\n\n"
         )
         return 9
     except machine.VersionMismatchError as error:

@@ -123,7 +123,7 @@ def main(kind: str, wanted: str, layout: str, gpus: list[Gpu]) -> int:
     """Print the fields that were asked for; 2 for a field or a format that does not exist."""
     formats = {item.strip() for item in layout.split(",")}
     if "csv" not in formats:
-        sys.stdout.write('"--format=" switch is missing or has no csv. Please run \'nvidia-smi -h\'.\n')
+        sys.stdout.write("\"--format=\" switch is missing or has no csv. Please run 'nvidia-smi -h'.\n")
         return 2
     names = [item.strip() for item in wanted.split(",")]
     if kind == "apps":

@@ -69,7 +69,10 @@ def _identity(gpu: Gpu) -> Tree:
         "GPU Part Number": f"{part['device_id'][2:6]}-886-A1",
         "Module ID": gpu.slot + 1,
         "Inforom Version": {"Image Version": "G520.0200.00.05", "OEM Object": "2.1", "ECC Object": "7.16", "Power Management Object": "N/A"},
-        "GPU Reset Status": {"Reset Required": "Requested functionality has been deprecated", "Drain and Reset Recommended": "Requested functionality has been deprecated"},
+        "GPU Reset Status": {
+            "Reset Required": "Requested functionality has been deprecated",
+            "Drain and Reset Recommended": "Requested functionality has been deprecated",
+        },
         "GPU Recovery Action": part["recovery_action"],
         "GSP Firmware Version": machine.driver_version(),
         "Fabric": {
@@ -93,7 +96,13 @@ def _bus(gpu: Gpu) -> Tree:
             "Bus Id": gpu.bus_id,
             "Sub System Id": part["subsystem_id"],
             "GPU Link Info": {
-                "PCIe Generation": {"Max": pcie["max_gen"], "Current": pcie["gen"], "Device Current": pcie["gen"], "Device Max": pcie["max_gen"], "Host Max": 5},
+                "PCIe Generation": {
+                    "Max": pcie["max_gen"],
+                    "Current": pcie["gen"],
+                    "Device Current": pcie["gen"],
+                    "Device Max": pcie["max_gen"],
+                    "Host Max": 5,
+                },
                 "Link Width": {"Max": f"{pcie['max_width']}x", "Current": f"{pcie['width']}x"},
             },
             "Replays Since Reset": pcie["replay"],

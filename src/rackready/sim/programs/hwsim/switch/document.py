@@ -57,7 +57,7 @@ def difference(added: set[Setting], removed: set[Setting], layout: str) -> str:
     return json.dumps(shown, indent=2) + "\n" if layout == "json" else yaml(shown)
 
 
-def yaml(value: Any, depth: int = 0) -> str:
+def yaml(value: object, depth: int = 0) -> str:
     """Return a document as YAML."""
     pad = "  " * depth
     if isinstance(value, list):
@@ -67,7 +67,7 @@ def yaml(value: Any, depth: int = 0) -> str:
             text += "".join(f"{pad}- {line.strip()}\n" if at == 0 else f"{line}\n" for at, line in enumerate(lines))
         return text
     text = ""
-    for key, item in value.items():
+    for key, item in value.items() if isinstance(value, dict) else []:
         name = f"'{key}'" if str(key).isdigit() else str(key)
         if isinstance(item, dict) and item:
             text += f"{pad}{name}:\n{yaml(item, depth + 1)}"
@@ -76,7 +76,7 @@ def yaml(value: Any, depth: int = 0) -> str:
     return text
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: object) -> str:
     if value == {}:
         return "{}"
     text = str(value)

@@ -102,7 +102,9 @@ def _apply(options: document.Options, user: str) -> int:
     apply.bring(settings)
     sys.stdout.write(f"applied [rev_id: {candidate}]\n")
     if "--confirm" in options.flags:
-        sys.stdout.write(f"Confirmation is needed within {_seconds(options)} seconds: use 'nv config apply --confirm-yes', or the configuration is rolled back.\n")
+        sys.stdout.write(
+            f"Confirmation is needed within {_seconds(options)} seconds: use 'nv config apply --confirm-yes', or the configuration is rolled back.\n"
+        )
     return 0
 
 
@@ -258,7 +260,9 @@ def _history(options: document.Options, _user: str) -> int:
 
 def _revision(options: document.Options, user: str) -> int:
     book = revisions.read()
-    found: dict[str, dict[str, str]] = {name: {"date": _date(item), "state": item.state, "user": item.user, "type": "-"} for name, item in book.revisions.items()}
+    found: dict[str, dict[str, str]] = {
+        name: {"date": _date(item), "state": item.state, "user": item.user, "type": "-"} for name, item in book.revisions.items()
+    }
     found["applied"] = {"state": "applied", "rev_id": book.applied}
     found["startup"] = {"state": "applied", "rev_id": book.startup}
     if options.values.get("-o") == "json":

@@ -73,7 +73,10 @@ def read() -> Book:
     if not path.exists():
         return Book({"1": Revision("applied", "root", time.time())}, "1", "1", {})
     raw = json.loads(path.read_text())
-    revisions = {key: Revision(item["state"], item["user"], item["date"], {tuple(words) for words in item["settings"]}, item["message"]) for key, item in raw["revisions"].items()}
+    revisions = {
+        key: Revision(item["state"], item["user"], item["date"], {tuple(words) for words in item["settings"]}, item["message"])
+        for key, item in raw["revisions"].items()
+    }
     return Book(revisions, raw["applied"], raw["startup"], raw["attached"], raw["confirm"])
 
 

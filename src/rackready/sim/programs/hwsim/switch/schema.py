@@ -39,6 +39,14 @@ _ON_OFF = _choice("on", "off")
 _VLAN = _integer(1, 4094)
 _SWITCHPORT = re.compile(r"^(swp\d+(s\d+)?|eth0|lo|vlan\d+|bond\w+|mgmt)$")
 
+_MEMBER: Tree = {
+    "access": _VLAN, "untagged": _VLAN, "vlan": {"*": {}}, "learning": _ON_OFF, "stp": {"admin-edge": _ON_OFF, "bpdu-guard": _ON_OFF},
+}  # fmt: skip
+_DOMAIN: Tree = {
+    "type": _choice("vlan-aware"), "vlan": {"*": {"vni": {"*": {}}}}, "untagged": _VLAN,
+    "stp": {"state": {"up": {}, "down": {}}, "mode": _ANY, "priority": _ANY},
+}  # fmt: skip
+
 TREE: Tree = {
     "interface": {
         "*": {
@@ -48,13 +56,13 @@ TREE: Tree = {
                 "mtu": _integer(552, 9216), "state": _choice("up", "down"), "speed": _ANY, "auto-negotiate": _ON_OFF, "fec": _ANY,
                 "breakout": {"*": {"lanes-per-port": _ANY}}, "duplex": _choice("full", "half"), "lanes": _integer(1, 8),
             },
-            "bridge": {"domain": {"*": {"access": _VLAN, "untagged": _VLAN, "vlan": {"*": {}}, "learning": _ON_OFF, "stp": {"admin-edge": _ON_OFF, "bpdu-guard": _ON_OFF}}}},
+            "bridge": {"domain": {"*": _MEMBER}},
             "ip": {"address": {"*": {}}, "vrf": _ANY},
             "qos": {"pfc-watchdog": {"state": _choice("enable", "enabled", "disable", "disabled")}, "mapping": {"profile": _ANY}},
             "router": {"adaptive-routing": {"enable": _ON_OFF}},
         }
     },
-    "bridge": {"domain": {"*": {"type": _choice("vlan-aware"), "vlan": {"*": {"vni": {"*": {}}}}, "untagged": _VLAN, "stp": {"state": {"up": {}, "down": {}}, "mode": _ANY, "priority": _ANY}}}},
+    "bridge": {"domain": {"*": _DOMAIN}},
     "qos": {
         "roce": {"enable": _ON_OFF, "mode": _choice("lossless", "lossy", "lossless-single-ipool", "lossy-multi-tc"), "cable-length": _integer(1, 100000)},
         "traffic-pool": {"*": {"memory-percent": _integer(1, 100), "switch-priority": {"*": {}}}},

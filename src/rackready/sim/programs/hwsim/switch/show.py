@@ -14,6 +14,7 @@ from . import apply, document, revisions
 from .schema import SchemaError, Setting
 
 Tree = dict[str, Any]
+_ROCE, _CNP = 3, 6
 
 
 def main(argv: list[str], user: str) -> int:
@@ -100,7 +101,11 @@ def interfaces(settings: set[Setting]) -> Tree:
         if name in have:
             flags = have[name].get("flags", [])
             status = "up" if "UP" in flags else "down"
-            found[name] = {"ifindex": have[name]["ifindex"], "type": "eth" if name == "eth0" else "loopback", "link": {"admin-status": status, "oper-status": status, "mtu": have[name]["mtu"], "state": {status: {}}}}
+            found[name] = {
+                "ifindex": have[name]["ifindex"],
+                "type": "eth" if name == "eth0" else "loopback",
+                "link": {"admin-status": status, "oper-status": status, "mtu": have[name]["mtu"], "state": {status: {}}},
+            }
     return found
 
 
@@ -113,7 +118,9 @@ def _domains(settings: set[Setting]) -> Tree:
                 domain["vlan"][words[4]] = {}
     for name, port in apply.wanted(settings).items():
         if port["vlan"]:
-            domains.setdefault("br_default", {"type": "vlan-aware", "vlan": {}, "port": {}})["port"][name] = {"vlan": {str(port["vlan"]): {"tag-state": "untagged"}}}
+            domains.setdefault("br_default", {"type": "vlan-aware", "vlan": {}, "port": {}})["port"][name] = {
+                "vlan": {str(port["vlan"]): {"tag-state": "untagged"}}
+            }
     return domains
 
 
@@ -124,22 +131,37 @@ def roce(settings: set[Setting]) -> Tree:
         return {"enable": "off"}
     mode = next((words[1] for words in ours if words[:1] == ("mode",)), "lossless")
     lossless = mode.startswith("lossless")
-    pools = {"0": {"name": "lossy-default-ingress", "type": "Dynamic", "mode": "Dynamic", "size": "50.0%"}, "1": {"name": "roce-reserved-ingress", "mode": "Dynamic", "size": "50.0%"}}
+    pools = {
+        "0": {"name": "lossy-default-ingress", "type": "Dynamic", "mode": "Dynamic", "size": "50.0%"},
+        "1": {"name": "roce-reserved-ingress", "mode": "Dynamic", "size": "50.0%"},
+    }
     return {
         "enable": "on",
         "mode": mode,
         "cable-length": 100,
         "congestion-control": {"congestion-mode": "ECN", "enabled-tc": "0,3", "max-threshold": "1.43 MB", "min-threshold": "146.48 KB", "probability": 100},
         "lldp-app-tlv": {"priority": 3, "protocol-id": 4791, "selector": "UDP"},
-        "pfc": {"pfc-priority": "3" if lossless else "-", "rx-enabled": "enabled" if lossless else "disabled", "tx-enabled": "enabled" if lossless else "disabled", "cable-length": 100},
+        "pfc": {
+            "pfc-priority": "3" if lossless else "-",
+            "rx-enabled": "enabled" if lossless else "disabled",
+            "tx-enabled": "enabled" if lossless else "disabled",
+            "cable-length": 100,
+        },
         "trust": {"trust-mode": "pcp,dscp"},
         "prio-map": {str(prio): {"pcp": str(prio), "dscp": ",".join(str(prio * 8 + low) for low in range(8)), "switch-prio": prio} for prio in range(8)},
-        "tc-map": {str(prio): {"switch-prio": prio, "traffic-class": prio if prio in {3, 6} else 0, "scheduler-weight": "Strict" if prio == 6 else "DWRR-50%"} for prio in range(8)},  # noqa: PLR2004
+        "tc-map": {
+            str(prio): {
+                "switch-prio": prio,
+                "traffic-class": prio if prio in {_ROCE, _CNP} else 0,
+                "scheduler-weight": "Strict" if prio == _CNP else "DWRR-50%",
+            }
+            for prio in range(8)
+        },
         "pool-map": pools,
     }
 
 
-def _table(node: Any) -> str:
+def _table(node: object) -> str:
     rows = _flat(node) if isinstance(node, dict) else [("", str(node))]
     width = max((len(key) for key, _ in rows), default=10)
     lines = [f"{'':<{width}}  operational  applied", f"{'-' * width}  -----------  -------"]
