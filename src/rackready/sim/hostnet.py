@@ -56,12 +56,12 @@ def links(pid: int | None = None) -> dict[str, dict[str, Any]]:
     return {item["ifname"]: item for item in found}
 
 
-def attach(plan: Plan, machine: Machine, pid: int) -> None:
-    """Connect a machine's eth0 to the management network, with its address. Does nothing when it is connected."""
+def attach(plan: Plan, machine: Machine, pid: int, *, connected: bool = True) -> None:
+    """Make a machine's eth0 with its address, and connect it to the management network, or not. Does nothing when that is so."""
     outer = f"{plan.bridge}-{machine.octet}"
     if "eth0" not in links(pid):
         _add_pair(outer, "eth0", pid)
-    run(["ip", "link", "set", outer, "master", plan.bridge, "up"])
+    run(["ip", "link", "set", outer, "master", plan.bridge, "up" if connected else "down"])
     run([*_inside(pid), "ip", "address", "replace", f"{machine.address}/{plan.subnet.prefixlen}", "dev", "eth0"])
     run([*_inside(pid), "ip", "link", "set", "eth0", "up"])
 

@@ -47,7 +47,7 @@ class Machines:
         if pid <= 0:
             hint = f"See `podman inspect {machine.container}`, then run again."
             raise describe(f"{name}: container {machine.container}", "namespaces of its own", "none", hint)
-        hostnet.attach(self.plan, machine, pid)
+        self.attach(machine, pid)
         if machine.role == "node":
             (self._store.hardware(name) / "boot_id").write_text(f"{uuid.uuid4()}\n", encoding="utf-8")
             self.cable(name, pid)
@@ -61,6 +61,11 @@ class Machines:
         podman.stop(self.plan.machines[name].container, _STOP_GRACE_S if graceful else 0)
         return True
 
+    def attach(self, machine: Machine, pid: int) -> None:
+        """Connect a machine to the management network, unless a fault pulled that cable."""
+        reachable = machine.role != "node" or self._store.state(machine.name).get("management", {}).get("link", "up") == "up"
+        hostnet.attach(self.plan, machine, pid, connected=reachable)
+
     def cable(self, node: str, pid: int = 0) -> None:
         """Bring a node's cables to where hardware state says that they are; does nothing when it is off."""
         with self._store.cables_locked(node):
@@ -72,6 +77,7 @@ class Machines:
             if found is None or not found.running:
                 return
             pid = found.pid
+            self.attach(self.plan.machines[node], pid)
         out = {nic["rail"] for nic in self._store.state(node)["nics"] if nic.get("link") == "down"}
         changed: dict[str, list[str]] = {}
         switches = {name: self._pid(name) for name in {cable.switch for cable in self.plan.cables[node]} if name}

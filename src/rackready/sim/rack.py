@@ -150,10 +150,11 @@ class Rack:
 
     def _reattach(self, defined: Definition) -> None:
         """Connect machines that run to the management network again: the bridge may be new."""
+        machines = defined.machines()
         for machine in defined.plan.machines.values():
             found = podman.inspect(machine.container)
             if found is not None and found.running:
-                hostnet.attach(defined.plan, machine, found.pid)
+                machines.attach(machine, found.pid)
 
     def _bmcs(self, defined: Definition, result: UpResult) -> None:
         digest = emulator.code_digest(defined.fingerprint())
@@ -269,12 +270,19 @@ class Rack:
         return cleared
 
     def _recable(self, defined: Definition, node: str) -> None:
+        """Let the fault show on a node that is on. Before the first `up` there is nothing to plug."""
+        if not defined.record.image:
+            return
         require_root()
         with self.store.locked():
             defined.machines().cable(node)
 
     def _with_node(self, node: str) -> Definition:
-        defined = Definition.load(self.root, self.env)
-        if node not in defined.plan.bmcs:
-            raise describe(f"node {node}", f"one of {', '.join(defined.plan.bmcs)}", node, "Name a node of the site file.")
+        """Return the rack; a fault may be injected before the first `up`, which then finds it. Raises SimError for an unknown node."""
+        with self.store.locked():
+            defined = Definition.load_or_choose(self.root, self.env)
+            if node not in defined.plan.bmcs:
+                raise describe(f"node {node}", f"one of {', '.join(defined.plan.bmcs)}", node, "Name a node of the site file.")
+            if self.store.load() is None:
+                self._files(defined, UpResult())
         return defined
