@@ -100,7 +100,21 @@ goldens: setup-dev ## write golden files anew; read the diff before it is commit
 	@GOLDENS=rewrite $(BIN)/pytest -q tests/golden $(ARGS)
 	@git --no-pager diff --stat -- tests/golden
 
+# --- measure: each ends with one JSON line a case --------------------------------------------------------------------
+
+.PHONY: bench-site
+bench-site: setup ## measure loading and checking a site file, by number of nodes
+	@$(BIN)/python scripts/bench/site.py $(ARGS)
+
+.PHONY: bench-deploy
+bench-deploy: site-exists setup prepare ## measure one deploy of ENV as it stands
+	@$(BIN)/python scripts/bench/deploy.py $(ENV)
+
 # --- help for those who add ----------------------------------------------------------------------------------------------
+
+.PHONY: reference
+reference: setup ## write docs/reference anew from the models
+	@$(BIN)/rackready schema > docs/reference/site.schema.json
 
 .PHONY: new-role
 new-role: setup-dev ## begin a role: make new-role NAME=x

@@ -118,7 +118,7 @@ class Access(Model):
     """How rackready logs in to nodes."""
 
     user: str = Field("root", min_length=1)
-    port: int = Field(22, ge=1, le=65535)
+    port: int = Field(22, ge=1, le=65535, description="TCP port of SSH on nodes")
     private_key: Path = Field(description="OpenSSH private key on the controller")
 
 

@@ -1,0 +1,33 @@
+"""What is generated from the models is as the models are now."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rackready.model.site import Site
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_schema_of_the_site_file_is_current() -> None:
+    written = json.loads((ROOT / "docs/reference/site.schema.json").read_text(encoding="utf-8"))
+    assert written == Site.model_json_schema(by_alias=True), "run: make reference"
+
+
+def test_site_files_name_the_schema_that_exists() -> None:
+    for path in ROOT.glob("inventories/*/site.yml"):
+        first = path.read_text(encoding="utf-8").splitlines()[0]
+        assert (path.parent / first.partition("$schema=")[2]).resolve().is_file(), path
+
+
+def test_every_field_says_what_it_is() -> None:
+    """Fields whose name says it all (name, bmc) may go without; numbers must name their unit or meaning."""
+    schema = Site.model_json_schema(by_alias=True)
+    silent = [
+        f"{model}.{name}"
+        for model, definition in schema["$defs"].items()
+        for name, field in definition.get("properties", {}).items()
+        if field.get("type") in {"integer", "number"} and "description" not in field and name != "rail"
+    ]
+    assert silent == []
