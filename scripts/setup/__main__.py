@@ -14,28 +14,31 @@ from console import PRIVATE, SetupError, make_private, say
 
 
 def main() -> int:
-    """Do the steps in order. Returns 0, or 2 with what to do when a step failed."""
+    """Do the steps in order. Returns 0, 2 with what to do when a step failed, or 130 when it was stopped."""
     options = _options()
+    try:
+        _set_up(options)
+    except SetupError as error:
+        return _failed(str(error), error.what_to_do)
+    except OSError as error:
+        return _failed(f"{error.filename or 'this machine'}: {error.strerror}", "Free disk space or correct permissions, then run this again.")
+    except KeyboardInterrupt:
+        sys.stderr.write("set-up was stopped; run again, it goes on where it stopped\n")
+        return 130
+    return 0
+
+
+def _set_up(options: argparse.Namespace) -> None:
+    """The engine comes last: a machine that cannot have it has everything else by then."""
+    python_venv.check_python()
     make_private()
     with (PRIVATE / "setup.lock").open("w", encoding="utf-8") as lock:
         _wait_for(lock.fileno())
-        try:
-            python_venv.check_python()
-            python_venv.ensure("dev" if options.dev else "runtime")
-            if options.sim:
-                apt.simulated_rack()
-        except SetupError as error:
-            return _failed(error)
-        return 0 if options.no_pulumi else _engine()
-
-
-def _engine() -> int:
-    """A machine without an engine can still do all but provision: this is said, and only a deploy stops at it."""
-    try:
-        pulumi_engine.ensure()
-    except SetupError as error:
-        return _failed(error)
-    return 0
+        python_venv.ensure("dev" if options.dev else "runtime")
+        if options.sim:
+            apt.simulated_rack()
+        if not options.no_pulumi:
+            pulumi_engine.ensure()
 
 
 def _options() -> argparse.Namespace:
@@ -54,8 +57,8 @@ def _wait_for(lock: int) -> None:
     fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-def _failed(error: SetupError) -> int:
-    sys.stderr.write(f"set-up failed: {error}\n  What to do: {error.what_to_do}\n")
+def _failed(what: str, what_to_do: str) -> int:
+    sys.stderr.write(f"set-up failed: {what}\n  What to do: {what_to_do}\n")
     return 2
 
 

@@ -21,6 +21,7 @@ _LOG_HELP = "See that pip can reach a package index or mirror (PIP_INDEX_URL), t
 def ensure(kind: str) -> None:
     """Make the environment of that kind, or find it made."""
     stamp = _read_stamp()
+    kind = max(kind, stamp.get("kind", kind), key=list(LOCKS).index)  # an environment for tests stays one
     if _current(stamp, kind):
         say(f"Python environment .venv: up to date ({stamp['kind']})")
         return

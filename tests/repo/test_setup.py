@@ -7,6 +7,8 @@ import importlib
 import io
 import json
 import platform
+import shutil
+import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -180,3 +182,12 @@ def test_old_go_is_refused_in_words_that_help(scripts: dict[str, ModuleType], mo
         return
     with pytest.raises(scripts["console"].SetupError, match=r"Expected: 1\.21 or newer Actual: go version"):
         modules._check_go()
+
+
+def test_full_disk_is_one_clear_error(tmp_path: Path) -> None:
+    """A file where .rackready should be stands for a disk that takes no folder."""
+    shutil.copytree(ROOT / "scripts/setup", tmp_path / "scripts/setup", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / ".rackready").touch()
+    done = subprocess.run([sys.executable, tmp_path / "scripts/setup"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"set-up failed: {tmp_path / '.rackready'}: File exists\n  What to do: Free disk space or correct permissions")
