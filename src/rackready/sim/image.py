@@ -13,8 +13,8 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rackready.paths import private_dir
@@ -30,7 +30,7 @@ PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "openssh-server", "openssh-client", "sudo", "python3", "python3-apt", "gnupg", "ca-certificates",
     "iproute2", "iputils-ping", "ethtool", "pciutils", "kmod", "procps", "openmpi-bin", "slurmd", "slurmctld", "slurm-client", "munge",
 )  # fmt: skip
-_RECIPE = "5"
+_RECIPE = "6"
 """Raise it when the steps below change: it is part of the digest."""
 
 _HERE = Path(__file__).resolve().parent
@@ -150,7 +150,7 @@ def _build_final(clone: str, base: str, name: str, say: Say) -> None:
     remove(work)
     create(work, base, clone)
     try:
-        with mounted(work) as root:
+        with mounted(work) as root, _open_modes():
             _tidy(root)
             _install_programs(root)
         podman("commit", "--quiet", "--change", 'CMD ["/sbin/init"]', work, name, timeout_s=300.0)
@@ -165,9 +165,15 @@ def _install_programs(root: Path) -> None:
     if files.is_dir():
         shutil.copytree(files, root, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     build = importlib.import_module("rackready.sim.programs.build")
+    build.install(root)
+
+
+@contextmanager
+def _open_modes() -> Iterator[None]:
+    """Files of the image are readable for all, as on any machine; our own are private by default."""
     old = os.umask(0o022)
     try:
-        build.install(root)
+        yield
     finally:
         os.umask(old)
 
@@ -199,7 +205,6 @@ def _tidy(root: Path) -> None:
 def _text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    path.chmod(0o644)
 
 
 def _file_digests() -> Iterable[str]:
