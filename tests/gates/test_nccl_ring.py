@@ -6,10 +6,11 @@ import json
 
 import pytest
 
+from rackready.gates.base import Done
 from rackready.gates.nccl import collectives_run
 from rackready.gates.registry import gate
 from rackready.gates.topics.nccl_ring import common_network
-from rackready.model.outcome import Outcome
+from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Case, Said, check, judge, rack, text
 
 GATE = "cluster/fabric/performance/nccl-all-reduce-ring"
@@ -161,3 +162,29 @@ def test_the_launch_is_forced_onto_rings_and_onto_the_platforms_nics() -> None:
 )
 def test_common_network(addresses: list[str], network: str) -> None:
     assert common_network(addresses) == network
+
+
+def test_the_nodes_that_are_not_named_are_measured_without_those_that_are() -> None:
+    known = rack(4)
+    found = gate(GATE)
+    run = found.plan(known, list(known.nodes))[0]
+    bad = judge(GATE, next(case for case in CASES if case.name == "one rail carries far less"))
+    assert bad.blamed == ["node02"]
+    again = found.follow_up(known, [Done(run, bad)])
+    assert [(item.target, item.nodes) for item in again] == [("cluster/without node02", ("node01", "node03", "node04"))]
+    good = Verdict(outcome=Outcome.PASS, measured=["node01/rail1"])
+    by_node = found.attribute(known, [Done(run, bad), Done(again[0], good)])
+    assert {node: verdicts[0].outcome for node, verdicts in by_node.items()} == {
+        "node01": Outcome.PASS,
+        "node02": Outcome.FAIL,
+        "node03": Outcome.PASS,
+        "node04": Outcome.PASS,
+    }
+
+
+def test_a_slow_cluster_that_names_nobody_is_not_measured_again() -> None:
+    known = rack(4)
+    found = gate(GATE)
+    run = found.plan(known, list(known.nodes))[0]
+    assert found.follow_up(known, [Done(run, Verdict(outcome=Outcome.FAIL))]) == []
+    assert judge(GATE, next(case for case in CASES if case.name == "sockets")).blamed == []

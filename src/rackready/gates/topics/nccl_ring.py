@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from rackready.gates import base, hardware
-from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.expectation import FLEET_PENDING, Efficiency, ceiling, floor, judge, launches, reference
 from rackready.gates.formats import nccl_log
 from rackready.gates.formats.error import FormatError
@@ -47,13 +47,32 @@ class NcclAllReduceRing(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Counters of every node, the launches from the first node, counters again."""
+        return [self._run(facts, nodes, "cluster")]
+
+    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
+        """Where the failed run names some nodes as the ones at fault, run over the others: they are not to wait for them."""
+        for item in done:
+            rest = [node for node in item.run.nodes if node not in item.verdict.blamed]
+            if item.verdict.blamed and len(rest) >= self.min_nodes:
+                return [self._run(facts, rest, f"cluster/without {'+'.join(item.verdict.blamed)}")]
+        return []
+
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
+        """A node that was named gets what was found on it; every other gets the verdict of the last run that it took part in."""
+        out: dict[str, list[Verdict]] = {}
+        for item in done:
+            for node in item.run.nodes:
+                mine = [finding for finding in item.verdict.findings if _named(finding.where, node)]
+                out[node] = [item.verdict.model_copy(update={"findings": mine}) if mine else item.verdict]
+        return out
+
+    def _run(self, facts: GateFacts, nodes: Sequence[str], name: str) -> Run:
         count = self._launches(facts)
         line = self._mpirun(facts, nodes)
         commands = [command(f"before-{node}", node, rdma_counters, *_devices(facts, node)) for node in nodes]
         commands += [Command(key=f"launch{number}", node=nodes[0], argv=line, timeout_s=1800, stage=1 + number) for number in range(count)]
         commands += [command(f"after-{node}", node, rdma_counters, *_devices(facts, node), stage=1 + count) for node in nodes]
-        claims = frozenset(nodes)
-        return [Run(id="cluster", target="cluster", nodes=tuple(nodes), commands=tuple(commands), claims=claims, launch_from=nodes[0])]
+        return Run(id=name, target=name, nodes=tuple(nodes), commands=tuple(commands), claims=frozenset(nodes), launch_from=nodes[0])
 
     def _mpirun(self, facts: GateFacts, nodes: Sequence[str]) -> tuple[str, ...]:
         """Open MPI starts one process per GPU; it talks over the in-band network only, NCCL over the rails."""
@@ -69,7 +88,24 @@ class NcclAllReduceRing(Gate):
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         }
         exported = [word for name, value in environment.items() for word in ("-x", f"{name}={value}")]
-        mca = ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", inband, "--mca", "oob_tcp_if_include", inband]
+        # NCCL carries the data: a rank that waits in MPI gives way to it instead of spinning.
+        mca = [
+            "--mca",
+            "mpi_yield_when_idle",
+            "1",
+            "--mca",
+            "pml",
+            "ob1",
+            "--mca",
+            "btl",
+            "tcp,self",
+            "--mca",
+            "btl_tcp_if_include",
+            inband,
+            "--mca",
+            "oob_tcp_if_include",
+            inband,
+        ]
         tests = argv(self.inputs.binary, self.inputs.size, gpus_per_process=1)
         return ("mpirun", "--allow-run-as-root", "-np", str(per_node * len(nodes)), "-H", hosts, "--bind-to", "none", *mca, *exported, *tests)
 
@@ -91,6 +127,8 @@ class NcclAllReduceRing(Gate):
                 of_node = facts.nodes[node]
                 gathered.measured.update(f"{node}/gpu{index}" for index in range(of_node.platform.gpus))
                 gathered.measured.update(part for nic in of_node.nics for part in (f"{node}/{nic.rdma_device}", f"{node}/rail{nic.rail}"))
+        named = {node for node in run.nodes for finding in gathered.fails if _named(finding.where, node)}
+        gathered.blamed |= named if named != set(run.nodes) else set()
         return gathered.verdict("cluster")
 
     @staticmethod
@@ -236,6 +274,10 @@ class NcclAllReduceRing(Gate):
             )
         else:
             gathered.note = FLEET_PENDING if result.pending else None
+
+
+def _named(where: str, node: str) -> bool:
+    return where.split(" ", 1)[0] == node
 
 
 def _devices(facts: GateFacts, node: str) -> list[str]:
