@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 
 import paramiko
 
 from rackready.drivers import ssh
+from rackready.drivers.process import check_stop
 from rackready.model.problems import RackreadyError
 
+PATIENCE_S = 60.0
+"""Seconds for which a host that does not answer is asked again: it may be booting."""
 _TIMEOUT_S = 15.0
 
 
@@ -22,27 +26,32 @@ def known_name(host: str, port: int) -> str:
     return host if port == 22 else f"[{host}]:{port}"  # noqa: PLR2004 - SSH's own port
 
 
-def pin_at_first_contact(known_hosts: Path, host: str, port: int, name: str) -> str:
+def pin_at_first_contact(known_hosts: Path, host: str, port: int, name: str, *, patience_s: float = PATIENCE_S) -> str:
     """Make sure that a key of the host is pinned; return what to say when this call pinned it, else an empty text.
 
-    Raises HostKeyError when the host shows none.
+    A host that is just booting is waited for, ``patience_s`` seconds. Raises HostKeyError when it shows no key.
     """
     where = known_name(host, port)
     if ssh.pinned(known_hosts, where):
         return ""
-    key = _shown(host, port, name)
+    key = _shown(host, port, name, patience_s)
     ssh.pin(known_hosts, where, f"{key.get_name()} {key.get_base64()}")
     return f"pinned the host key that {name} showed at first contact ({key.get_name()} {key.fingerprint})"
 
 
-def _shown(host: str, port: int, name: str) -> paramiko.PKey:
-    try:
-        with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection, paramiko.Transport(connection) as transport:
-            transport.start_client(timeout=_TIMEOUT_S)
-            return transport.get_remote_server_key()
-    except (OSError, paramiko.SSHException) as error:
-        reason = str(error) or error.__class__.__name__
-        message = (
-            f"{name} ({host}:{port}): no SSH service - Expected: an answer within {_TIMEOUT_S:.0f} s Actual: {reason}. Check its power, network and address."
-        )
-        raise HostKeyError(message) from error
+def _shown(host: str, port: int, name: str, patience_s: float) -> paramiko.PKey:
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection, paramiko.Transport(connection) as transport:
+                transport.start_client(timeout=_TIMEOUT_S)
+                return transport.get_remote_server_key()
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            check_stop()
+            if time.monotonic() < deadline:
+                time.sleep(1.0)
+                continue
+            reason = str(error) or error.__class__.__name__
+            expected = f"an answer within {patience_s:.0f} s"
+            message = f"{name} ({host}:{port}): no SSH service - Expected: {expected} Actual: {reason}. Check its power, network and address."
+            raise HostKeyError(message) from error

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 
 from rackready.design.switches import SwitchConfig
+from rackready.drivers.process import check_stop
 from rackready.drivers.switch.base import Revision, SwitchBusyError, SwitchDriver, SwitchError, SwitchRevertedError, SwitchUncertainError
 from rackready.drivers.switch.session import SwitchUnreachableError
 from rackready.drivers.switch.verify import verify_config
@@ -144,12 +145,14 @@ class _Work:
         return Observation.NOT_HAPPENED if self.driver.missing(self.commands) else Observation.HAPPENED
 
     def act(self, token: int) -> dict[str, object]:
+        check_stop()
         try:
             self.driver.load(self.driver.missing(self.commands))
             diff = self.driver.compare()
             if not diff:
                 self.driver.discard()
                 return {"changed": False}
+            check_stop()  # from here on it is carried through: stopping between commit and confirm would leave it to the clock
             self.driver.commit(REVERT_AFTER_S)
         except SwitchUnreachableError:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -9,11 +10,12 @@ from dataclasses import replace
 from rackready.design.secrets import reveal
 from rackready.design.site import load_site
 from rackready.design.switches import SwitchConfig, switch_config
-from rackready.drivers.hostkeys import pin_at_first_contact
+from rackready.drivers.hostkeys import PATIENCE_S, pin_at_first_contact
+from rackready.drivers.process import check_stop
 from rackready.drivers.switch.apply import apply_config
 from rackready.drivers.switch.base import SwitchDriver
 from rackready.drivers.switch.registry import driver_for
-from rackready.drivers.switch.session import Endpoint, NetmikoSession
+from rackready.drivers.switch.session import Endpoint, NetmikoSession, SwitchSilentError
 from rackready.drivers.switch.verify import verify_links
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
@@ -68,7 +70,20 @@ def open_driver(site: Site, paths: EnvPaths, name: str) -> tuple[SwitchDriver, s
     password = reveal(switch.password)
     note = pin_at_first_contact(paths.known_hosts, host, switch.port, name)
     endpoint = Endpoint(name, entry.netmiko, host, switch.port, switch.username, password, str(switch.password), paths.known_hosts)
-    return entry.driver(name, NetmikoSession(endpoint)), note
+    return entry.driver(name, _session(endpoint)), note
+
+
+def _session(endpoint: Endpoint) -> NetmikoSession:
+    """Open a session; a switch that is just booting is waited for."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return NetmikoSession(endpoint)
+        except SwitchSilentError:
+            check_stop()
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1.0)
 
 
 def _run_one(ctx: PhaseContext, site: Site, paths: EnvPaths, ledger: Ledger, name: str) -> NodeResult:

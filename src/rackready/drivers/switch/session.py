@@ -22,6 +22,10 @@ class SwitchUnreachableError(SwitchError):
     """No session, or it broke: what the last command did is not known."""
 
 
+class SwitchSilentError(SwitchUnreachableError):
+    """Nothing answered: the switch may be booting."""
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """How one switch is reached. ``secret_place`` says where the password is kept, for messages."""
@@ -72,7 +76,7 @@ class NetmikoSession:
                 raise SwitchUnreachableError(_changed_key(self._where, endpoint.known_hosts)) from error
             expected = f"an answer within {_CONNECT_S} s"
             message = f"{self._where}: no SSH session - Expected: {expected} Actual: {_first_line(error)}. Check its power, management network and address."
-            raise SwitchUnreachableError(message) from error
+            raise SwitchSilentError(message) from error
 
     def run(self, command: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
         """Run one command; return its exit code and output. Raises SwitchUnreachableError when no end of it was seen."""

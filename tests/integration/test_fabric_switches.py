@@ -1,0 +1,167 @@
+"""Real SSH sessions to the switches of the simulated rack: configured once, repaired after drift, safe to kill, never over somebody else's work."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from rackready.drivers.switch.phase import run_switches, verify_fabric
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.sim.plan import clone_id
+from tests.integration.project import Project
+
+pytestmark = pytest.mark.integration
+
+_DIES = """
+import os, signal, sys
+from pathlib import Path
+from rackready.drivers.switch.cumulus_nvue import CumulusNvue
+from rackready.drivers.switch.phase import run_switches
+from rackready.model.phase import PhaseContext
+
+def die(self, *_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+setattr(CumulusNvue, sys.argv[2], die)
+print(run_switches(PhaseContext("sim", Path(sys.argv[1]), "killed"), ["leaf01"]))
+"""
+
+
+def on_switch(project: Project, *argv: str) -> str:
+    """Run a command on leaf01 as root: somebody who works on the switch by hand."""
+    done = subprocess.run(["podman", "exec", f"rr-{clone_id(project.root)}-leaf01", *argv], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def run(project: Project, *switches: str, check: bool = False) -> dict[str, NodeResult]:
+    return run_switches(PhaseContext("sim", project.root, "test", check), list(switches or ("leaf01", "leaf02")))
+
+
+def revisions(project: Project) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads(on_switch(project, "nv", "config", "revision", "-o", "json"))
+    return {key: value for key, value in found.items() if key.isdigit()}
+
+
+def drift(project: Project) -> None:
+    """Somebody lowers an MTU by hand, and applies it."""
+    on_switch(project, "nv", "set", "interface", "swp3", "link", "mtu", "1500")
+    on_switch(project, "nv", "config", "apply", "-y")
+
+
+def killed(project: Project, method: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _DIES, str(project.root), method], env=project.environment(), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+
+
+def test_a_check_shows_the_difference_and_changes_nothing(project: Project) -> None:
+    before = revisions(project)
+    result = run(project, "leaf01", check=True)["leaf01"]
+    assert result.outcome is Outcome.PASS
+    assert "+ nv set interface swp16 bridge domain br_default access 904" in result.data["diff"]
+    assert revisions(project) == before
+
+
+def test_both_switches_are_configured_once(project: Project) -> None:
+    first = run(project)
+    assert [(result.outcome, result.changed) for result in first.values()] == [(Outcome.PASS, True)] * 2, first
+    before = revisions(project)
+    assert [value["state"] for value in before.values()].count("applied") == 1
+    second = run(project)
+    assert [(result.outcome, result.changed) for result in second.values()] == [(Outcome.PASS, False)] * 2, second
+    assert revisions(project) == before
+
+
+def test_drift_is_repaired(project: Project) -> None:
+    run(project, "leaf01")
+    drift(project)
+    result = run(project, "leaf01")["leaf01"]
+    assert result.changed, result
+    assert "mtu: 9216" in result.data["diff"]
+    assert "swp4" not in result.data["diff"]
+
+
+@pytest.mark.parametrize(
+    ("dies_in", "applies", "note"),
+    [
+        ("compare", 1, "dropped the candidate of an interrupted run"),
+        ("commit", 1, "dropped the candidate of an interrupted run"),
+        ("confirm", 0, "confirmed what an interrupted run had applied"),
+        ("save", 0, "kept from an interrupted run"),
+    ],
+)
+def test_killed_anywhere_it_goes_on_without_a_blind_repeat(project: Project, dies_in: str, applies: int, note: str) -> None:
+    run(project, "leaf01")
+    drift(project)
+    killed(project, dies_in)
+    in_force = len([1 for value in revisions(project).values() if value["state"] != "pending"])
+    result = run(project, "leaf01")["leaf01"]
+    assert result.outcome is Outcome.PASS, result
+    assert note in result.message
+    after = revisions(project)
+    assert len(after) == in_force + applies
+    assert {value["state"] for value in after.values()} <= {"applied", "inactive"}
+    ledger = Ledger.read_only(project.paths.database)
+    assert [entry.status for entry in ledger.entries("leaf01")][-1] == "done"
+    assert "intent" not in {entry.status for entry in ledger.entries("leaf01")}
+    ledger.close()
+    assert not run(project, "leaf01")["leaf01"].changed
+
+
+def test_somebody_elses_candidate_is_left_alone(project: Project) -> None:
+    run(project, "leaf01")
+    on_switch(project, "nv", "set", "interface", "swp60", "description", "spare")
+    pending = next(key for key, value in revisions(project).items() if value["state"] == "pending")
+    result = run(project, "leaf01")["leaf01"]
+    assert result.outcome is Outcome.ERROR
+    assert result.message == (
+        f"leaf01: revision {pending} of user root is pending - Expected: nobody else's change under way. "
+        f"Nothing was changed; run again once it is applied, or dropped with `nv config delete {pending}`."
+    )
+    on_switch(project, "nv", "config", "delete", pending)
+    assert run(project, "leaf01")["leaf01"].outcome is Outcome.PASS
+
+
+def test_links_of_nodes_that_are_off_are_down(project: Project) -> None:
+    run(project)
+    result = verify_fabric(PhaseContext("sim", project.root, "test"), ["node01"])["leaf01"]
+    assert result.outcome is Outcome.FAIL
+    assert result.message.startswith("leaf01 swp1: link to node01 enp24s0np0 (rail 1) - Expected: up Actual: down. Check the cable, ")
+    assert "node02" not in result.message
+
+
+def test_another_host_key_is_refused(project: Project) -> None:
+    run(project, "leaf02")
+    pins = project.paths.known_hosts
+    before = pins.read_text(encoding="utf-8")
+    address = project.address("leaf02")
+    other = next(line.split(" ", 1)[1] for line in before.splitlines() if not line.startswith(address))
+    pins.write_text("".join(f"{address} {other}\n" if line.startswith(f"{address} ") else f"{line}\n" for line in before.splitlines()), encoding="utf-8")
+    try:
+        result = run(project, "leaf02")["leaf02"]
+        assert result.outcome is Outcome.ERROR
+        assert f"leaf02 ({address}:22): host key - Expected: the one pinned in {pins} Actual: another." in result.message
+    finally:
+        pins.write_text(before, encoding="utf-8")
+
+
+def test_a_wrong_password_names_where_it_is_kept(project: Project) -> None:
+    secret = project.paths.base / "sim/secrets/leaf02"
+    before = secret.read_text(encoding="utf-8")
+    secret.write_text("wrong\n", encoding="utf-8")
+    try:
+        result = run(project, "leaf01", "leaf02")
+        assert result["leaf01"].outcome is Outcome.PASS
+        assert result["leaf02"].outcome is Outcome.ERROR
+        assert "log-in refused - Expected: the password of user cumulus in file " in result["leaf02"].message
+        assert "wrong" not in result["leaf02"].message
+    finally:
+        secret.write_text(before, encoding="utf-8")
