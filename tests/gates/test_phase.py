@@ -145,6 +145,9 @@ def test_a_healthy_rack_passes_with_everything_measured(tmp_path: Path) -> None:
     conclusions = played.store.records(target="node02")
     assert {record.gate for record in conclusions} == {entry.id for entry in gate_entries(played.site, None)} | {COVERAGE}
     assert all(record.fingerprints[0].gpus[0] == "node02-0" for record in conclusions)
+    versions = {record.gate: record.tool_versions for record in conclusions}
+    assert versions["node/gpu/validation/dcgm-r3"] == {"dcgm": "4.6.0", "driver": "580.173.02"}
+    assert versions["node/gpu/performance/nccl-all-reduce"] == {"nccl-tests": "2.19.6", "nccl": "2.28.9"}
 
 
 def test_one_bad_node_is_named_and_holds_back_no_other(tmp_path: Path) -> None:

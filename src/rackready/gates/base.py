@@ -127,6 +127,10 @@ class Gate(ABC):
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge one run's outputs. Pure: the same outputs always give the same verdict."""
 
+    def tools(self, outputs: Outputs) -> dict[str, str]:  # noqa: ARG002 - most tools do not say
+        """Return which versions of which tools made these outputs, as far as they say so."""
+        return {}
+
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:  # noqa: ARG002
         """Declare further runs that tell which part of a failed run is at fault. Never a repeat of a failed run."""
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rackready.gates.base import Output, trouble
+from rackready.gates.base import Output, Outputs, trouble
 from rackready.gates.formats import nccl_tests
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
@@ -52,6 +52,18 @@ def collectives_run(size: str) -> int:
     """
     small, large = sizes(size)
     return WARMUP * (small + large) + 2 * (1 + ITERATIONS + CHECKS) * (small + large)
+
+
+_VERSIONS = re.compile(r"nccl-tests version (?P<tests>\S+)(?:.*?nccl-library=(?P<library>\d+))?")
+
+
+def tool_versions(outputs: Outputs) -> dict[str, str]:
+    """Return the versions that nccl-tests prints: its own, and the library's as NCCL counts them (22809 is 2.28.9)."""
+    found = next((match for output in outputs.values() if (match := _VERSIONS.search(output.stdout))), None)
+    if found is None:
+        return {}
+    code = int(found["library"] or 0)
+    return {"nccl-tests": found["tests"]} | ({"nccl": f"{code // 10000}.{code // 100 % 100}.{code % 100}"} if code else {})
 
 
 def read_launch(judge: Judge, output: Output | None, node: str, number: int, wanted: Launch) -> float | None:

@@ -37,7 +37,9 @@ class Recorder:
             self.attempts += 1
         inputs = {"title": gate.title(), **gate.inputs.model_dump(mode="json"), "attempt": attempt.number, "run": attempt.run.id}
         raw = [self._raw(output) for output in attempt.outputs.values()]
-        self._append(gate.id, attempt.run.target, attempt.run.nodes, inputs, attempt.verdict, raw, attempt.started, attempt.finished)
+        self._append(
+            gate.id, attempt.run.target, attempt.run.nodes, inputs, attempt.verdict, raw, attempt.started, attempt.finished, gate.tools(attempt.outputs)
+        )
         again = " (second attempt)" if attempt.number > 1 else ""
         for node in attempt.run.nodes:
             self.say(node, f"{gate.id} {_target(attempt.run.target, node)}{_said(attempt.verdict)}{again}", attempt.verdict.outcome)
@@ -61,6 +63,7 @@ class Recorder:
         raw: list[RawOutput],
         started: datetime,
         finished: datetime,
+        tools: dict[str, str] | None = None,
     ) -> None:
         record = EvidenceRecord(
             id=new_id(),
@@ -72,7 +75,7 @@ class Recorder:
             inputs=inputs,
             verdict=verdict,
             raw=raw,
-            tool_versions={},
+            tool_versions=tools or {},
             rackready_version=__version__,
             started=started,
             finished=finished,

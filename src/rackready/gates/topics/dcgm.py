@@ -47,6 +47,14 @@ class DcgmDiagnostic(Gate):
         argv = ("dcgmi", "diag", "-j", "-r", str(self.level_number), "-n", f"gpu:{facts.nodes[node].platform.gpus}")
         return Run(id=node, target=node, nodes=(node,), commands=(base.Command(key=_KEY, node=node, argv=argv, timeout_s=self.timeout_s),))
 
+    def tools(self, outputs: Outputs) -> dict[str, str]:
+        """Return the versions of DCGM and of the driver that it saw."""
+        try:
+            found = dcgm_diag.parse(outputs[_KEY].stdout)
+        except (KeyError, FormatError):
+            return {}
+        return {name: version for name, version in (("dcgm", found.version), ("driver", found.driver)) if version}
+
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Read the JSON; every required test must have passed on every GPU, and the exit code must agree."""
         node = run.nodes[0]

@@ -11,7 +11,7 @@ from rackready.gates import base, hardware
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
 from rackready.gates.expectation import FLEET_PENDING, Bound, ceiling, floor, judge, launches, reference
 from rackready.gates.judge import Judge
-from rackready.gates.nccl import Launch, argv, read_launch
+from rackready.gates.nccl import Launch, argv, read_launch, tool_versions
 from rackready.model.outcome import Verdict
 
 _SLOW = (
@@ -48,6 +48,10 @@ class NcclAllReduce(Gate):
         line = argv(self.inputs.binary, self.inputs.size, gpus_per_process=facts.nodes[node].platform.gpus)
         commands = tuple(Command(key=f"launch{number}", node=node, argv=line, timeout_s=900, stage=number) for number in range(self._launches(facts)))
         return Run(id=node, target=node, nodes=(node,), commands=commands)
+
+    def tools(self, outputs: Outputs) -> dict[str, str]:
+        """Return the versions of nccl-tests and NCCL."""
+        return tool_versions(outputs)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge the median busbw of the declared launches at the largest size."""

@@ -15,7 +15,7 @@ from rackready.gates.expectation import FLEET_PENDING, Efficiency, ceiling, floo
 from rackready.gates.formats import nccl_log
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
-from rackready.gates.nccl import Launch, argv, collectives_run, read_launch
+from rackready.gates.nccl import Launch, argv, collectives_run, read_launch, tool_versions
 from rackready.gates.shipped import command, document
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
@@ -108,6 +108,10 @@ class NcclAllReduceRing(Gate):
         ]
         tests = argv(self.inputs.binary, self.inputs.size, gpus_per_process=1)
         return ("mpirun", "--allow-run-as-root", "-np", str(per_node * len(nodes)), "-H", hosts, "--bind-to", "none", *mca, *exported, *tests)
+
+    def tools(self, outputs: Outputs) -> dict[str, str]:
+        """Return the versions of nccl-tests and NCCL."""
+        return tool_versions(outputs)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge the median busbw, the transport that NCCL chose, and what every rail carried."""
