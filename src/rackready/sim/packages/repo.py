@@ -77,7 +77,7 @@ def _sign(out: Path, key_days: int) -> None:
         try:
             fresh = not secret.exists() or key_days < 0
             _make_key(home, secret, key_days) if fresh else _gpg(home, "--import", str(secret))
-            past = ["--faked-system-time", "20250105T000000"] if key_days < 0 else []
+            past = ["--faked-system-time", "20250103T120000"] if key_days < 0 else []
             _gpg(home, *past, "--clearsign", "--output", str(out / "InRelease"), str(out / "Release"))
             _gpg(home, *past, "--armor", "--detach-sign", "--output", str(out / "Release.gpg"), str(out / "Release"))
             _gpg(home, "--armor", "--export", "--output", str(out / "mirror.asc"))

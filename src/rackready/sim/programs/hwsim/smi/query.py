@@ -27,7 +27,11 @@ def _event(bit: int) -> Value:
 
 
 def _rows(key: str) -> Value:
-    return lambda gpu: {True: "Yes", False: "No"}.get(gpu.part["remapped_rows"][key], gpu.part["remapped_rows"][key])
+    def read(gpu: Gpu) -> object:
+        value = gpu.part["remapped_rows"][key]
+        return {True: "Yes", False: "No"}[value] if isinstance(value, bool) else value
+
+    return read
 
 
 _FIELDS: dict[str, tuple[str, Value]] = {

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from rackready.design.site import load_site
+from rackready.sim.hardware import build_switch_state
+from rackready.sim.programs.hwsim import paths
+from rackready.sim.programs.hwsim.switch import apply, nv, revisions, schema
+
+Settings = set[tuple[str, ...]]
+
+
+class Switch:
+    """One simulated switch below a temporary root; ``real`` is what was last brought to its ports."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+        self.real: Settings = set()
+
+    def nv(self, line: str, user: str = "cumulus") -> str:
+        self.capsys.readouterr()
+        assert nv.run(line.split(), user) == 0
+        return self.capsys.readouterr().out
+
+    def refused(self, line: str) -> str:
+        with pytest.raises((nv.NvError, schema.SchemaError)) as caught:
+            nv.run(line.split(), "cumulus")
+        return str(caught.value)
+
+
+@pytest.fixture
+def switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Switch:
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    (tmp_path / "opt/hw").mkdir(parents=True)
+    (tmp_path / "opt/hw/state.json").write_text(json.dumps(build_switch_state(load_site("sim"), "leaf01")))
+    made = Switch(capsys)
+
+    def bring(settings: Settings) -> None:
+        made.real = set(settings)
+
+    monkeypatch.setattr(apply, "bring", bring)
+    monkeypatch.setattr(apply, "links", lambda: {"swp1": {"ifname": "swp1", "operstate": "UP", "mtu": 9216, "ifindex": 7}})
+    return made
+
+
+def test_nothing_happens_before_apply(switch: Switch) -> None:
+    switch.nv("set interface swp1-2 link mtu 9216")
+    assert switch.real == set()
+    assert switch.nv("config show -o commands") == ""
+    assert switch.nv("config diff -o commands") == "nv set interface swp1-2 link mtu 9216\n"
+    assert switch.nv("config apply -y") == "applied [rev_id: 2]\n"
+    assert switch.real == {("interface", "swp1", "link", "mtu", "9216"), ("interface", "swp2", "link", "mtu", "9216")}
+    assert switch.nv("config apply -y") == "Warning: config apply executed with no config diff.\n"
+    assert switch.nv("config diff") == ""
+
+
+def test_a_value_replaces_the_value_before_it(switch: Switch) -> None:
+    switch.nv("set interface swp1 bridge domain br_default access 901")
+    switch.nv("config apply -y")
+    switch.nv("set interface swp1 bridge domain br_default access 902")
+    assert (
+        switch.nv("config diff")
+        == "- set:\n    interface:\n      swp1:\n        bridge:\n          domain:\n            br_default:\n              access: 902\n"
+    )
+    switch.nv("config apply -y")
+    assert apply.wanted(switch.real)["swp1"]["vlan"] == 902
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("set interface swp1 foo", "Error: Invalid Command: 'foo' is not one of ['bridge', 'description'"),
+        ("set interface swp1 link mtu 10000", "an integer between 552 and 9216 is expected"),
+        ("set interface swp1 link mtu", "Error: Incomplete Command"),
+        ("set bridge domain br_default vlan 5000", "is not a valid VLAN"),
+        ("set interface ethernet1 link state up", "is not a valid interface name"),
+        ("set qos roce state enabled", "Error: Invalid Command: 'state' is not one of"),
+        ("config nonsense", "Error: Invalid Command: 'nonsense' is not one of"),
+        ("config apply --confirm-yes", "no configuration apply waits for confirmation"),
+        ("config delete 9", "Error: Revision 9 was not found"),
+        ("show nonsense", "Error: The requested item does not exist: 'nonsense'"),
+    ],
+)
+def test_what_nvue_refuses(switch: Switch, line: str, words: str) -> None:
+    assert words in switch.refused(line)
+
+
+def test_a_port_that_the_platform_does_not_have_is_refused_at_apply(switch: Switch) -> None:
+    switch.nv("set interface swp99 link state up")
+    assert switch.refused("config apply -y") == "Invalid config [rev_id: 2]\n  Error: interface swp99 does not exist on this platform"
+    assert switch.real == set()
+
+
+def test_an_unconfirmed_change_is_taken_back_in_time(switch: Switch) -> None:
+    switch.nv("set qos roce mode lossless")
+    switch.nv("config apply -y --confirm 60s")
+    assert json.loads(switch.nv("config revision -o json"))["2"]["state"] == "confirm"
+    assert "waits for confirmation" in switch.refused("config apply -y")
+    assert not apply.expire(time.time() + 59)
+    assert apply.expire(time.time() + 61)
+    assert switch.real == set()
+    assert revisions.read().applied == "1"
+    assert json.loads(switch.nv("config revision -o json"))["2"]["state"] == "reverted"
+
+
+@pytest.mark.parametrize(("answer", "kept"), [("--confirm-yes", True), ("--confirm-no", False)])
+def test_confirmation(switch: Switch, answer: str, kept: bool) -> None:  # noqa: FBT001 - a column of the table
+    switch.nv("set qos roce mode lossless")
+    switch.nv("config apply -y --confirm 60s")
+    switch.nv(f"config apply {answer}")
+    assert (switch.real == {("qos", "roce", "mode", "lossless")}) == kept
+    assert not apply.expire(time.time() + 3600)
+
+
+def test_confirm_times(switch: Switch) -> None:
+    for text, seconds in (("", 600), ("90s", 90), ("5m", 300), ("1", 60), ("1h", 3600)):
+        switch.nv(f"set system hostname leaf-{seconds}")
+        assert f"within {seconds} seconds" in switch.nv(f"config apply -y --confirm {text}".strip())
+        switch.nv("config apply --confirm-yes")
+
+
+def test_power_off_before_confirmation_loses_the_change(switch: Switch) -> None:
+    switch.nv("set qos roce mode lossless")
+    switch.nv("config apply -y")
+    revisions.boot()
+    switch.nv("set qos roce mode lossy")
+    switch.nv("config apply -y --confirm 60s")
+    paths.at("/run/nvue-booted").unlink()
+    apply.main([])
+    assert switch.real == {("qos", "roce", "mode", "lossless")}
+    assert switch.nv("config show -o commands") == "nv set qos roce mode lossless\n"
+
+
+def test_candidates_belong_to_users(switch: Switch) -> None:
+    switch.nv("set interface swp1 description maria", user="maria")
+    switch.nv("set qos roce mode lossless")
+    found = json.loads(switch.nv("config revision -o json"))
+    assert [(found[name]["user"], found[name]["state"]) for name in "23"] == [("maria", "pending"), ("cumulus", "pending")]
+    switch.nv("config apply -y")
+    assert switch.real == {("qos", "roce", "mode", "lossless")}
+    assert switch.nv("config show -r 2 -o commands") == "nv set interface swp1 description maria\n"
+    switch.nv("config delete 2")
+    assert "2" not in json.loads(switch.nv("config revision -o json"))
+
+
+def test_unset_detach_and_going_back_to_a_revision(switch: Switch) -> None:
+    switch.nv("set interface swp1-4 link mtu 9216")
+    switch.nv("config apply -y")
+    switch.nv("unset interface swp2-3")
+    switch.nv("config apply -y")
+    assert switch.nv("config show -o commands") == "nv set interface swp1,swp4 link mtu 9216\n"
+    switch.nv("set qos roce mode lossy")
+    switch.nv("config detach")
+    assert switch.nv("config diff") == ""
+    switch.nv("config apply 2 -y")
+    assert switch.nv("config show -o commands") == "nv set interface swp1-4 link mtu 9216\n"
+
+
+@pytest.mark.parametrize("layout", ["yaml", "json", "commands"])
+def test_a_shown_configuration_can_replace_another(switch: Switch, tmp_path: Path, layout: str) -> None:
+    for line in ("set interface swp1-3 link mtu 9216", "set bridge domain br_default vlan 901-904", "set qos roce enable on"):
+        switch.nv(line)
+    switch.nv("config apply -y")
+    before = set(switch.real)
+    kept = tmp_path / "kept"
+    kept.write_text(switch.nv(f"config show -o {layout}"))
+    switch.nv("unset interface")
+    switch.nv("set qos roce mode lossy")
+    switch.nv("config apply -y")
+    switch.nv(f"config replace {kept}")
+    switch.nv("config apply -y")
+    assert switch.real == before
+
+
+def test_show(switch: Switch) -> None:
+    switch.nv("set interface swp1 bridge domain br_default access 901")
+    switch.nv("set qos roce enable on")
+    switch.nv("config apply -y")
+    ports = json.loads(switch.nv("show interface -o json"))
+    assert ports["swp1"]["link"] | {"mac-address": ""} == {
+        "admin-status": "up",
+        "oper-status": "up",
+        "mtu": 9216,
+        "state": {"up": {}},
+        "speed": "400G",
+        "mac-address": "",
+    }
+    assert ports["swp64"]["link"]["admin-status"] == "down"
+    roce = json.loads(switch.nv("show qos roce -o json"))
+    assert (roce["enable"], roce["mode"], roce["pfc"]["pfc-priority"]) == ("on", "lossless", "3")
+    assert json.loads(switch.nv("show system -o json"))["product-release"] == "5.13.1"
+    assert "operational" in switch.nv("show platform")
+
+
+def test_ports_are_brought_to_bridges_and_back(switch: Switch) -> None:
+    assert switch.real == set()
+    assert apply._port({"ifname": "swp1", "mtu": 1500, "flags": []}, {"up": True, "mtu": 9216, "vlan": 901}) == [
+        "link set swp1 mtu 9216",
+        "link set swp1 master br901",
+        "link set swp1 up",
+    ]
+    have = {"ifname": "swp1", "mtu": 9216, "flags": ["UP"], "master": "br901"}
+    assert apply._port(have, {"up": True, "mtu": 9216, "vlan": 901}) == []
+    assert apply._port(have, {"up": False, "mtu": 1500, "vlan": None}) == ["link set swp1 mtu 1500", "link set swp1 nomaster", "link set swp1 down"]

@@ -1,0 +1,74 @@
+"""Hardware state and faults of the simulated rack."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from rackready.design.site import load_site
+from rackready.sim import faults
+from rackready.sim.faults import FAULTS, FaultError
+from rackready.sim.hardware import State, build_state, build_switch_state
+
+
+@pytest.fixture(scope="module")
+def healthy() -> State:
+    return build_state(load_site("sim"), "node02")
+
+
+def test_a_state_is_the_same_every_time_and_no_part_is_there_twice(healthy: State) -> None:
+    site = load_site("sim")
+    assert build_state(site, "node02") == healthy
+    states = [build_state(site, node.name) for node in site.nodes()]
+    for kind, key in (("gpus", "uuid"), ("gpus", "serial"), ("nics", "mac"), ("nics", "guid")):
+        values = [part[key] for state in states for part in state[kind]]
+        assert len(set(values)) == len(values) == 32
+
+
+def test_a_state_follows_the_site_and_the_profiles(healthy: State) -> None:
+    assert [gpu["pci"] for gpu in healthy["gpus"]][:2] == ["0000:1b:00.0", "0000:43:00.0"]
+    assert [len(gpu["nvlink"]["links"]) for gpu in healthy["gpus"]] == [18] * 8
+    assert healthy["nics"][4] == healthy["nics"][4] | {"rdma_device": "mlx5_6", "switch": "leaf02", "port": "swp5", "mac": "b8:3f:d2:00:02:05"}
+    leaf = build_switch_state(load_site("sim"), "leaf02")
+    assert leaf["cables"]["swp5"] == {"node": "node02", "netdev": "enp154s0np0"}
+    assert len(leaf["ports"]) == 64
+
+
+@pytest.mark.parametrize("name", sorted(FAULTS))
+def test_every_fault_changes_the_hardware_and_is_repaired(healthy: State, name: str) -> None:
+    state = copy.deepcopy(healthy)
+    faults.inject(state, name)
+    assert state["faults"] == [{"name": name, "params": FAULTS[name].params}]
+    assert {**state, "faults": []} != healthy
+    assert FAULTS[name].description
+    assert faults.clear(state, healthy) == 1
+    assert state == healthy
+
+
+def test_one_of_two_faults_is_repaired(healthy: State) -> None:
+    state = copy.deepcopy(healthy)
+    faults.inject(state, "nvlink-down", gpu=2)
+    faults.inject(state, "gpu-slow", gpu="3", factor="0.5")
+    assert faults.clear(state, healthy, "nvlink-down") == 1
+    assert state["gpus"][2] == healthy["gpus"][2]
+    assert state["gpus"][3]["compute_factor"] == 0.5
+    assert faults.clear(state, healthy, "nic-down") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "words"),
+    [
+        ("nonsense", {}, "Expected: one of dcgm-fail, "),
+        ("nvlink-down", {"gpu": 8}, "node02 gpus - Expected: one of 0, 1, 2, 3, 4, 5, 6, 7 Actual: 8"),
+        ("nvlink-down", {"gpu": 0, "link": 18}, "Actual: 18. Name a part that the node has."),
+        ("nic-down", {"gpu": 1}, "Fault 'nic-down' - Expected: nic Actual: gpu"),
+        ("nic-down", {"nic": "first"}, "Expected: a value of the parameter's type"),
+    ],
+)
+def test_what_cannot_be_injected_changes_nothing(healthy: State, name: str, params: dict[str, object], words: str) -> None:
+    state = copy.deepcopy(healthy)
+    with pytest.raises(FaultError) as caught:
+        faults.inject(state, name, **params)
+    assert words in str(caught.value)
+    assert state == healthy

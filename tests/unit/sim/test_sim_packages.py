@@ -1,0 +1,111 @@
+"""The simulated mirror: packages as Debian's tools read them, index and signature."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rackready.design.site import load_site
+from rackready.sim.packages import deb, repo
+from rackready.sim.programs import build
+
+pytestmark = pytest.mark.skipif(not (shutil.which("gpg") and shutil.which("gcc")), reason="gpg and gcc are needed to build the mirror")
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("mirror") / "mirror"
+    repo.build_repo(load_site("sim"), out)
+    return out
+
+
+def index(mirror: Path) -> list[dict[str, str]]:
+    return [dict(re.findall(r"^(\S+): (.*)$", text, re.MULTILINE)) for text in (mirror / "Packages").read_text().split("\n\n")]
+
+
+def test_the_index_describes_the_files(mirror: Path) -> None:
+    rows = index(mirror)
+    assert len(rows) == len(list(mirror.glob("*.deb")))
+    for row in rows:
+        raw = (mirror / row["Filename"]).read_bytes()
+        assert (len(raw), hashlib.sha256(raw).hexdigest()) == (int(row["Size"]), row["SHA256"])
+
+
+def test_it_carries_what_the_site_wants_and_newer_ones(mirror: Path) -> None:
+    versions = {(row["Package"], row["Version"]) for row in index(mirror)}
+    for package in ("nvidia-open", "nvidia-fabricmanager", "libnvidia-ml1", "nvidia-persistenced"):
+        assert {(package, f"{version}-1") for version in ("580.173.02", "580.178.01", "595.91.07")} <= versions
+    assert {("datacenter-gpu-manager-4-cuda13", "1:4.6.0-1"), ("nccl-tests", "2.19.6-1"), ("libnccl2", "2.28.9-1+cuda13.0")} <= versions
+    names = {name for name, _ in versions}
+    for row in index(mirror):
+        for item in re.split(r"[,|]", row.get("Depends", "")):
+            needed = item.split("(")[0].strip()
+            assert needed in names | {"", "libc6", "python3"}, f"{row['Package']} needs {needed}"
+
+
+def test_the_signature_is_the_published_keys(mirror: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    base = ["gpg", "--homedir", str(tmp_path), "--batch", "--no-autostart"]
+    subprocess.run([*base, "--import", str(mirror / "mirror.asc")], check=True, capture_output=True)
+    subprocess.run([*base, "--verify", str(mirror / "InRelease")], check=True, capture_output=True)
+    assert (mirror.parent / "mirror-key.asc").stat().st_mode & 0o077 == 0
+    assert b"PRIVATE" not in (mirror / "mirror.asc").read_bytes()
+
+
+def test_building_again_changes_nothing_and_keeps_the_key(mirror: Path) -> None:
+    before = (mirror / "InRelease").stat().st_mtime_ns, (mirror / "mirror.asc").read_bytes()
+    repo.build_repo(load_site("sim"), mirror)
+    assert ((mirror / "InRelease").stat().st_mtime_ns, (mirror / "mirror.asc").read_bytes()) == before
+    packages = (mirror / "Packages").read_bytes()
+    (mirror / "InRelease").unlink()
+    repo.build_repo(load_site("sim"), mirror)
+    assert (mirror / "Packages").read_bytes() == packages
+    assert (mirror / "mirror.asc").read_bytes() == before[1]
+
+
+def test_an_expired_key_can_be_had(tmp_path: Path) -> None:
+    out = tmp_path / "mirror"
+    repo.build_repo(load_site("sim"), out, key_days=-1)
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    base = ["gpg", "--homedir", str(home), "--batch", "--no-autostart", "--with-colons"]
+    shown = subprocess.run([*base, "--show-keys", str(out / "mirror.asc")], check=True, capture_output=True, text=True).stdout
+    assert shown.startswith("pub:e:")
+
+
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not here")
+def test_dpkg_reads_a_package(mirror: Path) -> None:
+    path = mirror / "nvidia-fabricmanager_580.173.02-1_amd64.deb"
+    fields = subprocess.run(["dpkg-deb", "--field", str(path)], check=True, capture_output=True, text=True).stdout
+    assert "Version: 580.173.02-1\n" in fields
+    listed = subprocess.run(["dpkg-deb", "--contents", str(path)], check=True, capture_output=True, text=True).stdout
+    assert re.search(r"-rwxr-xr-x root/root .* \./usr/bin/nv-fabricmanager\n", listed)
+    assert re.search(r"-rw-r--r-- root/root .* \./usr/share/nvidia/nvswitch/fabricmanager.cfg\n", listed)
+
+
+def test_a_package_is_the_same_bytes_every_time(tmp_path: Path) -> None:
+    package = deb.Deb(
+        "x", "1:2-3", "a test", {"Depends": "y"}, {"/usr/bin/x": "#!/bin/sh\n", "/etc/x": "1\n"}, {"/usr/bin/z": "x"}, ("/etc/x",), {"postinst": "true\n"}
+    )
+    deb.write(package, tmp_path)
+    first = (tmp_path / "x_2-3_amd64.deb").read_bytes()
+    deb.write(package, tmp_path)
+    assert (tmp_path / "x_2-3_amd64.deb").read_bytes() == first
+
+
+def test_programs_are_put_into_a_root_file_system_twice_over(tmp_path: Path) -> None:
+    (tmp_path / "usr/sbin").mkdir(parents=True)
+    (tmp_path / "usr/sbin/modprobe").symlink_to("/bin/kmod")
+    (tmp_path / "var/lib/dpkg").mkdir(parents=True)
+    for _ in range(2):
+        build.install(tmp_path)
+    assert (tmp_path / "usr/lib/hw/real/modprobe").readlink() == Path("/bin/kmod")
+    assert "from hwsim.kmod import modprobe" in (tmp_path / "usr/sbin/modprobe").read_text()
+    assert (tmp_path / "var/lib/dpkg/diversions").read_text() == "/sbin/modprobe\n/usr/lib/hw/real/modprobe\n:\n"
+    assert (tmp_path / "usr/lib/systemd/system/sysinit.target.wants/hw-firmware.service").exists()
+    assert (tmp_path / "usr/bin/nv").stat().st_mode & 0o111
