@@ -81,7 +81,7 @@ class _Task:
         self.args = {"path": str(path), "comment": "rackready-mpi"}
 
 
-def _keypair(path: Path) -> Any:
+def _keypair(path: Path) -> Any:  # noqa: ANN401 - a plugin loaded by path
     module = load("action/rackready_keypair.py")
     action = module.ActionModule.__new__(module.ActionModule)
     action._task = _Task(path)

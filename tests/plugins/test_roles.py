@@ -15,7 +15,7 @@ TASKS_OF_A_FILE = 75
 """Lines; the best-kept roles stay below."""
 
 
-def read(path: Path) -> Any:
+def read(path: Path) -> Any:  # noqa: ANN401 - YAML
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 

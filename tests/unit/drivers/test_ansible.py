@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -171,7 +170,7 @@ def worker(monkeypatch: pytest.MonkeyPatch, *lines: str, timed_out: bool = False
     def child(argv: list[str], **given: Any) -> ChildResult:
         seen.update(given, argv=argv, request=json.loads(given["stdin_text"]))
         file = next(word for word in seen["request"]["argv"] if word.startswith("@"))[1:]
-        seen.update(vars=json.loads(Path(file).read_text()), vars_file=Path(file), mode=stat.S_IMODE(os.stat(file).st_mode))
+        seen.update(vars=json.loads(Path(file).read_text()), vars_file=Path(file), mode=stat.S_IMODE(Path(file).stat().st_mode))
         for line in lines:
             given["on_line"](line)
         return ChildResult(0, timed_out, 1.0)

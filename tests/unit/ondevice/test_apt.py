@@ -128,7 +128,7 @@ def test_our_own_hold_does_not_stop_a_new_version(apt: Apt, node: Node) -> None:
 
 def test_somebody_else_s_hold_is_respected(apt: Apt, node: Node) -> None:
     node.installed["nvidia-open"] = ("595.1-1", "hi ")
-    with pytest.raises(NodeProblem, match="Actual: nvidia-open held, not by rackready. Ask who holds it; then `apt-mark unhold nvidia-open`"):
+    with pytest.raises(NodeProblem, match=r"Actual: nvidia-open held, not by rackready. Ask who holds it; then `apt-mark unhold nvidia-open`"):
         apt.ensure(WISH, "install", 1, "a")
     assert node.ran == []
 
@@ -160,7 +160,7 @@ def test_dpkg_that_cannot_be_completed_is_a_problem(apt: Apt, node: Node) -> Non
         "dpkg --configure": "dpkg: error processing package nvidia-open (--configure):\n",
         "apt-get install": "E: Sub-process /usr/bin/dpkg returned an error code (1)",
     }
-    with pytest.raises(NodeProblem, match="Expected: dpkg completes what was interrupted Actual: E: Sub-process"):
+    with pytest.raises(NodeProblem, match=r"Expected: dpkg completes what was interrupted Actual: E: Sub-process"):
         apt.ensure(WISH, "install", 1, "a")
 
 
@@ -168,7 +168,7 @@ def test_version_that_apt_did_not_install_is_seen(apt: Apt, node: Node) -> None:
     apt_get = node.apt_get
     node.apt_get = lambda words: apt_get(words) if words[0] == "update" else ""  # type: ignore[method-assign]
     node.apt_mark = lambda _: ""  # type: ignore[method-assign]
-    with pytest.raises(NodeProblem, match="Expected: nvidia-open 580.1-1 held Actual: nvidia-open absent"):
+    with pytest.raises(NodeProblem, match=r"Expected: nvidia-open 580.1-1 held Actual: nvidia-open absent"):
         apt.ensure(WISH, "install", 1, "a")
 
 

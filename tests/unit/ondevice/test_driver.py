@@ -122,12 +122,12 @@ def test_check_mode_loads_nothing(tmp_path: Path) -> None:
 def test_failed_load_carries_the_kernel_s_words(tmp_path: Path) -> None:
     kernel = Kernel()
     kernel.refuses = "modprobe: ERROR: could not insert 'nvidia': No such device"
-    with pytest.raises(NodeProblem, match="could not insert 'nvidia': No such device; .*RmInitAdapter failed"):
+    with pytest.raises(NodeProblem, match=r"could not insert 'nvidia': No such device; .*RmInitAdapter failed"):
         driver(kernel, tmp_path).ensure_loaded(WANTED)
 
 
 def test_wrong_version_on_disk_is_seen(tmp_path: Path) -> None:
-    with pytest.raises(NodeProblem, match="Expected: driver 580.173.02 loaded Actual: 580.178.01 loaded, 580.178.01 on disk"):
+    with pytest.raises(NodeProblem, match=r"Expected: driver 580.173.02 loaded Actual: 580.178.01 loaded, 580.178.01 on disk"):
         driver(Kernel(on_disk="580.178.01"), tmp_path).ensure_loaded(WANTED)
 
 
