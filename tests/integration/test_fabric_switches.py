@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from rackready.drivers.switch.phase import run_switches, verify_fabric
+from rackready.drivers.switch.agreement import verify_fabric
+from rackready.drivers.switch.phase import run_switches
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -130,12 +131,11 @@ def test_somebody_elses_candidate_is_left_alone(project: Project) -> None:
     assert run(project, "leaf01")["leaf01"].outcome is Outcome.PASS
 
 
-def test_links_of_nodes_that_are_off_are_down(project: Project) -> None:
+def test_a_node_that_is_off_is_an_error_never_a_pass(project: Project) -> None:
     run(project)
-    result = verify_fabric(PhaseContext("sim", project.root, "test"), ["node01"])["leaf01"]
-    assert result.outcome is Outcome.FAIL
-    assert result.message.startswith("leaf01 swp1: link to node01 enp24s0np0 (rail 1) - Expected: up Actual: down. Check the cable, ")
-    assert "node02" not in result.message
+    result = verify_fabric(PhaseContext("sim", project.root, "test"), ["node01"])["node01"]
+    assert result.outcome is Outcome.ERROR
+    assert result.message.startswith("node01: reading of its compute interfaces - Expected: a whole document of roce.py Actual: node01: SSH to ")
 
 
 def test_another_host_key_is_refused(project: Project) -> None:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 from rackready.design.secrets import reveal
 from rackready.design.site import load_site
-from rackready.design.switches import SwitchConfig, switch_config
+from rackready.design.switches import switch_config
 from rackready.drivers.hostkeys import PATIENCE_S, pin_at_first_contact
 from rackready.drivers.process import check_stop
 from rackready.drivers.switch.apply import apply_config
 from rackready.drivers.switch.base import SwitchDriver
 from rackready.drivers.switch.registry import driver_for
 from rackready.drivers.switch.session import Endpoint, NetmikoSession, SwitchSilentError
-from rackready.drivers.switch.verify import verify_links
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -36,14 +34,6 @@ def run_switches(ctx: PhaseContext, switch_names: list[str]) -> dict[str, NodeRe
         return _each(switch_names, lambda name: _run_one(ctx, site, paths, ledger, name))
     finally:
         ledger.close()
-
-
-def verify_fabric(ctx: PhaseContext, nodes: list[str] | None = None) -> dict[str, NodeResult]:
-    """Look whether every cabled port (of these nodes, when given) has its link, and every switch still its configuration."""
-    site = load_site(ctx.env, root=ctx.root)
-    paths = EnvPaths(ctx.root, ctx.env)
-    wanted = set(nodes) if nodes is not None else None
-    return _each([switch.name for switch in site.switches], lambda name: _links_of(site, paths, name, wanted))
 
 
 def _each(names: list[str], work: Callable[[str], NodeResult]) -> dict[str, NodeResult]:
@@ -96,14 +86,3 @@ def _run_one(ctx: PhaseContext, site: Site, paths: EnvPaths, ledger: Ledger, nam
     verb = ("would change" if ctx.check else "changed and confirmed") if applied.changed else "unchanged"
     message = "; ".join(part for part in (f"{name}: {verb}", applied.note, pinned) if part)
     return NodeResult(Outcome.PASS, message, applied.changed, {"diff": applied.diff})
-
-
-def _links_of(site: Site, paths: EnvPaths, name: str, nodes: set[str] | None) -> NodeResult:
-    config: SwitchConfig = switch_config(site, name)
-    driver, _ = open_driver(site, paths, name)
-    try:
-        findings = verify_links(config, driver.read_back(), nodes)
-    finally:
-        driver.close()
-    result = NodeResult(Outcome.PASS, f"{name}: every cabled link is up")
-    return result if not findings else replace(result, outcome=Outcome.FAIL, message="; ".join(str(finding) for finding in findings))

@@ -1,0 +1,109 @@
+"""Do both ends of every cable agree? Switches and nodes are read; nothing is changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rackready.design.site import load_site
+from rackready.design.switches import PortConfig, SwitchConfig, switch_config
+from rackready.drivers.remote import Answer, Host, Remote
+from rackready.drivers.switch.base import SwitchState
+from rackready.drivers.switch.phase import open_driver
+from rackready.drivers.switch.verify import HostQos, verify_agreement, verify_links
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Site
+from rackready.ondevice.roce import FORMAT
+from rackready.paths import EnvPaths
+
+_READ = ("python3", "/usr/local/lib/rackready/roce.py", "verify", "/etc/rackready/roce.json")
+_TIMEOUT_S = 60.0
+_AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """One switch as wanted and as it is; ``trouble`` says why it could not be read."""
+
+    config: SwitchConfig
+    state: SwitchState | None
+    trouble: str = ""
+
+
+def verify_fabric(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
+    """Return, per node, whether every cable has its link and both of its ends agree on PFC, DSCP, trust and MTU."""
+    site = load_site(ctx.env, root=ctx.root)
+    paths = EnvPaths(ctx.root, ctx.env)
+    configs = [switch_config(site, switch.name) for switch in site.switches]
+    wanted = [config for config in configs if any(port.node in nodes for port in config.ports)]
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        ends = list(pool.map(lambda config: _read_switch(site, paths, config), wanted))
+        hosts = dict(zip(nodes, pool.map(lambda node: _read_host(site, paths, node), nodes), strict=True))
+    return {node: judge(node, ends, hosts[node], site.fabric.mtu) for node in nodes}
+
+
+def _read_switch(site: Site, paths: EnvPaths, config: SwitchConfig) -> _End:
+    try:
+        driver, _ = open_driver(site, paths, config.name)
+        try:
+            return _End(config, driver.read_back())
+        finally:
+            driver.close()
+    except RackreadyError as error:
+        return _End(config, None, str(error))
+
+
+def _read_host(site: Site, paths: EnvPaths, node: str) -> dict[str, HostQos] | str:
+    host = Host(node, str(site.node(node).address), site.access.port, site.access.user, Path(site.access.private_key))
+    remote = Remote({node: host}, paths.known_hosts)
+    try:
+        return parse_host(node, remote.run(node, _READ, timeout_s=_TIMEOUT_S))
+    finally:
+        remote.close()
+
+
+def parse_host(node: str, answer: Answer) -> dict[str, HostQos] | str:
+    """Return interface to what it says of itself, or in words why that could not be read."""
+    try:
+        document = json.loads(answer.stdout)
+    except ValueError:
+        document = {}
+    if document.get("format") != FORMAT or document.get("complete") is not True:
+        said = answer.failure or answer.stderr.strip() or answer.stdout.strip()[:200] or f"exit {answer.exit_code}"
+        return f"{node}: reading of its compute interfaces - Expected: a whole document of roce.py Actual: {said}. Run `rackready fabric` for the node."
+    return {str(item["netdev"]): _host(item["state"]) for item in document["interfaces"] if item["state"]}
+
+
+def _host(state: Mapping[str, Any]) -> HostQos:
+    mapping = {int(dscp): int(priority) for dscp, priority in state["dscp_priority"].items()}
+    return HostQos(str(state["trust"]), frozenset(state["pfc"]), int(state["mtu"]), mapping, bool(state["pause"]))
+
+
+def judge(node: str, ends: list[_End], host: dict[str, HostQos] | str, host_mtu: int) -> NodeResult:
+    """Return what both ends of a node's cables mean for it: pure."""
+    if isinstance(host, str):
+        return NodeResult(Outcome.ERROR, host)
+    mine = [(end, [port for port in end.config.ports if port.node == node]) for end in ends]
+    troubles = [end.trouble for end, ports in mine if ports and end.state is None]
+    findings = [text for end, ports in mine if end.state is not None for text in _cables(node, end.config, end.state, ports, host, host_mtu)]
+    if findings:
+        return NodeResult(Outcome.FAIL, "; ".join(findings + troubles))
+    if troubles or not any(ports for _, ports in mine):
+        return NodeResult(Outcome.ERROR, "; ".join(troubles) or f"{node}: no cable - Expected: one at least Actual: none in the site. Add it to links.")
+    return NodeResult(Outcome.PASS, f"{node}: every cable has its link and both ends agree")
+
+
+def _cables(node: str, config: SwitchConfig, state: SwitchState, ports: list[PortConfig], host: dict[str, HostQos], host_mtu: int) -> list[str]:
+    out = [str(finding) for finding in verify_links(config, state, {node})]
+    for port in ports:
+        if port.netdev in host:
+            out += [str(finding) for finding in verify_agreement(config.name, state, port, host[port.netdev], host_mtu)]
+        else:
+            out.append(f"{node} {port.netdev}: not read - Expected: its state Actual: the interface is not there. Check the NIC.")
+    return out

@@ -1,0 +1,210 @@
+"""What a switch and a host say of themselves, held against the site and against each other: exact words."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rackready.design.site import load_site
+from rackready.design.switches import SwitchConfig, switch_config
+from rackready.drivers.remote import Answer
+from rackready.drivers.switch.agreement import _End, judge, parse_host
+from rackready.drivers.switch.base import PortState, RoceState, SwitchError, SwitchState
+from rackready.drivers.switch.nvue_text import compact, expand_commands, expand_names, is_no_difference, parse_ports, parse_revisions, parse_roce, read_json
+from rackready.drivers.switch.session import SwitchUnreachableError, split_output
+from rackready.drivers.switch.verify import HostQos, verify_agreement, verify_config, verify_links
+from rackready.model.outcome import Outcome
+
+ROOT = Path(__file__).resolve().parents[3]
+MAP = {dscp: dscp // 8 for dscp in range(64)}
+ROCE = RoceState(enabled=True, mode="lossless", pfc=frozenset({3}), trusts_dscp=True, dscp_priority=MAP)
+HOST = HostQos("dscp", frozenset({3}), 9000, MAP)
+
+
+def port_state(mtu: int, vlan: int | None, *, admin: bool = True, link: bool = True) -> PortState:
+    return PortState(admin, link, mtu, vlan)
+
+
+@pytest.fixture(scope="module")
+def config() -> SwitchConfig:
+    return switch_config(load_site("no-overlay", site_file=ROOT / "inventories/sim/site.yml", root=ROOT), "leaf01")
+
+
+@pytest.fixture
+def state(config: SwitchConfig) -> SwitchState:
+    return SwitchState({port.name: port_state(port.mtu, port.vlan) for port in config.ports}, ROCE)
+
+
+def said(findings: list[object]) -> list[str]:
+    return [str(finding).split(". ")[0] for finding in findings]
+
+
+def test_a_switch_as_declared_has_no_finding(config: SwitchConfig, state: SwitchState) -> None:
+    assert verify_config(config, state) == []
+    assert verify_links(config, state) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"vlan": 902}, "leaf01 swp1: access VLAN - Expected: 901 Actual: 902"),
+        ({"vlan": None}, "leaf01 swp1: access VLAN - Expected: 901 Actual: none"),
+        ({"mtu": 1500}, "leaf01 swp1: MTU - Expected: 9216 bytes Actual: 1500 bytes"),
+        ({"admin_up": False}, "leaf01 swp1: port switched off - Expected: admin up Actual: admin down"),
+    ],
+)
+def test_a_port_that_differs_is_named(config: SwitchConfig, state: SwitchState, change: dict[str, object], text: str) -> None:
+    state.ports["swp1"] = replace(state.ports["swp1"], **change)
+    assert said(verify_config(config, state)) == [text]
+
+
+def test_a_port_that_is_not_listed_is_named(config: SwitchConfig, state: SwitchState) -> None:
+    del state.ports["swp2"]
+    assert said(verify_config(config, state)) == ["leaf01 swp2: port not there - Expected: cabled to node01 enp64s0np0 Actual: the switch does not list it"]
+
+
+@pytest.mark.parametrize(
+    ("change", "texts"),
+    [
+        ({"enabled": False}, ["leaf01: RoCE - Expected: on, mode lossless Actual: off"]),
+        ({"mode": "lossy"}, ["leaf01: RoCE - Expected: on, mode lossless Actual: lossy"]),
+        ({"pfc": frozenset()}, ["leaf01: PFC priorities - Expected: 3 Actual: none"]),
+        ({"pfc": frozenset({3, 4})}, ["leaf01: PFC priorities - Expected: 3 Actual: 3,4"]),
+        ({"trusts_dscp": False}, ["leaf01: trust - Expected: dscp Actual: not dscp"]),
+        ({"dscp_priority": MAP | {26: 0}}, ["leaf01: priority of DSCP 26 - Expected: 3 Actual: 0"]),
+    ],
+)
+def test_roce_that_differs_is_named(config: SwitchConfig, state: SwitchState, change: dict[str, object], texts: list[str]) -> None:
+    assert said(verify_config(config, replace(state, roce=replace(ROCE, **change)))) == texts
+
+
+def test_a_link_that_is_down_names_both_ends(config: SwitchConfig, state: SwitchState) -> None:
+    state.ports["swp7"] = replace(state.ports["swp7"], link_up=False)
+    assert said(verify_links(config, state)) == ["leaf01 swp7: link to node02 enp79s0np0 (rail 3) - Expected: up Actual: down"]
+    assert verify_links(config, state, {"node01"}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"pfc": frozenset()}, "PFC priorities differ - Expected: the same on both ends Actual: host none, switch 3"),
+        ({"trust": "pcp"}, "trust differs - Expected: dscp on both ends Actual: host pcp, switch dscp"),
+        ({"dscp_priority": MAP | {26: 4}}, "DSCP 26 - Expected: the same priority Actual: host 4, switch 3"),
+        ({"global_pause": True}, "global pause - Expected: off with PFC Actual: on at the host"),
+        ({"mtu": 1500}, "MTU - Expected: host 9000, switch no less Actual: host 1500, switch 9216"),
+    ],
+)
+def test_ends_that_disagree(config: SwitchConfig, state: SwitchState, change: dict[str, object], what: str) -> None:
+    assert verify_agreement("leaf01", state, config.ports[0], HOST, 9000) == []
+    found = verify_agreement("leaf01", state, config.ports[0], replace(HOST, **change), 9000)
+    assert said(found) == [f"node01 enp24s0np0 and leaf01 swp1: {what}"]
+
+
+def document(**change: object) -> str:
+    base = {"trust": "dscp", "pfc": [3], "mtu": 9000, "dscp_priority": {str(key): value for key, value in MAP.items()}, "pause": False}
+    names = ("enp24s0np0", "enp64s0np0", "enp79s0np0", "enp94s0np0")
+    return json.dumps(
+        {"format": "rackready/roce/v1", "complete": True, "interfaces": [{"netdev": name, "problems": [], "state": base | change} for name in names]}
+    )
+
+
+def answer(stdout: str, failure: str = "") -> Answer:
+    return Answer(0 if stdout else None, stdout, "", 1.0, failure=failure)
+
+
+def test_a_node_whose_ends_agree_passes(config: SwitchConfig, state: SwitchState) -> None:
+    result = judge("node01", [_End(config, state)], parse_host("node01", answer(document())), 9000)
+    assert (result.outcome, result.message) == (Outcome.PASS, "node01: every cable has its link and both ends agree")
+
+
+def test_a_half_lossless_link_fails(config: SwitchConfig, state: SwitchState) -> None:
+    result = judge("node01", [_End(config, state)], parse_host("node01", answer(document(pfc=[]))), 9000)
+    assert result.outcome is Outcome.FAIL
+    assert "node01 enp94s0np0 and leaf01 swp4: PFC priorities differ" in result.message
+
+
+@pytest.mark.parametrize(
+    ("ends_state", "text", "failure", "message"),
+    [
+        (True, "", "node01: SSH refused", "node01: reading of its compute interfaces - Expected: a whole document of roce.py Actual: node01: SSH refused."),
+        (True, document()[:-20], "", "node01: reading of its compute interfaces - Expected: a whole document of roce.py Actual: "),
+        (False, document(), "", "leaf01: silent"),
+    ],
+)
+def test_what_could_not_be_read_is_an_error(config: SwitchConfig, state: SwitchState, *, ends_state: bool, text: str, failure: str, message: str) -> None:
+    end = _End(config, state) if ends_state else _End(config, None, "leaf01: silent")
+    result = judge("node01", [end], parse_host("node01", answer(text, failure)), 9000)
+    assert result.outcome is Outcome.ERROR
+    assert result.message.startswith(message)
+
+
+def test_a_node_without_cables_is_never_a_pass(config: SwitchConfig, state: SwitchState) -> None:
+    assert judge("node09", [_End(config, state)], {}, 9000).outcome is Outcome.ERROR
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("swp1", ["swp1"]),
+        ("swp1-3", ["swp1", "swp2", "swp3"]),
+        ("swp1,swp5-6", ["swp1", "swp5", "swp6"]),
+        ("901-902", ["901", "902"]),
+        ("swp1s0-1", ["swp1s0", "swp1s1"]),
+        ("lo", ["lo"]),
+    ],
+)
+def test_ranges(text: str, names: list[str]) -> None:
+    assert expand_names(text) == names
+
+
+def test_compact_and_expand_are_inverse() -> None:
+    lines = [f"nv set interface swp{port} link mtu 9216" for port in range(1, 49)] + [
+        "nv set bridge domain br_default vlan 901",
+        "nv set interface swp1 description 'a b'",
+    ]
+    joined = compact(lines)
+    assert len(joined) == 3
+    assert expand_commands("\n".join(joined)) == expand_commands("\n".join(lines))
+    assert max(map(len, compact([f"nv set interface swp{port} link mtu 9216" for port in range(1000)]))) <= 500
+
+
+def test_what_a_terminal_shows_is_split() -> None:
+    raw = 'cumulus@leaf01:mgmt:~$ echo __rb; nv show x; echo __rc=$?\r\n__rb\r\n\x1b[1m{"a": 1}\x1b[0m\r\n__rc=0\r\ncumulus@leaf01:mgmt:~$ '
+    assert split_output("leaf01", "nv show x", raw) == (0, '{"a": 1}\n')
+    with pytest.raises(SwitchUnreachableError, match=r"leaf01: `nv show x` - Expected: its output and exit code Actual: __rb {\. The login shell must be bash"):
+        split_output("leaf01", "nv show x", "__rb\n{")
+
+
+def test_no_json_is_said() -> None:
+    with pytest.raises(SwitchError) as caught:
+        read_json("leaf01", "nv show qos roce -o json", "Error: Could not connect to nvued.\n")
+    assert str(caught.value) == (
+        "leaf01: `nv show qos roce -o json` - Expected: JSON Actual: Error: Could not connect to nvued.. "
+        "Log in and run it; the NVUE service may be down (`systemctl status nvued`)."
+    )
+    assert read_json("leaf01", "x", 'Warning: slow\n{"a": 1}') == {"a": 1}
+
+
+def test_revisions_and_differences() -> None:
+    found = parse_revisions({"10": {"state": "pending", "user": "maria"}, "2": {"state": "applied"}, "applied": {"state": "applied"}})
+    assert [(item.id, item.state, item.user) for item in found] == [("2", "applied", ""), ("10", "pending", "maria")]
+    assert [is_no_difference(text) for text in ("", "No config diff.\n", "{}", "- set:\n  x")] == [True, True, True, False]
+
+
+def test_ports_and_roce_of_both_releases() -> None:
+    applied = expand_commands("nv set interface swp1-2 bridge domain br_default access 901")
+    ports = parse_ports(
+        {"swp1": {"link": {"state": {"up": {}}, "mtu": 9216}}, "swp2": {"link": {"admin-status": "up", "oper-status": "down", "mtu": 9216}}, "eth0": {}},
+        applied,
+    )
+    assert ports == {"swp1": port_state(9216, 901), "swp2": port_state(9216, 901, link=False), "eth0": port_state(0, None, admin=False, link=False)}
+    rows = {"3": {"dscp": "24,25,26", "switch-prio": 3}}
+    pfc = {"pfc-priority": 3, "rx-enabled": "enabled", "tx-enabled": "enabled"}
+    for key, value in (("state", "enabled"), ("enable", "on")):
+        roce = parse_roce({key: value, "mode": "lossless", "pfc": pfc, "trust": {"trust-mode": "pcp,dscp"}, "prio-map": rows})
+        assert roce == RoceState(enabled=True, mode="lossless", pfc=frozenset({3}), trusts_dscp=True, dscp_priority={24: 3, 25: 3, 26: 3})
+    assert not parse_roce({}).enabled
+    assert parse_roce({"state": "enabled", "pfc": {**pfc, "tx-enabled": "disabled"}}).pfc == frozenset()
