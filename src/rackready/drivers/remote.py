@@ -182,7 +182,7 @@ class Remote:
             host.address,
             port=host.port,
             username=host.user,
-            key_filename=str(host.private_key),
+            pkey=paramiko.PKey.from_path(host.private_key),
             timeout=_CONNECT_S,
             banner_timeout=_CONNECT_S,
             auth_timeout=_CONNECT_S,

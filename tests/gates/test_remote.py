@@ -1,0 +1,143 @@
+"""The command runner over SSH, against a server that really runs commands."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from rackready.drivers.process import STOP, Interrupted
+from rackready.drivers.remote import Host, Remote, UnreachableError, launch_key
+from tests.gates.sshserver import Server, serve
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with serve(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def remote(server: Server) -> Iterator[Remote]:
+    found = connect(server)
+    yield found
+    found.close()
+
+
+def connect(server: Server, *, known_hosts: Path | None = None, key: Path | None = None, port: int | None = None) -> Remote:
+    host = Host("node01", "127.0.0.1", port or server.port, "tester", key or server.client_key)
+    return Remote({"node01": host}, known_hosts or server.known_hosts)
+
+
+def gone(pid: int) -> bool:
+    for _ in range(50):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        if Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_output_exit_code_input_and_environment(remote: Remote) -> None:
+    answer = remote.run("node01", ("sh", "-c", 'cat; echo "$GREETING" >&2; exit 7'), stdin="a 'quoted' line\n", env={"GREETING": "hello world"}, timeout_s=20)
+    assert (answer.exit_code, answer.stdout, answer.stderr, answer.timed_out, answer.failure) == (7, "a 'quoted' line\n", "hello world\n", False, "")
+
+
+def test_large_output_comes_whole(remote: Remote) -> None:
+    answer = remote.run("node01", ("sh", "-c", "seq 1 200000"), timeout_s=60)
+    assert answer.stdout.splitlines()[-1] == "200000"
+    assert len(answer.stdout.splitlines()) == 200000
+
+
+def test_at_the_time_limit_everything_it_started_is_ended(remote: Remote) -> None:
+    begun = time.monotonic()
+    answer = remote.run("node01", ("sh", "-c", "sleep 60 & echo $!; trap '' TERM; sleep 61; sleep 62"), timeout_s=1)
+    assert answer.timed_out
+    assert answer.exit_code is None
+    assert time.monotonic() - begun < 15
+    assert gone(int(answer.stdout.split()[0]))
+
+
+def test_a_server_is_ended_with_its_job(remote: Remote) -> None:
+    job = remote.start("node01", ("sh", "-c", "echo $$; exec sleep 60"), timeout_s=60)
+    for _ in range(100):
+        if job.so_far().stdout:
+            break
+        time.sleep(0.05)
+    assert job.alive()
+    pid = int(job.so_far().stdout)
+    job.end()
+    assert gone(pid)
+
+
+def test_stop_ends_the_command_too(remote: Remote) -> None:
+    timer = threading.Timer(1.0, STOP.set)
+    timer.start()
+    try:
+        with pytest.raises(Interrupted):
+            remote.run("node01", ("sleep", "60"), timeout_s=60)
+    finally:
+        timer.cancel()
+        STOP.clear()
+
+
+def test_more_sessions_than_one_connection_may_carry(remote: Remote, server: Server) -> None:
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda number: remote.run("node01", ("sh", "-c", f"sleep 1; echo {number}"), timeout_s=60), range(20)))
+    assert [answer.stdout.strip() for answer in answers] == [str(number) for number in range(20)]
+    assert 3 <= server.connections <= 20
+
+
+def test_a_host_key_that_was_not_pinned_is_refused(server: Server, tmp_path: Path) -> None:
+    other = paramiko.RSAKey.generate(2048)
+    wrong = tmp_path / "wrong"
+    wrong.write_text(f"[127.0.0.1]:{server.port} {other.get_name()} {other.get_base64()}\n", encoding="ascii")
+    answer = connect(server, known_hosts=wrong).run("node01", ("true",), timeout_s=10)
+    assert answer.exit_code is None
+    assert answer.failure == "node01: its SSH host key is not the one that was pinned; provision the node again if it was reinstalled"
+    unknown = connect(server, known_hosts=tmp_path / "none").run("node01", ("true",), timeout_s=10)
+    assert "not found in known_hosts" in unknown.failure
+
+
+def test_a_key_that_is_refused_is_said(server: Server, tmp_path: Path) -> None:
+    paramiko.RSAKey.generate(2048).write_private_key_file(str(tmp_path / "other"))
+    assert connect(server, key=tmp_path / "other").run("node01", ("true",), timeout_s=10).failure == "node01: SSH refuses our key for user tester"
+
+
+def test_a_node_that_does_not_answer_is_said(server: Server) -> None:
+    answer = connect(server, port=1).run("node01", ("true",), timeout_s=10)
+    assert answer.failure.startswith("node01: SSH to 127.0.0.1:1 failed (")
+    with pytest.raises(UnreachableError):
+        connect(server, port=1).start("node01", ("true",), timeout_s=10)
+
+
+def test_nothing_is_left_on_the_node(remote: Remote) -> None:
+    before = set(Path("/tmp").glob(".rackready-*"))  # noqa: S108 - what the driver uses
+    remote.run("node01", ("true",), timeout_s=10)
+    remote.run("node01", ("sleep", "30"), timeout_s=0.5)
+    assert set(Path("/tmp").glob(".rackready-*")) <= before  # noqa: S108
+
+
+def test_a_launch_key_lives_as_long_as_the_launch(remote: Remote, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    admitted = home / ".ssh/authorized_keys"
+    admitted.write_text("ssh-ed25519 AAAA somebody else's\n", encoding="ascii")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with launch_key(remote, "node01", "192.0.2.11", ["node01"], server.known_hosts) as key:
+        assert oct((Path(key.folder) / "id").stat().st_mode)[-3:] == "600"
+        assert (Path(key.folder) / "known_hosts").read_text(encoding="ascii") == server.known_hosts.read_text(encoding="ascii")
+        assert 'restrict,from="192.0.2.11" ssh-ed25519' in admitted.read_text(encoding="ascii")
+        assert "StrictHostKeyChecking=yes" in key.ssh_options
+    assert admitted.read_text(encoding="ascii") == "ssh-ed25519 AAAA somebody else's\n"
+    assert not Path(key.folder).exists()
