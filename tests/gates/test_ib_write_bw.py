@@ -7,10 +7,10 @@ import json
 import pytest
 
 from rackready.gates.base import Done
+from rackready.gates.ib_write_bw import payload_rate
 from rackready.gates.pairs import rounds
 from rackready.gates.registry import gate
 from rackready.gates.schedule import batches
-from rackready.gates.topics.ib_write_bw import payload_rate
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Case, Said, check, judge, rack, text
 

@@ -8,8 +8,8 @@ import pytest
 
 from rackready.gates.base import Done
 from rackready.gates.nccl import collectives_run
+from rackready.gates.nccl_ring import common_network
 from rackready.gates.registry import gate
-from rackready.gates.topics.nccl_ring import common_network
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Case, Said, check, judge, rack, text
 

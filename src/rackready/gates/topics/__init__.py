@@ -1,1 +1,0 @@
-"""The gates themselves, one file per topic."""
