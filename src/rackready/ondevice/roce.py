@@ -55,20 +55,19 @@ class Roce:
         return out + self._do("ip", "address", "replace", address, "dev", self.netdev)
 
     def _flow_control(self) -> list[str]:
-        now = self._qos()
-        out = [] if now["trust"] == "dscp" else self._do("mlnx_qos", "-i", self.netdev, "--trust", "dscp")
-        wanted = self._wanted_pfc()
-        if now["pfc"] != wanted:
+        now, wanted = self._qos(), self._wanted_pfc()
+        out: list[str] = []
+        if now["trust"] != "dscp" or now["pfc"] != wanted:
             flags = ",".join("1" if priority in wanted else "0" for priority in range(8))
-            out += self._do("mlnx_qos", "-i", self.netdev, "--pfc", flags)
-        out += self._dscp()
+            out = self._do("mlnx_qos", "-i", self.netdev, "--trust", "dscp", "--pfc", flags)
+            now = self._qos()
+        out += self._dscp(now["dscp_priority"])
         pause = self._pause()
         if "on" in pause.values():  # ethtool fails when nothing is to be changed
             out += self._do("ethtool", "-A", self.netdev, *[word for side in sorted(pause) for word in (side, "off")])
         return out
 
-    def _dscp(self) -> list[str]:
-        now = self._qos()["dscp_priority"]
+    def _dscp(self, now: dict[int, int]) -> list[str]:
         out: list[str] = []
         for dscp, priority in self._wanted_dscp().items():
             if now.get(dscp) != priority:

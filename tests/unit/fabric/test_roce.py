@@ -79,9 +79,9 @@ class Nic:
 
     def _mlnx_qos(self, argv: list[str]) -> tuple[int, str]:
         if "--trust" in argv:
-            self.trust = argv[-1]
+            self.trust = argv[argv.index("--trust") + 1]
         if "--pfc" in argv:
-            self.pfc = argv[-1].split(",")
+            self.pfc = argv[argv.index("--pfc") + 1].split(",")
         return 0, QOS.format(trust=self.trust, mapping=MAPPING if self.trust == "dscp" else "", pfc="   ".join(self.pfc))
 
     def _ethtool(self, argv: list[str]) -> tuple[int, str]:
@@ -120,8 +120,7 @@ def test_a_fresh_interface_is_brought_to_everything(nic: Nic) -> None:
 def test_commands_are_those_of_the_vendor(nic: Nic) -> None:
     _roce(nic).apply()
     for wanted in (
-        "mlnx_qos -i enp24s0np0 --trust dscp",
-        "mlnx_qos -i enp24s0np0 --pfc 0,0,0,1,0,0,0,0",
+        "mlnx_qos -i enp24s0np0 --trust dscp --pfc 0,0,0,1,0,0,0,0",
         "cma_roce_mode -d mlx5_0 -p 1 -m 2",
         "cma_roce_tos -d mlx5_0 -t 106",
         "ethtool -A enp24s0np0 rx off tx off",
@@ -159,8 +158,8 @@ def test_lost_pfc_is_seen(nic: Nic) -> None:
 
 
 def test_what_is_refused_is_said(nic: Nic) -> None:
-    nic.refuses = "mlnx_qos -i enp24s0np0 --pfc"
-    assert _roce(nic).apply() == ["`mlnx_qos -i enp24s0np0 --pfc 0,0,0,1,0,0,0,0` - Expected: success Actual: exit 1, Operation not permitted"]
+    nic.refuses = "mlnx_qos -i enp24s0np0 --trust"
+    assert _roce(nic).apply() == ["`mlnx_qos -i enp24s0np0 --trust dscp --pfc 0,0,0,1,0,0,0,0` - Expected: success Actual: exit 1, Operation not permitted"]
 
 
 def test_a_driver_without_congestion_control_is_not_called_good(tmp_path: Path) -> None:
