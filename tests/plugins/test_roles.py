@@ -41,6 +41,11 @@ def test_public_names_carry_the_role_and_every_option_is_described(role: Path) -
     assert [name for name, option in options.items() if not option.get("description") or not option.get("type")] == []
 
 
+@pytest.mark.parametrize("role", ROLES, ids=lambda path: path.name)
+def test_every_role_has_its_scenario(role: Path) -> None:
+    assert read(role / "molecule/default/molecule.yml") == {"scenario": {"name": "default"}}
+
+
 @pytest.mark.parametrize("path", TASK_FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_task_names_start_with_the_file_stem(path: Path) -> None:
     if path.stem == "main":
