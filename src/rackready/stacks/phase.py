@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 from dataclasses import asdict
@@ -24,18 +25,31 @@ _SPARE_S = 600
 """Time for the engine itself, on top of the time that a node may take to boot."""
 
 
+_FULL = 1 << 20
+"""Free bytes below which a run that gave no result is put down to a full disk."""
+
+
 def run_provision(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     """Power on and reach the given nodes; with ``ctx.check`` only say what would change. A result for each node, never an exception for one.
 
     Every node of a rack stays declared; those not asked for are left out by target, so that nothing is ever deleted here.
     Raises RackreadyError when the engine is not installed.
     """
-    return _run(ctx, nodes, "preview" if ctx.check else "up")
+    return _checked(ctx, nodes, "preview" if ctx.check else "up")
 
 
 def run_destroy(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     """Power off those of the given nodes that we powered on, and forget them. Raises RackreadyError when the engine is not installed."""
-    return _run(ctx, nodes, "destroy")
+    return _checked(ctx, nodes, "destroy")
+
+
+def _checked(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, NodeResult]:
+    try:
+        return _run(ctx, nodes, action)
+    except OSError as error:
+        where = EnvPaths(ctx.root, ctx.env).state
+        text = f"{where}: provisioning cannot write its files - Expected: a writable folder Actual: {error.strerror or error}. Free disk space, then run again."
+        raise RackreadyError(text) from error
 
 
 def _run(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, NodeResult]:
@@ -71,11 +85,10 @@ def _worker(paths: EnvPaths, request: Request, log: Path, timeout_s: float) -> s
         asked = json.dumps(asdict(request))
         what = f"pulumi {request.action}"
         ended = run_child(argv, log=log, cwd=paths.root, env=env, stdin_text=asked, timeout_s=timeout_s, ledger=ledger, what=what)
-    except OSError as error:
-        text = f"{sys.executable}: the provisioning worker - Expected: it starts Actual: {error}. Run `make setup`."
-        raise RackreadyError(text) from error
     finally:
         ledger.close()
+    if shutil.disk_usage(paths.state).free < _FULL:
+        return f"no space left on the disk of {paths.state}"
     return f"stopped after {timeout_s:.0f} s" if ended.timed_out else f"exit status {ended.returncode}"
 
 

@@ -1,0 +1,88 @@
+"""The provision phase without an engine: what is said when the worker gives no answer, and when the disk is full."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+from collections import namedtuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.drivers.process import ChildResult
+from rackready.model.outcome import Outcome
+from rackready.model.phase import PhaseContext
+from rackready.model.problems import RackreadyError
+from rackready.stacks import phase
+
+ROOT = Path(__file__).resolve().parents[2]
+Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil's own
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PhaseContext:
+    (tmp_path / "inventories/t").mkdir(parents=True)
+    shutil.copy(ROOT / "inventories/sim/site.yml", tmp_path / "inventories/t/site.yml")
+    monkeypatch.setattr(phase.engine, "require_engine", lambda _root: Path("pulumi"))
+    return PhaseContext("t", tmp_path, "c1")
+
+
+def child(monkeypatch: pytest.MonkeyPatch, does: Callable[[dict[str, Any]], None], *, timed_out: bool = False) -> None:
+    def run(_argv: list[str], *, stdin_text: str, **_rest: object) -> ChildResult:
+        does(json.loads(stdin_text))
+        return ChildResult(1, timed_out, 1.0)
+
+    monkeypatch.setattr(phase, "run_child", run)
+
+
+def test_no_nodes_is_no_work(context: PhaseContext) -> None:
+    assert phase.run_provision(context, []) == {}
+
+
+def test_results_come_back_as_they_were_written(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def answer(request: dict[str, Any]) -> None:
+        asked.append(request)
+        Path(request["result"]).write_text(json.dumps({"node01": {"outcome": "pass", "message": "m", "changed": True, "data": {"power": "On"}}}))
+
+    child(monkeypatch, answer)
+    found = phase.run_provision(context, ["node01", "node02"])
+    assert (found["node01"].outcome, found["node01"].changed, found["node01"].data) == (Outcome.PASS, True, {"power": "On"})
+    assert asked[0]["racks"] == {"rack01": ["node01", "node02"]}
+    assert (asked[0]["action"], asked[0]["campaign"]) == ("up", "c1")
+    assert found["node02"].outcome is Outcome.ERROR
+    assert found["node02"].message.startswith("node02: not provisioned - Expected: a result of the provisioning worker Actual: none (exit status 1). Look at ")
+
+
+def test_check_only_previews(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    actions: list[str] = []
+    child(monkeypatch, lambda request: actions.append(request["action"]))
+    phase.run_provision(PhaseContext(context.env, context.root, "c1", check=True), ["node01"])
+    phase.run_destroy(context, ["node01"])
+    assert actions == ["preview", "destroy"]
+
+
+def test_a_worker_that_was_stopped_for_its_time_says_so(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    child(monkeypatch, lambda _request: None, timed_out=True)
+    assert "none (stopped after 1500 s)" in phase.run_provision(context, ["node01"])["node01"].message
+
+
+def test_a_full_disk_is_named(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    child(monkeypatch, lambda _request: None)
+    monkeypatch.setattr(phase.shutil, "disk_usage", lambda _path: Usage(1, 1, 0))
+    assert "none (no space left on the disk of " in phase.run_provision(context, ["node01"])["node01"].message
+
+
+def test_a_disk_that_is_full_from_the_start_is_one_clear_error(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_request: dict[str, Any]) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    child(monkeypatch, full)
+    with pytest.raises(
+        RackreadyError, match=r"provisioning cannot write its files - Expected: a writable folder Actual: No space left on device\. Free disk space"
+    ):
+        phase.run_provision(context, ["node01"])
