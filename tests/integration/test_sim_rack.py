@@ -228,12 +228,13 @@ def test_the_mirror_serves_a_signed_repository(project: Project) -> None:
 def test_the_scheduler_knows_four_drained_nodes_and_runs_a_job_where_a_node_was_handed_over(project: Project, node01: str) -> None:
     assert within(60, lambda: project.ssh("slurmctl", "sinfo --noheader --format '%D %T'").split()[:1] == ["4"])
     assert "drain" in project.ssh("slurmctl", "sinfo --noheader --format %T")
-    join = (
-        "base64 -d > /etc/munge/munge.key <<< '{key}'; chown munge: /etc/munge/munge.key; chmod 400 /etc/munge/munge.key; systemctl restart munge; "
-        "for i in 0 1 2 3 4 5 6 7; do test -e /dev/nvidia$i || mknod /dev/nvidia$i c 195 $i; done; slurmd --conf-server {controller}:6817"
+    project.ssh(
+        node01,
+        f"echo {(project.paths.base / 'sim/secrets/munge').read_text().strip()} | base64 -d > /etc/munge/munge.key && chown munge: /etc/munge/munge.key "
+        "&& chmod 400 /etc/munge/munge.key && systemctl restart munge "
+        "&& for i in 0 1 2 3 4 5 6 7; do test -e /dev/nvidia$i || mknod /dev/nvidia$i c 195 $i; done "
+        f"&& slurmd --conf-server {project.address('slurmctl')}:6817",
     )
-    key = (project.paths.base / "sim/secrets/munge").read_text().strip()
-    project.ssh(node01, f'bash -c "{join.format(key=key, controller=project.address("slurmctl"))}"')
     assert within(60, lambda: "*" not in project.ssh("slurmctl", "sinfo --noheader --nodes node01 --format %t"))
     project.ssh("slurmctl", "scontrol update nodename=node01 state=resume")
     assert project.ssh("slurmctl", "timeout 90 srun --nodelist node01 --gres=gpu:8 hostname").strip().splitlines()[-1] == "node01"

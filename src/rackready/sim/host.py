@@ -41,6 +41,11 @@ def run(argv: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes | None = N
     return done.stdout.decode(errors="replace")
 
 
+def succeeds(argv: Sequence[str]) -> bool:
+    """Whether a program that only tells yes or no by its exit status says yes."""
+    return subprocess.run(argv, capture_output=True, timeout=60.0, check=False).returncode == 0
+
+
 def words(stderr: bytes) -> str:
     """Return what a program said on standard error, without warnings that mean nothing here; at most 600 characters."""
     lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip() and not any(mark in line for mark in _NOISE)]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from ipaddress import IPv4Network
+from pathlib import Path
 from typing import Any
 
 from rackready.sim.errors import SimError
-from rackready.sim.host import run
+from rackready.sim.host import run, succeeds
 from rackready.sim.plan import Cable, Machine, Plan
 
 _SETTLE_TRIES = 30
@@ -36,6 +38,7 @@ def ensure_bridge(plan: Plan) -> bool:
     run(["ip", "link", "set", plan.bridge, "alias", f"rackready.clone={plan.clone}"])
     run(["ip", "address", "replace", address, "dev", plan.bridge])
     run(["ip", "link", "set", plan.bridge, "up"])
+    _pass_firewall(plan.bridge)
     return made
 
 
@@ -43,11 +46,29 @@ def remove_all(clone: str) -> list[str]:
     """Remove the bridge and every loose end of this clone's cables; return what was removed."""
     prefix = f"rr-{clone}"
     removed = []
+    if shutil.which("iptables") is not None:
+        while succeeds(["iptables", "--wait", "--delete", *_between(prefix)]):
+            removed.append(f"firewall rule of {prefix}")
     for name in links():
         if name == prefix or name.startswith(f"{prefix}-"):
             run(["ip", "link", "delete", name], check=False)
             removed.append(name)
     return removed
+
+
+def _pass_firewall(bridge: str) -> None:
+    """Let frames between the rack's own machines through: where Docker runs too, the kernel shows bridged frames to its firewall, which drops them."""
+    if _firewall_sees_bridges() and not succeeds(["iptables", "--wait", "--check", *_between(bridge)]):
+        run(["iptables", "--wait", "--insert", *_between(bridge)])
+
+
+def _firewall_sees_bridges() -> bool:
+    setting = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+    return shutil.which("iptables") is not None and setting.exists() and setting.read_text(encoding="utf-8").strip() == "1"
+
+
+def _between(bridge: str) -> tuple[str, ...]:
+    return ("FORWARD", "--in-interface", bridge, "--out-interface", bridge, "--jump", "ACCEPT")
 
 
 def links(pid: int | None = None) -> dict[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rackready.paths import EnvPaths, private_dir
-from rackready.sim import emulator, faults, hardware, hostnet, mirror, overlay, podman, slurm, tls
+from rackready.sim import emulator, faults, hardware, hostnet, mirror, overlay, podman, ready, slurm, tls
 from rackready.sim.definition import Definition
 from rackready.sim.errors import describe
 from rackready.sim.host import require_host, require_root
@@ -61,6 +61,7 @@ class Rack:
             self._machines(defined, result)
             self._bmcs(defined, result)
             self._repair_cables(defined)
+            ready.wait(defined.plan)
             overlay.write(EnvPaths(self.root, self.env).overlay, overlay.build(defined.site, defined.plan, self.store))
         result.seconds = time.monotonic() - began
         return result
