@@ -92,10 +92,10 @@ class IbWriteBw(Gate):
         return ("bash", "-c", _SCRIPT, "ib_write_bw", nic.rdma_device, _gid(nic.address), *self._options(nic))
 
     def _server(self, key: str, node: str, nic: NicFacts, stage: int) -> Command:
-        return Command(key=key, node=node, argv=self._argv(nic), env=_ENV, timeout_s=120, stage=stage, role="server", ready_port=_PORT + nic.rail)
+        return Command(key=key, node=node, argv=self._argv(nic), env=_ENV, timeout_s=300, stage=stage, role="server", ready_port=_PORT + nic.rail)
 
     def _client(self, key: str, node: str, nic: NicFacts, far: NicFacts, stage: int) -> Command:
-        return Command(key=key, node=node, argv=(*self._argv(nic), far.address), env=_ENV, timeout_s=90, stage=stage)
+        return Command(key=key, node=node, argv=(*self._argv(nic), far.address), env=_ENV, timeout_s=180, stage=stage)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge link state, transport and bandwidth of both directions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +20,9 @@ from rackready.gates.shipped import command as shipped
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.ondevice import listens
 
-_READY_S = 20.0
-_READY_POLL_S = 0.1
+_READY_S = 60.0
+_READY_SLICE_S = 10.0
+_POLL_S = 0.1
 _SERVER_END_S = 10.0
 
 
@@ -74,7 +76,8 @@ class Runner:
     facts: GateFacts
     sink: Sink
     launcher: Launcher | None = None
-    workers: int = 16
+    workers: int = min(16, 4 * (os.cpu_count() or 4))
+    """Runs side by side: what this controller can attend to."""
     ready_s: float = _READY_S
 
     def gate(self, gate: Gate, nodes: Sequence[str]) -> list[Done]:
@@ -156,15 +159,16 @@ class Runner:
             out[command.key] = _output(command, replace(said, failure=reason))
 
     def _listens(self, command: Command, job: Background) -> bool:
-        probe = shipped("probe", command.node, listens, str(command.ready_port))
+        """Ask the node in slices, so that a server that ended early is noticed and the operator can stop."""
         deadline = time.monotonic() + self.ready_s
-        while time.monotonic() < deadline:
+        while (left := deadline - time.monotonic()) > 0:
             check_stop()
-            if self.connection.run(probe.node, probe.argv, stdin=probe.stdin, timeout_s=10).exit_code == 0:
+            wait_s = min(_READY_SLICE_S, left)
+            probe = shipped("probe", command.node, listens, str(command.ready_port), f"{wait_s:.1f}")
+            if self.connection.run(probe.node, probe.argv, stdin=probe.stdin, timeout_s=wait_s + 30).exit_code == 0:
                 return True
             if not job.alive():
                 return False
-            time.sleep(_READY_POLL_S)
         return False
 
 
@@ -188,7 +192,7 @@ def _finish(job: Background) -> Answer:
     deadline = time.monotonic() + _SERVER_END_S
     while job.alive() and time.monotonic() < deadline:
         if job.so_far().stdout:
-            time.sleep(_READY_POLL_S)
+            time.sleep(_POLL_S)
         else:
             break
     said = job.so_far()

@@ -1,11 +1,12 @@
-"""Exits 0 when something listens on a TCP port of this node, else 1. Sent to python3 on standard input; argument: the port.
+"""Exits 0 as soon as something listens on a TCP port of this node, 1 when nothing did in time. Arguments: port, seconds to wait.
 
-It reads the kernel's table: connecting would use up the one client that a perftest server waits for.
+Sent to python3 on standard input. It reads the kernel's table: connecting would use up the one client that a perftest server waits for.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 
 LISTEN = "0A"
 
@@ -23,5 +24,15 @@ def listens(port: int) -> bool:
     return False
 
 
+def main(port: int, wait_s: float) -> int:
+    """Look every tenth of a second, at least once."""
+    deadline = time.monotonic() + wait_s
+    while not listens(port):
+        if time.monotonic() >= deadline:
+            return 1
+        time.sleep(0.1)
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(0 if listens(int(sys.argv[1])) else 1)
+    sys.exit(main(int(sys.argv[1]), float(sys.argv[2])))
