@@ -67,8 +67,9 @@ def ensure_image(clone: str, work: Path, say: Say) -> str:
     base_digest = _digest(["base", SUITE, platform.machine(), *PACKAGES, *_UNUSED_DOCS])
     digest = _digest([base_digest, _RECIPE, *_file_digests()])
     base, final = f"localhost/rackready-base-{clone}:{base_digest}", f"localhost/rackready-sim-{clone}:{digest}"
+    has_base = _adopt(base, "localhost/rackready-base-")  # also where it is not needed now: a later change of the programs builds on it
     if not _adopt(final, "localhost/rackready-sim-"):
-        if not _adopt(base, "localhost/rackready-base-"):
+        if not has_base:
             _build_base(base, work, say)
         _build_final(clone, base, final, say)
     for old in images(f"localhost/rackready-sim-{clone}:"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,15 +42,14 @@ class Rack:
         self.power = FakePower()
         for node, serial in NODES.items():
             nics = [{"netdev": "enp24s0np0", "mac": f"b8:3f:d2:00:00:{node[-2:]}"}]
-            self.store.write_state(
-                node, {"chassis": {"serial": serial, "manufacturer": "NVIDIA", "product": "DGXH100", "bios": "1.06", "bmc": "25.06"}, "nics": nics}
-            )
+            chassis = {"serial": serial, "manufacturer": "NVIDIA", "product": "DGXH100", "bios": "1.06", "bmc": "25.06"}
+            self.store.write_state(node, {"chassis": chassis, "nics": nics})
             write_private(self.store.secret(f"{node}-bmc"), f"secret-{node}")
         sessions = Sessions(self.store)
         app = build_app(Hardware(self.store), self.power, sessions, root)
         self.clients = {node: Client(guard(app, node, sessions)) for node in NODES}
 
-    def ask(self, node: str, path: str, *, method: str = "GET", body: Any = None, password: str = "", token: str = "") -> Any:
+    def ask(self, node: str, path: str, *, method: str = "GET", body: Any = None, password: str = "", token: str = "") -> Any:  # noqa: ANN401 - a test response, a JSON body
         headers = {"X-Auth-Token": token} if token else {}
         if not token:
             secret = password or f"secret-{node}"
@@ -105,7 +105,7 @@ def test_a_wrong_password_is_refused(rack: Rack, path: str) -> None:
 
 
 def test_the_service_root_needs_no_password_and_names_the_session_service(rack: Rack) -> None:
-    root = rack.clients["node01"].get("/redfish/v1/").json
+    root = json.loads(rack.clients["node01"].get("/redfish/v1/").get_data())
     assert root["SessionService"] == {"@odata.id": "/redfish/v1/SessionService"}
     assert root["Links"]["Sessions"]["@odata.id"] == "/redfish/v1/SessionService/Sessions"
 

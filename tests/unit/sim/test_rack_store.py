@@ -48,7 +48,7 @@ def test_a_damaged_record_names_the_way_out(store: Store) -> None:
         store.load()
 
 
-def test_a_file_is_replaced_whole_and_leaves_no_part_behind(store: Store, tmp_path: Path) -> None:
+def test_a_file_is_replaced_whole_and_leaves_no_part_behind(tmp_path: Path) -> None:
     write_json(tmp_path / "x.json", {"old": 1})
     with pytest.raises(TypeError):
         write_json(tmp_path / "x.json", {"new": object()})
