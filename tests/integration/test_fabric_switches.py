@@ -46,8 +46,9 @@ def run(project: Project, *switches: str, check: bool = False) -> dict[str, Node
 
 
 def revisions(project: Project) -> dict[str, dict[str, str]]:
+    """Return number to state and user of every revision; an untouched switch dates its first one anew at every look."""
     found: dict[str, dict[str, str]] = json.loads(on_switch(project, "nv", "config", "revision", "-o", "json"))
-    return {key: value for key, value in found.items() if key.isdigit()}
+    return {key: {name: value[name] for name in ("state", "user")} for key, value in found.items() if key.isdigit()}
 
 
 def drift(project: Project) -> None:
