@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.request import Request
@@ -22,6 +23,7 @@ from rackready.paths import EnvPaths
 
 _STOP_WITHIN_S = 28.0
 _POLL_S = 0.25
+_INTERRUPTED = 130
 
 Say = Callable[[str], None]
 Show = Callable[[EventRow], None]
@@ -29,16 +31,18 @@ Show = Callable[[EventRow], None]
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A campaign that came to its end (or was stopped: ``interrupted``)."""
+    """A campaign that came to its end."""
 
     campaign: str
     results: dict[str, dict[str, Any]]
-    interrupted: bool
     resumed: bool
 
 
 def run_campaign(paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show) -> Finished:
-    """Run a campaign to its end, going on with an unfinished one of the same shape. Raises ControllerBusyError."""
+    """Run a campaign to its end, going on with an unfinished one of the same shape. Raises ControllerBusyError.
+
+    When the operator stops it, the process ends here with 130.
+    """
     with ControllerLock(paths.lock, command):
         ledger = Ledger.open(paths.database)
         try:
@@ -100,15 +104,27 @@ def _drive(paths: EnvPaths, ledger: Ledger, request: Request, *, resumed: bool, 
                     break
         _show_new(ledger, request.campaign, after, show)
     if STOP.is_set() and "results" not in box:
-        kill_all_children()
-        ledger.put_campaign(request.campaign, status="interrupted")
-        return Finished(request.campaign, {}, interrupted=True, resumed=resumed)
+        _leave_now(ledger, request, say)
     if "error" in box:
         ledger.put_campaign(request.campaign, status="superseded", ended=time.time())
         raise box["error"]
     summary = {"request": request.plain(), "check": request.check, "results": box["results"]}
     ledger.put_campaign(request.campaign, status="finished", ended=time.time(), summary=summary)
-    return Finished(request.campaign, box["results"], interrupted=False, resumed=resumed)
+    return Finished(request.campaign, box["results"], resumed=resumed)
+
+
+def _leave_now(ledger: Ledger, request: Request, say: Say) -> NoReturn:
+    """Record the stop and end the process at once, the lock still held.
+
+    The engine's threads cannot be ended: left alive they would take up the resumed campaign's work, and refuse it because of STOP.
+    """
+    kill_all_children()
+    ledger.put_campaign(request.campaign, status="interrupted")
+    again = f"make deploy ENV={request.env}" if request.kind == "deploy" else f"rackready {request.kind} --env {request.env}"
+    say(f"stopped. Nothing is lost: `{again}` goes on where it stopped.")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(_INTERRUPTED)
 
 
 def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:
@@ -170,7 +186,7 @@ def _signals(say: Say) -> Iterator[None]:
     def handler(_number: int, _frame: FrameType | None) -> None:
         if STOP.is_set():
             kill_all_children()
-            os._exit(130)
+            os._exit(_INTERRUPTED)
         STOP.set()
         say("stopping: what runs is asked to end, at most 30 s (Ctrl-C again kills it)")
 

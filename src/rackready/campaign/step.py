@@ -62,6 +62,9 @@ def _results(request: Request, phase: str, nodes: list[str], paths: EnvPaths) ->
 
 def _record(ledger: Ledger, request: Request, phase: str, node: str, result: NodeResult) -> None:
     spec = PHASES[phase]
+    if request.check:
+        ledger.event(request.campaign, node, phase, result.message or ("would change" if result.changed else "unchanged"), "ok")
+        return
     if result.outcome.value in CONTINUES:
         if result.changed and spec.touches:
             entry = ledger.begin(node, "changed", phase, {})

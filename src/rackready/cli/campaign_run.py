@@ -30,14 +30,10 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     begun = time.monotonic()
     able, held = _without_quarantined(paths, nodes)
     request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check)
-    finished = Finished(request.campaign, {}, interrupted=False, resumed=False)
+    finished = Finished(request.campaign, {}, resumed=False)
     if able:
         command = f"rackready {kind} --env {env}"
         finished = run_campaign(paths, request, command=command, say=lambda text: progress.print(f"[yellow]{text}[/]"), show=show)
-    if finished.interrupted:
-        again = f"make deploy ENV={env}" if kind == "deploy" else f"rackready {kind} --env {env}"
-        progress.print(f"[yellow]stopped. Nothing is lost: `{again}` goes on where it stopped.[/]")
-        _leave(130)
     ledger = Ledger.open(paths.database)
     rows = summarise(ledger, able, finished.results) + held
     rows.sort(key=lambda row: nodes.index(row.name))

@@ -68,9 +68,6 @@ def main() -> int:
         say=lambda text: print("SAY", text, flush=True),
         show=lambda event: print("EVENT", event.node, event.phase, event.text, flush=True),
     )
-    if finished.interrupted:
-        print("INTERRUPTED", flush=True)
-        os._exit(130)
     rows = summarise(Ledger.open(paths.database), list(NODES), finished.results)
     for row in rows:
         print("ROW", row.name, row.state, row.phase, row.outcome, row.reason, flush=True)
