@@ -59,7 +59,7 @@ class InventoryModule(BaseInventoryPlugin):
             variables = hostvars.node_vars(site, node.name) | hostvars.connection_vars(site, node, state / "known_hosts")
             for key, value in variables.items():
                 self.inventory.set_variable(node.name, key, value)
-        for name, group in hostvars.groups(site, state).items():
+        for name, group in hostvars.groups(site).items():
             self.inventory.add_group(name)
             for host in group["hosts"]:
                 self.inventory.add_child(name, host)

@@ -26,7 +26,7 @@ def site() -> Site:
 def everything(site: Site) -> dict[str, object]:
     node = site.node("node01")
     return {
-        "groups": hostvars.groups(site, STATE),
+        "groups": hostvars.groups(site),
         "node01": hostvars.node_vars(site, "node01") | hostvars.connection_vars(site, node, STATE / "known_hosts"),
     }
 
@@ -49,7 +49,7 @@ def test_every_role_variable_of_the_site_is_a_role_s_option(site: Site) -> None:
     """A variable that no role knows would be set in vain, and nobody would see it."""
     known = {line.split(":")[0] for path in (ROOT / "roles").glob("*/defaults/main.yml") for line in path.read_text().splitlines()}
     roles = sorted({path.name for path in (ROOT / "roles").iterdir()}, key=len, reverse=True)
-    given = {key for group in hostvars.groups(site, STATE).values() for key in group["vars"]}
+    given = {key for group in hostvars.groups(site).values() for key in group["vars"]}
     of_roles = {key for key in given if any(key.startswith(f"{role}_") for role in roles)}
     assert of_roles - known == set()
     assert {key for key in given - of_roles if not key.startswith("rackready_")} == set()

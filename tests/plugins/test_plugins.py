@@ -7,10 +7,9 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
-from ansible.errors import AnsibleActionFail, AnsibleFilterError
+from ansible.errors import AnsibleFilterError
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = sorted((ROOT / "plugins").rglob("*.py"))
@@ -72,35 +71,3 @@ def test_module_file_of_a_missing_module_says_what_to_do() -> None:
     assert module_file("pynvml").endswith("pynvml.py")
     with pytest.raises(AnsibleFilterError, match="make setup"):
         module_file("no_such_module_anywhere")
-
-
-class _Task:
-    check_mode = False
-
-    def __init__(self, path: Path) -> None:
-        self.args = {"path": str(path), "comment": "rackready-mpi"}
-
-
-def _keypair(path: Path) -> Any:  # noqa: ANN401 - a plugin loaded by path
-    module = load("action/rackready_keypair.py")
-    action = module.ActionModule.__new__(module.ActionModule)
-    action._task = _Task(path)
-    return module, action
-
-
-def test_keypair_is_made_once_and_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, action = _keypair(tmp_path / "keys/mpi")
-    monkeypatch.setattr(module.ActionBase, "run", lambda *_: {})
-    first = action.run()
-    assert first == action.run()
-    assert first["public_key"].endswith(" rackready-mpi")
-    assert "PRIVATE" not in str(first)
-    assert (tmp_path / "keys/mpi").stat().st_mode & 0o077 == 0
-
-
-def test_keypair_that_cannot_be_made_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, action = _keypair(tmp_path / "keys/mpi")
-    monkeypatch.setattr(module.ActionBase, "run", lambda *_: {})
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(AnsibleActionFail, match="Expected: ssh-keygen on the controller Actual: not found"):
-        action.run()

@@ -44,20 +44,32 @@ def _install(ctx: PhaseContext, nodes: list[str]) -> Results:
 
 
 def _fabric(ctx: PhaseContext, nodes: list[str]) -> Results:
-    """Configure the switches that these nodes are cabled to, then the nodes' NICs. A bad switch spoils only its own nodes."""
+    """Configure the switches that these nodes are cabled to, then the nodes' NICs, then hold both ends of every cable against each other.
+
+    A bad switch spoils only the nodes behind it.
+    """
     from rackready.drivers.ansible import run_playbook  # noqa: PLC0415
     from rackready.drivers.switch.phase import run_switches  # noqa: PLC0415
 
     site = load_site(ctx.env, root=ctx.root)
     behind = {name: sorted({nic.switch for nic in node_facts(site, name).nics if nic.switch}) for name in nodes}
     switches = run_switches(ctx, sorted({switch for names in behind.values() for switch in names}))
-    bad = {name: [switches[s].message for s in behind[name] if switches[s].outcome is not Outcome.PASS] for name in nodes}
-    good = [name for name in nodes if not bad[name]]
-    changed = any(result.changed for result in switches.values())
-    out = {name: NodeResult(Outcome.ERROR, messages[0]) for name, messages in bad.items() if messages}
-    for name, result in (run_playbook(ctx, "fabric.yml", good) if good else {}).items():
-        out[name] = replace(result, changed=result.changed or changed)
-    return out
+    out: Results = {}
+    for name in nodes:
+        bad = [switches[switch] for switch in behind[name] if switches[switch].outcome is not Outcome.PASS]
+        if bad:
+            out[name] = NodeResult(Outcome.ERROR, bad[0].message)
+    hosts = run_playbook(ctx, "fabric.yml", [name for name in nodes if name not in out])
+    for name, result in hosts.items():
+        out[name] = replace(result, changed=result.changed or any(switches[switch].changed for switch in behind[name]))
+    return out if ctx.check else out | _agreement(ctx, {name: out[name] for name in hosts if out[name].outcome is Outcome.PASS})
+
+
+def _agreement(ctx: PhaseContext, done: Results) -> Results:
+    from rackready.drivers.switch.agreement import verify_fabric  # noqa: PLC0415
+
+    verified = verify_fabric(ctx, list(done)) if done else {}
+    return {name: replace(found, changed=done[name].changed) for name, found in verified.items()}
 
 
 def _optimize(ctx: PhaseContext, nodes: list[str]) -> Results:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
 
 from rackready.cli.deploy import Check, Limit
@@ -23,7 +25,7 @@ def register(app: typer.Typer) -> None:
         app.command(name, help=text)(_command(name, phases))
 
 
-def _command(kind: str, phases: tuple[str, ...]):  # noqa: ANN202 - typer reads the inner function's own annotations
+def _command(kind: str, phases: tuple[str, ...]) -> Callable[..., None]:
     def command(env: Env = "sim", limit: Limit = "", check: Check = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002
         from rackready.cli.campaign_run import run  # noqa: PLC0415
 

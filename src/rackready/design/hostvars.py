@@ -20,13 +20,13 @@ _SUITE_IS_PATH = "/"
 """A flat apt repository's suite ends in a slash and has no components."""
 
 
-def groups(site: Site, state: Path) -> dict[str, dict[str, Any]]:
+def groups(site: Site) -> dict[str, dict[str, Any]]:
     """Return every inventory group: ``{name: {"hosts": [...], "vars": {...}}}``.
 
     ``nodes`` has what all nodes share, ``rack_<name>`` the nodes of a rack, ``platform_<id>`` and ``gpu_<id>`` what hangs on
-    the hardware; ``state`` is the environment's private folder on the controller. Characters that Ansible refuses in group names become underscores.
+    the hardware. Characters that Ansible refuses in group names become underscores.
     """
-    out: dict[str, dict[str, Any]] = {"nodes": {"hosts": [], "vars": site_vars(site) | controller_vars(state)}}
+    out: dict[str, dict[str, Any]] = {"nodes": {"hosts": [], "vars": site_vars(site)}}
     for rack in site.racks:
         for node in rack.nodes:
             platform = loader.platform(node.platform)
@@ -61,16 +61,10 @@ def site_vars(site: Site) -> dict[str, Any]:
         **_library_vars(software),
         **roce_vars(site.fabric, software),
         **slurm_vars(site),
-        "mpi_launcher_nodes": [str(node.address) for node in site.nodes()],
         "rackready_site": site.name,
         "rackready_fabric": site.fabric.model_dump(mode="json"),
         "rackready_handover": site.handover.model_dump(mode="json", exclude={"munge_key", "private_key"}),
     }
-
-
-def controller_vars(state: Path) -> dict[str, Any]:
-    """Return the role variables that name files of the environment's private folder on the controller."""
-    return {"mpi_launcher_key": str(state / "keys" / "mpi_ed25519"), "mpi_launcher_known_hosts": str(state / "known_hosts")}
 
 
 def slurm_vars(site: Site) -> dict[str, Any]:

@@ -50,11 +50,11 @@ def _mirror(text: str, codename: str) -> str:
     for line in text.splitlines():
         match = re.match(rf"deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+{re.escape(codename)}\s+.*\bmain\b", line)
         if match:
-            return match[1].rstrip("/")
+            return str(match[1]).rstrip("/")
     for stanza in re.split(r"\n\s*\n", text):
         fields = {key.lower(): value.split() for key, value in re.findall(r"^([A-Za-z-]+):\s*(.*)$", stanza, re.MULTILINE)}
         if "deb" in fields.get("types", []) and codename in fields.get("suites", []) and "main" in fields.get("components", []) and fields.get("uris"):
-            return fields["uris"][0].rstrip("/")
+            return str(fields["uris"][0]).rstrip("/")
     return ""
 
 
