@@ -1,0 +1,76 @@
+"""What goes wrong in real racks, on the simulated one: each gives one clear error that names the node and the next step. In this order."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from rackready.sim.packages import build_repo
+from rackready.design.site import load_site
+from tests.integration.project import Project
+
+pytestmark = pytest.mark.integration
+
+
+def rows(document: dict[str, list[dict[str, str]]]) -> dict[str, dict[str, str]]:
+    return {row["name"]: row for row in document["nodes"]}
+
+
+def test_wrong_bmc_password_and_unreachable_node_hold_back_no_other(project: Project) -> None:
+    """The operator's copy of node02's password is wrong; node04 boots, but nothing answers on its network."""
+    secret = project.paths.base / "wrong"
+    secret.write_text("not the password\n", encoding="utf-8")
+    overlay = project.paths.overlay.read_text(encoding="utf-8")
+    changed = overlay.replace(str(project.paths.base / "sim/secrets/node02-bmc"), str(secret)).replace(".rackready/sim/secrets/node02-bmc", str(secret))
+    assert changed != overlay
+    project.paths.overlay.write_text(changed + "campaign: {provision_timeout_s: 25}\n", encoding="utf-8")
+    assert project.run("sim", "inject", "node04", "host-unreachable")[0] == 0
+    code, document = project.json("provision")
+    project.paths.overlay.write_text(overlay, encoding="utf-8")
+    found = rows(document)
+    assert code == 1
+    assert {name: row["outcome"] for name, row in found.items()} == {"node01": "pass", "node02": "error", "node03": "pass", "node04": "error"}
+    assert found["node02"]["reason"].startswith("node02 BMC "), found["node02"]["reason"]
+    assert "401" in found["node02"]["reason"]
+    assert str(secret) in found["node02"]["reason"], "the next step: which password to correct"
+    assert "node04" in found["node04"]["reason"]
+    assert "SSH" in found["node04"]["reason"]
+    assert "not the password" not in found["node02"]["reason"]
+
+
+def test_both_are_taken_up_again_once_mended(project: Project) -> None:
+    assert project.run("sim", "clear", "node04")[0] == 0
+    code, document = project.json("provision")
+    assert code == 0, document
+    times = [entry["node"] for entry in project.power_log() if entry["action"] == "on"]
+    assert sorted(times) == ["node01", "node02", "node03", "node04"], "nobody was powered on twice"
+
+
+def test_expired_mirror_key(project: Project) -> None:
+    mirror = project.paths.base / "sim" / "mirror"
+    build_repo(load_site("sim", root=project.root), mirror, key_days=-1)
+    code, document = project.json("install", "--limit", "node01")
+    assert code == 1
+    reason = rows(document)["node01"]["reason"]
+    assert reason.startswith("node01: install: task ")
+    assert "EXPKEYSIG" in reason or "expired" in reason, reason
+    assert "Expected: package lists signed by the mirror's key" in reason
+
+
+def test_full_disk_on_the_controller(project: Project) -> None:
+    """The state folder is a file system of its own that is full: said at once, and nothing is touched."""
+    state = project.paths.base / "full"
+    state.mkdir(mode=0o700)
+    (project.root / "inventories" / "full").mkdir()
+    (project.root / "inventories" / "full" / "site.yml").write_bytes(project.paths.site_file.read_bytes())
+    before = len(project.power_log())
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "tmpfs", str(state)], check=True)
+    try:
+        (state / "ballast").write_bytes(b"\0" * 60_000)
+        code, document = project.json("deploy", "--env", "full")
+    finally:
+        subprocess.run(["umount", str(state)], check=True)
+    assert code == 2
+    assert "Free disk space" in document["error"], document
+    assert len(project.power_log()) == before
