@@ -75,6 +75,11 @@ class EnvPaths:
         return self.state / "dbos.sqlite"
 
     @property
+    def dry_workflows(self) -> Path:
+        """The same for dry runs."""
+        return self.state / "dbos-check.sqlite"
+
+    @property
     def lock(self) -> Path:
         """Held (flock) by the one controller that may act."""
         return self.state / "controller.lock"

@@ -90,7 +90,7 @@ def test_ctrl_c_stops_within_30_s_and_says_how_to_go_on(project: Project) -> Non
 def test_second_controller_is_refused_while_the_first_lives(project: Project) -> None:
     first = project.start("deploy")
     try:
-        assert begun(project, first, "provision")
+        assert project.until(first, lambda event: event.text == "begins") is not None
         code, document = project.json("deploy")
         assert code == 2
         assert f"Actual: pid {first.pid} (`rackready deploy --env sim`" in document["error"]

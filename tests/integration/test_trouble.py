@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 
 import pytest
 
-from rackready.sim.packages import build_repo
 from rackready.design.site import load_site
+from rackready.sim.packages import build_repo
 from tests.integration.project import Project
 
 pytestmark = pytest.mark.integration
@@ -48,8 +49,12 @@ def test_both_are_taken_up_again_once_mended(project: Project) -> None:
 
 
 def test_expired_mirror_key(project: Project) -> None:
-    mirror = project.paths.base / "sim" / "mirror"
-    build_repo(load_site("sim", root=project.root), mirror, key_days=-1)
+    mirror, expired = project.paths.base / "sim" / "mirror", project.root / "expired" / "mirror"
+    expired.parent.mkdir()
+    build_repo(load_site("sim", root=project.root), expired, key_days=-1)
+    for path in expired.iterdir():  # in place: the mirror serves this very folder
+        if path.is_file():
+            shutil.copyfile(path, mirror / path.name)
     code, document = project.json("install", "--limit", "node01")
     assert code == 1
     reason = rows(document)["node01"]["reason"]

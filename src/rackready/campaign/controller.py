@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.request import Request
-from rackready.drivers.process import STOP, kill_all_children, reap
+from rackready.drivers.process import STOP, busy, kill_all_children, reap
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import EventRow, Ledger
 from rackready.paths import EnvPaths
@@ -55,7 +56,13 @@ def run_campaign(paths: EnvPaths, wanted: Request, *, command: str, say: Say, sh
 
 
 def _choose(paths: EnvPaths, ledger: Ledger, wanted: Request, say: Say) -> tuple[Request, bool]:
-    """Resume the campaign that was cut off when it is the same work; else begin anew from the ledger, and say why."""
+    """Resume the campaign that was cut off when it is the same work; else begin anew from the ledger, and say why.
+
+    A dry run stands beside: it neither resumes nor supersedes anything.
+    """
+    if wanted.check:
+        _forget(paths.dry_workflows)
+        return wanted, False
     for row in ledger.campaigns():
         if row["status"] not in {"running", "interrupted"}:
             continue
@@ -71,8 +78,7 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: Request, say: Say) -> tuple
         why = "it was made by another version of rackready" if row["abi"] != CAMPAIGN_ABI else "the site or what was asked for has changed since"
         say(f"campaign {row['id']} was cut off and is not resumed ({why}): a new one goes on from what the ledger recorded")
         ledger.put_campaign(row["id"], status="superseded", ended=time.time())
-    for name in ("", "-wal", "-shm"):
-        paths.workflows.with_name(paths.workflows.name + name).unlink(missing_ok=True)
+    _forget(paths.workflows)
     summary = {"request": wanted.plain(), "check": wanted.check}
     ledger.put_campaign(
         wanted.campaign,
@@ -87,11 +93,18 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: Request, say: Say) -> tuple
     return wanted, False
 
 
+def _forget(database: Path) -> None:
+    """Remove a workflow database: node states live in the ledger, so nothing is lost."""
+    for suffix in ("", "-wal", "-shm"):
+        database.with_name(database.name + suffix).unlink(missing_ok=True)
+
+
 def _drive(paths: EnvPaths, ledger: Ledger, request: Request, *, resumed: bool, say: Say, show: Show) -> Finished:
     after = max((event.id for event in ledger.events(request.campaign)), default=0)
     box: dict[str, Any] = {}
-    ledger.put_campaign(request.campaign, status="running")
-    with _engine(paths), _signals(say):
+    if not request.check:
+        ledger.put_campaign(request.campaign, status="running")
+    with _engine(paths.dry_workflows if request.check else paths.workflows), _signals(say):
         waiter = threading.Thread(target=_wait, args=(request, resumed, box), daemon=True)
         waiter.start()
         stop_at: float | None = None
@@ -100,15 +113,19 @@ def _drive(paths: EnvPaths, ledger: Ledger, request: Request, *, resumed: bool, 
             after = _show_new(ledger, request.campaign, after, show)
             if STOP.is_set():
                 stop_at = stop_at or time.monotonic() + _STOP_WITHIN_S
-                if not ledger.open_children() or time.monotonic() > stop_at:
+                if not (busy() or ledger.open_children()) or time.monotonic() > stop_at:
                     break
         _show_new(ledger, request.campaign, after, show)
     if STOP.is_set() and "results" not in box:
         _leave_now(ledger, request, say)
+    if "error" in box and request.check:
+        raise box["error"]
     if "error" in box:
         ledger.put_campaign(request.campaign, status="superseded", ended=time.time())
         raise box["error"]
     summary = {"request": request.plain(), "check": request.check, "results": box["results"]}
+    if request.check:
+        return Finished(request.campaign, box["results"], resumed=resumed)
     ledger.put_campaign(request.campaign, status="finished", ended=time.time(), summary=summary)
     return Finished(request.campaign, box["results"], resumed=resumed)
 
@@ -119,7 +136,8 @@ def _leave_now(ledger: Ledger, request: Request, say: Say) -> NoReturn:
     The engine's threads cannot be ended: left alive they would take up the resumed campaign's work, and refuse it because of STOP.
     """
     kill_all_children()
-    ledger.put_campaign(request.campaign, status="interrupted")
+    if not request.check:
+        ledger.put_campaign(request.campaign, status="interrupted")
     again = f"make deploy ENV={request.env}" if request.kind == "deploy" else f"rackready {request.kind} --env {request.env}"
     say(f"stopped. Nothing is lost: `{again}` goes on where it stopped.")
     sys.stdout.flush()
@@ -135,17 +153,17 @@ def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:
 
 
 @contextmanager
-def _engine(paths: EnvPaths) -> Iterator[None]:
+def _engine(database: Path) -> Iterator[None]:
     """Run dbos on its own SQLite file. Its telemetry is off; it connects to nothing."""
     from dbos import DBOS, DBOSConfig  # noqa: PLC0415 - a second of import that `status` need not pay
 
     from rackready.campaign import workflow  # noqa: PLC0415
 
     logging.getLogger("dbos").setLevel(logging.CRITICAL)
-    paths.workflows.touch(mode=0o600, exist_ok=True)
+    database.touch(mode=0o600, exist_ok=True)
     config = DBOSConfig(
         name="rackready",
-        system_database_url=f"sqlite:///{paths.workflows}",
+        system_database_url=f"sqlite:///{database}",
         application_version=f"abi-{CAMPAIGN_ABI}",
         executor_id="controller",
         enable_otlp=False,

@@ -25,6 +25,8 @@ class Phase:
 
     run: Runner
     whole_wave: bool
+    holds: NodeState
+    """What still holds of a node that was further when this phase goes wrong on it."""
     reaches: tuple[tuple[NodeState, str], ...]
     fail_quarantines: bool = True
     touches: bool = True
@@ -94,13 +96,14 @@ PHASES: dict[str, Phase] = {
     "provision": Phase(
         _provision,
         whole_wave=True,
+        holds=NodeState.DECLARED,
         reaches=((NodeState.REACHABLE, ""), (NodeState.INVENTORIED, _NO_PARTS), (NodeState.BASELINED, _NO_BASELINE), (NodeState.PROVISIONED, "")),
     ),
-    "install": Phase(_install, whole_wave=False, reaches=((NodeState.INSTALLED, ""),), fail_quarantines=False),
-    "fabric": Phase(_fabric, whole_wave=True, reaches=((NodeState.CONNECTED, ""),), fail_quarantines=False),
-    "validate": Phase(run_where_needed, whole_wave=True, reaches=((NodeState.VALIDATED, ""),), touches=False),
-    "optimize": Phase(_optimize, whole_wave=False, reaches=((NodeState.OPTIMIZED, ""),), fail_quarantines=False),
-    "revalidate": Phase(run_where_needed, whole_wave=True, reaches=(), touches=False),
-    "certify": Phase(_certify, whole_wave=True, reaches=((NodeState.CERTIFIED, ""),), fail_quarantines=False, touches=False),
-    "handover": Phase(_handover, whole_wave=True, reaches=((NodeState.READY, ""),), fail_quarantines=False, touches=False),
+    "install": Phase(_install, whole_wave=False, holds=NodeState.PROVISIONED, reaches=((NodeState.INSTALLED, ""),), fail_quarantines=False),
+    "fabric": Phase(_fabric, whole_wave=True, holds=NodeState.INSTALLED, reaches=((NodeState.CONNECTED, ""),), fail_quarantines=False),
+    "validate": Phase(run_where_needed, whole_wave=True, holds=NodeState.CONNECTED, reaches=((NodeState.VALIDATED, ""),), touches=False),
+    "optimize": Phase(_optimize, whole_wave=False, holds=NodeState.VALIDATED, reaches=((NodeState.OPTIMIZED, ""),), fail_quarantines=False),
+    "revalidate": Phase(run_where_needed, whole_wave=True, holds=NodeState.OPTIMIZED, reaches=(), touches=False),
+    "certify": Phase(_certify, whole_wave=True, holds=NodeState.OPTIMIZED, reaches=((NodeState.CERTIFIED, ""),), fail_quarantines=False, touches=False),
+    "handover": Phase(_handover, whole_wave=True, holds=NodeState.CERTIFIED, reaches=((NodeState.READY, ""),), fail_quarantines=False, touches=False),
 }

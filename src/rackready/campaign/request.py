@@ -15,6 +15,9 @@ from rackready.model.site import Site
 DEPLOY = ("provision", "install", "fabric", "validate", "optimize", "revalidate", "certify", "handover")
 """The phases of a deploy, in order."""
 
+DRY = ("provision", "install", "fabric")
+"""The phases that can say what they would change."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rackready.campaign.phases import PHASES, Phase
 from rackready.campaign.request import Request
-from rackready.drivers.process import check_stop
+from rackready.drivers.process import check_stop, working
 from rackready.handover.phase import hold_nodes
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
@@ -26,29 +26,53 @@ def run_phase(request: Request, phase: str, nodes: list[str]) -> dict[str, dict[
     paths = EnvPaths(request.context().root, request.env)
     ledger = Ledger.open(paths.database)
     try:
-        for node in nodes:
-            _begin(ledger, request, phase, node)
-        results = _results(request, phase, nodes, paths)
-        check_stop()
-        for node in nodes:
-            _record(ledger, request, phase, node, results[node])
-        _hold(ledger, request, phase, [node for node in nodes if results[node].outcome.value not in CONTINUES])
+        with working():
+            touched = {node: _begin(ledger, request, phase, node) for node in nodes}
+            unseen = _not_yet_visible(ledger, request, phase, nodes)
+            results = unseen | _results(request, phase, [node for node in nodes if node not in unseen], paths)
+            check_stop()
+            for node in nodes:
+                _settle_change(ledger, touched[node], results[node])
+                _record(ledger, request, phase, node, results[node])
+            _hold(ledger, request, phase, [node for node in nodes if results[node].outcome.value not in CONTINUES])
     finally:
         ledger.close()
     return {node: {"outcome": result.outcome.value, "message": result.message, "changed": result.changed} for node, result in results.items()}
 
 
-def _begin(ledger: Ledger, request: Request, phase: str, node: str) -> None:
-    row = ledger.state(node)
-    ledger.set_state(
-        node, row.state if row else NodeState.DECLARED, row.reason if row and row.state is NodeState.READY else "", phase=phase, campaign=request.campaign
-    )
+def _begin(ledger: Ledger, request: Request, phase: str, node: str) -> int | None:
+    """Say that a phase begins on a node. Returns the token of the change that it may make, None when it makes none."""
     ledger.event(request.campaign, node, phase, "begins")
+    if request.check:
+        return None
+    row = ledger.state(node)
+    reason = row.reason if row and row.state is NodeState.READY else ""
+    ledger.set_state(node, row.state if row else NodeState.DECLARED, reason, phase=phase, campaign=request.campaign)
+    return ledger.change_begins(node, phase) if PHASES[phase].touches else None
+
+
+def _settle_change(ledger: Ledger, token: int | None, result: NodeResult) -> None:
+    """Only a phase that came to its end and says "unchanged" surely changed nothing."""
+    if token is None:
+        return
+    if result.changed or result.outcome.value not in CONTINUES:
+        ledger.done(token, {"outcome": result.outcome.value})
+    else:
+        ledger.failed(token, "unchanged")
+
+
+def _not_yet_visible(ledger: Ledger, request: Request, phase: str, nodes: list[str]) -> dict[str, NodeResult]:
+    """A dry run cannot look into a node that is not powered on yet: that is said, and is no error."""
+    if not request.check or phase == "provision":
+        return {}
+    states = {row.name: row.state for row in ledger.states()}
+    words = f"what {phase} would change can be seen once the node is provisioned"
+    return {node: NodeResult(Outcome.SKIP, words) for node in nodes if not at_least(states.get(node, NodeState.DECLARED), NodeState.PROVISIONED)}
 
 
 def _results(request: Request, phase: str, nodes: list[str], paths: EnvPaths) -> dict[str, NodeResult]:
     try:
-        got = PHASES[phase].run(request.context(), nodes)
+        got = PHASES[phase].run(request.context(), nodes) if nodes else {}
     except RackreadyError as error:
         got = dict.fromkeys(nodes, NodeResult(Outcome.ERROR, str(error)))
     except Exception as error:  # noqa: BLE001 - a defect of ours in one phase must not be recorded as the engine's result; it is shown as an error of every node
@@ -62,21 +86,21 @@ def _results(request: Request, phase: str, nodes: list[str], paths: EnvPaths) ->
 
 def _record(ledger: Ledger, request: Request, phase: str, node: str, result: NodeResult) -> None:
     spec = PHASES[phase]
+    good = result.outcome.value in CONTINUES
+    words = result.message or (("would change" if request.check else "changed") if result.changed else "unchanged")
+    ledger.event(request.campaign, node, phase, words, "ok" if good else "error")
     if request.check:
-        ledger.event(request.campaign, node, phase, result.message or ("would change" if result.changed else "unchanged"), "ok")
         return
-    if result.outcome.value in CONTINUES:
-        if result.changed and spec.touches:
-            entry = ledger.begin(node, "changed", phase, {})
-            ledger.done(entry.token, {"campaign": request.campaign})
+    if good:
         _advance(ledger, request, phase, node, spec)
-        ledger.event(request.campaign, node, phase, result.message or ("changed" if result.changed else "unchanged"), "ok")
         return
     row = ledger.state(node)
-    quarantine = result.outcome is Outcome.FAIL and spec.fail_quarantines
-    state = NodeState.QUARANTINED if quarantine else row.state if row else NodeState.DECLARED
+    state = row.state if row else NodeState.DECLARED
+    if result.outcome is Outcome.FAIL and spec.fail_quarantines:
+        state = NodeState.QUARANTINED
+    elif at_least(state, spec.holds):
+        state = spec.holds
     ledger.set_state(node, state, result.message, phase=phase, campaign=request.campaign)
-    ledger.event(request.campaign, node, phase, result.message, "error")
 
 
 def _hold(ledger: Ledger, request: Request, phase: str, nodes: list[str]) -> None:

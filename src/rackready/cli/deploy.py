@@ -14,10 +14,10 @@ Check = Annotated[bool, typer.Option("--check", help="Show what would change and
 
 def deploy(env: Env = "sim", limit: Limit = "", check: Check = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002 - a command line flag
     """Take the site's nodes through every phase, each from where it stands. Exit: 0 all ready, 1 some are not, 2 refused, 130 stopped."""
-    from rackready.campaign.request import DEPLOY  # noqa: PLC0415
+    from rackready.campaign.request import DEPLOY, DRY  # noqa: PLC0415
     from rackready.cli.campaign_run import run  # noqa: PLC0415
 
-    run("deploy", ("provision", "install", "fabric") if check else DEPLOY, env=env, limit=limit, check=check, output=output)
+    run("deploy", DRY if check else DEPLOY, env=env, limit=limit, check=check, output=output)
 
 
 def register(app: typer.Typer) -> None:

@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import sys
+import traceback
 
 import click
 import typer
@@ -62,8 +63,7 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
-        error.show()
-        sys.exit(2)
+        _refuse(RackreadyError(f"{error.format_message()} `rackready --help` says how it is called."), json_wanted=json_wanted)
     except (click.exceptions.Abort, KeyboardInterrupt):
         sys.exit(130)
     except RackreadyError as error:
@@ -72,6 +72,9 @@ def main() -> None:
         where = error.filename or "the controller"
         text = f"{where}: {error.strerror} - Expected: a usable file system. Free disk space or correct permissions, then run again."
         _refuse(RackreadyError(text), json_wanted=json_wanted)
+    except Exception as error:  # noqa: BLE001 - the last handler: a defect must not look like a bad node (exit code 1)
+        traceback.print_exc()
+        _refuse(RackreadyError(f"defect in rackready - Expected: none Actual: {error.__class__.__name__}: {error}. Report it."), json_wanted=json_wanted)
 
 
 def _refuse(error: RackreadyError, *, json_wanted: bool) -> None:

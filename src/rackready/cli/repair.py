@@ -30,7 +30,7 @@ def repair(
     with ControllerLock(paths.lock, f"rackready repair {node}"):
         ledger = Ledger.open(paths.database)
         epoch = ledger.raise_epoch(node, f"repaired: {reason}")
-        ledger.done(ledger.begin(node, "changed", "repair", {}).token, {"reason": reason})
+        ledger.done(ledger.change_begins(node, "repair"), {"reason": reason})
         ledger.set_state(node, NodeState.REACHABLE, f"repaired: {reason}")
         ledger.close()
     document = {"name": node, "state": "reachable", "epoch": epoch, "reason": f"repaired: {reason}"}

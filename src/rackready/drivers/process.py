@@ -7,7 +7,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -18,6 +19,7 @@ STOP = threading.Event()
 """Set by the first SIGINT: no new work begins, children are asked to stop."""
 
 _live: set[int] = set()
+_under_way: list[int] = []
 _live_lock = threading.Lock()
 _GRACE_S = 20.0
 
@@ -33,6 +35,24 @@ class ChildResult:
     returncode: int
     timed_out: bool
     seconds: float
+
+
+@contextmanager
+def working() -> Iterator[None]:
+    """Say that work is under way that cleans up after itself when it is asked to stop: the controller waits for its end."""
+    with _live_lock:
+        _under_way.append(1)
+    try:
+        yield
+    finally:
+        with _live_lock:
+            _under_way.pop()
+
+
+def busy() -> bool:
+    """Whether any work is under way."""
+    with _live_lock:
+        return bool(_under_way)
 
 
 def check_stop() -> None:

@@ -62,7 +62,7 @@ def of_node(facts: NodeFacts, verdicts: Mapping[str, Sequence[Verdict]], gates: 
         meant = [gate for gate in gates if kind in gate.covers]
         all_skipped = bool(meant) and all(gate.id in skipped for gate in meant)
         for part in members:
-            if part in by or not meant:
+            if part in by:
                 continue
             if all_skipped:
                 left_out[part] = "; ".join(f"{gate.id}: {skipped[gate.id]}" for gate in meant)

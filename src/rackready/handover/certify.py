@@ -55,9 +55,8 @@ class _Desk:
         if isinstance(found, Finding):
             return NodeResult(Outcome.ERROR, str(found))
         records = EvidenceStore.read_only(self.ledger, self.paths.raw).valid(node, desired_digest(self.site, node), found)
-        changed = self.ledger.latest(node, "changed")
         skips = declared_skips(self.site.gates.skip, node)
-        decision = decide(node, entries(self.site), records, skips, not_before=changed.begun if changed else 0.0)
+        decision = decide(node, entries(self.site), records, skips, not_before=self.ledger.last_change(node))
         if not decision.allowed:
             return NodeResult(Outcome.FAIL, "; ".join(decision.refusals))
         if self.ctx.check:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rackready.gates.expectation import FLEET_PENDING
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Outcome
 from rackready.model.profile import GateSetEntry
@@ -63,6 +64,8 @@ def _objection(node: str, gate: str, record: EvidenceRecord | None, skips: Mappi
     if record.started.timestamp() < not_before:
         return f"{node}: {gate} - Expected: measured after the node's last change Actual: measured before it. {_AGAIN}"
     outcome = record.verdict.outcome
+    if outcome is Outcome.PASS and FLEET_PENDING in (record.verdict.note or ""):
+        return f"{node}: {gate} - Expected: a bound that judges Actual: {FLEET_PENDING}. Measure at least 16 identical nodes, or give the profile a reference."
     if outcome is Outcome.PASS or (outcome is Outcome.SKIP and gate in skips):
         return ""
     if outcome is Outcome.SKIP:

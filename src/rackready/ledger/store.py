@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ import sqlalchemy as sa
 from rackready.ledger import schema
 from rackready.model.problems import RackreadyError
 from rackready.model.state import NodeState
+
+CHANGE = "changed"
+"""Operation under which every touch of a node is recorded: evidence from before it counts no longer."""
 
 
 class LedgerError(RackreadyError):
@@ -112,7 +116,7 @@ class Ledger:
             "result": {},
             "begun": time.time(),
         }
-        with self._engine.begin() as connection:
+        with self._write() as connection:
             token = _key(connection.execute(sa.insert(schema.operations).values(**values)))
         return Entry(token=token, ended=None, **values)
 
@@ -126,7 +130,7 @@ class Ledger:
 
     def _end(self, token: int, status: str, result: dict[str, Any]) -> None:
         table = schema.operations
-        with self._engine.begin() as connection:
+        with self._write() as connection:
             changed = connection.execute(
                 sa.update(table).where(table.c.token == token, table.c.status == "intent").values(status=status, result=result, ended=time.time())
             )
@@ -149,13 +153,28 @@ class Ledger:
         query = sa.select(table).order_by(table.c.token)
         return [Entry(**row) for row in self._rows(query if node is None else query.where(table.c.node == node))]
 
+    def last_change(self, node: str) -> float:
+        """Return when the node was last changed, or may have been (seconds since 1970; 0.0: never in this epoch).
+
+        A change that was begun and whose end is not known counts: what was measured before it is about another node.
+        """
+        changes = [entry for entry in self.entries(node) if entry.operation == CHANGE and entry.epoch == self.epoch(node) and entry.status != "failed"]
+        return max((entry.ended or entry.begun for entry in changes), default=0.0)
+
+    def change_begins(self, node: str, what: str) -> int:
+        """Record that something is about to touch a node. One that was left open by a killed run is taken as having changed it."""
+        before = self.latest(node, CHANGE)
+        if before is not None and before.status == "intent":
+            self.done(before.token, {"interrupted": True})
+        return self.begin(node, CHANGE, what, {}).token
+
     # node states -------------------------------------------------------------------------------------------------
 
     def set_state(self, node: str, state: NodeState, reason: str = "", *, phase: str = "", campaign: str = "") -> None:
         """Record that a node is now in a state. Every change is also kept as a transition."""
         now = time.time()
         table = schema.nodes
-        with self._engine.begin() as connection:
+        with self._write() as connection:
             before = connection.execute(sa.select(table).where(table.c.name == node)).mappings().first()
             moved = before is None or before["state"] != state.value
             since = now if before is None or moved else before["since"]
@@ -187,7 +206,7 @@ class Ledger:
     def raise_epoch(self, node: str, reason: str) -> int:
         """Begin a new epoch of a node (repair, drift, declared repeat): earlier entries count no longer. Returns it."""
         self.set_state(node, (row.state if (row := self.state(node)) else NodeState.DECLARED), reason)
-        with self._engine.begin() as connection:
+        with self._write() as connection:
             connection.execute(sa.update(schema.nodes).where(schema.nodes.c.name == node).values(epoch=schema.nodes.c.epoch + 1))
         return self.epoch(node)
 
@@ -195,7 +214,7 @@ class Ledger:
 
     def event(self, campaign: str, node: str, phase: str, text: str, level: str = "info") -> None:
         """Append one line of progress (level: info, ok, warn, error)."""
-        with self._engine.begin() as connection:
+        with self._write() as connection:
             connection.execute(sa.insert(schema.events).values(campaign=campaign, node=node, phase=phase, level=level, text=text, at=time.time()))
 
     def events(self, campaign: str, after: int = 0) -> list[EventRow]:
@@ -208,7 +227,7 @@ class Ledger:
     def put_campaign(self, campaign: str, **values: Any) -> None:
         """Insert a campaign, or update the columns given."""
         table = schema.campaigns
-        with self._engine.begin() as connection:
+        with self._write() as connection:
             if connection.execute(sa.select(table.c.id).where(table.c.id == campaign)).first():
                 connection.execute(sa.update(table).where(table.c.id == campaign).values(**values))
             else:
@@ -220,13 +239,13 @@ class Ledger:
 
     def child_begun(self, pid: int, start_ticks: int, boot_id: str, what: str) -> int:
         """Record a child process that leads a session of its own. Returns the row's id."""
-        with self._engine.begin() as connection:
+        with self._write() as connection:
             values = {"pid": pid, "start_ticks": start_ticks, "boot_id": boot_id, "what": what, "begun": time.time()}
             return _key(connection.execute(sa.insert(schema.children).values(**values)))
 
     def child_ended(self, row: int) -> None:
         """Record that a child is gone."""
-        with self._engine.begin() as connection:
+        with self._write() as connection:
             connection.execute(sa.update(schema.children).where(schema.children.c.id == row).values(ended=time.time()))
 
     def open_children(self) -> list[dict[str, Any]]:
@@ -237,6 +256,15 @@ class Ledger:
         """Give back the connections."""
         with suppress(sa.exc.SQLAlchemyError):
             self._engine.dispose()
+
+    @contextmanager
+    def _write(self) -> Iterator[sa.Connection]:
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except sa.exc.DBAPIError as error:
+            message = f"the ledger cannot be written - Expected: a writable file Actual: {error.orig}. Free disk space or correct its owner, then run again."
+            raise LedgerError(message) from error
 
     def _rows(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
         try:

@@ -149,3 +149,31 @@ def test_workflow_shape_is_the_one_of_its_abi() -> None:
     """A pending campaign is replayed by this code: changing it without a new ABI strands what was cut off."""
     digest = hashlib.sha256(Path(workflow.__file__).read_bytes()).hexdigest()
     assert (CAMPAIGN_ABI, digest[:16]) == ("1", "0d3b6046baa3285d"), "workflow.py changed: raise CAMPAIGN_ABI and put the new digest here"
+
+
+def test_change_that_was_cut_off_counts_as_a_change(tmp_path: Path) -> None:
+    """Evidence from before a touch whose end nobody knows is about another node."""
+    run(tmp_path, "die:optimize")
+    ledger = Ledger.open(tmp_path / ".rackready/x/state.sqlite")
+    before = ledger.last_change("node01")
+    assert before > 0
+    run(tmp_path, "run")
+    assert ledger.last_change("node01") > before
+    assert [entry for entry in ledger.entries("node01") if entry.status == "intent"] == []
+
+
+def test_unchanged_phase_leaves_evidence_valid(tmp_path: Path) -> None:
+    run(tmp_path, "run")
+    ledger = Ledger.open(tmp_path / ".rackready/x/state.sqlite")
+    last = [entry for entry in ledger.entries("node01") if entry.operation == "changed" and entry.status == "done"]
+    assert [entry.desired for entry in last] == ["install"], "only install says that it changed something"
+
+
+@pytest.mark.parametrize(
+    ("mode", "state"), [("error:install:node03", "provisioned"), ("error:provision:node03", "declared"), ("fail:handover:node03", "certified")]
+)
+def test_ready_node_that_goes_wrong_is_not_ready_any_more(tmp_path: Path, mode: str, state: str) -> None:
+    run(tmp_path, "run")
+    code, text = run(tmp_path, mode)
+    assert code == 1
+    assert f"ROW node03 {state} " in text

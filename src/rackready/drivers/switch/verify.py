@@ -63,7 +63,7 @@ def _mapping(where: str, wanted: dict[int, int], actual: dict[int, int]) -> list
     return [
         Finding(where=where, what=f"priority of DSCP {dscp}", expected=str(priority), actual=str(actual.get(dscp, "not mapped")), next_step=_PLAN)
         for dscp, priority in sorted(wanted.items())
-        if actual and actual.get(dscp) != priority
+        if actual.get(dscp) != priority
     ]
 
 
