@@ -13,7 +13,7 @@ import paramiko
 import pytest
 
 from rackready.drivers.process import STOP, Interrupted
-from rackready.drivers.remote import Host, Remote, UnreachableError, launch_key
+from rackready.drivers.remote import Host, Job, Remote, UnreachableError, launch_key
 from tests.gates.sshserver import Server, serve
 
 
@@ -141,3 +141,46 @@ def test_a_launch_key_lives_as_long_as_the_launch(remote: Remote, server: Server
         assert "StrictHostKeyChecking=yes" in key.ssh_options
     assert admitted.read_text(encoding="ascii") == "ssh-ed25519 AAAA somebody else's\n"
     assert not Path(key.folder).exists()
+
+
+def started(remote: Remote) -> tuple[Job, int]:
+    job = remote.start("node01", ("sh", "-c", "echo $$; exec sleep 60"), timeout_s=60)
+    for _ in range(200):
+        if job.so_far().stdout:
+            return job, int(job.so_far().stdout)
+        time.sleep(0.05)
+    raise AssertionError(job.so_far())
+
+
+def test_what_a_killed_run_left_is_swept_and_our_own_work_is_not(remote: Remote, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    admitted = home / ".ssh/authorized_keys"
+    admitted.write_text("ssh-ed25519 AAAA somebody else's\n", encoding="ascii")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("rackready.drivers.remote._RUN", "killed00")
+    _, orphan = started(remote)
+    left = launch_key(remote, "node01", "192.0.2.11", ["node01"], server.known_hosts)
+    folder = left.__enter__().folder
+    monkeypatch.setattr("rackready.drivers.remote._RUN", "alive000")
+    mine, own = started(remote)
+    answer = remote.sweep("node01")
+    assert (answer.exit_code, answer.stderr) == (0, "")
+    assert gone(orphan)
+    os.kill(own, 0)
+    mine.end()
+    assert not Path(folder).exists()
+    assert admitted.read_text(encoding="ascii") == "ssh-ed25519 AAAA somebody else's\n"
+
+
+def test_stop_takes_the_launch_key_back(remote: Remote, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    held = launch_key(remote, "node01", "192.0.2.11", ["node01"], server.known_hosts)
+    held.__enter__()
+    STOP.set()
+    held.__exit__(None, None, None)
+    STOP.clear()
+    assert (tmp_path / "home/.ssh/authorized_keys").read_text(encoding="ascii") == ""

@@ -98,6 +98,7 @@ def run(
     """Run one gate on nodes and record the evidence. Exit codes: 0 pass or declared skip, 1 fail, 2 error or not run."""
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.gates.phase import run_gates  # noqa: PLC0415
+    from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
     paths = env_paths(env)
@@ -108,7 +109,8 @@ def run(
         raise RackreadyError(message)
     progress.print(f"{gate_id} on {', '.join(node or known)} ...", markup=False)
     ctx = PhaseContext(env, paths.root, f"gate-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
-    results = run_gates(ctx, node or known, only=[gate_id])
+    with ControllerLock(paths.lock, f"rackready gate run {gate_id} --env {env}"):
+        results = run_gates(ctx, node or known, only=[gate_id])
     document = {
         "gate": gate_id,
         "campaign": ctx.campaign,

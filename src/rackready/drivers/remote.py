@@ -28,6 +28,8 @@ _POLL_S = 0.05
 _LIMIT = 32 << 20
 _GRACE_S = 10.0
 _SESSIONS = 8
+_RUN = secrets.token_hex(4)
+"""Names this process in what it leaves on nodes while it works, so that a later run can tell leftovers from its own work."""
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what fails is in the answer; paramiko would say it a second time, on our output
 _WRAP = 'umask 077; f=$1; t=$2; shift 2; echo $$ >"$f"; timeout -k 5 "$t" "$@"; c=$?; rm -f "$f"; exit $c'
 
@@ -86,21 +88,24 @@ class Remote:
         self._lines: dict[str, list[_Line]] = {name: [] for name in hosts}
         self._locks = {name: threading.Lock() for name in hosts}
 
-    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Answer:
-        """Run a command to its end. Never raises for what the node does; raises Interrupted when the operator stops."""
+    def run(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float, cleaning: bool = False) -> Answer:
+        """Run a command to its end. Never raises for what the node does; raises Interrupted when the operator stops.
+
+        ``cleaning``: it takes back something of ours, so it is carried through even then.
+        """
         begun = time.monotonic()
         try:
             job = self.start(node, argv, stdin=stdin, env=env, timeout_s=timeout_s)
         except UnreachableError as error:
             return Answer(None, "", "", time.monotonic() - begun, failure=str(error))
         try:
-            return job.wait(timeout_s)
+            return job.wait(timeout_s, cleaning=cleaning)
         finally:
             job.end()
 
     def start(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Job:
         """Start a command and return at once. Raises UnreachableError."""
-        mark = f"/tmp/.rackready-{secrets.token_hex(12)}"  # noqa: S108
+        mark = f"/tmp/.rackready-{_RUN}-{secrets.token_hex(12)}"  # noqa: S108
         words = [*(("env", *(f"{name}={value}" for name, value in env.items())) if env else ()), *argv]
         line = shlex.join(["setsid", "-w", "sh", "-c", _WRAP, "rackready", mark, f"{timeout_s + _GRACE_S:.0f}", *words])
         place, channel = self._open(node)
@@ -114,6 +119,13 @@ class Remote:
             self.give_back(node, place)
             raise UnreachableError(f"{node}: the connection was lost ({error})") from error
         return Job(self, node, mark, channel, place)
+
+    def sweep(self, node: str) -> Answer:
+        """End and remove what a killed run left on a node: its commands, launch keys and their folders. Call it under the controller lock."""
+        ended = self.run(node, ("python3", "-", "--others", _RUN), stdin=inspect.getsource(end_session), timeout_s=30)
+        if ended.exit_code != 0:
+            return ended
+        return self.run(node, ("sh", "-c", _SWEEP), timeout_s=30)
 
     def close(self) -> None:
         """Close every connection."""
@@ -214,11 +226,11 @@ class Job:
         self._drain()
         return not self._channel.exit_status_ready() and not self._channel.closed
 
-    def wait(self, timeout_s: float) -> Answer:
-        """Return the answer, at the time limit with ``timed_out``. Raises Interrupted when the operator stops."""
+    def wait(self, timeout_s: float, *, cleaning: bool = False) -> Answer:
+        """Return the answer, at the time limit with ``timed_out``. Raises Interrupted when the operator stops (not while cleaning)."""
         deadline = time.monotonic() + timeout_s
         while self.alive():
-            if STOP.is_set():
+            if STOP.is_set() and not cleaning:
                 self.end()
                 raise Interrupted
             if time.monotonic() > deadline or len(self._out) + len(self._err) > _LIMIT:
@@ -287,6 +299,14 @@ f=$HOME/.ssh/authorized_keys
 touch "$f"
 printf 'restrict,from="%s" %s\n' "$1" "$2" >> "$f"
 """
+_SWEEP = r"""
+for base in "${XDG_RUNTIME_DIR:-/run}" /tmp; do
+  for d in "$base"/rackready-launch.*; do [ -O "$d" ] && [ -d "$d" ] && [ ! -L "$d" ] && rm -rf "$d"; done
+done
+f=$HOME/.ssh/authorized_keys
+[ -f "$f" ] && grep -q 'rackready-launch-' "$f" || exit 0
+t=$(mktemp "$f.XXXXXX") && { grep -v 'rackready-launch-' "$f" > "$t"; chmod 600 "$t"; cat "$t" > "$f"; rm -f "$t"; }
+"""
 _EXPEL = r"""
 f=$HOME/.ssh/authorized_keys
 [ -f "$f" ] || exit 0
@@ -314,7 +334,7 @@ def launch_key(remote: Remote, head: str, head_address: str, peers: Sequence[str
     The private key is made on the head node and never leaves it; peers take it from the head's address only. Raises
     UnreachableError when a node does not take part.
     """
-    name = f"rackready-launch-{secrets.token_hex(8)}"
+    name = f"rackready-launch-{_RUN}-{secrets.token_hex(8)}"
     pinned = known_hosts.read_text(encoding="utf-8") if known_hosts.exists() else ""
     made = _must(remote, head, ("sh", "-c", _PREPARE, "rackready", name), stdin=pinned or "\n")
     folder, public = made.stdout.strip().splitlines()[:2]
@@ -324,8 +344,8 @@ def launch_key(remote: Remote, head: str, head_address: str, peers: Sequence[str
         yield LaunchKey(folder)
     finally:
         for peer in peers:
-            remote.run(peer, ("sh", "-c", _EXPEL, "rackready", name), timeout_s=30)
-        remote.run(head, ("rm", "-rf", folder), timeout_s=30)
+            remote.run(peer, ("sh", "-c", _EXPEL, "rackready", name), timeout_s=30, cleaning=True)
+        remote.run(head, ("rm", "-rf", folder), timeout_s=30, cleaning=True)
 
 
 def _must(remote: Remote, node: str, argv: Sequence[str], *, stdin: str = "") -> Answer:

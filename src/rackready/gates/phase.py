@@ -49,10 +49,20 @@ def run_gates(ctx: PhaseContext, nodes: list[str], *, only: list[str] | None = N
         ledger = Ledger.open(paths.database)
         try:
             store = EvidenceStore.open(ledger, paths.raw)
+            _sweep(connection, ledger, ctx.campaign, [*nodes, *partners])
             whole = only is None
             return Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, [*nodes, *partners]).run(nodes, partners, entries, whole=whole)
         finally:
             ledger.close()
+
+
+def _sweep(remote: Remote, ledger: Ledger, campaign: str, nodes: Sequence[str]) -> None:
+    """End what a killed run left on the nodes: a diagnostic that still runs would spoil every measurement beside it."""
+    with ThreadPoolExecutor(max_workers=max(1, min(len(nodes), _NODE_WORKERS))) as pool:
+        for node, answer in zip(nodes, pool.map(remote.sweep, nodes), strict=True):
+            if answer.exit_code != 0:
+                said = answer.failure or answer.stderr.strip() or f"exit {answer.exit_code}"
+                ledger.event(campaign, node, "validate", f"leftovers of earlier runs could not be looked for: {said}", "warn")
 
 
 def gate_entries(site: Site, only: Sequence[str] | None) -> list[GateSetEntry]:

@@ -1,12 +1,14 @@
 """Ends every process of the session whose leader's pid stands in a file: TERM, then KILL. Sent to python3 on standard input.
 
-Arguments: the pid file. Removes the file. A session that is gone already is no error.
+Arguments: the pid file, or ``--others RUN`` for every pid file of runs but that one. Removes the files. A session that is gone
+already is no error.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import stat
 import sys
 import time
 
@@ -56,5 +58,22 @@ def main(path: str) -> int:
     return 0
 
 
+def others(run: str) -> list[str]:
+    """Return the pid files of other runs: regular files of our own user alone, since anybody may write to /tmp."""
+    found = []
+    for name in os.listdir("/tmp"):  # noqa: PTH208, S108
+        path = "/tmp/" + name  # noqa: S108
+        if not name.startswith(".rackready-") or name.startswith(".rackready-" + run + "-"):
+            continue
+        try:
+            seen = os.lstat(path)
+        except OSError:
+            continue
+        if stat.S_ISREG(seen.st_mode) and seen.st_uid == os.geteuid():
+            found.append(path)
+    return found
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    for each in others(sys.argv[2]) if sys.argv[1] == "--others" else [sys.argv[1]]:
+        main(each)
