@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -83,7 +85,8 @@ class Ledger:
         Raises LedgerError when the file cannot be made or written, e.g. because the disk is full.
         """
         try:
-            path.touch(mode=0o600, exist_ok=True)
+            if not path.exists():
+                _make(path)
             engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": 30, "check_same_thread": False})
             sa.event.listen(engine, "connect", _pragmas)
             schema.metadata.create_all(engine)
@@ -273,6 +276,20 @@ class Ledger:
         except sa.exc.SQLAlchemyError as error:
             message = f"the ledger cannot be read - Expected: a ledger of this version Actual: {error.__cause__ or error}. Run `rackready doctor`."
             raise LedgerError(message) from error
+
+
+def _make(path: Path) -> None:
+    """Make the file whole or not at all: `rackready status` may look at any moment, and a kill must leave no half-made ledger."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        fresh.touch(mode=0o600)
+        engine = sa.create_engine(f"sqlite:///{fresh}")
+        schema.metadata.create_all(engine)
+        engine.dispose()
+        with suppress(FileExistsError):  # another process was quicker
+            os.link(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def _key(result: sa.CursorResult[Any]) -> int:

@@ -143,3 +143,17 @@ def test_file_that_is_no_database(tmp_path: Path) -> None:
     path.write_text("this is no database, " * 100, encoding="utf-8")
     with pytest.raises(LedgerError, match="the ledger cannot be written - Expected: a writable file Actual: file is not a database"):
         Ledger.open(path)
+
+
+def test_ledger_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks while it is made, or after a kill in that moment, sees no ledger rather than one without tables."""
+    path = tmp_path / "state.sqlite"
+
+    def killed(*_: object) -> None:
+        assert not path.exists()
+        raise Killed
+
+    monkeypatch.setattr("rackready.ledger.schema.metadata.create_all", killed)
+    with pytest.raises(Killed):
+        Ledger.open(path)
+    assert list(tmp_path.iterdir()) == []
