@@ -77,12 +77,15 @@ def test_switches_were_committed_once(project: Project) -> None:
 
 def test_ctrl_c_stops_within_30_s_and_says_how_to_go_on(project: Project) -> None:
     child = project.start("deploy")
-    assert begun(project, child, "install")
-    time.sleep(2)
-    at = time.monotonic()
-    child.send_signal(signal.SIGINT)
-    child.communicate(timeout=60)
-    assert time.monotonic() - at < 30
+    try:
+        assert begun(project, child, "install")
+        time.sleep(2)
+        at = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=60)
+        assert time.monotonic() - at < 30
+    finally:
+        child.kill()
     assert child.returncode == 130
     assert "stopped. Nothing is lost: `make deploy ENV=sim` goes on where it stopped." in project.progress()
 
