@@ -34,4 +34,4 @@ def project(tmp_path_factory: pytest.TempPathFactory, image: None) -> Iterator[P
         assert code == 0, text + made.progress()
         yield made
     finally:
-        made.run("sim", "down")
+        made.close()

@@ -42,6 +42,7 @@ class Project:
         (root / ".rackready").mkdir(mode=0o700)
         (root / ".rackready" / "tools").symlink_to(ROOT / ".rackready" / "tools")
         self.paths = EnvPaths(root, "sim")
+        self._children: list[subprocess.Popen[str]] = []
 
     def environment(self) -> dict[str, str]:
         """Return the environment of commands run in this root."""
@@ -53,7 +54,17 @@ class Project:
         """Start a rackready command; its progress goes to a file in the root."""
         progress = (self.root / "progress.log").open("a", encoding="utf-8")
         command = [sys.executable, "-c", "from rackready.cli.main import main; main()", *arguments]
-        return subprocess.Popen(command, cwd=self.root, env=self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=progress, text=True)
+        child = subprocess.Popen(command, cwd=self.root, env=self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=progress, text=True)
+        self._children.append(child)
+        return child
+
+    def close(self) -> None:
+        """End what a failed test left running, and take the rack down: it does not come down under a living controller."""
+        for child in self._children:
+            if child.poll() is None:
+                child.kill()
+                child.wait()
+        self.run("sim", "down")
 
     def run(self, *arguments: str) -> tuple[int, str]:
         """Run a rackready command to its end. Returns its exit code and standard output."""
