@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from rackready.sim.errors import SimError, describe
 
@@ -18,6 +19,8 @@ _PACKAGES = {
     "setpriv": "util-linux",
     "ssh-keygen": "openssh-client",
 }
+_INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
+_INOTIFY_WANTED = 1024
 _NOISE = ("level=warning", "WARN[")
 
 
@@ -65,6 +68,23 @@ def require_host() -> None:
     if absent:
         packages = " ".join(sorted({_PACKAGES[name] for name in absent}))
         raise describe("programs of the simulated rack", "installed", f"not found: {', '.join(absent)}", f"apt-get install {packages}, or `make setup-sim`.")
+
+
+def raise_inotify_limit(path: Path = _INOTIFY) -> str:
+    """Let a rack's many systemd instances watch files: Debian's default of 128 for all of root's processes is too low for them.
+
+    Returns what was done, in words, empty when nothing was needed. It stays raised until the machine is booted again.
+    """
+    try:
+        now = int(path.read_text(encoding="ascii"))
+        if now >= _INOTIFY_WANTED:
+            return ""
+        path.write_text(f"{_INOTIFY_WANTED}\n", encoding="ascii")
+    except (OSError, ValueError) as error:
+        raise describe(
+            str(path), f"{_INOTIFY_WANTED} or more", f"cannot be set ({error})", f"sysctl -w fs.inotify.max_user_instances={_INOTIFY_WANTED}"
+        ) from error
+    return f"fs.inotify.max_user_instances raised from {now} to {_INOTIFY_WANTED} until the next boot: every node runs a systemd of its own"
 
 
 def require_root() -> None:

@@ -17,7 +17,7 @@ from rackready.paths import EnvPaths, private_dir
 from rackready.sim import emulator, faults, hardware, hostnet, mirror, overlay, podman, ready, slurm, tls
 from rackready.sim.definition import Definition
 from rackready.sim.errors import describe
-from rackready.sim.host import require_host, require_root
+from rackready.sim.host import raise_inotify_limit, require_host, require_root
 from rackready.sim.image import ensure_image, remove_images
 from rackready.sim.plan import clone_id
 from rackready.sim.store import Store
@@ -53,6 +53,8 @@ class Rack:
         """Make whatever is missing; nodes that are on stay on, injected faults stay. Raises SimError or SiteInvalidError."""
         began = time.monotonic()
         require_host()
+        if said := raise_inotify_limit():
+            self._say(said)
         with self.store.locked():
             result = UpResult()
             defined = Definition.load_or_choose(self.root, self.env)
