@@ -26,5 +26,5 @@ def test_higher_limit_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_limit_that_cannot_be_read_is_said(tmp_path: Path) -> None:
-    with pytest.raises(SimError, match="sysctl -w fs.inotify.max_user_instances=1024"):
+    with pytest.raises(SimError, match=r"sysctl -w fs\.inotify\.max_user_instances=1024"):
         raise_inotify_limit(tmp_path / "none")
