@@ -1,4 +1,4 @@
-"""Children lead recorded sessions; a later run ends exactly what a killed one left."""
+"""Children lead recorded sessions and carry a mark; a later run ends exactly what a killed one left, wherever it went."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.drivers import process
+from rackready.drivers import marks, process
 from rackready.ledger.store import Ledger
 
 
@@ -120,3 +120,94 @@ def test_reap_spares_everything_of_another_boot(ledger: Ledger) -> None:
     finally:
         os.kill(stranger.pid, signal.SIGKILL)
         stranger.wait()
+
+
+ESCAPE = "setsid sh -c 'echo $$; sleep 300' & wait"
+"""A process that leaves the session of its parent, as Ansible's workers do."""
+
+
+def test_time_out_ends_also_what_left_the_session(tmp_path: Path) -> None:
+    lines: list[str] = []
+    assert process.run_child(["sh", "-c", ESCAPE], log=tmp_path / "x.log", timeout_s=0.5, on_line=lines.append).timed_out
+    assert not alive(int(lines[0]))
+
+
+def test_end_of_a_child_ends_also_what_left_its_session(tmp_path: Path) -> None:
+    lines: list[str] = []
+    result = process.run_child(["sh", "-c", f"({ESCAPE}) & sleep 0.3"], log=tmp_path / "x.log", on_line=lines.append)
+    assert result.returncode == 0
+    assert not alive(int(lines[0]))
+
+
+def test_second_interrupt_ends_also_what_left_the_session(tmp_path: Path) -> None:
+    lines: list[str] = []
+    threading.Timer(0.5, process.kill_all_children).start()
+    process.run_child(["sh", "-c", ESCAPE], log=tmp_path / "x.log", timeout_s=30, on_line=lines.append)
+    assert not alive(int(lines[0]))
+
+
+def test_a_child_that_ends_leaves_what_its_neighbour_started(tmp_path: Path, ledger: Ledger) -> None:
+    """Two batches run side by side: each has a mark of its own."""
+    lines: list[str] = []
+    neighbour = threading.Thread(
+        target=process.run_child, args=(["sh", "-c", ESCAPE],), kwargs={"log": tmp_path / "x.log", "timeout_s": 3, "on_line": lines.append, "ledger": ledger}
+    )
+    neighbour.start()
+    while not lines:
+        time.sleep(0.02)
+    process.run_child(["true"], log=tmp_path / "y.log", ledger=ledger)
+    assert alive(int(lines[0]))
+    process.kill_all_children()
+    neighbour.join()
+
+
+def killed_with_a_stray(database: Path, log: Path) -> int:
+    """Return the pid of a process that left the session of a child whose controller was killed."""
+    script = PARENT.replace("sleep 300 & echo $! ; sleep 300", ESCAPE)
+    parent = subprocess.Popen([sys.executable, "-c", script, str(database), str(log)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    stray = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert alive(stray), "the test is void when the stray dies with its parent"
+    return stray
+
+
+def test_reap_ends_what_left_its_session(tmp_path: Path) -> None:
+    database = tmp_path / "state.sqlite"
+    stray = killed_with_a_stray(database, tmp_path / "x.log")
+    ended = process.reap(Ledger.open(database))
+    assert ended[1] == "2 processes that had left their session (sh, sleep)"
+    assert not alive(stray)
+    assert process.reap(Ledger.open(database)) == []
+
+
+def test_reap_spares_what_works_for_another_checkout(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    stray = killed_with_a_stray(tmp_path / "other" / "state.sqlite", tmp_path / "x.log")
+    try:
+        assert process.reap(Ledger.open(tmp_path / "state.sqlite")) == []
+        assert alive(stray)
+    finally:
+        process.reap(Ledger.open(tmp_path / "other" / "state.sqlite"))
+    assert not alive(stray)
+
+
+@pytest.mark.parametrize("value", ["", "{mark}0", "{mark}0.0123456789ab", "x{mark}"])
+def test_only_this_very_mark_counts(tmp_path: Path, value: str) -> None:
+    mark = marks.project_mark(tmp_path / "state.sqlite")
+    stranger = subprocess.Popen(["sleep", "300"], env={**os.environ, marks.VARIABLE: value.format(mark=mark)})
+    try:
+        assert stranger.pid not in marks.marked(mark)
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_whoever_looks_is_not_found_itself_nor_who_started_it(tmp_path: Path) -> None:
+    mark = marks.child_mark(marks.project_mark(tmp_path / "state.sqlite"))
+    look = f"import os; from rackready.drivers.marks import marked; found = marked({mark!r}); print(len(found), {{os.getpid(), os.getppid()}} & set(found))"
+    script = f'sleep 300 & "{sys.executable}" -c "$LOOK"; kill $!'
+    env = {**os.environ, marks.VARIABLE: mark, "LOOK": look, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=False)
+    assert done.stdout == "1 set()\n", done.stderr
