@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rackready.design.site import load_site
+from rackready.drivers.marks import end_all, marked, project_mark
 from rackready.ledger.store import EventRow, Ledger
 from rackready.paths import EnvPaths
 
@@ -64,6 +65,9 @@ class Project:
             if child.poll() is None:
                 child.kill()
                 child.wait()
+        if self.paths.database.exists():
+            mark = project_mark(self.paths.database)
+            end_all(lambda: marked(mark))
         self.run("sim", "down")
 
     def run(self, *arguments: str) -> tuple[int, str]:
@@ -117,6 +121,11 @@ class Project:
         """Return node -> state as `rackready status` says it."""
         _, document = self.json("status")
         return {node["name"]: node["state"] for node in document["nodes"]}
+
+    def sinfo(self) -> dict[str, str]:
+        """Return node -> state as Slurm's controller says it."""
+        lines = self.ssh("slurmctl", "sinfo -N -h -o '%N %T'").splitlines()
+        return dict(line.split() for line in lines if line)
 
     def power_log(self) -> list[dict[str, Any]]:
         """Return every power action that the BMCs did."""
