@@ -64,6 +64,29 @@ def test_stop_asks_first_and_raises_interrupted(tmp_path: Path) -> None:
     assert lines == ["asked"]
 
 
+HANDLER = """
+import signal, sys
+from pathlib import Path
+from rackready.drivers import process
+signal.signal(signal.SIGINT, lambda *_: process.STOP.set())
+try:
+    process.run_child(["sh", "-c", "trap 'echo asked; exit 0' INT; echo up; while :; do sleep 0.05; done"], log=Path(sys.argv[1]),
+                      on_line=lambda line: print(line, flush=True))
+except process.Interrupted:
+    print("interrupted")
+"""
+
+
+def test_child_is_asked_also_when_the_controller_was_started_with_interrupts_ignored(tmp_path: Path) -> None:
+    """What a process ignores, its children would ignore too, and a shell could not even trap it."""
+    argv = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", HANDLER, str(tmp_path / "x.log")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as controller:
+        assert controller.stdout is not None
+        assert controller.stdout.readline() == "up\n"
+        controller.send_signal(signal.SIGINT)
+        assert controller.communicate(timeout=30)[0] == "asked\ninterrupted\n"
+
+
 def test_no_child_begins_after_stop(tmp_path: Path) -> None:
     process.STOP.set()
     with pytest.raises(process.Interrupted):
