@@ -6,35 +6,43 @@ with a fixed seed. Each kill is printed, and the seed alone draws the same point
 
 from __future__ import annotations
 
+import argparse
 import random
 import signal
 import sqlite3
 import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from rackready.campaign.request import DEPLOY
-from tests.integration.project import Project
+from tests.integration import aftermath
+from tests.integration.project import Project, cannot_run, held_image
 
 POLL_S = 0.02
+NODES = 4
+"""Nodes of the rack: a phase begins with a line for each."""
+
 WITHIN_S = 600.0
 """Longest wait for one point."""
 
 LENGTHS_S: Mapping[str, float] = {
     "provision": 10.0,
-    "install": 60.0,
-    "fabric": 25.0,
-    "validate": 25.0,
-    "optimize": 15.0,
-    "revalidate": 20.0,
-    "certify": 1.0,
+    "install": 50.0,
+    "fabric": 40.0,
+    "validate": 30.0,
+    "optimize": 10.0,
+    "revalidate": 30.0,
+    "certify": 0.7,
     "handover": 15.0,
 }
-"""Length of each phase on a fresh simulated rack, in seconds: measured on 2 cores with nothing else to do."""
+"""Length of each phase on a fresh simulated rack, in seconds on 2 cores: measured beside other work and scaled to a deploy of 230 s."""
 
-EVENTS: Mapping[str, int] = {"provision": 12, "install": 60, "fabric": 20, "validate": 20, "optimize": 12, "revalidate": 20, "certify": 4, "handover": 12}
+EVENTS: Mapping[str, int] = {"provision": 20, "install": 132, "fabric": 44, "validate": 96, "optimize": 20, "revalidate": 96, "certify": 8, "handover": 32}
 """Lines of progress in each phase of the same deploy."""
 
 
@@ -91,21 +99,20 @@ class Record:
 
 
 def draw(seed: int, counts: Mapping[str, int], *, lengths: Mapping[str, float] = LENGTHS_S, events: Mapping[str, int] = EVENTS) -> list[Point]:
-    """Return points in the order of phases, ``counts[phase]`` each. The first of a phase comes early, so that it surely lands there.
+    """Return points in the order of phases, ``counts[phase]`` each.
 
-    A killed phase begins anew with less left to do: later points of a phase are drawn from a length that shrinks to half each time.
+    The first of a phase is a line of progress in its first quarter, so that it surely lands there. A killed phase begins anew
+    with less left to do: delays of later points are drawn from a length that is halved each time.
     """
     dice = random.Random(seed)  # noqa: S311 - repeatable, not secret
     out = []
     for phase in DEPLOY:
         for number in range(counts.get(phase, 0)):
-            share = 0.5**number
-            if number == 0:
-                out.append(Point(phase, event=dice.randint(1, max(1, events[phase] // 4))))
-            elif dice.random() < 0.5:
-                out.append(Point(phase, event=dice.randint(1, max(1, int(events[phase] * share)))))
+            by_event = number == 0 or dice.random() < 0.5
+            if by_event:
+                out.append(Point(phase, event=dice.randint(NODES, max(NODES, events[phase] // 4))))
             else:
-                out.append(Point(phase, delay_s=round(dice.uniform(0, lengths[phase] * share), 2)))
+                out.append(Point(phase, delay_s=round(dice.uniform(0, lengths[phase] * 0.5**number), 2)))
     return out
 
 
@@ -194,7 +201,7 @@ class Round:
             began.setdefault(now, time.monotonic())
             while points and is_past(points[0].phase, now):
                 self.record.missed.append(points.popleft())
-            if points and points[0].phase == now and _has_come(points[0], seen, began[now]):
+            if points and points[0].phase == now and has_come(points[0], seen, time.monotonic() - began[now]):
                 return points.popleft()
             if ended:
                 return None
@@ -220,13 +227,55 @@ class Round:
         self.say(f"deploy ends with {code}: {self.record.nodes}")
 
 
-def _has_come(point: Point, seen: Sequence[Seen], begun: float) -> bool:
-    if point.event:
-        return count_in(seen, point.phase) >= point.event
-    return time.monotonic() - begun >= point.delay_s
+def has_come(point: Point, seen: Sequence[Seen], elapsed_s: float) -> bool:
+    """Whether it is time to strike, ``elapsed_s`` after the phase of the point began."""
+    return count_in(seen, point.phase) >= point.event if point.event else elapsed_s >= point.delay_s
 
 
-def interrupted(points: list[Point], phase: str) -> list[Point]:
-    """Return the points with the last one of a phase made a Ctrl-C."""
-    last = max(index for index, point in enumerate(points) if point.phase == phase)
-    return [replace(point, number=signal.SIGINT) if index == last else point for index, point in enumerate(points)]
+def main() -> int:
+    """Play rounds on racks of their own; returns 1 when anything did not hold in one of them."""
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=1, help="racks that are deployed and struck, one after the other")
+    parser.add_argument("--seed", type=int, default=None, help="seed of the first round (each next one: one more); default: drawn, and said")
+    parser.add_argument("--points", type=int, default=3, help="kills in each phase")
+    wanted = parser.parse_args()
+    if reason := cannot_run():
+        say(f"chaos: {reason}")
+        return 2
+    seed = random.SystemRandom().randrange(10**6) if wanted.seed is None else wanted.seed
+    with tempfile.TemporaryDirectory(prefix="rackready-chaos-") as folder, held_image(Path(folder) / "image"):
+        found = [_round(Path(folder), seed + number, wanted.points) for number in range(wanted.rounds)]
+    return 1 if any(found) else 0
+
+
+def _round(folder: Path, seed: int, each: int) -> list[str]:
+    """Play one round and say what came of it. Returns what did not hold."""
+    say(f"chaos: seed {seed}, {each} points a phase (again: make chaos SEED={seed} ARGS='--points {each}')")
+    project = Project(folder / f"seed-{seed}")
+    try:
+        code, text = project.run("sim", "up")
+        if code:
+            return _told(seed, [f"the simulated rack did not come up: {text}{project.progress()}"])
+        record = Round(project, say).play(draw(seed, dict.fromkeys(DEPLOY, each)))
+        say(f"chaos: kills by phase: {dict(record.hits())}; missed: {'; '.join(map(str, record.missed)) or 'none'}")
+        wrong = [f"the last deploy ended with {record.code}"] * bool(record.code) + [f"{phase} was never hit" for phase in record.spared()]
+        return _told(seed, wrong + aftermath.problems(project))
+    finally:
+        project.close()
+
+
+def _told(seed: int, wrong: list[str]) -> list[str]:
+    for text in wrong:
+        say(f"chaos: seed {seed}: {text}")
+    say(f"chaos: seed {seed}: {f'{len(wrong)} things do not hold' if wrong else 'everything holds'}")
+    return wrong
+
+
+def say(text: str) -> None:
+    """Print a line at once: a round takes minutes."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from rackready.design.site import load_site
 from rackready.drivers.marks import end_all, marked, project_mark
 from rackready.ledger.store import EventRow, Ledger
 from rackready.paths import EnvPaths
+from rackready.sim.image import ensure_image, remove_images
+from rackready.sim.plan import clone_id
 
 ROOT = Path(__file__).resolve().parents[2]
 _SHARED = ("playbooks", "roles", "plugins", "templates", "stacks", "ansible.cfg", "src")
@@ -29,6 +32,17 @@ def cannot_run() -> str:
         return "the simulated rack needs root (containers, network bridges)"
     missing = [tool for tool in ("podman", "runc", "mmdebstrap") if shutil.which(tool) is None]
     return f"{', '.join(missing)} not installed: run `make setup-sim`" if missing else ""
+
+
+@contextmanager
+def held_image(build: Path) -> Iterator[None]:
+    """Hold the image of the simulated machines: the `sim down` of each root would remove it with its last name."""
+    holder = clone_id(ROOT / "tests")
+    try:
+        ensure_image(holder, build, lambda _: None)
+        yield
+    finally:
+        remove_images(holder)
 
 
 class Project:
