@@ -168,33 +168,35 @@ class Round:
 
     def play(self, points: Iterable[Point]) -> Record:
         """Strike at every point; a phase that was spared is hit at its first word in a campaign of its own; then let a deploy end."""
-        self._campaign(deque(points))
+        over = self._campaign(deque(points))
         for _ in range(2):
             if spared := self.record.spared():
-                self._finish()
-                self._campaign(deque(Point(phase, event=1) for phase in spared))
+                if not over:
+                    self._finish()
+                over = self._campaign(deque(Point(phase, event=1) for phase in spared))
         self._finish()
         return self.record
 
-    def _campaign(self, points: deque[Point]) -> None:
-        """Strike at the points, in order, until they are used up or the campaign has come to its end."""
+    def _campaign(self, points: deque[Point]) -> bool:
+        """Strike at the points, in order, until they are used up or the campaign has come to its end. Returns whether it has."""
         while points:
             child, watch = self.project.start("deploy"), Watch(self.project)
             try:
                 point = self._wait(child, watch, points)
                 if point is None:
-                    break
+                    self.record.missed += points
+                    return True
                 self._strike(child, watch, point)
             finally:
                 child.kill()
                 child.communicate()
-        self.record.missed += points
+        return False
 
     def _wait(self, child: subprocess.Popen[str], watch: Watch, points: deque[Point]) -> Point | None:
         """Return the point that has come; points whose phase is over are left out. None when the deploy ended before."""
         began: dict[str, float] = {}
         deadline = time.monotonic() + WITHIN_S
-        while points and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
             ended = child.poll() is not None
             seen = watch.look()
             now = under_way(seen)
@@ -206,9 +208,7 @@ class Round:
             if ended:
                 return None
             time.sleep(POLL_S)
-        if points:
-            raise TimeoutError(f"{points[0]} never came: {self.project.progress()[-3000:]}")
-        return None
+        raise TimeoutError(f"{points[0] if points else 'the end'} never came: {self.project.progress()[-3000:]}")
 
     def _strike(self, child: subprocess.Popen[str], watch: Watch, point: Point) -> None:
         if self.before:

@@ -43,6 +43,15 @@ def marked(mark: str) -> list[int]:
     return out
 
 
+def masters(state: Path) -> list[int]:
+    """Return our own OpenSSH processes that keep shared connections open whose sockets lie below a state folder.
+
+    They write their title, which names the socket, over their environment, and so over the mark.
+    """
+    title = f"ssh: {state}/cp/".encode()
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _command(entry).startswith(title)]
+
+
 def end_all(find: Callable[[], list[int]]) -> None:
     """SIGKILL what is found until nothing is: a process may start another one while it is being ended."""
     deadline = time.monotonic() + _GONE_WITHIN_S
@@ -84,6 +93,14 @@ def _value(process: Path) -> str:
     found = next((item for item in environment.split(b"\0") if item.startswith(start)), start)
     fields = stat_fields(int(process.name))
     return "" if fields is None or fields[0] == "Z" else found.removeprefix(start).decode("ascii", "replace")
+
+
+def _command(process: Path) -> bytes:
+    """Return the command line of a process of our own user, empty when it is another's or dead."""
+    try:
+        return (process / "cmdline").read_bytes() if process.stat().st_uid == os.geteuid() else b""
+    except OSError:
+        return b""
 
 
 def _line_of(pid: int) -> set[int]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from rackready.drivers.marks import VARIABLE, child_mark, end_all, marked, name_of, project_mark, stat_fields
+from rackready.drivers.marks import VARIABLE, child_mark, end_all, marked, masters, name_of, project_mark, stat_fields
 from rackready.ledger.store import Ledger
 
 STOP = threading.Event()
@@ -225,7 +225,7 @@ def reap(ledger: Ledger) -> list[str]:
 
     Returns a line for each that was ended. A session whose leader is gone but whose members live on is ended as well; a reused
     pid is told apart by its start time, a session number in use again by a leader with another start time. What left its
-    session is known by this project's mark in its environment.
+    session is known by this project's mark in its environment, a shared SSH connection by where its socket lies.
     """
     ended = []
     for child in ledger.open_children():
@@ -237,13 +237,18 @@ def reap(ledger: Ledger) -> list[str]:
                 end_session(child["pid"])
                 ended.append(f"{child['what']} (session {child['pid']}, {len(members)} processes)")
         ledger.child_ended(child["id"])
-    return ended + _end_strays(project_mark(_database(ledger)))
+    return ended + _end_strays(_database(ledger))
 
 
-def _end_strays(project: str) -> list[str]:
-    strays = marked(project)
+def _end_strays(database: Path) -> list[str]:
+    project = project_mark(database)
+
+    def find() -> list[int]:
+        return [*marked(project), *masters(database.parent)]
+
+    strays = find()
     if not strays:
         return []
     names = ", ".join(sorted({name_of(pid) or "gone by now" for pid in strays}))
-    end_all(lambda: marked(project))
-    return [f"{len(strays)} processes that had left their session ({names})"]
+    end_all(find)
+    return [f"{len(strays)} process{'es' if len(strays) > 1 else ''} that had left {'their' if len(strays) > 1 else 'its'} session ({names})"]

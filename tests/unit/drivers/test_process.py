@@ -216,6 +216,21 @@ def test_reap_spares_what_works_for_another_checkout(tmp_path: Path) -> None:
     assert not alive(stray)
 
 
+@pytest.mark.parametrize(("folder", "ended"), [("", True), ("-other", False)])
+def test_reap_ends_shared_ssh_connections_of_this_checkout_alone(tmp_path: Path, ledger: Ledger, folder: str, ended: bool) -> None:  # noqa: FBT001 - expected
+    """OpenSSH writes its title over its environment, mark included."""
+    title = f"ssh: {tmp_path}{folder}/cp/1-2-0/0a1b [mux]"
+    master = subprocess.Popen(["bash", "-c", f"exec -a '{title}' sleep 300"], start_new_session=True)
+    try:
+        while not Path(f"/proc/{master.pid}/cmdline").read_bytes().startswith(b"ssh: "):
+            time.sleep(0.02)
+        assert process.reap(ledger) == (["1 process that had left its session (sleep)"] if ended else [])
+        assert alive(master.pid) is not ended
+    finally:
+        master.kill()
+        master.wait()
+
+
 @pytest.mark.parametrize("value", ["", "{mark}0", "{mark}0.0123456789ab", "x{mark}"])
 def test_only_this_very_mark_counts(tmp_path: Path, value: str) -> None:
     mark = marks.project_mark(tmp_path / "state.sqlite")
