@@ -251,4 +251,5 @@ def _end_strays(database: Path) -> list[str]:
         return []
     names = ", ".join(sorted({name_of(pid) or "gone by now" for pid in strays}))
     end_all(find)
-    return [f"{len(strays)} process{'es' if len(strays) > 1 else ''} that had left {'their' if len(strays) > 1 else 'its'} session ({names})"]
+    what = "1 process that had left its session" if len(strays) == 1 else f"{len(strays)} processes that had left their session"
+    return [f"{what} ({names})"]
