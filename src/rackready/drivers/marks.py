@@ -48,8 +48,8 @@ def masters(state: Path) -> list[int]:
 
     They write their title, which names the socket, over their environment, and so over the mark.
     """
-    title = f"ssh: {state}/cp/".encode()
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _command(entry).startswith(title)]
+    titles = (f"ssh: {state}/cp/".encode(), f"ssh: {state.resolve()}/cp/".encode())  # Ansible follows links on the way
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _command(entry).startswith(titles)]
 
 
 def end_all(find: Callable[[], list[int]]) -> None:
