@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rackready.campaign.request import DEPLOY
 from tests.integration.aftermath import installed_twice, power_problems
-from tests.integration.chaos import EVENTS, LENGTHS_S, Point, Record, Seen, Strike, count_in, draw, has_come, is_past, under_way
+from tests.integration.chaos import EVENTS, LENGTHS_S, Point, Record, Round, Seen, Strike, count_in, draw, has_come, is_past, under_way
 
 EVERY = dict.fromkeys(DEPLOY, 3)
 
@@ -95,3 +100,71 @@ def test_package_installed_twice_is_found() -> None:
     line = "2026-01-01 00:00:00 install {}:amd64 <none> 1.0\n2026-01-01 00:00:01 status installed {}:amd64 1.0\n"
     assert installed_twice(line.format("a", "a") + line.format("b", "b")) == {}
     assert installed_twice(line.format("a", "a") * 2 + line.format("b", "b")) == {"a:amd64": 2}
+
+
+DEPLOYS = """
+import sqlite3, sys, time
+from pathlib import Path
+root = Path(sys.argv[1])
+ledger = sqlite3.connect(root / "state.sqlite", isolation_level=None)
+ledger.execute("CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, phase TEXT, text TEXT)")
+for phase in sys.argv[2:]:
+    if not (root / phase).exists():
+        ledger.execute("INSERT INTO events (phase, text) VALUES (?, 'begins')", (phase,))
+        time.sleep(0.3)
+        ledger.execute("INSERT INTO events (phase, text) VALUES (?, 'unchanged')", (phase,))
+        (root / phase).touch()
+for phase in sys.argv[2:]:
+    (root / phase).unlink()
+"""
+
+
+class Rehearsal:
+    """A project whose deploy takes a moment for each phase, and goes on with the phase that it was killed in."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.paths = SimpleNamespace(database=root / "state.sqlite")
+
+    def start(self, *_: str) -> subprocess.Popen[str]:
+        return subprocess.Popen([sys.executable, "-c", DEPLOYS, str(self.root), *DEPLOY], stdout=subprocess.PIPE, text=True)
+
+    def json(self, *_: str) -> tuple[int, Any]:
+        child = self.start()
+        child.communicate()
+        return child.returncode, {"nodes": [{"name": "node01", "state": "ready"}]}
+
+    def progress(self) -> str:
+        return "nothing was said"
+
+
+def play(root: Path, points: list[Point]) -> tuple[Record, list[str]]:
+    said: list[str] = []
+    return Round(Rehearsal(root), said.append).play(points), said  # type: ignore[arg-type]
+
+
+def test_every_point_is_struck_and_then_the_deploy_ends(tmp_path: Path) -> None:
+    record, said = play(tmp_path, [Point(phase, event=1) for phase in DEPLOY] + [Point("handover", delay_s=0.05)])
+    assert record.hits() == dict.fromkeys(DEPLOY, 1) | {"handover": 2}
+    assert {strike.code for strike in record.strikes} == {-signal.SIGKILL}
+    assert (record.missed, record.code, record.nodes) == ([], 0, {"node01": "ready"})
+    assert said[0] == "provision at event 1: landed in provision"
+    assert said[-1] == "deploy ends with 0: {'node01': 'ready'}"
+
+
+def test_point_that_never_comes_is_missed_and_its_phase_hit_in_another_campaign(tmp_path: Path) -> None:
+    points = [Point(phase, event=1) for phase in DEPLOY if phase not in {"fabric", "handover"}]
+    points.insert(2, Point("fabric", event=99))
+    record, _ = play(tmp_path, [*points, Point("handover", delay_s=99.0)])
+    assert record.missed == [Point("fabric", event=99), Point("handover", delay_s=99.0)]
+    assert record.spared() == []
+    assert [strike.landed for strike in record.strikes][-2:] == ["fabric", "handover"]
+    assert record.code == 0
+
+
+def test_hook_comes_before_the_blow_while_the_deploy_lives(tmp_path: Path) -> None:
+    lived = []
+    Round(Rehearsal(tmp_path), lambda _: None, before=lambda point, child: lived.append((str(point), child.poll())))._campaign(  # type: ignore[arg-type]
+        deque([Point("install", event=1)])
+    )
+    assert lived == [("install at event 1", None)]
