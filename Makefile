@@ -8,8 +8,11 @@ ENV ?= sim
 # Which Python makes .venv: the first of these that is new enough.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
-# More options for `rackready deploy` and for pytest.
+# More options for `rackready deploy`, for pytest and for the chaos rounds.
 ARGS ?=
+# Chaos: how many racks are struck, and the seed of the first (drawn and said when empty).
+ROUNDS ?= 1
+SEED ?=
 
 BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(CURDIR)/.rackready/tools/bin:$(PATH)
@@ -94,6 +97,10 @@ unit: setup-dev ## tests that need neither root nor containers
 .PHONY: integration
 integration: setup-test ## tests on the simulated rack (root)
 	@$(BIN)/pytest -m integration $(ARGS)
+
+.PHONY: chaos
+chaos: setup-test ## kill deploys of simulated racks at random points (root): ROUNDS=n, SEED=n repeats one, ARGS="--points n" a phase
+	@$(BIN)/python -m tests.integration.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: goldens
 goldens: setup-dev ## write golden files anew; read the diff before it is committed

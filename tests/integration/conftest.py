@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rackready.sim.image import ensure_image, remove_images
-from rackready.sim.plan import clone_id
-from tests.integration.project import ROOT, Project, cannot_run
+from tests.integration.project import Project, cannot_run, held_image
 
 
 @pytest.fixture(scope="session")
@@ -16,12 +14,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Hold the image of the simulated machines for the whole session: each module's `sim down` would remove it with its last name."""
     if reason := cannot_run():
         pytest.skip(reason)
-    holder = clone_id(ROOT / "tests")
-    try:
-        ensure_image(holder, tmp_path_factory.mktemp("image") / "build", lambda _: None)
+    with held_image(tmp_path_factory.mktemp("image") / "build"):
         yield
-    finally:
-        remove_images(holder)
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rackready.design.site import load_site
+from rackready.drivers.marks import end_all, marked, project_mark
 from rackready.ledger.store import EventRow, Ledger
 from rackready.paths import EnvPaths
+from rackready.sim.image import ensure_image, remove_images
+from rackready.sim.plan import clone_id
 
 ROOT = Path(__file__).resolve().parents[2]
 _SHARED = ("playbooks", "roles", "plugins", "templates", "stacks", "ansible.cfg", "src")
@@ -28,6 +32,17 @@ def cannot_run() -> str:
         return "the simulated rack needs root (containers, network bridges)"
     missing = [tool for tool in ("podman", "runc", "mmdebstrap") if shutil.which(tool) is None]
     return f"{', '.join(missing)} not installed: run `make setup-sim`" if missing else ""
+
+
+@contextmanager
+def held_image(build: Path) -> Iterator[None]:
+    """Hold the image of the simulated machines: the `sim down` of each root would remove it with its last name."""
+    holder = clone_id(ROOT / "tests")
+    try:
+        ensure_image(holder, build, lambda _: None)
+        yield
+    finally:
+        remove_images(holder)
 
 
 class Project:
@@ -64,6 +79,9 @@ class Project:
             if child.poll() is None:
                 child.kill()
                 child.wait()
+        if self.paths.database.exists():
+            mark = project_mark(self.paths.database)
+            end_all(lambda: marked(mark))
         self.run("sim", "down")
 
     def run(self, *arguments: str) -> tuple[int, str]:
@@ -117,6 +135,11 @@ class Project:
         """Return node -> state as `rackready status` says it."""
         _, document = self.json("status")
         return {node["name"]: node["state"] for node in document["nodes"]}
+
+    def sinfo(self) -> dict[str, str]:
+        """Return node -> state as Slurm's controller says it."""
+        lines = self.ssh("slurmctl", "sinfo -N -h -o '%N %T'").splitlines()
+        return dict(line.split() for line in lines if line)
 
     def power_log(self) -> list[dict[str, Any]]:
         """Return every power action that the BMCs did."""

@@ -49,10 +49,12 @@ def test_reports_tell_the_same(project: Project) -> None:
 
 
 def test_mere_repeat_does_not_launder_the_fault(project: Project) -> None:
-    code, document = project.json("deploy")
+    before = project.events()
+    code, document = project.json("deploy", "--limit", "node03")
     assert code == 1
-    assert {row["name"]: row["state"] for row in document["nodes"]}["node03"] == "quarantined"
+    assert [(row["name"], row["state"]) for row in document["nodes"]] == [("node03", "quarantined")]
     assert document["changed"] == []
+    assert project.events() == before, "nothing was begun on it"
 
 
 def test_repaired_node_comes_back(project: Project) -> None:

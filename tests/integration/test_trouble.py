@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 
 import pytest
 
@@ -46,6 +47,56 @@ def test_both_are_taken_up_again_once_mended(project: Project) -> None:
     assert code == 0, document
     times = [entry["node"] for entry in project.power_log() if entry["action"] == "on"]
     assert sorted(times) == ["node01", "node02", "node03", "node04"], "nobody was powered on twice"
+
+
+HOLD = (
+    "python3 -c \"import fcntl, time; f = open('/var/lib/dpkg/lock-frontend', 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(600)\" >/dev/null 2>&1 & echo $!"
+)
+"""Does on a node what an administrator's own apt does: holds the lock for longer than anybody waits."""
+
+FILLED = {"node02": "/var/cache/apt", "node03": "/var/lib/apt/lists"}
+"""Node to the folder that is a file system of its own there, and full."""
+
+
+@pytest.fixture
+def foreign_lock(project: Project) -> Iterator[str]:
+    """Somebody else's process holds dpkg's lock on node01. Gives its pid there."""
+    settings = project.root / "inventories/sim/group_vars/all.yml"
+    settings.parent.mkdir()
+    settings.write_text("rackready_lock_wait_s: 4\n", encoding="utf-8")
+    pid = project.ssh("node01", HOLD).strip()
+    yield pid
+    project.ssh("node01", f"kill {pid}")
+    shutil.rmtree(settings.parent)
+
+
+@pytest.fixture
+def full_disks(project: Project) -> Iterator[None]:
+    for node, folder in FILLED.items():
+        project.ssh(
+            node, f"mount -t tmpfs -o size=2m tmpfs {folder} && mkdir -p {folder}/partial {folder}/archives/partial; cat /dev/zero >{folder}/ballast; true"
+        )
+    yield
+    for node, folder in FILLED.items():
+        project.ssh(node, f"umount {folder}")
+
+
+@pytest.mark.usefixtures("full_disks")
+def test_full_disks_and_a_foreign_apt_stop_their_nodes_and_no_other(project: Project, foreign_lock: str) -> None:
+    code, document = project.json("install")
+    found = rows(document)
+    assert code == 1
+    assert found["node04"]["outcome"] == "pass", found
+    assert {found[name]["outcome"] for name in ("node01", "node02", "node03")} == {"fail"}, found
+    held = found["node01"]["reason"]
+    assert held.startswith('node01: install: task "base : '), held
+    assert f"Expected: /var/lib/dpkg/lock-frontend is free within 4 s Actual: held by process {foreign_lock} (python3" in held
+    assert held.endswith("). Wait until that process has ended, or end it on the node; then run again.")
+    for name, folder in FILLED.items():
+        full = found[name]["reason"]
+        assert full.startswith(f'{name}: install: task "'), full
+        assert f"({folder} has 0 MiB free of 2 MiB" in full, full
+        assert full.endswith(f"Free disk space on the node in {folder}, then run again."), full
 
 
 def test_expired_mirror_key(project: Project) -> None:

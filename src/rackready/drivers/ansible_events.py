@@ -18,6 +18,11 @@ Tell = Callable[[str, str, str], None]
 
 _HOST_KEY = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED", "No matching host key")
 _FULL = "No space left on device"
+_NO_FOLDER = "Failed to create temporary directory"
+"""Ansible counts it as a node that cannot be reached, though the login worked."""
+
+_FOLDER_WANTED = "no room to work - Expected: a temporary folder in the login's home directory"
+_LOOK_AT_DISK = "Look whether that disk is full or read-only (`df -h ~` on the node), then run again."
 _GENERIC = frozenset({"", "non-zero return code", "One or more items failed", "MODULE FAILURE"})
 
 
@@ -113,6 +118,10 @@ class Events:
 
     def _runner_on_unreachable(self, event: dict[str, Any]) -> None:
         node, words = event["host"], _words(event.get("res", {}))
+        if _FULL in words or _NO_FOLDER in words:
+            self.unreachable[node] = f"{node}: {self.phase}: {_FOLDER_WANTED} Actual: {words.partition('. ')[0]}. {_LOOK_AT_DISK}"
+            self.tell(node, self.unreachable[node], "error")
+            return
         step = "Check that the node is up and that its address and key in the site file are right, then run again."
         if any(mark in words for mark in _HOST_KEY):
             step = "If the node was set up anew, run `rackready provision`, which pins its host key; else find out who answers at its address."

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from rackready.drivers.marks import VARIABLE, child_mark, end_all, marked, masters, name_of, project_mark, stat_fields
 from rackready.ledger.store import Ledger
 
 STOP = threading.Event()
 """Set by the first SIGINT: no new work begins, children are asked to stop."""
 
-_live: set[int] = set()
+_live: dict[int, str] = {}
+"""Session leader to the mark of everything that it started."""
+
 _under_way: list[int] = []
 _live_lock = threading.Lock()
 _GRACE_S = 20.0
@@ -80,26 +83,27 @@ def run_child(  # noqa: PLR0913 - what a child process has
     """
     check_stop()
     begun = time.monotonic()
+    mark = child_mark(project_mark(_database(ledger)) if ledger else "unrecorded")
     with _private(log) as sink:
         gate_read, gate_write = os.pipe()
         try:
-            child = _spawn(argv, gate_read, cwd, env, stdin_text)
+            child = _spawn(argv, gate_read, cwd, {**(os.environ if env is None else env), VARIABLE: mark}, stdin_text)
         finally:
             os.close(gate_read)
         try:
             row = ledger.child_begun(child.pid, start_ticks(child.pid), boot_id(), what or argv[0]) if ledger else None
             with _live_lock:
-                _live.add(child.pid)
+                _live[child.pid] = mark
             os.write(gate_write, b"\n")
         finally:
             os.close(gate_write)
         try:
-            timed_out = _drive(child, sink, stdin_text, timeout_s, on_line)
+            timed_out = _drive(child, mark, sink, stdin_text, timeout_s, on_line)
         finally:
-            end_session(child.pid)
+            _end(child.pid, mark)
             child.wait()
             with _live_lock:
-                _live.discard(child.pid)
+                _live.pop(child.pid, None)
             if ledger and row is not None:
                 ledger.child_ended(row)
     if STOP.is_set():
@@ -107,13 +111,13 @@ def run_child(  # noqa: PLR0913 - what a child process has
     return ChildResult(child.returncode, timed_out, time.monotonic() - begun)
 
 
-def _spawn(argv: Sequence[str], gate: int, cwd: Path | None, env: Mapping[str, str] | None, stdin_text: str | None) -> subprocess.Popen[str]:
+def _spawn(argv: Sequence[str], gate: int, cwd: Path | None, env: Mapping[str, str], stdin_text: str | None) -> subprocess.Popen[str]:
     """Start the program behind a gate: it begins only once its record is committed, and not at all when we die before."""
     wrapper = ["/bin/sh", "-c", f'read -r _ < /dev/fd/{gate} || exit 125; exec "$@"', "sh"]
     return subprocess.Popen(
         [*wrapper, *argv],
         cwd=cwd,
-        env=dict(env) if env is not None else None,
+        env=dict(env),
         stdin=subprocess.PIPE if stdin_text is not None else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -129,7 +133,9 @@ def _private(log: Path) -> IO[str]:
     return os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w", encoding="utf-8")
 
 
-def _drive(child: subprocess.Popen[str], sink: IO[str], stdin_text: str | None, timeout_s: float | None, on_line: Callable[[str], None] | None) -> bool:
+def _drive(
+    child: subprocess.Popen[str], mark: str, sink: IO[str], stdin_text: str | None, timeout_s: float | None, on_line: Callable[[str], None] | None
+) -> bool:
     reader = threading.Thread(target=_pump, args=(child, sink, on_line), daemon=True)
     reader.start()
     if stdin_text is not None and child.stdin is not None:
@@ -152,9 +158,8 @@ def _drive(child: subprocess.Popen[str], sink: IO[str], stdin_text: str | None, 
             timed_out = True
             break
         time.sleep(0.05)
-    if child.poll() is None:
-        end_session(child.pid)
-        child.wait()
+    _end(child.pid, mark)  # before its output is read to the end: what it left behind holds the other end of the pipe
+    child.wait()
     reader.join(timeout=5)
     return timed_out
 
@@ -171,20 +176,25 @@ def _pump(child: subprocess.Popen[str], sink: IO[str], on_line: Callable[[str], 
 
 
 def kill_all_children() -> None:
-    """SIGKILL every live child of this process with its whole session (second SIGINT)."""
+    """SIGKILL every live child of this process with everything that it started (second SIGINT)."""
     with _live_lock:
-        pids = list(_live)
-    for pid in pids:
-        end_session(pid)
+        live = list(_live.items())
+    for pid, mark in live:
+        _end(pid, mark)
 
 
 def end_session(session: int) -> None:
     """SIGKILL every process of a session: also the ones that made process groups of their own."""
-    for pid in session_members(session):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    end_all(lambda: session_members(session))
+
+
+def _end(session: int, mark: str) -> None:
+    """SIGKILL a session, and what left it: Ansible's workers make sessions of their own."""
+    end_all(lambda: [*session_members(session), *marked(mark)])
+
+
+def _database(ledger: Ledger) -> Path:
+    return Path(str(ledger.engine.url.database))
 
 
 def session_members(session: int) -> list[int]:
@@ -193,24 +203,15 @@ def session_members(session: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
-        fields = _stat(int(entry.name))
+        fields = stat_fields(int(entry.name))
         if fields and int(fields[3]) == session and fields[0] != "Z":
             out.append(int(entry.name))
     return out
 
 
-def _stat(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat behind the command name: [state, ppid, pgrp, session, ...]; None when it is gone."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return text[text.rfind(")") + 2 :].split()
-
-
 def start_ticks(pid: int) -> int:
     """Return when a process began (clock ticks since boot, field 22 of its stat), 0 when it is gone."""
-    fields = _stat(pid)
+    fields = stat_fields(pid)
     return int(fields[19]) if fields else 0
 
 
@@ -220,10 +221,11 @@ def boot_id() -> str:
 
 
 def reap(ledger: Ledger) -> list[str]:
-    """End what a dead controller left running: exactly the recorded sessions. Call it only while holding the controller lock.
+    """End what a dead controller left running: the recorded sessions, and what left them. Call it only while holding the controller lock.
 
-    Returns a line for each that was ended. A session whose leader is gone but whose members live on is ended as well; a
-    reused pid is told apart by its start time, a session number in use again by a leader with another start time.
+    Returns a line for each that was ended. A session whose leader is gone but whose members live on is ended as well; a reused
+    pid is told apart by its start time, a session number in use again by a leader with another start time. What left its
+    session is known by this project's mark in its environment, a shared SSH connection by where its socket lies.
     """
     ended = []
     for child in ledger.open_children():
@@ -235,4 +237,19 @@ def reap(ledger: Ledger) -> list[str]:
                 end_session(child["pid"])
                 ended.append(f"{child['what']} (session {child['pid']}, {len(members)} processes)")
         ledger.child_ended(child["id"])
-    return ended
+    return ended + _end_strays(_database(ledger))
+
+
+def _end_strays(database: Path) -> list[str]:
+    project = project_mark(database)
+
+    def find() -> list[int]:
+        return [*marked(project), *masters(database.parent)]
+
+    strays = find()
+    if not strays:
+        return []
+    names = ", ".join(sorted({name_of(pid) or "gone by now" for pid in strays}))
+    end_all(find)
+    what = "1 process that had left its session" if len(strays) == 1 else f"{len(strays)} processes that had left their session"
+    return [f"{what} ({names})"]

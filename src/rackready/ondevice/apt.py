@@ -15,6 +15,9 @@ from .fence import FOLDER, fence
 
 SOURCE = "sources.list.d/rackready.sources"
 _HOLDS = "holds"
+_LOCKS = ("var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/apt/lists/lock", "var/cache/apt/archives/lock")
+"""What apt and dpkg lock, below the root: the first two while packages change, the others while lists or packages are fetched."""
+
 _DPKG_OPTIONS = ("-o", "Dpkg::Options::=--force-confold", "-o", "Dpkg::Options::=--force-confdef")
 
 
@@ -122,14 +125,20 @@ class Apt:
 
     def _wait_for_lock(self, notes: list[str]) -> None:
         deadline = time.monotonic() + self.lock_wait_s
-        while holder := lock_holder(self.root / "var/lib/dpkg/lock-frontend"):
+        while held := self._held():
+            lock, holder = held
             if time.monotonic() > deadline:
-                expected = f"dpkg's lock free within {self.lock_wait_s:.0f} s"
-                raise NodeProblem(expected, f"held by process {holder}", "End that process on the node, then run again.")
-            note = f"waited for process {holder}, which held dpkg's lock"
+                expected = f"/{lock} is free within {self.lock_wait_s:.0f} s"
+                step = "Wait until that process has ended, or end it on the node; then run again."
+                raise NodeProblem(expected, f"held by process {holder} ({process_name(holder)})", step)
+            note = f"waited for process {holder} ({process_name(holder)}), which held /{lock}"
             if note not in notes:
                 notes.append(note)
             time.sleep(0.5)
+
+    def _held(self) -> tuple[str, int] | None:
+        """Return a lock that somebody holds, and who."""
+        return next(((lock, holder) for lock in _LOCKS if (holder := lock_holder(self.root / lock))), None)
 
     def _change(self, wish: Wish, found: dict[str, tuple[str, str]]) -> None:
         seen = self.installed(list(wish.packages))
@@ -199,6 +208,17 @@ def lock_holder(path: Path) -> int:
     finally:
         os.close(descriptor)
     return 0 if kind == fcntl.F_UNLCK else int(pid)
+
+
+def process_name(pid: int) -> str:
+    """Return a process's program, with the script that it runs; nothing else of its command line, which may hold a secret."""
+    folder = Path(f"/proc/{pid}")
+    try:
+        name = (folder / "comm").read_text(encoding="utf-8", errors="replace").strip()
+        words = (folder / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
+    except OSError:
+        return "gone by now"
+    return f"{name} {words[1]}" if len(words) > 1 and words[1].startswith("/") else name
 
 
 def _as_wanted(package: Package | None, version: str) -> bool:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 from .command import NodeProblem
+from .disk import Disks, disk_full
 
 _SIGNATURE = re.compile(r"(EXPKEYSIG|NO_PUBKEY|REVKEYSIG|BADSIG|EXPSIG)\s+\S+[^\n]*")
 _ABSENT = re.compile(r"Version '([^']+)' for '([^']+)' was not found|Unable to locate package (\S+)|Package '?([^' ]+)'? has no installation candidate")
 _UNREACHABLE = re.compile(
     r"((?:Could not (?:connect|resolve)|Unable to connect|Connection (?:refused|timed out)|Temporary failure resolving|404 +Not Found|Failed to fetch)[^\n]*)"
 )
-_FULL = re.compile(r"No space left on device|You don't have enough free space in [^\n]*")
+_FULL = re.compile(
+    r"(?:[^\n]*(?<=[\s'\"])(?P<file>/[^\s'\":]+)[^\n]*?)?"
+    r"(?P<words>No space left on device|You don't have enough free space in (?P<folder>/\S+?)(?=\.?(?:\s|$)))"
+)
+"""The last file that the line names lies on the file system that is full; apt's own write errors name none."""
 _LOCKED = re.compile(r"Could not get lock [^\n]*")
 _UNMET = re.compile(r"The following packages have unmet dependencies:\n(?P<rows>(?: [^\n]*\n)+)")
 
@@ -55,9 +59,8 @@ def _full(out: str, root: Path) -> NodeProblem | None:
     match = _FULL.search(out)
     if match is None:
         return None
-    stat = os.statvfs(root / "var")
-    free = stat.f_bavail * stat.f_frsize // 2**20
-    return NodeProblem("room on the node's disk for the packages", f"{match[0]} ({free} MiB free below /var)", "Free disk space on the node, then run again.")
+    named = match["folder"] or match["file"]
+    return disk_full("room on the node's disk for the packages", match["words"], root / named.lstrip("/") if named else None, Disks(root))
 
 
 def _locked(out: str, root: Path) -> NodeProblem | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .command import NodeProblem
+from .disk import disk_full
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,14 +48,7 @@ def fence(operation: str, token: int, ledger: str, *, folder: Path = FOLDER, wai
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        raise disk_full(folder) from error
-
-
-def disk_full(path: Path) -> NodeProblem:
-    """Return the problem that says how much is free where nothing could be written."""
-    stat = os.statvfs(path if path.is_dir() else "/")
-    free = stat.f_bavail * stat.f_frsize // 2**20
-    return NodeProblem(f"free disk space below {path}", f"no space left on the node's disk ({free} MiB free)", "Free disk space on the node, then run again.")
+        raise disk_full(f"free disk space below {folder}", path=Path(error.filename) if error.filename else None) from error
 
 
 def _lock(descriptor: int, marker: Path, wait_s: float, notes: list[str]) -> None:

@@ -21,8 +21,9 @@ from rackready.model.state import NodeState
 PROGRAM = Path(__file__).with_name("fake_site.py")
 
 
-def start(root: Path, mode: str, digest: str = "d") -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, str(PROGRAM), str(root), mode, digest], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def start(root: Path, mode: str, digest: str = "d", *, shell: str = 'exec "$@"') -> subprocess.Popen[str]:
+    argv = ["sh", "-c", shell, "sh", sys.executable, str(PROGRAM), str(root), mode, digest]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def run(root: Path, mode: str, digest: str = "d") -> tuple[int, str]:
@@ -78,8 +79,10 @@ def test_changed_site_is_not_resumed_but_begun_anew_and_said(tmp_path: Path) -> 
     assert did(tmp_path).count("provision node01,node02,node03") == 2
 
 
-def test_ctrl_c_stops_within_seconds_and_the_next_run_goes_on(tmp_path: Path) -> None:
-    child = start(tmp_path, "hang:fabric")
+@pytest.mark.parametrize("shell", ['exec "$@"', 'trap "" INT TERM; exec "$@"'], ids=["in the foreground", "in a background that ignores it"])
+def test_ctrl_c_stops_within_seconds_and_the_next_run_goes_on(tmp_path: Path, shell: str) -> None:
+    """A shell without job control starts its background commands with SIGINT ignored: the controller listens all the same."""
+    child = start(tmp_path, "hang:fabric", shell=shell)
     for _ in range(600):
         if (tmp_path / "did.log").exists() and any(line.startswith("fabric") for line in did(tmp_path)):
             break

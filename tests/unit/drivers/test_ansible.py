@@ -116,6 +116,22 @@ def test_unreachable_node_is_an_error(words: str, step: str) -> None:
     assert events.result("node01").outcome is Outcome.PASS
 
 
+NO_FOLDER = (
+    "Failed to create temporary directory. In some cases, you may have been able to authenticate and did not have permissions on the target directory. "
+    'Consider changing the remote tmp path in ansible.cfg to a path rooted in "/tmp". Failed command was: ( umask 77 && mkdir -p "..." ), exited with result 1'
+)
+
+
+def test_node_without_room_for_a_temporary_folder_is_not_called_unreachable() -> None:
+    events, _ = judge(event("runner_on_unreachable", "node02", msg=NO_FOLDER), stats(ok={"node01": 3}, dark={"node02": 1}, processed=BOTH))
+    bad = events.result("node02")
+    assert bad.outcome is Outcome.ERROR
+    assert bad.message == (
+        "node02: install: no room to work - Expected: a temporary folder in the login's home directory Actual: Failed to create temporary directory. "
+        "Look whether that disk is full or read-only (`df -h ~` on the node), then run again."
+    )
+
+
 def test_missing_node_is_an_error_though_the_rest_went_well() -> None:
     events, _ = judge(stats(ok={"node01": 3}, processed={"node01": 1}))
     assert events.result("node01").outcome is Outcome.PASS

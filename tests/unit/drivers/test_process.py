@@ -1,4 +1,4 @@
-"""Children lead recorded sessions; a later run ends exactly what a killed one left."""
+"""Children lead recorded sessions and carry a mark; a later run ends exactly what a killed one left, wherever it went."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.drivers import process
+from rackready.drivers import marks, process
 from rackready.ledger.store import Ledger
 
 
@@ -62,6 +62,29 @@ def test_stop_asks_first_and_raises_interrupted(tmp_path: Path) -> None:
     with pytest.raises(process.Interrupted):
         process.run_child(["sh", "-c", "trap 'echo asked; exit 0' INT; while :; do sleep 0.05; done"], log=tmp_path / "x.log", on_line=lines.append)
     assert lines == ["asked"]
+
+
+HANDLER = """
+import signal, sys
+from pathlib import Path
+from rackready.drivers import process
+signal.signal(signal.SIGINT, lambda *_: process.STOP.set())
+try:
+    process.run_child(["sh", "-c", "trap 'echo asked; exit 0' INT; echo up; while :; do sleep 0.05; done"], log=Path(sys.argv[1]),
+                      on_line=lambda line: print(line, flush=True))
+except process.Interrupted:
+    print("interrupted")
+"""
+
+
+def test_child_is_asked_also_when_the_controller_was_started_with_interrupts_ignored(tmp_path: Path) -> None:
+    """What a process ignores, its children would ignore too, and a shell could not even trap it."""
+    argv = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-c", HANDLER, str(tmp_path / "x.log")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as controller:
+        assert controller.stdout is not None
+        assert controller.stdout.readline() == "up\n"
+        controller.send_signal(signal.SIGINT)
+        assert controller.communicate(timeout=30)[0] == "asked\ninterrupted\n"
 
 
 def test_no_child_begins_after_stop(tmp_path: Path) -> None:
@@ -120,3 +143,109 @@ def test_reap_spares_everything_of_another_boot(ledger: Ledger) -> None:
     finally:
         os.kill(stranger.pid, signal.SIGKILL)
         stranger.wait()
+
+
+ESCAPE = "setsid sh -c 'echo $$; sleep 300' & wait"
+"""A process that leaves the session of its parent, as Ansible's workers do."""
+
+
+def test_time_out_ends_also_what_left_the_session(tmp_path: Path) -> None:
+    lines: list[str] = []
+    assert process.run_child(["sh", "-c", ESCAPE], log=tmp_path / "x.log", timeout_s=0.5, on_line=lines.append).timed_out
+    assert not alive(int(lines[0]))
+
+
+def test_end_of_a_child_ends_also_what_left_its_session(tmp_path: Path) -> None:
+    lines: list[str] = []
+    result = process.run_child(["sh", "-c", f"({ESCAPE}) & sleep 0.3"], log=tmp_path / "x.log", on_line=lines.append)
+    assert result.returncode == 0
+    assert not alive(int(lines[0]))
+
+
+def test_second_interrupt_ends_also_what_left_the_session(tmp_path: Path) -> None:
+    lines: list[str] = []
+    threading.Timer(0.5, process.kill_all_children).start()
+    process.run_child(["sh", "-c", ESCAPE], log=tmp_path / "x.log", timeout_s=30, on_line=lines.append)
+    assert not alive(int(lines[0]))
+
+
+def test_a_child_that_ends_leaves_what_its_neighbour_started(tmp_path: Path, ledger: Ledger) -> None:
+    """Two batches run side by side: each has a mark of its own."""
+    lines: list[str] = []
+    neighbour = threading.Thread(
+        target=process.run_child, args=(["sh", "-c", ESCAPE],), kwargs={"log": tmp_path / "x.log", "timeout_s": 3, "on_line": lines.append, "ledger": ledger}
+    )
+    neighbour.start()
+    while not lines:
+        time.sleep(0.02)
+    process.run_child(["true"], log=tmp_path / "y.log", ledger=ledger)
+    assert alive(int(lines[0]))
+    process.kill_all_children()
+    neighbour.join()
+
+
+def killed_with_a_stray(database: Path, log: Path) -> int:
+    """Return the pid of a process that left the session of a child whose controller was killed."""
+    script = PARENT.replace("sleep 300 & echo $! ; sleep 300", ESCAPE)
+    parent = subprocess.Popen([sys.executable, "-c", script, str(database), str(log)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    stray = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert alive(stray), "the test is void when the stray dies with its parent"
+    return stray
+
+
+def test_reap_ends_what_left_its_session(tmp_path: Path) -> None:
+    database = tmp_path / "state.sqlite"
+    stray = killed_with_a_stray(database, tmp_path / "x.log")
+    ended = process.reap(Ledger.open(database))
+    assert ended[1] == "2 processes that had left their session (sh, sleep)"
+    assert not alive(stray)
+    assert process.reap(Ledger.open(database)) == []
+
+
+def test_reap_spares_what_works_for_another_checkout(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    stray = killed_with_a_stray(tmp_path / "other" / "state.sqlite", tmp_path / "x.log")
+    try:
+        assert process.reap(Ledger.open(tmp_path / "state.sqlite")) == []
+        assert alive(stray)
+    finally:
+        process.reap(Ledger.open(tmp_path / "other" / "state.sqlite"))
+    assert not alive(stray)
+
+
+@pytest.mark.parametrize(("folder", "ended"), [("", True), ("-other", False)])
+def test_reap_ends_shared_ssh_connections_of_this_checkout_alone(tmp_path: Path, ledger: Ledger, folder: str, ended: bool) -> None:  # noqa: FBT001 - expected
+    """OpenSSH writes its title over its environment, mark included."""
+    title = f"ssh: {tmp_path}{folder}/cp/1-2-0/0a1b [mux]"
+    master = subprocess.Popen(["bash", "-c", f"exec -a '{title}' sleep 300"], start_new_session=True)
+    try:
+        while not Path(f"/proc/{master.pid}/cmdline").read_bytes().startswith(b"ssh: "):
+            time.sleep(0.02)
+        assert process.reap(ledger) == (["1 process that had left its session (sleep)"] if ended else [])
+        assert alive(master.pid) is not ended
+    finally:
+        master.kill()
+        master.wait()
+
+
+@pytest.mark.parametrize("value", ["", "{mark}0", "{mark}0.0123456789ab", "x{mark}"])
+def test_only_this_very_mark_counts(tmp_path: Path, value: str) -> None:
+    mark = marks.project_mark(tmp_path / "state.sqlite")
+    stranger = subprocess.Popen(["sleep", "300"], env={**os.environ, marks.VARIABLE: value.format(mark=mark)})
+    try:
+        assert stranger.pid not in marks.marked(mark)
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_whoever_looks_is_not_found_itself_nor_who_started_it(tmp_path: Path) -> None:
+    mark = marks.child_mark(marks.project_mark(tmp_path / "state.sqlite"))
+    look = f"import os; from rackready.drivers.marks import marked; found = marked({mark!r}); print(len(found), {{os.getpid(), os.getppid()}} & set(found))"
+    script = f'sleep 300 & "{sys.executable}" -c "$LOOK"; kill $!'
+    env = {**os.environ, marks.VARIABLE: mark, "LOOK": look, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(["sh", "-c", script], env=env, capture_output=True, text=True, check=False)
+    assert done.stdout == "1 set()\n", done.stderr

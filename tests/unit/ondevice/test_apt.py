@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.ondevice.apt import Apt, Wish, lock_holder
+from rackready.ondevice.apt import Apt, Wish, lock_holder, process_name
 from rackready.ondevice.apt_words import explain
 from rackready.ondevice.command import Done, NodeProblem, run
 
@@ -172,8 +173,10 @@ def test_version_that_apt_did_not_install_is_seen(apt: Apt, node: Node) -> None:
         apt.ensure(WISH, "install", 1, "a")
 
 
-def test_held_dpkg_lock_is_waited_for_and_its_holder_named(apt: Apt) -> None:
-    path = apt.root / "var/lib/dpkg/lock-frontend"
+@pytest.mark.parametrize("lock", ["var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/apt/lists/lock", "var/cache/apt/archives/lock"])
+def test_held_lock_is_waited_for_and_its_holder_named(apt: Apt, node: Node, lock: str) -> None:
+    path = apt.root / lock
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     assert lock_holder(path) == 0
     code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
@@ -181,10 +184,38 @@ def test_held_dpkg_lock_is_waited_for_and_its_holder_named(apt: Apt) -> None:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         assert lock_holder(path) == holder.pid
-        with pytest.raises(NodeProblem, match=f"Actual: held by process {holder.pid}"):
+        with pytest.raises(NodeProblem) as caught:
             apt.ensure(WISH, "install", 1, "a")
         holder.communicate()
+    assert f"Expected: /{lock} is free within 0 s Actual: held by process {holder.pid} (" in str(caught.value)
+    assert str(caught.value).endswith("). Wait until that process has ended, or end it on the node; then run again.")
+    assert node.ran == []
     assert apt.ensure(WISH, "install", 1, "a").changed
+
+
+def test_lock_that_is_given_back_in_time_is_waited_for_and_said(apt: Apt) -> None:
+    path = apt.root / "var/lib/apt/lists/lock"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    code = "import fcntl,sys,time; f=open(sys.argv[1],'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); time.sleep(1)"
+    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        change = dataclasses.replace(apt, lock_wait_s=30).ensure(WISH, "install", 1, "a")
+    assert [note.partition(" (")[0] for note in change.notes] == [f"waited for process {holder.pid}"]
+    assert change.notes[0].endswith("which held /var/lib/apt/lists/lock")
+
+
+def test_name_of_a_process_says_its_script_and_no_other_argument(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text("print('runs', flush=True); import sys; sys.stdin.read()")
+    with subprocess.Popen([sys.executable, str(script), "secret"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"runs\n"
+        comm = Path(f"/proc/{child.pid}/comm").read_text(encoding="utf-8").strip()
+        assert process_name(child.pid) == f"{comm} {script}"
+        child.kill()
+    assert process_name(2**22 + 1) == "gone by now"
 
 
 def test_newer_controller_s_token_wins(apt: Apt, node: Node) -> None:
@@ -226,8 +257,8 @@ E: The repository 'http://10.0.0.2:8080 ./ InRelease' is not signed.
             "Err:1 http://10.0.0.2:8080 ./ InRelease\n  Could not connect to 10.0.0.2:8080 (10.0.0.2). - connect (111: Connection refused)\n",
             "the package mirror answers Actual: Could not connect",
         ),
-        ("E: Write error - write (28: No space left on device)\n", "Expected: room on the node's disk for the packages Actual: No space left on device ("),
-        ("E: You don't have enough free space in /var/cache/apt/archives/.\n", "Actual: You don't have enough free space in /var/cache/apt/archives/. ("),
+        ("E: Write error - write (28: No space left on device)\n", "Expected: room on the node's disk for the packages Actual: No space left on device (/"),
+        ("E: You don't have enough free space in /var/cache/apt/archives/.\n", "Actual: You don't have enough free space in /var/cache/apt/archives/ (/"),
         (
             "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 12 (apt)\n",
             "Actual: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 12 (apt)",

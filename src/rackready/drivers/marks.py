@@ -1,0 +1,113 @@
+"""Finds our own processes by a mark in their environment: also those that left the session that they were started in.
+
+Ansible's workers make sessions of their own (ansible-core 2.19 calls setsid in each), so whoever ends the session of a killed
+run leaves them at work, with the SSH connections that they began.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+VARIABLE = "RACKREADY_SESSION"
+_GONE_WITHIN_S = 2.0
+"""How long the kernel is given to end what was killed: a process in an uninterruptible wait must not hold us for ever."""
+
+
+def project_mark(database: Path) -> str:
+    """Return what the marks of all children begin with that work for the ledger in this file: no other checkout's begin so."""
+    folder = database.resolve().parent
+    found = folder.stat()
+    return hashlib.sha256(f"{folder}/{database.name} {found.st_dev} {found.st_ino}".encode()).hexdigest()[:16]
+
+
+def child_mark(project: str) -> str:
+    """Return a mark for one child and everything that it starts."""
+    return f"{project}.{secrets.token_hex(6)}"
+
+
+def marked(mark: str) -> list[int]:
+    """Return the live processes of our own user with that mark, or with any mark of that project; never ourselves or who started us."""
+    spared = _line_of(os.getpid())
+    out = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) not in spared:
+            value = _value(entry)
+            if value == mark or value.startswith(f"{mark}."):
+                out.append(int(entry.name))
+    return out
+
+
+def masters(state: Path) -> list[int]:
+    """Return our own OpenSSH processes that keep shared connections open whose sockets lie below a state folder.
+
+    They write their title, which names the socket, over their environment, and so over the mark.
+    """
+    titles = (f"ssh: {state}/cp/".encode(), f"ssh: {state.resolve()}/cp/".encode())  # Ansible follows links on the way
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _command(entry).startswith(titles)]
+
+
+def end_all(find: Callable[[], list[int]]) -> None:
+    """SIGKILL what is found until nothing is: a process may start another one while it is being ended."""
+    deadline = time.monotonic() + _GONE_WITHIN_S
+    while (pids := find()) and time.monotonic() < deadline:
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.01)
+
+
+def stat_fields(pid: int) -> list[str] | None:
+    """Return the fields of /proc/PID/stat behind the command name: [state, ppid, pgrp, session, ...]; None when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text[text.rfind(")") + 2 :].split()
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process's program, "" when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _value(process: Path) -> str:
+    """Return the mark of a process, "" when it has none, is another user's, or is dead."""
+    try:
+        if process.stat().st_uid != os.geteuid():
+            return ""
+        environment = (process / "environ").read_bytes()
+    except OSError:
+        return ""
+    start = f"{VARIABLE}=".encode()
+    found = next((item for item in environment.split(b"\0") if item.startswith(start)), start)
+    fields = stat_fields(int(process.name))
+    return "" if fields is None or fields[0] == "Z" else found.removeprefix(start).decode("ascii", "replace")
+
+
+def _command(process: Path) -> bytes:
+    """Return the command line of a process of our own user, empty when it is another's or dead."""
+    try:
+        return (process / "cmdline").read_bytes() if process.stat().st_uid == os.geteuid() else b""
+    except OSError:
+        return b""
+
+
+def _line_of(pid: int) -> set[int]:
+    """Return a process and its ancestors."""
+    out: set[int] = set()
+    while pid > 0 and pid not in out:
+        out.add(pid)
+        fields = stat_fields(pid)
+        pid = int(fields[1]) if fields else 0
+    return out
