@@ -80,8 +80,8 @@ class GpuProfile(Model):
     mig: Mig | None = Field(None, description="null: the GPU has no MIG")
 
 
-Cage = Literal["osfp_finned", "osfp_flat", "osfp_riding", "qsfp112", "qsfp56", "qsfp28", "sfp28", "rj45"]
-"""Connector of a port: finned OSFP in air-cooled switches, flat-top or riding-heat-sink OSFP in adapters, and so on. It decides which transceiver fits."""
+Cage = Literal["osfp_finned", "osfp_flat", "qsfp112", "qsfp56", "qsfp28", "sfp28", "rj45"]
+"""What plugs into a port: finned OSFP in air-cooled switches, flat-top OSFP where the heat sink rides on the cage (adapters, DGX), and so on."""
 
 
 class PlatformNic(Model):
@@ -141,6 +141,7 @@ class PlatformProfile(Model):
     rack_units: int = Field(ge=1)
     max_power: Figure = Field(description="highest draw of the whole server, W")
     source: str
+    fabric_manager: bool | None = Field(None, description="the server runs the fabric manager; null: as `nvswitch`. False on NVL72 trays: the switch trays run it")
     nvlink_domain: int | None = Field(None, ge=2, le=576, description="GPUs of one NVLink domain when it spans servers (NVL72: 72); null: the server's own GPUs")
     su_nodes: Figure | None = Field(None, description="nodes of one scalable unit in the vendor's reference architecture")
     weight: Figure | None = Field(None, description="kg; null: not published")
