@@ -97,6 +97,8 @@ class Loss:
     """Nodes that lose something (the most, over these switches)."""
     links_lost_pct: float
     """Share of these nodes' links, or of the tier's capacity for spines and cores, per cent."""
+    cuts_off: bool
+    """A rail, nodes or a part of the fabric has no other way: a single point of failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +111,13 @@ class Proof:
 
     @property
     def ok(self) -> bool:
-        """True when no check found anything; at least one tier and one cut must have been looked at."""
-        return not self.problems and bool(self.tiers) and bool(self.cuts)
+        """True when no check found anything, and tiers were looked at; every fabric of two leafs or more has cuts."""
+        return not self.problems and bool(self.tiers) and (bool(self.cuts) or self.tiers[0].switches == 1)
 
 
 @dataclass(frozen=True, slots=True)
 class FabricPlan:
-    """A fabric with every switch and cable. With ``problems`` nothing else is filled in."""
+    """A fabric with every switch and cable. What cannot be built has ``problems`` and nothing else; what fails its proof has its problems here too."""
 
     switches: tuple[TopoSwitch, ...] = ()
     endpoints: tuple[EndpointLink, ...] = ()
