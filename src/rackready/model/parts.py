@@ -64,19 +64,18 @@ class Fibre(Stocked):
     connector: Literal["mpo12", "lc"]
     polish: Literal["apc", "upc"]
     lanes: int = Field(4, ge=1, le=8, description="lanes each way at its trunk end")
-    ways: Literal[1, 2] = Field(1, description="2: a splitter, whose trunk end serves two far ends of half the lanes each")
     longest: Figure | None = Field(None, description="longest whole link over it, m, where it is less than the module's reach")
 
 
 class Assembly(Stocked):
-    """A cable with its plugs fixed on: copper, or active optical. It fills whole cages."""
+    """A cable with its plugs fixed on: copper, or active optical. Its plugs fill whole cages."""
 
     medium: Medium
     a_form: Form = Field(description="plug of its trunk end")
     b_form: Form = Field(description="plug of every far end")
-    ways: Literal[1, 2, 4] = Field(1, description="number of far ends")
-    links: Literal[1, 2, 4] = Field(description="links that it carries in all")
-    rate: int = Field(description="rate of each link, Gb/s")
+    ways: Literal[1, 2, 4] = Field(1, description="number of far ends; each takes its part of the trunk end's lanes")
+    lanes: int = Field(ge=1, le=8, description="lanes of the trunk end each way")
+    lane_rate: int = Field(ge=1, description="rate of one lane, Gb/s")
     layers: tuple[Layer, ...] = BOTH_LAYERS
 
 
