@@ -31,6 +31,7 @@ COMMANDS = {
     "repair": "repair",
     "doctor": "doctor",
     "schema": "schema",
+    "import": "import_data",
     "sim": "sim",
 }
 """Command -> module of this package, which has ``register(app)``. Only the module of the command that is called is imported."""

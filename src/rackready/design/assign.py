@@ -129,12 +129,12 @@ def _node(work: _Assignment, node: dict[str, Any], loc: tuple[str | int, ...], r
 def _beside(work: _Assignment, item: dict[str, Any], loc: tuple[str | int, ...], racks: dict[str, int]) -> None:
     """Give a switch or device its management address, when it stands in a rack and has a unit or index there."""
     number = racks.get(str(item.get("rack")))
-    unit = item.get("unit")
-    place = unit if isinstance(unit, int) else item.get("index")
+    unit, index = item.get("unit"), item.get("index")
     network = work.networks.oob
-    if number is None or network is None or not isinstance(place, int):
+    place = unit if isinstance(unit, int) else MOST_UNITS + index if isinstance(index, int) else None
+    if number is None or network is None or place is None:
         return
-    host = device_host(network, place if place is unit else MOST_UNITS + place)
+    host = device_host(network, place)
     first = rack_block(network, number)
     if first is None:
         return

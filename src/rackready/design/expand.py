@@ -96,7 +96,7 @@ class _Expansion:
                 continue
             try:
                 written = self.item(item, here, str(loc[-1]))
-                made = [self.instance(written, own, facts) for own in self.instances(written, here, facts)]
+                made = [self.instance(written, own, facts) for own in self.instances(written, facts)]
             except _Skip:
                 continue
             out += made
@@ -132,7 +132,7 @@ class _Expansion:
             wanted = template.get("template")
         return merged, tuple(chain)
 
-    def instances(self, written: _Item, loc: Loc, facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def instances(self, written: _Item, facts: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Give the facts of every instance of an item: its name, its number ``n`` and its step ``k`` in the range."""
         key = "rail" if "rail" in written.varied and "name" not in written.varied else "name"
         text = written.varied.get(key)
@@ -324,6 +324,8 @@ def _under(item: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
     out = dict(template)
     for key, value in item.items():
         below = out.get(key)
-        mergeable = isinstance(value, dict) and isinstance(below, dict) and not is_series(value) and not is_series(below)
-        out[key] = _under(value, below) if mergeable else value  # type: ignore[arg-type] - both are mappings then
+        if isinstance(value, dict) and isinstance(below, dict) and not is_series(value) and not is_series(below):
+            out[key] = _under(value, below)
+        else:
+            out[key] = value
     return out

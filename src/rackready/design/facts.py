@@ -94,7 +94,10 @@ def driver_version(site: Site) -> str:
 
 
 def node_facts(site: Site, name: str) -> NodeFacts:
-    """Return what is wanted of one node; KeyError when the site has no such node, or no rail of its own for one of the node's NICs."""
+    """Return what is wanted of one node; KeyError when the site has no such node.
+
+    NICs on rails that ``fabric.rails`` does not describe are left out: a topology plans them, and no phase configures them yet (``deployable``).
+    """
     node = site.node(name)
     platform = loader.platform(node.platform)
     index = site.position_of(name)
@@ -102,7 +105,9 @@ def node_facts(site: Site, name: str) -> NodeFacts:
     wired = cables(site)
     nics = []
     for nic in platform.nics:
-        rail = rails[nic.rail]
+        rail = rails.get(nic.rail)
+        if rail is None:
+            continue
         switch, port = wired.get((name, nic.rail), ("", ""))
         address = str(rail.subnet.network_address + _FIRST_HOST + index)
         nics.append(

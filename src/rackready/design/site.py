@@ -45,7 +45,7 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
         raise RackreadyError(str(error)) from error
     paths = EnvPaths(base, env)
     source = site_file or paths.site_file
-    over = [] if site_file is not None else [path for path in (paths.inventory / MACHINES, paths.overlay) if path.exists()]
+    over = [] if site_file is not None else overlay_files(paths)
     key = (str(base), *(f"{path}:{_digest(path)}" for path in (source, *over)))
     if key not in _loaded:
         site = parse_site(read_yaml(source), source=str(source), base=base, overlays=[read_yaml(path) for path in over])
@@ -53,6 +53,15 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
         while len(_loaded) > _KEPT:
             _loaded.popitem(last=False)
     return _loaded[key]
+
+
+def overlay_files(paths: EnvPaths, *, with_machines: bool = False) -> list[Path]:
+    """Return the files that are merged over the site file, in their order: the manifest's, then the machine's own overlay.
+
+    ``with_machines``: name the manifest's also when it is not there yet.
+    """
+    machines = paths.inventory / MACHINES
+    return [path for path in (machines, paths.overlay) if path.exists() or (with_machines and path == machines)]
 
 
 def forget_sites() -> None:

@@ -62,7 +62,8 @@ def _shorter(definition: dict[str, Any]) -> dict[str, Any]:
     out = {key: value for key, value in definition.items() if key != "required"}
     properties = {name: _or_series(value) for name, value in definition["properties"].items()}
     if "name" in properties:
-        properties["name"] = {"type": "string", "description": f"{definition['properties']['name'].get('description', 'name')}; a host list makes one item a name"}
+        what = definition["properties"]["name"].get("description", "name")
+        properties["name"] = {"type": "string", "description": f"{what}; a host list makes one item of each name"}
     properties["template"] = {"type": "string", "description": "template of this list"}
     return out | {"properties": properties}
 
@@ -72,6 +73,6 @@ def _or_series(value: dict[str, Any]) -> dict[str, Any]:
     if any(kind.get("type") in {"integer", "string", "number"} for kind in kinds):
         notes = {key: value[key] for key in ("description", "default", "title") if key in value}
         plain = {key: item for key, item in value.items() if key not in notes}
-        alternatives = plain["anyOf"] if "anyOf" in plain else [plain]
+        alternatives = plain.get("anyOf", [plain])
         return notes | {"anyOf": [*alternatives, {"$ref": "#/$defs/Series"}, {"type": "string", "pattern": r"[\[{]"}]}
     return value
