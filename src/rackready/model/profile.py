@@ -141,8 +141,12 @@ class PlatformProfile(Model):
     rack_units: int = Field(ge=1)
     max_power: Figure = Field(description="highest draw of the whole server, W")
     source: str
-    fabric_manager: bool | None = Field(None, description="the server runs the fabric manager; null: as `nvswitch`. False on NVL72 trays: the switch trays run it")
-    nvlink_domain: int | None = Field(None, ge=2, le=576, description="GPUs of one NVLink domain when it spans servers (NVL72: 72); null: the server's own GPUs")
+    fabric_manager: bool | None = Field(
+        None, description="the server runs the fabric manager; null: as `nvswitch`. False on NVL72 trays: the switch trays run it"
+    )
+    nvlink_domain: int | None = Field(
+        None, ge=2, le=576, description="GPUs of one NVLink domain when it spans servers (NVL72: 72); null: the server's own GPUs"
+    )
     su_nodes: Figure | None = Field(None, description="nodes of one scalable unit in the vendor's reference architecture")
     weight: Figure | None = Field(None, description="kg; null: not published")
     typical_power: Figure | None = Field(None, description="draw under a typical training load, W; null: not published")

@@ -123,7 +123,8 @@ def _published(profile: GpuProfile, figure: Figure | None, what: str) -> int:
     """Return a figure that the simulated card must answer with; RackreadyError where nobody published it."""
     if figure is None:
         raise RackreadyError(
-            f"GPU profile {profile.id}: {what} - Expected: a figure, for a card that is simulated Actual: not published. Simulate another model, or add it with its source."
+            f"GPU profile {profile.id}: {what} - Expected: a figure, for a card that is simulated Actual: not published. "
+            "Simulate another model, or add it with its source."
         )
     return int(figure.value)
 

@@ -17,7 +17,6 @@ from rackready.model.base import SecretRef, expand_range
 from rackready.model.problems import SiteInvalidError
 from rackready.model.site import Site
 from rackready.profiles.loader import known
-from rackready.profiles.loader import known
 
 ROOT = Path(__file__).resolve().parents[3]
 
