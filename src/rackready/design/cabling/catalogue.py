@@ -22,9 +22,9 @@ class StockError(RackreadyError):
         super().__init__("\n".join(problems))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """What one link asks of its parts. ``a_ports`` and ``b_ports``: optical connectors that the cage at that end must have in all."""
+    """What one kind of link asks of its parts: one object a kind, told apart by identity. ``a_ports`` and ``b_ports``: optical connectors of the module that the cage at that end takes."""
 
     a_form: str
     a_ports: int
@@ -127,12 +127,13 @@ class Catalogue:
             for item in self.transceivers.values()
             if item.optics == kind
             and item.form == form
-            and item.ports >= ports
+            and item.ports == ports
             and item.lane_rate == wanted.lane_rate
             and wanted.lanes % item.lanes == 0
+            and wanted.lanes // item.lanes <= ports
             and wanted.layer in item.layers
         ]
-        return min(fits, key=lambda item: (item.ports, item.part), default=None)
+        return min(fits, key=lambda item: item.part, default=None)
 
     def fibre(self, optics: Optics, length: float) -> tuple[str, float] | None:
         """Return (part, stocked length in m) of the shortest fibre that is long enough and within reach, None when there is none."""

@@ -19,12 +19,16 @@ centimetres.
 
 from __future__ import annotations
 
-from math import ceil
-
-from rackready.design.cabling.types import UNIT_M, Cage, FloorPlan, HallPlan, Place
+from rackready.design.cabling.types import UNIT_M, Device, FloorPlan, HallPlan, Place
 
 DEFAULT_PITCH_M = 0.6
 """Width of a rack whose hall is not known, m: 600 mm racks, as ``Hall.rack_pitch_m``. Only cables inside one rack can do with it."""
+
+
+UP = 1 - 1e-6
+"""Rounds up to whole centimetres, and forgives what floating point adds."""
+HIGHEST_UNIT = 60
+"""Highest unit of any rack (``Rack.height_u``): what a unit is held against where the rack's place is not known."""
 
 
 class LengthError(ValueError):
@@ -42,29 +46,30 @@ class Ruler:
     def __init__(self, floor: FloorPlan) -> None:
         self._floor = floor
         self._across: dict[tuple[str, str], tuple[float, float, float]] = {}
-        self._checked: set[tuple[str, int]] = set()
+        self._height: dict[Device, float] = {}
 
-    def length(self, a: Cage, b: Cage) -> float:
-        """Return the length between two cages, m, rounded up to 0.01; raises LengthError."""
-        first, second = a.device, b.device
-        for device in (first, second):
-            if (device.rack, device.unit) not in self._checked:
-                self._check_unit(device.name, device.rack, device.unit)
-        key = (first.rack, second.rack)
+    def length(self, a: Device, b: Device) -> float:
+        """Return the length between ports of two devices, m, rounded up to 0.01; raises LengthError."""
+        heights = self._height
+        za = heights[a] if a in heights else self._measure(a)
+        zb = heights[b] if b in heights else self._measure(b)
+        key = (a.rack, b.rack)
         between = self._across.get(key)
         if between is None:
             between = self._across[key] = self._between(*key)
         level, tray_a, tray_b = between
-        za, zb = height(first.unit), height(second.unit)
-        rise = abs(za - zb) if first.rack == second.rack else abs(za - tray_a) + abs(zb - tray_b)
-        return ceil(round((rise + level) * 100, 6)) / 100
+        rise = abs(za - zb) if a.rack == b.rack else abs(za - tray_a) + abs(zb - tray_b)
+        return int((rise + level) * 100 + UP) / 100
 
-    def _check_unit(self, device: str, rack: str, unit: int) -> None:
-        place = self._floor.places.get(rack)
-        top = place.height_u if place else 60
-        if not 1 <= unit <= top:
-            raise LengthError(f"{device} - Expected: a unit of rack {rack}, 1 to {top} Actual: {unit}. Correct its unit, or the rack's height_u.")
-        self._checked.add((rack, unit))
+    def _measure(self, device: Device) -> float:
+        place = self._floor.places.get(device.rack)
+        top = place.height_u if place else HIGHEST_UNIT
+        if not 1 <= device.unit <= top:
+            raise LengthError(
+                f"{device.name} - Expected: a unit of rack {device.rack}, 1 to {top} Actual: {device.unit}. Correct its unit, or the rack's height_u."
+            )
+        found = self._height[device] = height(device.unit)
+        return found
 
     def _between(self, a: str, b: str) -> tuple[float, float, float]:
         """Return what is level between two racks, slack included, and the tray heights at both, m."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rackready.design.cabling.catalogue import Catalogue, Optics, Wanted
 from rackready.design.cabling.length import LengthError, Ruler
 from rackready.design.cabling.types import Cable, CablePlan, Cage, FloorPlan, Run
+from rackready.design.topology.build import without_gc
 from rackready.model.parts import Assembly
 
 CONNECTOR_LANES = 4
@@ -35,14 +36,15 @@ class Choice:
 
 def plan_cables(runs: Iterable[Run], floor: FloorPlan, catalogue: Catalogue, notes: Sequence[str] = ()) -> CablePlan:
     """Return every cable, in the order of the runs. What cannot be served has its problem in the cable and in the plan, and no parts."""
-    planner = _Planner(list(runs), Ruler(floor), catalogue)
-    cables = tuple(planner.cables())
+    with without_gc():
+        planner = _Planner(list(runs), Ruler(floor), catalogue)
+        cables = tuple(planner.cables())
     return CablePlan(cables, tuple(cable.problem for cable in cables if cable.problem), tuple(notes))
 
 
 def connectors(run: Run) -> int:
     """Return how many optical connectors one end of a run takes."""
-    return max(1, run.lanes // CONNECTOR_LANES)
+    return 1 if run.lanes <= CONNECTOR_LANES else run.lanes // CONNECTOR_LANES
 
 
 def label_of(run: Run) -> str:
@@ -50,103 +52,167 @@ def label_of(run: Run) -> str:
     return f"{run.a.device.name}:{run.a_port}/{run.b.device.name}:{run.b_port}"
 
 
-class _Planner:
-    """One pass over the runs for lengths and groups, one over the groups for parts."""
+class _Ties:
+    """Which cages are tied together by runs (a union-find), and which of their connectors are taken."""
 
-    def __init__(self, runs: list[Run], ruler: Ruler, catalogue: Catalogue) -> None:
-        self._runs = runs
-        self._catalogue = catalogue
-        self._lengths = [0.0] * len(runs)
-        self._choices: list[Choice | None] = [None] * len(runs)
-        self._shared: dict[tuple[str, str, float, str, str], Choice] = {}
-        self._cages: dict[Cage, int] = {}
+    def __init__(self) -> None:
+        self._number: dict[Cage, int] = {}
         self._parent: list[int] = []
         self._used: list[int] = []
-        for index, run in enumerate(runs):
-            self._measure(index, run, ruler)
-        self._groups()
 
-    # --- lengths and groups
-
-    def _measure(self, index: int, run: Run, ruler: Ruler) -> None:
-        try:
-            self._lengths[index] = ruler.length(run.a, run.b)
-        except LengthError as error:
-            self._refuse(index, str(error))
-            return
-        mask = (1 << connectors(run)) - 1
-        a, b = self._cage(run.a), self._cage(run.b)
+    def add(self, run: Run, count: int) -> str:
+        """Take the connectors of both ends; return what is wrong, or an empty text."""
+        a, b = run.a, run.b
+        if a is b:
+            return "Expected: two cages Actual: both ends in one. Correct the link."
+        first, second = self._of(a), self._of(b)
+        used, mask = self._used, (1 << count) - 1
         bits_a, bits_b = mask << run.a_sub, mask << run.b_sub
-        if a == b:
-            self._refuse(index, "Expected: two cages Actual: both ends in one. Correct the link.")
-        elif self._used[a] & bits_a or self._used[b] & bits_b:
-            cage, port = (run.a, run.a_port) if self._used[a] & bits_a else (run.b, run.b_port)
-            self._refuse(index, f"Expected: a free port Actual: {cage.device.name} {port} has a cable already. Give each port one link.")
-        else:
-            self._used[a] |= bits_a
-            self._used[b] |= bits_b
-            self._join(a, b)
+        if used[first] & bits_a:
+            return _taken(a, run.a_port)
+        if used[second] & bits_b:
+            return _taken(b, run.b_port)
+        used[first] |= bits_a
+        used[second] |= bits_b
+        first, second = self._top(first), self._top(second)
+        if first != second:
+            self._parent[max(first, second)] = min(first, second)
+        return ""
 
-    def _cage(self, cage: Cage) -> int:
-        number = self._cages.get(cage)
+    def root(self, cage: Cage) -> int:
+        """Return the number that all cages of one group have in common."""
+        return self._top(self._number[cage])
+
+    def _of(self, cage: Cage) -> int:
+        number = self._number.get(cage)
         if number is None:
-            number = self._cages[cage] = len(self._parent)
+            number = self._number[cage] = len(self._parent)
             self._parent.append(number)
             self._used.append(0)
         return number
 
-    def _root(self, number: int) -> int:
+    def _top(self, number: int) -> int:
         parent = self._parent
         while parent[number] != number:
             parent[number] = parent[parent[number]]
             number = parent[number]
         return number
 
-    def _join(self, a: int, b: int) -> None:
-        first, second = self._root(a), self._root(b)
-        if first != second:
-            self._parent[max(first, second)] = min(first, second)
 
-    def _groups(self) -> None:
+def _taken(cage: Cage, port: str) -> str:
+    return f"Expected: a free port Actual: {cage.device.name} {port} has a cable already. Give each port one link."
+
+
+_NOTHING = Wanted("", 0, "", 0, 0, 1, "")
+"""Stands for the wants of a run that was refused before it was looked at."""
+
+
+class _Planner:
+    """One pass over the runs for lengths and groups, one over the groups for parts. What recurs is worked out once: a site has few kinds of links."""
+
+    def __init__(self, runs: list[Run], ruler: Ruler, catalogue: Catalogue) -> None:
+        self._runs = runs
+        self._catalogue = catalogue
+        self._lengths = [0.0] * len(runs)
+        self._choices: list[Choice | None] = [None] * len(runs)
+        self._wants: list[Wanted] = [_NOTHING] * len(runs)
+        self._known: dict[tuple[str, int, str, int, int, int, str], Wanted] = {}
+        self._longest_assembly: dict[Wanted, float] = {}
+        self._kinds: dict[tuple[tuple[Wanted, float], ...], str] = {}
+        self._shared: dict[tuple[int, str, float], Choice | None] = {}
+        self._groups(self._measure(ruler))
+
+    # --- lengths and groups
+
+    def _measure(self, ruler: Ruler) -> _Ties:
+        ties = _Ties()
+        for index, run in enumerate(self._runs):
+            try:
+                self._lengths[index] = ruler.length(run.a.device, run.b.device)
+            except LengthError as error:
+                self._refuse(index, str(error))
+                continue
+            self._wants[index] = self._wanted(run)
+            wrong = ties.add(run, connectors(run))
+            if wrong:
+                self._refuse(index, wrong)
+        return ties
+
+    def _wanted(self, run: Run) -> Wanted:
+        a, b = run.a, run.b
+        key = (a.form, a.connectors, b.form, b.connectors, run.rate, run.lanes, run.layer)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = Wanted(*key)
+            fits = [max(shelf.lengths) for assembly, shelf in self._catalogue.assemblies if shelf.lengths and _suits(assembly, found)]
+            self._longest_assembly[found] = max(fits, default=0.0)
+        return found
+
+    def _groups(self, ties: _Ties) -> None:
         groups: dict[int, list[int]] = {}
         for index, run in enumerate(self._runs):
             if self._choices[index] is None:
-                groups.setdefault(self._root(self._cages[run.a]), []).append(index)
+                root = ties.root(run.a)
+                if root in groups:
+                    groups[root].append(index)
+                else:
+                    groups[root] = [index]
         for group in groups.values():
             self._decide(group)
 
     # --- parts
 
     def _decide(self, group: list[int]) -> None:
-        if len(group) <= LARGEST_ASSEMBLY and self._assemble(group):
+        longest: dict[Wanted, float] = {}
+        short = len(group) <= LARGEST_ASSEMBLY
+        for index in group:
+            want, length = self._wants[index], self._lengths[index]
+            if length > longest.get(want, 0.0):
+                longest[want] = length
+                short = short and length <= self._longest_assembly[want]
+        if short and self._assemble(group):
             return
-        wanted = [self._wanted(self._runs[index]) for index in group]
-        able = [self._able(index, want) for index, want in zip(group, wanted, strict=True)]
-        kind = _common([optics for optics in able if optics])
-        for index, want, optics in zip(group, wanted, able, strict=True):
-            pair = next((pair for pair in optics if pair.kind == kind), None)
-            if pair is not None:
-                self._choices[index] = self._fibre(pair, self._lengths[index])
-            elif optics:
-                self._refuse(index, self._at_odds(index, optics))
+        key = tuple(longest.items())
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = self._kind(longest)
+        for index in group:
+            choice = self._fibre(index, kind)
+            if choice is None:
+                self._settle(group)
+                return
+            self._choices[index] = choice
+
+    def _kind(self, longest: dict[Wanted, float]) -> str:
+        return _common([self._able(want, length) for want, length in longest.items()])
+
+    def _settle(self, group: list[int]) -> None:
+        """Decide a group in which no optics serve all: what cannot be served by itself is refused, and the rest decided without it."""
+        able = {index: self._able(self._wants[index], self._lengths[index]) for index in group}
+        kind = _common([optics for optics in able.values() if optics])
+        for index, optics in able.items():
+            if not optics:
+                self._refuse(index, self._unserved(index, self._wants[index]))
+            elif kind:
+                self._choices[index] = self._fibre(index, kind)
             else:
-                self._refuse(index, self._unserved(index, want))
+                self._refuse(index, self._at_odds(index, optics))
 
-    def _wanted(self, run: Run) -> Wanted:
-        a, b = self._used[self._cages[run.a]].bit_length(), self._used[self._cages[run.b]].bit_length()
-        return Wanted(run.a.form, a, run.b.form, b, run.rate, run.lanes, run.layer)
+    def _able(self, wanted: Wanted, length: float) -> list[Optics]:
+        """Return the optics that serve one link by itself, those that reach least first."""
+        return [pair for pair in self._catalogue.optics(wanted) if self._catalogue.fibre(pair, length)]
 
-    def _able(self, index: int, wanted: Wanted) -> list[Optics]:
-        """Return the optics that serve one run by itself, those that reach least first."""
-        return [pair for pair in self._catalogue.optics(wanted) if self._catalogue.fibre(pair, self._lengths[index])]
-
-    def _fibre(self, pair: Optics, length: float) -> Choice:
-        found = self._catalogue.fibre(pair, length)
-        part, stocked = found or ("", 0.0)
-        key = (pair.a.fibre, part, stocked, pair.a.part, pair.b.part)
+    def _fibre(self, index: int, kind: str) -> Choice | None:
+        want, length = self._wants[index], self._lengths[index]
+        key = (id(want), kind, length)
         if key not in self._shared:
-            self._shared[key] = Choice(*key)
+            self._shared[key] = self._parts(want, kind, length)
         return self._shared[key]
+
+    def _parts(self, want: Wanted, kind: str, length: float) -> Choice | None:
+        pair = next((pair for pair in self._catalogue.optics(want) if pair.kind == kind), None)
+        found = self._catalogue.fibre(pair, length) if pair else None
+        return Choice(pair.a.fibre, *found, pair.a.part, pair.b.part) if pair and found else None
 
     def _assemble(self, group: list[int]) -> bool:
         length = max(self._lengths[index] for index in group)
@@ -175,8 +241,7 @@ class _Planner:
     def _unserved(self, index: int, wanted: Wanted) -> str:
         length = self._lengths[index]
         offers = self._catalogue.optics(wanted)
-        run = self._runs[index]
-        longest = [(max(shelf.lengths), assembly.series) for assembly, shelf in self._catalogue.assemblies if shelf.lengths and _fits(assembly, [run])]
+        longest = [(max(shelf.lengths), assembly.series) for assembly, shelf in self._catalogue.assemblies if shelf.lengths and _suits(assembly, wanted)]
         longest += [(self._longest(pair), f"{pair.a.part} to {pair.b.part}") for pair in offers]
         if not longest:
             return f"Expected: a part for {wanted.text} Actual: none in profiles/parts. Change cage or rate of one end, or add the part."
@@ -228,6 +293,13 @@ def _common(able: Sequence[Sequence[Optics]]) -> str:
 def _where(run: Run) -> str:
     a, b = run.a.device, run.b.device
     return f"{a.rack} U{a.unit} {a.name} {run.a_port} to {b.rack} U{b.unit} {b.name} {run.b_port}"
+
+
+def _suits(assembly: Assembly, wanted: Wanted) -> bool:
+    """Say whether an assembly has the plugs and lanes of one link, whatever else shares its cages."""
+    forms = {(wanted.a_form, wanted.b_form), (wanted.b_form, wanted.a_form)}
+    lanes = wanted.rate == assembly.lane_rate * wanted.lanes and wanted.lanes <= assembly.lanes // assembly.ways
+    return (assembly.a_form, assembly.b_form) in forms and lanes and wanted.layer in assembly.layers
 
 
 def _fits(assembly: Assembly, group: list[Run]) -> bool:

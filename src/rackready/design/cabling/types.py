@@ -59,11 +59,16 @@ class Device:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cage:
-    """One cage of a device. ``form`` is the plug that it takes (model.parts.Form)."""
+    """One cage of a device.
+
+    ``form`` is the plug that it takes (model.parts.Form). ``connectors``: optical connectors of the module that it takes, that is its lanes / 4: 2 for
+    the twin-port cages of switches and of servers in which two NICs share one, 1 for the cage of one 400 Gb/s NIC.
+    """
 
     device: Device
     name: str
     form: str
+    connectors: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,7 +185,7 @@ class Racked:
 
     def __init__(self) -> None:
         self._devices: dict[str, Device] = {}
-        self._cages: dict[tuple[str, str], Cage] = {}
+        self._cages: dict[Device, dict[str, Cage]] = {}
 
     def device(self, name: str, rack: str, unit: int) -> Device:
         """Return the device of that name; the first call says where it is."""
@@ -189,10 +194,10 @@ class Racked:
             found = self._devices[name] = Device(intern(name), intern(rack), unit)
         return found
 
-    def cage(self, device: Device, name: str, form: str) -> Cage:
-        """Return the cage of that name of a device; the first call says its form."""
-        key = (device.name, name)
-        found = self._cages.get(key)
+    def cage(self, device: Device, name: str, form: str, connectors: int = 1) -> Cage:
+        """Return the cage of that name of a device; the first call says its form and connectors."""
+        of_device = self._cages.setdefault(device, {})
+        found = of_device.get(name)
         if found is None:
-            found = self._cages[key] = Cage(device, intern(name), intern(form))
+            found = of_device[name] = Cage(device, intern(name), intern(form), connectors)
         return found
