@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from rackready.design.topology import cuts
 from rackready.design.topology.graph import Adjacency, attached, downward, upward
-from rackready.design.topology.types import EndpointLink, Proof, Tier, TierProof, TopoSwitch, TrunkLink
+from rackready.design.topology.types import CutProof, EndpointLink, Proof, Tier, TierProof, TopoSwitch, TrunkLink
 from rackready.model.topology import split_ratio
 
 _SHOWN = 5
@@ -35,7 +35,6 @@ class _Fabric:
 
     switches: dict[str, TopoSwitch]
     endpoints: Sequence[EndpointLink]
-    trunks: Sequence[TrunkLink]
     up: Adjacency
     down: Adjacency
     ends: Counter[str]
@@ -53,11 +52,16 @@ def prove(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], tru
     if lost:
         return Proof((), (), tuple(lost))
     up = upward(trunks)
-    fabric = _Fabric(names, endpoints, trunks, up, downward(up), attached(endpoints), design)
-    problems = [text for check in (_ports, _levels, _rails) for text in _shown(check(fabric))]
+    problems = [text for walk in (_ports(names, endpoints, trunks), _levels(names, up)) for text in _shown(walk)]
+    if problems:
+        # A cable into another plane is reported; each plane's flow is computed without it.
+        up = {lower: {upper: count for upper, count in row.items() if names[upper].plane == names[lower].plane} for lower, row in up.items()}
+    fabric = _Fabric(names, endpoints, up, downward(up), attached(endpoints), design)
+    problems += _shown(_rails(fabric))
     tiers, found = _tiers(fabric)
     problems += found
     flows = [proof for plane in sorted({switch.plane for switch in switches}) for proof in _flows(fabric, plane)]
+    problems += _uncut(fabric, flows)
     problems += [
         f"topology: max-flow of plane {cut.plane}, {cut.name} - Expected: {cut.expected} links Actual: {cut.actual}. Compare the trunks with the cable list."
         for cut in flows
@@ -83,11 +87,11 @@ def _ends_known(names: dict[str, TopoSwitch], endpoints: Iterable[EndpointLink],
         yield f"topology: {name} - Expected: a switch of this fabric Actual: unknown. Correct the cable's end."
 
 
-def _ports(fabric: _Fabric) -> Iterator[str]:
-    used = {name: bytearray(switch.radix + 1) for name, switch in fabric.switches.items()}
-    ends = ((link.switch, link.port) for link in fabric.endpoints)
-    lower = ((trunk.lower, trunk.lower_port) for trunk in fabric.trunks)
-    upper = ((trunk.upper, trunk.upper_port) for trunk in fabric.trunks)
+def _ports(switches: dict[str, TopoSwitch], endpoints: Sequence[EndpointLink], trunks: Sequence[TrunkLink]) -> Iterator[str]:
+    used = {name: bytearray(switch.radix + 1) for name, switch in switches.items()}
+    ends = ((link.switch, link.port) for link in endpoints)
+    lower = ((trunk.lower, trunk.lower_port) for trunk in trunks)
+    upper = ((trunk.upper, trunk.upper_port) for trunk in trunks)
     for walk in (ends, lower, upper):
         for name, port in walk:
             row = used[name]
@@ -99,12 +103,12 @@ def _ports(fabric: _Fabric) -> Iterator[str]:
                 row[port] = 1
 
 
-def _levels(fabric: _Fabric) -> Iterator[str]:
+def _levels(switches: dict[str, TopoSwitch], up: Adjacency) -> Iterator[str]:
     """Yield pairs that no trunk may join: a leaf goes to a spine of its own pod, a spine to a core of its own plane."""
-    for name, row in fabric.up.items():
-        low = fabric.switches[name]
+    for name, row in up.items():
+        low = switches[name]
         for other in row:
-            high = fabric.switches[other]
+            high = switches[other]
             fits = (low.tier, high.tier, low.pod == high.pod) == ("leaf", "spine", True) or (low.tier, high.tier) == ("spine", "core")
             if not fits or low.plane != high.plane:
                 yield (
@@ -226,7 +230,18 @@ def _groups(fabric: _Fabric, cores: Sequence[TopoSwitch]) -> Iterator[str]:
             yield f"{text} Compare its cables with the cable list."
 
 
-def _flows(fabric: _Fabric, plane: int) -> list[cuts.CutProof]:
+def _uncut(fabric: _Fabric, flows: Sequence[CutProof]) -> list[str]:
+    """Return planes with two leafs or more over which no flow was computed: a cross-check that looked at nothing counts for nothing."""
+    leafs = Counter(leaf.plane for leaf in fabric.of("leaf"))
+    cut = {flow.plane for flow in flows}
+    return [
+        f"topology: max-flow of plane {plane} - Expected: at least one cut Actual: none over {count} leafs. Report this: the proof is not whole."
+        for plane, count in leafs.items()
+        if count > 1 and plane not in cut
+    ]
+
+
+def _flows(fabric: _Fabric, plane: int) -> list[CutProof]:
     switches = [switch for switch in fabric.switches.values() if switch.plane == plane]
     ratios = split_ratio(fabric.design.ratio), split_ratio(fabric.design.spine_ratio)
     return cuts.flows(plane, switches, fabric.ends, fabric.up, fabric.down, ratios)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import networkx as nx
 
@@ -32,22 +32,12 @@ def _leafs(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink]) ->
     groups: dict[tuple[int, int, int, int, int], list[str]] = defaultdict(list)
     for switch in switches:
         if switch.tier == "leaf" and rows[switch.name]:
-            groups[_worst(rows[switch.name], links, rails, nics)].append(switch.name)
+            lost = Counter(link.node for link in rows[switch.name])
+            gone = Counter(link.node for link in rows[switch.name] if rails[link.node, link.nic] == 1)
+            # What most of its nodes lose; a device with one cable among them is named by the articulation points.
+            usual = Counter((lost[node], links[node], gone[node], nics[node]) for node in lost).most_common(1)[0][0]
+            groups[len(lost), *usual].append(switch.name)
     return [_leaf_loss(names, *key) for key, names in groups.items()]
-
-
-def _worst(
-    row: Sequence[EndpointLink], links: Mapping[str, int], rails: Mapping[tuple[str, int], int], nics: Mapping[str, int]
-) -> tuple[int, int, int, int, int]:
-    """Return (nodes, links lost of, links had by, rails lost of, rails had by the node that loses the largest share)."""
-    lost = Counter(link.node for link in row)
-    gone = Counter(link.node for link in row if rails[link.node, link.nic] == 1)
-    node = max(lost, key=lambda name: lost[name] / links[name])
-    usual = Counter((lost[name], links[name], gone[name], nics[name]) for name in lost).most_common(1)[0][0]
-    if lost[node] == links[node] and usual[0] != usual[1]:
-        # A device with a single cable, beside nodes with many: reported by the nodes; the articulation points name the device.
-        return (len(lost), *usual)
-    return len(lost), lost[node], links[node], gone[node], nics[node]
 
 
 def _leaf_loss(names: list[str], nodes: int, lost: int, had: int, gone: int, rails: int) -> Loss:
@@ -72,10 +62,12 @@ def _uppers(switches: Sequence[TopoSwitch], up: Adjacency) -> list[Loss]:
     reach = Counter(upper for row in up.values() for upper in row)
     out = []
     for (tier, beside), names in groups.items():
+        if beside == 1:
+            continue  # the only one: an articulation point, if there is anything to part
         share, of = 100 / beside, "a pod's leafs" if tier == "spine" else "all pods"
         below = max(reach[name] for name in names)
         text = f"{_span(names)}: one of {beside} {tier}s between {of}: its loss takes {share:.2f} % of that capacity from {below} switches below."
-        out.append(Loss(tuple(names), text, 0, round(share, 2), cuts_off=beside == 1))
+        out.append(Loss(tuple(names), text, 0, round(share, 2), cuts_off=False))
     return out
 
 
@@ -101,20 +93,9 @@ def _articulations(switches: Sequence[TopoSwitch], endpoints: Iterable[EndpointL
     ]
 
 
-class _Thin(nx.Graph):  # type: ignore[type-arg] - the class is generic in its stub only
-    """A graph whose edges share one empty attribute dictionary: a third of the memory."""
-
-    _shared: dict[str, object] = {}  # noqa: RUF012 - shared on purpose
-
-    def _one(self) -> dict[str, object]:
-        return self._shared
-
-    edge_attr_dict_factory = _one  # type: ignore[assignment] - networkx asks for a callable
-
-
 def _parting(switches: Sequence[TopoSwitch], up: Adjacency) -> dict[str, int]:
     """Return switches without which leafs of their plane do not reach each other: switch to parts. Nodes pass no traffic on, so they are left out."""
-    graph = _Thin()
+    graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(switch.name for switch in switches)
     graph.add_edges_from((lower, upper) for lower, row in up.items() for upper in row)
     tiers = {switch.name: switch for switch in switches}
