@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 
 from rackready.design.addresses_fabric import SwitchAddresses, switch_addresses, trunk_addresses
-from rackready.design.assign import FIRST_HOST, rack_block
+from rackready.design.assign import FIRST_HOST, dotted, rack_block
 from rackready.design.endpoints import rack_number, unit_of
 from rackready.design.topology.types import FabricPlan
 from rackready.model.network import ComputeNetwork, Network, Networks, NicPlan
@@ -110,7 +110,7 @@ def _host(networks: Networks | None, role: str, rack: Rack, node: Node, lane: in
     if networks is None or network is None or number is None or node.slot is None:
         return ""
     first = rack_block(network, number)
-    return "" if first is None else str(IPv4Address(first + FIRST_HOST + lane * networks.rack_slots + node.slot))
+    return "" if first is None else dotted(first + FIRST_HOST + lane * networks.rack_slots + node.slot)
 
 
 def racks_in_subnet(network: ComputeNetwork, rack_slots: int) -> int:
@@ -140,7 +140,7 @@ def _compute(site: Site, rack: Rack, node: Node, unit: int) -> tuple[NicAddress,
         for plane in planes:
             first = pool + subnet_number(network, unit, plane, nic.rail) * size
             vlan = network.vlan_first + (plane - 1) * network.rails + nic.rail - 1
-            out.append(NicAddress(nic.rail, plane, str(IPv4Address(first + host)), network.per_unit, vlan, str(IPv4Address(first + 1))))
+            out.append(NicAddress(nic.rail, plane, dotted(first + host), network.per_unit, vlan, dotted(first + 1)))
     return tuple(out)
 
 
@@ -150,27 +150,42 @@ def _by_rail(site: Site, node: Node, rails: dict[int, tuple[int, int, int]]) -> 
         return ()
     host = FIRST_HOST + site.position_of(node.name)
     known = ((nic.rail, rails[nic.rail]) for nic in loader.platform(node.platform).nics if nic.rail in rails)
-    return tuple(NicAddress(rail, 1, str(IPv4Address(first + host)), prefix, vlan, str(IPv4Address(first + 1))) for rail, (first, prefix, vlan) in known)
+    return tuple(NicAddress(rail, 1, dotted(first + host), prefix, vlan, dotted(first + 1)) for rail, (first, prefix, vlan) in known)
+
+
+_Uses = Iterator[tuple[str, str, str]]
+"""(address, name, what of it)."""
 
 
 def _twice(nodes: tuple[NodeAddresses, ...], switches: tuple[SwitchAddresses, ...], devices: tuple[tuple[str, str], ...]) -> list[str]:
     """Return a text for every address that two things have."""
+
+    def uses() -> _Uses:
+        for node in nodes:
+            yield node.in_band, node.name, ""
+            yield node.oob, node.name, "BMC"
+            yield node.storage, node.name, "storage"
+            for nic in node.nics:
+                yield nic.address, node.name, "compute"
+            for dpu in node.dpus:
+                yield dpu.bmc, dpu.name, "BMC"
+                yield dpu.os, dpu.name, ""
+        for switch in switches:
+            yield switch.loopback, switch.name, "loopback"
+            yield switch.oob, switch.name, ""
+        for name, address in devices:
+            yield address, name, ""
+
+    given = [address for address, _, _ in uses() if address]
+    if len(set(given)) == len(given):
+        return []
     seen: dict[str, str] = {}
     out = []
-
-    def uses() -> Iterator[tuple[str, str]]:
-        for node in nodes:
-            yield from ((node.in_band, node.name), (node.oob, f"the BMC of {node.name}"), (node.storage, f"{node.name} (storage)"))
-            yield from ((nic.address, f"rail {nic.rail} plane {nic.plane} of {node.name}") for nic in node.nics)
-            for dpu in node.dpus:
-                yield from ((dpu.bmc, f"the BMC of {dpu.name}"), (dpu.os, dpu.name))
-        for switch in switches:
-            yield from ((switch.loopback, f"the loopback of {switch.name}"), (switch.oob, switch.name))
-        yield from ((address, name) for name, address in devices)
-
-    for address, who in uses():
-        if address and seen.setdefault(address, who) != who:
+    for address, name, what in uses():
+        who = f"{name} ({what})" if what else name
+        if address and address in seen:
             out.append(f"addresses: {address} is that of {seen[address]} and of {who}. Give one of them another address, or networks other pools.")
+        seen.setdefault(address, who)
     return out
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 
-from rackready.design.assign import device_host, rack_block
+from rackready.design.assign import device_host, dotted, rack_block
 from rackready.design.endpoints import rack_number
 from rackready.design.placement import place_switches
 from rackready.design.topology.types import FabricPlan, TopoSwitch, TrunkLink
@@ -60,7 +60,7 @@ def _management(site: Site, fabric: FabricPlan) -> dict[str, str]:
         number = numbers.get(rack)
         first = rack_block(network, number) if number is not None else None
         if first is not None:
-            out[name] = str(IPv4Address(first + device_host(network, unit)))
+            out[name] = dotted(first + device_host(network, unit))
     return out
 
 
@@ -80,7 +80,7 @@ def _loopback(site: Site, switch: TopoSwitch, planes: int, problems: list[str]) 
         text = f"networks.loopbacks: {switch.name} is {switch.tier} {switch.index} of plane {switch.plane} - Expected: at most {room} of a tier in {pool}."
         problems.append(f"{text} Give it a larger pool.")
         return ""
-    return str(IPv4Address(first + (switch.plane - 1) * (size // planes) + switch.index))
+    return dotted(first + (switch.plane - 1) * (size // planes) + switch.index)
 
 
 def _asn(site: Site, switch: TopoSwitch, problems: list[str]) -> int:
@@ -112,7 +112,7 @@ def trunk_addresses(site: Site, fabric: FabricPlan) -> Iterator[tuple[TrunkLink,
         if first + 1 > int(pool.broadcast_address):
             message = trunk_problem(site, fabric)
             raise ValueError(message)
-        yield trunk, str(IPv4Address(first)), str(IPv4Address(first + 1))
+        yield trunk, dotted(first), dotted(first + 1)
 
 
 def trunk_problem(site: Site, fabric: FabricPlan) -> str:

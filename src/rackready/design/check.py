@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rackready.design.check_fabric import check_fabric, check_links
-from rackready.design.check_racks import check_units
+from rackready.design.check_groups import check_groups
+from rackready.design.check_networks import check_networks
+from rackready.design.check_nics import check_nic_plans
+from rackready.design.check_racks import check_places, check_units
 from rackready.design.found import Found, Subject
 from rackready.model.site import Site
 from rackready.profiles import loader
@@ -149,4 +152,17 @@ def _skips(subject: Subject) -> list[Found]:
     return out
 
 
-_RULES: tuple[Callable[[Subject], list[Found]], ...] = (_names, _addresses, _profiles, _driver, _skips, check_units, check_links, check_fabric)
+_RULES: tuple[Callable[[Subject], list[Found]], ...] = (
+    _names,
+    _addresses,
+    _profiles,
+    _driver,
+    _skips,
+    check_units,
+    check_places,
+    check_links,
+    check_fabric,
+    check_networks,
+    check_nic_plans,
+    check_groups,
+)

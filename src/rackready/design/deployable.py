@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Node, Site
+from rackready.profiles import loader
 
 _SHOWN = 5
 NEED_BMC = frozenset({"provision", "deploy"})
@@ -18,7 +19,7 @@ class NotDeployableError(RackreadyError):
 
 def require(site: Site, nodes: Sequence[str], command: str) -> None:
     """Refuse what ``rackready <command>`` cannot do on these nodes of the site. Raises NotDeployableError that lists every reason."""
-    reasons = [*_fabric(site), *_kinds(site, nodes), *_unknown(site, nodes, command)]
+    reasons = [*_fabric(site), *_kinds(site, nodes), *_unpublished(site, nodes), *_unknown(site, nodes, command)]
     if reasons:
         head = f"rackready {command}: site {site.name} can be planned, and not be deployed like this; nothing was touched."
         message = "\n".join([head, *(f"  {reason}" for reason in reasons), "`rackready plan` works on it."])
@@ -38,6 +39,15 @@ def _kinds(site: Site, nodes: Sequence[str]) -> list[str]:
     virtual = [name for name in nodes if site.node(name).kind == "virtual"]
     hint = "Virtual nodes are not provisioned yet; leave them out with --limit."
     return [f"{_listed(virtual)}: kind virtual - Expected: metal. {hint}"] if virtual else []
+
+
+def _unpublished(site: Site, nodes: Sequence[str]) -> list[str]:
+    out = []
+    for platform in sorted({site.node(name).platform for name in nodes}):
+        missing = loader.platform(platform).unpublished()
+        if missing:
+            out.append(f"profiles/platform/{platform}.yml: {' and '.join(missing)} - Expected: known Actual: not published. Add them from a machine of yours.")
+    return out
 
 
 def _unknown(site: Site, nodes: Sequence[str], command: str) -> list[str]:

@@ -77,7 +77,8 @@ class _Expansion:
     def value(self, value: Any, loc: Loc, facts: dict[str, Any]) -> Any:  # noqa: ANN401 - a YAML document
         """Return a value written out. ``facts``: what may stand in braces, and ``k`` and ``n`` for series; empty outside of any item."""
         if isinstance(value, list):
-            return self.listed(value, loc, facts) if any(_varies(item) for item in value) else value
+            plain = loc[-1] in _PLAIN_LISTS and any(isinstance(item, str) and "[" in item for item in value)
+            return self.listed(value, loc, facts) if plain or any(_varies(item) for item in value) else value
         if isinstance(value, dict):
             if "k" in facts and is_series(value):
                 return self.series(value, loc, facts)
@@ -90,6 +91,11 @@ class _Expansion:
         chains: list[Chain] = []
         for place, item in enumerate(items):
             here = (*loc, place)
+            if isinstance(item, str) and loc[-1] in _PLAIN_LISTS:
+                names = self.names(fill(item, facts) if facts else item, here)
+                out += names
+                chains += [(here,)] * len(names)
+                continue
             if not isinstance(item, dict):
                 out.append(self.value(item, here, facts))
                 chains.append((here,))
@@ -103,6 +109,14 @@ class _Expansion:
             chains += [written.chain] * len(made)
         self.origins.lists[loc] = chains
         return out
+
+    def names(self, text: str, loc: Loc) -> list[str]:
+        """Return the names of a host list in a plain list; none, with the reason noted, when it cannot be read."""
+        try:
+            return expand_names(text)
+        except ValueError as error:
+            self.problem(loc, f"{error}.", "Correct the range.")
+            return []
 
     def item(self, item: dict[str, Any], loc: Loc, family: str) -> _Item:
         """Return an item with its templates applied; computed once for each place in the file."""
@@ -247,6 +261,9 @@ class _Expansion:
 _NESTED = ("nodes", "devices", "switches")
 """Lists inside a rack; their text may name facts of the rack."""
 
+_PLAIN_LISTS = frozenset({"rows", "fed_by"})
+"""Lists of plain names in which a host list may stand."""
+
 _VARIED = frozenset({"name", "rail", *_NESTED})
 
 
@@ -306,6 +323,8 @@ def _varies(value: Any) -> bool:  # noqa: ANN401
     if isinstance(value, list):
         return any(_varies(item) for item in value)
     if isinstance(value, dict):
+        if any(isinstance(item, str) and "[" in item for key in _PLAIN_LISTS for item in _listed(value.get(key))):
+            return True
         if is_series(value) or "template" in value or any(key in value for key in ("devices", "switches") if "nodes" in value or "name" in value):
             return True
         name = value.get("name")
@@ -313,6 +332,10 @@ def _varies(value: Any) -> bool:  # noqa: ANN401
         ranged = (isinstance(name, str) and "[" in name) or (isinstance(rail, str) and "-" in rail)
         return ranged or any(_varies(item) for item in value.values())
     return False
+
+
+def _listed(value: Any) -> list[Any]:  # noqa: ANN401
+    return value if isinstance(value, list) else []
 
 
 def _mapping(value: Any) -> dict[Any, Any]:  # noqa: ANN401

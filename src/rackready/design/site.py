@@ -170,7 +170,8 @@ def gathered(problems: list[Problem]) -> list[Problem]:
     for (path, _), same in by_line.items():
         out += same[:_SHOWN]
         if len(same) > _SHOWN:
-            out.append(Problem(path, f"and {len(same) - _SHOWN} more of the same kind.", same[0].hint))
+            last = out.pop()
+            out.append(Problem(path, f"{last.message} (and {len(same) - _SHOWN} more like this)", last.hint))
     return out
 
 
