@@ -114,3 +114,6 @@ class Hall(Model):
     rack_pitch_m: float = Field(0.6, gt=0, description="distance between the middles of neighbouring racks of one row, m (600 mm racks)")
     row_pitch_m: float = Field(gt=0, description="distance between the middles of neighbouring rows, m")
     tray_height_m: float = Field(gt=0, description="height of the cable trays above the floor, m")
+    ways_m: dict[Name, float] = Field(
+        default_factory=dict, description="way of a cable to other halls, from this hall's entry (the beginning of its first row) to theirs, m"
+    )

@@ -24,7 +24,10 @@ class StockError(RackreadyError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wanted:
-    """What one kind of link asks of its parts: one object a kind, told apart by identity. ``a_ports`` and ``b_ports``: optical connectors of the module that the cage at that end takes."""
+    """What one kind of link asks of its parts: one object a kind, told apart by identity.
+
+    ``a_ports`` and ``b_ports``: optical connectors of the module that the cage at that end takes.
+    """
 
     a_form: str
     a_ports: int

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from rackready.design.cabling.catalogue import Catalogue, Optics, Wanted
 from rackready.design.cabling.length import LengthError, Ruler
+from rackready.design.cabling.sockets import CONNECTOR_LANES
 from rackready.design.cabling.types import Cable, CablePlan, Cage, FloorPlan, Run
 from rackready.design.topology.build import without_gc
 from rackready.model.parts import Assembly
 
-CONNECTOR_LANES = 4
-"""Lanes of one optical connector each way: SR4, DR4 and FR4 all have four."""
 LARGEST_ASSEMBLY = 4
 """No assembly has more far ends: larger groups need not be tried."""
 

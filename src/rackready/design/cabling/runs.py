@@ -1,0 +1,194 @@
+"""Makes runs from a site: the compute fabric's links, and the ports beside it that a switch of the same rack serves.
+
+What is not cabled is said in notes, each with how many ports and why: nothing is left out in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from sys import intern
+
+from rackready.design.cabling.beside import beside
+from rackready.design.cabling.sockets import Socket, SwitchPorts, nic_socket, switch_ports
+from rackready.design.cabling.types import Cage, Device, FloorPlan, HallPlan, Place, Racked, Run
+from rackready.design.endpoints import link_rate
+from rackready.design.facts import cables as wired
+from rackready.design.placement import place_switches
+from rackready.design.topology.types import FabricPlan
+from rackready.model.base import Name
+from rackready.model.site import Node, Site
+from rackready.profiles import loader
+
+
+@dataclass(slots=True)
+class SiteRuns:
+    """``runs`` with the floor plan that they lie on; ``problems`` and ``notes`` as texts for people."""
+
+    floor: FloorPlan
+    runs: list[Run] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def floor_plan(site: Site, slack_m: float = 0.5) -> FloorPlan:
+    """Return where the site's racks stand. Racks without hall, row and position have no place: only cables inside them have a length."""
+    halls = {hall.name: HallPlan(hall.name, hall.rack_pitch_m, hall.row_pitch_m, hall.tray_height_m) for hall in site.halls}
+    rows: dict[str, list[Name]] = {hall.name: hall.rows for hall in site.halls}
+    places = {
+        rack.name: Place(rack.hall, rows[rack.hall].index(rack.row), rack.position, rack.height_u)
+        for rack in site.racks
+        if rack.hall in rows and rack.row in rows[rack.hall] and rack.position is not None
+    }
+    between: dict[tuple[str, str], float] = {(hall.name, other): way for hall in site.halls for other, way in hall.ways_m.items()}
+    return FloorPlan(halls, places, between, slack_m)
+
+
+def site_runs(site: Site, fabric: FabricPlan | None = None, slack_m: float = 0.5) -> SiteRuns:
+    """Return the runs of a checked site; ``fabric`` is its topology's, None for a site whose links are written by hand.
+
+    ``slack_m``: spare length at each end, m. Runs are in the fabric's own order, nodes before trunks, then what lies beside the fabric.
+    """
+    out = SiteRuns(floor_plan(site, slack_m))
+    _Maker(site, fabric, out).make()
+    return out
+
+
+class _Maker:
+    """Joins names to devices, cages and ports."""
+
+    def __init__(self, site: Site, fabric: FabricPlan | None, out: SiteRuns) -> None:
+        self._site, self._fabric, self._out = site, fabric, out
+        self._racked = Racked()
+        placement = place_switches(site, fabric or FabricPlan())
+        out.problems += placement.problems
+        self._places = placement.places
+        self._models = {switch.name: switch.model for switch in site.switches}
+        self._models |= {switch.name: switch.model for switch in fabric.switches} if fabric else {}
+        self._nodes = {node.name: (node, rack.name) for rack in site.racks for node in rack.nodes}
+        self._devices = {device.name: device for device in site.devices}
+        self._unplaced: dict[str, int] = {}
+        self._strange: dict[str, None] = {}
+
+    def make(self) -> None:
+        """Fill the result."""
+        out = self._out
+        compute = {switch.name for switch in self._site.switches if switch.role == "compute"} | ({*self._models} if self._fabric else set())
+        if compute and not any(name in self._places for name in compute):
+            out.notes.append(
+                f"compute fabric: {len(compute)} switches have no place, so its cables are not listed. Give switch_slots, or rack and unit of switches."
+            )
+        elif self._fabric is not None:
+            out.runs += self._endpoints(self._fabric)
+            out.runs += self._trunks(self._fabric)
+        else:
+            out.runs += self._written()
+        runs, notes = beside(self._site, self._racked)
+        out.runs += runs
+        out.notes += notes
+        out.problems += self._strange
+        out.problems += [
+            f"{name}: place - Expected: rack and unit Actual: not given; {count} cables end there. Say where it stands."
+            for name, count in sorted(self._unplaced.items())
+        ]
+
+    # --- ends
+
+    def _switch(self, name: str, rate: int) -> SwitchPorts | None:
+        found = switch_ports(self._models[name], rate)
+        if found is None:
+            self._strange[f"{name}: ports of {rate} Gb/s - Expected: at least one Actual: {self._models[name]} has none. Take another model."] = None
+        return found
+
+    def _at_switch(self, name: str, socket: Socket) -> Cage | None:
+        place = self._places.get(name)
+        if place is None:
+            self._unplaced[name] = self._unplaced.get(name, 0) + 1
+            return None
+        return self._formed(self._racked.device(name, *place), socket, f"switch model {self._models[name]}: cage")
+
+    def _formed(self, device: Device, socket: Socket, what: str) -> Cage | None:
+        if not socket.form:
+            self._strange[f"{what} - Expected: known Actual: not published. Add it to the profile, with its source."] = None
+            return None
+        return self._racked.cage(device, socket.cage, socket.form, socket.connectors)
+
+    def _end(self, name: str) -> tuple[Device, str] | None:
+        """Return the device of a node (or of what takes a node's place) and its platform, empty for the latter; None when it has no place."""
+        node, rack = self._nodes.get(name, (None, ""))
+        if node is not None and node.unit is not None:
+            return self._racked.device(name, rack, node.unit), node.platform
+        device = self._devices.get(name)
+        if device is not None and device.rack is not None and device.unit is not None:
+            return self._racked.device(name, device.rack, device.unit), ""
+        self._unplaced[name] = self._unplaced.get(name, 0) + 1
+        return None
+
+    def _nic(self, name: str, rail: int, plane: int, lanes: int) -> tuple[Cage, Socket] | None:
+        end = self._end(name)
+        if end is None:
+            return None
+        device, platform = end
+        topology = self._site.topology
+        planes = topology.planes if topology is not None and topology.planes_by == "port" else 1
+        # What takes a node's place (a UFM host) has one adapter a port: MMA4Z00-NS400 in RA-11333-001 V11, table 8.
+        socket = nic_socket(platform, rail, plane, planes, lanes) if platform else Socket(f"port{rail}", f"port{rail}", 0, 1, "osfp_flat")
+        if socket is None:
+            self._strange[f"{name}: rail {rail} - Expected: a NIC of {platform} Actual: none. Correct the link."] = None
+            return None
+        cage = self._formed(device, socket, f"platform {platform}: cage of rail {rail}")
+        return (cage, socket) if cage else None
+
+    # --- runs
+
+    def _rate(self) -> int:
+        topology = self._site.topology
+        platforms = sorted({node.platform for node in self._site.nodes() if node.kind == "metal"})
+        rates = [link_rate(loader.platform(name), topology) for name in platforms] if topology is not None else []
+        return max(rates, default=0)
+
+    def _endpoints(self, fabric: FabricPlan) -> Iterator[Run]:
+        rate = self._rate()
+        for link in fabric.endpoints:
+            ports = self._switch(link.switch, rate)
+            if ports is None:
+                continue
+            socket = ports.sockets[link.port - 1]
+            near = self._nic(link.node, link.nic, link.plane, ports.lanes)
+            cage = self._at_switch(link.switch, socket)
+            if near and cage:
+                yield Run(near[0], intern(near[1].port), near[1].sub, cage, intern(socket.port), socket.sub, rate, ports.lanes, "compute", ports.layer)
+
+    def _trunks(self, fabric: FabricPlan) -> Iterator[Run]:
+        rate = self._rate()
+        for link in fabric.trunks:
+            lower, upper = self._switch(link.lower, rate), self._switch(link.upper, rate)
+            if lower is None or upper is None:
+                continue
+            a, b = lower.sockets[link.lower_port - 1], upper.sockets[link.upper_port - 1]
+            first, second = self._at_switch(link.lower, a), self._at_switch(link.upper, b)
+            if first and second:
+                yield Run(first, intern(a.port), a.sub, second, intern(b.port), b.sub, rate, lower.lanes, "trunk", lower.layer)
+
+    def _written(self) -> Iterator[Run]:
+        """Links that the site file writes out (``links``)."""
+        for (name, rail), (switch, port) in wired(self._site).items():
+            node: Node = self._site.node(name)
+            rate = next((nic.rate for nic in loader.platform(node.platform).nics if nic.rail == rail), 0)
+            ports = self._named(switch, port, rate)
+            near = self._nic(name, rail, 1, ports[1].lanes) if ports else None
+            cage = self._at_switch(switch, ports[0]) if ports else None
+            if ports and near and cage:
+                socket, of = ports
+                yield Run(near[0], near[1].port, near[1].sub, cage, intern(socket.port), socket.sub, rate, of.lanes, "compute", of.layer)
+
+    def _named(self, switch: str, port: str, rate: int) -> tuple[Socket, SwitchPorts] | None:
+        """Return the socket of a port by its name: as a sub-port at the link's rate, else as a whole port (a port may run slower than it can)."""
+        for speed in (rate, loader.switch(self._models[switch]).rate):
+            found = switch_ports(self._models[switch], speed)
+            socket = next((item for item in found.sockets if item.port == port), None) if found else None
+            if found and socket:
+                slower = rate != speed and found.lanes * rate // speed
+                return socket, SwitchPorts(found.sockets, slower or found.lanes, found.layer)
+        self._strange[f"{switch}: port {port} - Expected: a port of {self._models[switch]} Actual: none. Correct the link."] = None
+        return None
