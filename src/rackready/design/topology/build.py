@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rackready.design.topology import wire
-from rackready.design.topology.graph import upward
+from rackready.design.topology.graph import downward, upward
 from rackready.design.topology.place import place
 from rackready.design.topology.ports import radix_of
 from rackready.design.topology.prove import Design, prove
@@ -127,8 +127,9 @@ def _wired(topology: Topology, planes: list[wire.Plane], placed: list[EndpointNo
     endpoints = tuple(link for plane in planes for link in wire.endpoints(plane, placed))
     trunks = tuple(link for plane in planes for walk in (wire.leaf_trunks, wire.core_trunks) for link in walk(plane))
     design = Design(topology.oversubscription, topology.spine_oversubscription, topology.kind == "rail_optimized")
-    proof = prove(switches, endpoints, trunks, design)
-    lost = losses(switches, endpoints, upward(trunks))
+    up = upward(trunks)
+    proof = prove(switches, endpoints, trunks, design, up)
+    lost = losses(switches, endpoints, up, downward(up))
     counts = wire.counts({plane.number: plane for plane in planes}) | {
         "tiers": planes[0].shape.tiers,
         "planes": len(planes),

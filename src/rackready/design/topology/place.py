@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rackready.design.topology.types import EndpointNode
 from rackready.model.topology import ReservedSlot
@@ -28,7 +27,7 @@ def place(nodes: Sequence[EndpointNode], reserved: Sequence[ReservedSlot], su_no
             slot = _next(taken[node.su], free.get(node.su, 1))
             problems += _take(taken[node.su], slot, node.name, _Unit(node.su, su_nodes))
             free[node.su] = slot + 1
-        placed.append(node if node.slot == slot else replace(node, slot=slot))
+        placed.append(node if node.slot == slot else EndpointNode(node.name, node.su, node.rails, node.rate, slot))
     rate = nodes[0].rate if nodes else 0
     return placed + _devices(reserved, rate), problems
 

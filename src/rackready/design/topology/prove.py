@@ -8,7 +8,7 @@ does not show: a miscabled fabric of four leafs gave 8 of 8 for one cut and 0 of
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rackready.design.topology import cuts
@@ -45,13 +45,16 @@ class _Fabric:
         return [switch for switch in self.switches.values() if switch.tier == tier]
 
 
-def prove(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], trunks: Sequence[TrunkLink], design: Design) -> Proof:
-    """Return the proof; its ``problems`` say every place where the cables are not what they should be."""
+def prove(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], trunks: Sequence[TrunkLink], design: Design, up: Adjacency | None = None) -> Proof:
+    """Return the proof; its ``problems`` say every place where the cables are not what they should be.
+
+    ``up`` is ``graph.upward`` of the trunks, where it is at hand already.
+    """
     names = {switch.name: switch for switch in switches}
     lost = list(_shown(_ends_known(names, endpoints, trunks)))
     if lost:
         return Proof((), (), tuple(lost))
-    up = upward(trunks)
+    up = upward(trunks) if up is None else up
     problems = [text for walk in (_ports(names, endpoints, trunks), _levels(names, up)) for text in _shown(walk)]
     if problems:
         # A cable into another plane is reported; each plane's flow is computed without it.
@@ -186,7 +189,7 @@ def _spread(fabric: _Fabric, switches: Sequence[TopoSwitch], pods: dict[tuple[in
     """Yield switches that do not have the same number of cables to every upper: all spines of the pod (``pods``), or the cores that they reach."""
     for switch in switches:
         row = fabric.up.get(switch.name, {})
-        uppers = row if pods is None else pods.get((switch.plane, switch.pod), [])
+        uppers: Collection[str] = row if pods is None else pods.get((switch.plane, switch.pod), [])
         numbers = {row.get(upper, 0) for upper in uppers}
         if len(numbers) != 1 or 0 in numbers or len(row) != len(uppers):
             least, most = min(numbers, default=0), max(numbers, default=0)

@@ -11,9 +11,12 @@ from rackready.design.topology.graph import Adjacency
 from rackready.design.topology.types import EndpointLink, Loss, TopoSwitch
 
 
-def losses(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], up: Adjacency) -> tuple[Loss, ...]:
-    """Return what is lost with one switch, like switches together (``up``: ``graph.upward`` of the trunks); those that cut a rail or nodes off come first."""
-    found = _leafs(switches, endpoints) + _uppers(switches, up) + _articulations(switches, endpoints, up)
+def losses(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], up: Adjacency, down: Adjacency) -> tuple[Loss, ...]:
+    """Return what is lost with one switch, like switches together; those that cut a rail or nodes off come first.
+
+    ``up`` and ``down`` are the trunks as ``graph`` has them.
+    """
+    found = _leafs(switches, endpoints) + _uppers(switches, up) + _articulations(switches, endpoints, up, down)
     return tuple(sorted(found, key=lambda loss: not loss.cuts_off))
 
 
@@ -71,7 +74,7 @@ def _uppers(switches: Sequence[TopoSwitch], up: Adjacency) -> list[Loss]:
     return out
 
 
-def _articulations(switches: Sequence[TopoSwitch], endpoints: Iterable[EndpointLink], up: Adjacency) -> list[Loss]:
+def _articulations(switches: Sequence[TopoSwitch], endpoints: Iterable[EndpointLink], up: Adjacency, down: Adjacency) -> list[Loss]:
     """Return switches that part the leafs of a plane, and leafs that are the only way of a device beside nodes that have others."""
     homes: dict[str, set[str]] = defaultdict(set)
     for link in endpoints:
@@ -89,21 +92,31 @@ def _articulations(switches: Sequence[TopoSwitch], endpoints: Iterable[EndpointL
             out.append(Loss((leaf,), text, len(nodes), 100.0, cuts_off=True))
     return out + [
         Loss((name,), f"{name}: articulation point: without it the leafs fall into {parts} parts that do not reach each other.", 0, 100.0, cuts_off=True)
-        for name, parts in sorted(_parting(switches, up).items())
+        for name, parts in sorted(_parting(switches, up, down).items())
     ]
 
 
-def _parting(switches: Sequence[TopoSwitch], up: Adjacency) -> dict[str, int]:
-    """Return switches without which leafs of their plane do not reach each other: switch to parts. Nodes pass no traffic on, so they are left out."""
+def _parting(switches: Sequence[TopoSwitch], up: Adjacency, down: Adjacency) -> dict[str, int]:
+    """Return switches without which leafs of their plane do not reach each other: switch to parts. Nodes pass no traffic on, so they are left out.
+
+    A switch with a twin (the same neighbours) is no articulation point, since every way through it has one through the twin. So two of each kind
+    of twins are enough to find the others, and the graph is small however large the fabric.
+    """
+    twins: dict[frozenset[str], list[TopoSwitch]] = defaultdict(list)
+    for switch in switches:
+        twins[frozenset((*up.get(switch.name, ()), *down.get(switch.name, ())))].append(switch)
+    kept = {switch.name: switch for alike in twins.values() for switch in alike[:2]}
     graph: nx.Graph[str] = nx.Graph()
-    graph.add_nodes_from(switch.name for switch in switches)
-    graph.add_edges_from((lower, upper) for lower, row in up.items() for upper in row)
-    tiers = {switch.name: switch for switch in switches}
-    out = {}
-    for name in nx.articulation_points(graph):
-        plane = tiers[name].plane
-        rest = graph.subgraph(other for other in graph if other != name and tiers[other].plane == plane)
-        parts = sum(any(tiers[other].tier == "leaf" for other in part) for part in nx.connected_components(rest))
-        if parts > 1:
-            out[name] = parts
-    return out
+    graph.add_nodes_from(kept)
+    graph.add_edges_from((name, upper) for name in kept for upper in up.get(name, ()) if upper in kept)
+    found = {name: _parts(switches, up, kept[name]) for name in nx.articulation_points(graph)}
+    return {name: parts for name, parts in found.items() if parts > 1}
+
+
+def _parts(switches: Sequence[TopoSwitch], up: Adjacency, lost: TopoSwitch) -> int:
+    """Return into how many parts the leafs of a plane fall without one switch."""
+    tiers = {switch.name: switch.tier for switch in switches if switch.plane == lost.plane and switch.name != lost.name}
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_nodes_from(tiers)
+    graph.add_edges_from((lower, upper) for lower in tiers for upper in up.get(lower, ()) if upper in tiers)
+    return sum(any(tiers[name] == "leaf" for name in part) for part in nx.connected_components(graph))

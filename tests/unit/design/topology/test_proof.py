@@ -22,6 +22,7 @@ SMALL = {
     "two tiers": fabric(32, 8, 16, 4),
     "two tiers, several cables to each spine": fabric(16, 8, 16, 4),
     "three tiers": fabric(100, 8, 16, 4, tiers=3),
+    "three tiers, two groups of cores": fabric(16, 4, 8, 4, tiers=3),
     "three tiers at 2:1": fabric(60, 8, 12, 4, tiers=3, oversubscription="2:1", spine_oversubscription="2:1"),
     "fat tree in two planes": fabric(40, 8, 16, 4, kind="fat_tree", planes=2),
 }
@@ -126,6 +127,31 @@ def test_a_cable_into_another_plane_is_found() -> None:
         f"topology: p1-leaf-su001-01 to {other.upper} - Expected: leaf to spine of one pod, or spine to core of one plane "
         "Actual: leaf of pod 1, plane 1 to spine of pod 1, plane 2. Correct the cable."
     ) in crossed
+
+
+def crossed(plan: FabricPlan, one: str, two: str, most: int) -> tuple[TrunkLink, ...]:
+    """Return the trunks with the upper ends of up to ``most`` uplinks of two spines exchanged."""
+    rows = {name: [k for k, trunk in enumerate(plan.trunks) if trunk.lower == name][:most] for name in (one, two)}
+    trunks = list(plan.trunks)
+    for a, b in zip(*rows.values(), strict=True):
+        trunks[a] = replace(plan.trunks[a], upper=plan.trunks[b].upper, upper_port=plan.trunks[b].upper_port)
+        trunks[b] = replace(plan.trunks[b], upper=plan.trunks[a].upper, upper_port=plan.trunks[a].upper_port)
+    return tuple(trunks)
+
+
+def test_a_spine_in_the_wrong_group_by_one_cable_is_found() -> None:
+    # Every spine still has one cable to each of four cores, and every core four cables of that pod.
+    trunks = crossed(SMALL["three tiers, two groups of cores"], "spine-pod001-001", "spine-pod001-003", 1)
+    assert again(SMALL["three tiers, two groups of cores"], trunks=trunks).problems[:1] == (
+        "topology: core-0001: cores that reach the same spines - Expected: 3 Actual: 1. Compare its cables with the cable list.",
+    )
+
+
+def test_a_whole_spine_in_another_pods_place_is_found() -> None:
+    # Groups stay whole and spines even, but pod 1 has half its cables to the first group, and cannot use the rest of pod 2's.
+    trunks = crossed(SMALL["three tiers, two groups of cores"], "spine-pod001-001", "spine-pod002-003", 4)
+    problems = again(SMALL["three tiers, two groups of cores"], trunks=trunks).problems
+    assert problems[0] == "topology: core-0005: cables from pod 1 - Expected: 1, as other cores have Actual: 3. Compare them with the cable list."
 
 
 def test_texts_of_wrong_ends() -> None:
