@@ -18,7 +18,7 @@ _LAST_NUMBER = re.compile(r"(\d+)\D*$")
 _DEEPEST = 5
 """Templates that build on each other, at most."""
 
-_HOISTED = ("devices", "switches")
+_HOISTED = ("devices", "switches", "switch_slots")
 """Lists that a rack may hold, and that stand at the top of the explicit document, each item with its ``rack``."""
 
 
@@ -123,7 +123,7 @@ class _Expansion:
         found = self.items.get(loc)
         if found is None:
             merged, chain = self.templated(item, loc, family)
-            varied = {key: value for key, value in merged.items() if key in _VARIED or _varies(value)}
+            varied = {key: value for key, value in merged.items() if key in _VARIED or _varies({key: value})}
             found = self.items[loc] = _Item(chain, {key: value for key, value in merged.items() if key not in varied}, varied)
         return found
 
@@ -258,7 +258,7 @@ class _Expansion:
             self.problem(("templates",), "Expected: lists by name, with templates by name in each.", "Write templates: {racks: {NAME: {...}}}.")
 
 
-_NESTED = ("nodes", "devices", "switches")
+_NESTED = ("nodes", *_HOISTED)
 """Lists inside a rack; their text may name facts of the rack."""
 
 _PLAIN_LISTS = frozenset({"rows", "fed_by"})
@@ -286,7 +286,7 @@ def fill(text: str, facts: dict[str, Any]) -> str:
 
 def _series(value: dict[str, Any], k: int, n: int) -> Any:  # noqa: ANN401
     every, cycle, step = int(value.get("every", 1)), value.get("cycle"), int(value.get("step", 1))
-    turn = k // every
+    turn = (k if value.get("start") is None else n - int(value["start"])) // every
     turn = turn % int(cycle) if cycle is not None else turn
     if "offset" in value:
         number: Any = n + int(value["offset"])
@@ -325,7 +325,7 @@ def _varies(value: Any) -> bool:  # noqa: ANN401
     if isinstance(value, dict):
         if any(isinstance(item, str) and "[" in item for key in _PLAIN_LISTS for item in _listed(value.get(key))):
             return True
-        if is_series(value) or "template" in value or any(key in value for key in ("devices", "switches") if "nodes" in value or "name" in value):
+        if is_series(value) or "template" in value or ("name" in value and any(key in value for key in _HOISTED)):
             return True
         name = value.get("name")
         rail = value.get("rail")

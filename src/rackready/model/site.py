@@ -195,7 +195,7 @@ class Site(Model):
     nvlink_domains: list[NvlinkDomain] = Field(default_factory=list)
     tenants: list[Tenant] = Field(default_factory=list)
     deliveries: list[Delivery] = Field(default_factory=list)
-    cable_stock: dict[str, list[float]] = Field(default_factory=dict, description="lengths on the shelf, m, by cable part (profiles/parts)")
+    cable_stock: dict[str, list[float]] = Field(default_factory=dict, description="lengths on the shelf, m, by series of the parts profile")
     maintenance: list[MaintenanceWindow] = Field(default_factory=list)
 
     def remember(self, key: str, make: Callable[[], _T]) -> _T:

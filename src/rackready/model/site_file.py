@@ -3,7 +3,7 @@
 - A ``name`` may be a host list (``gpu[01-32]``): one item for each name.
 - ``template: NAME`` takes what ``templates.<list>.<NAME>`` says; the item's own keys win, mappings are merged key by key.
 - A value that differs from item to item is a series (``unit: {first: 1, step: 8}``) or text with a place for a fact of the item (``{rack}-n[1-4]``).
-- A rack may hold its ``devices`` and ``switches`` beside its ``nodes``.
+- A rack may hold its ``devices``, ``switches`` and ``switch_slots`` beside its ``nodes``.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ WRITTEN_OUT = ("Rack", "Node", "Switch", "Device", "Feed", "PowerNode", "NvlinkD
 
 
 class Series(Model):
-    """A value that goes up from item to item. Item k (0 for the first number of the range) gets ``first + step * ((k // every) % cycle)``.
+    """A value that goes up from item to item. Item k gets ``first + step * ((k // every) % cycle)``.
 
-    k counts numbers, not items: in ``a[01-04,07]`` the last one has k = 6, so that a gap that is filled later moves nothing.
+    k counts the numbers in names, from ``start``: in ``a[01-04,07]`` the last one has k = 6, so that a gap that is filled later moves nothing.
     """
 
     first: int | str | None = Field(None, description="value of the first item: a whole number, an IPv4 address, or a subnet")
     offset: int | None = Field(None, description="instead of first: the value is the number in the item's name plus this")
+    start: int | None = Field(None, description="number in a name that counts as k = 0; the first of the range when absent")
     step: int = Field(1, description="how much it goes up")
     every: int = Field(1, ge=1, description="how many items in a row share one value")
     cycle: int | None = Field(None, ge=1, description="after so many values it begins again")
@@ -46,8 +47,8 @@ def json_schema() -> dict[str, Any]:
     definitions["Series"] = Series.model_json_schema()
     for name in WRITTEN_OUT:
         definitions[name] = _shorter(definitions[name])
-    for noun, model in (("devices", "Device"), ("switches", "Switch")):
-        text = f"{noun} that stand in this rack"
+    for noun, model in (("devices", "Device"), ("switches", "Switch"), ("switch_slots", "SwitchSlot")):
+        text = f"{noun.replace('_', ' ')} of this rack"
         definitions["Rack"]["properties"][noun] = {"type": "array", "items": {"$ref": f"#/$defs/{model}"}, "description": text}
     families = ("racks", "nodes", "switches", "devices", "feeds", "power", "nvlink_domains")
     shelf = {"type": "object", "additionalProperties": {"type": "object"}}
