@@ -138,4 +138,16 @@ def _wired(topology: Topology, planes: list[wire.Plane], placed: list[EndpointNo
         "endpoint_cables": len(endpoints),
     }
     cut_off = tuple(loss.text for loss in lost if loss.cuts_off)
-    return FabricPlan(switches, endpoints, trunks, proof.problems, counts, cut_off, lost, proof)
+    return FabricPlan(switches, endpoints, trunks, proof.problems, counts, cut_off, lost, proof, tuple(_notes(planes[0])))
+
+
+def _notes(plane: wire.Plane) -> Iterator[str]:
+    """Yield leafs that more nodes could fill at least twice."""
+    leaf, radix = plane.shape.leaf, plane.radix[0]
+    down = ports_down(radix, plane.topology.oversubscription)
+    if plane.shape.units > 1 and 2 * leaf.down <= down:
+        size = down if plane.optimized else down // len(plane.rails) * leaf.per_unit
+        yield (
+            f"topology.su_nodes: ports of a leaf in use - Expected: {down} down of {radix} ports Actual: {leaf.down} down and {leaf.up} up. "
+            f"su_nodes: {size} needs fewer leafs for the same nodes."
+        )

@@ -124,8 +124,11 @@ class FabricPlan:
     trunks: tuple[TrunkLink, ...] = ()
     problems: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
-    """``leaf``, ``spine``, ``core``, ``tiers``, ``planes``, ``units``, ``nodes``, ``endpoint_cables``, ``leaf_spine_cables``, ``spine_core_cables``."""
+    """Of all planes together: ``leaf``, ``spine``, ``core``, ``endpoint_cables``, ``leaf_spine_cables``, ``spine_core_cables``; and ``tiers``, ``planes``,
+    ``units``, ``nodes`` (reserved devices are among them)."""
     spof: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
     """Every kind of switch: what one of them takes with it. ``spof`` are the texts of those that cut something off."""
     proof: Proof | None = None
+    notes: tuple[str, ...] = ()
+    """What is right but wasteful, with the way to save it."""

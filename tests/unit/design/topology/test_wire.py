@@ -82,6 +82,15 @@ def test_growth_of_pods_planned_for_moves_nothing() -> None:
     assert (result.moved_endpoints, result.moved_trunks) == (0, 0)
 
 
+def test_leafs_that_stay_half_empty_are_noted() -> None:
+    assert fabric(64, 32, 128).notes == (
+        "topology.su_nodes: ports of a leaf in use - Expected: 64 down of 128 ports Actual: 32 down and 32 up. "
+        "su_nodes: 64 needs fewer leafs for the same nodes.",
+    )
+    assert fabric(64, 32, 64).notes == fabric(32, 32, 128).notes == ()
+    assert fabric(64, 64, 128).counts["leaf"] == fabric(64, 32, 128).counts["leaf"] // 2
+
+
 SHAPES = st.tuples(st.sampled_from([8, 12, 16, 24]), st.integers(1, 4), st.sampled_from(["rail_optimized", "fat_tree"]), st.sampled_from(["1:1", "2:1"]))
 
 
