@@ -64,24 +64,36 @@ def servers(wanted: tuple[str, ...] = ()) -> list[tuple[PlatformProfile, GpuProf
     return [pair for pair in found if not wanted or {pair[0].id, pair[1].id} & set(wanted)]
 
 
-def layouts(model: Llm, platform: PlatformProfile, gpu: GpuProfile, fixed: Layout) -> Iterator[Layout]:
-    """Yield layouts of one replica from the smallest on: tensor parallelism within the NVLink domain or server first, then pipeline stages.
+def layouts(model: Llm, platform: PlatformProfile, gpu: GpuProfile, fixed: Layout, gpus: int = 0) -> Iterator[Layout]:
+    """Yield layouts from the smallest on: tensor parallelism within the NVLink domain or server first, then pipeline stages.
 
-    A degree of ``fixed`` that is not 0 is taken as it is; ``dp``, ``ep`` and ``zero`` always are.
+    A degree of ``fixed`` that is not 0 is taken as it is; ``ep`` and ``zero`` always are. With ``gpus`` the rest of them is data parallelism.
+    Raises RackreadyError when both tp and pp are fixed and cannot be.
     """
     most = max(platform.gpus, links.domain(platform, gpu))
     widths = [fixed.tp] if fixed.tp else [2**power for power in range(most.bit_length()) if 2**power <= most]
     depths = [fixed.pp] if fixed.pp else [depth for depth in _STAGES if depth <= model.layers]
     for depth in depths:
         for width in widths:
-            layout = replace(fixed, tp=width, pp=depth)
+            layout = replace(fixed, tp=width, pp=depth, dp=gpus // (width * depth) if gpus else fixed.dp)
             try:
+                _even(layout, gpus)
                 check(model, layout)
             except RackreadyError:
                 if fixed.tp and fixed.pp:
                     raise
                 continue
             yield layout
+
+
+def _even(layout: Layout, gpus: int) -> None:
+    """Raise RackreadyError when tp x pp does not divide the GPUs."""
+    if gpus and (layout.dp == 0 or gpus % (layout.tp * layout.pp)):
+        size = layout.tp * layout.pp
+        raise RackreadyError(
+            f"--gpus {gpus}: Expected: a multiple of tp x pp = {layout.tp} x {layout.pp} = {size} Actual: {gpus}. "
+            f"Take {max(1, gpus // size) * size}, or other degrees."
+        )
 
 
 def serve_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: ServingJob, fixed: Layout, sequences: int | None) -> Serving:
@@ -97,11 +109,11 @@ def serve_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: Servin
     return Serving(platform.id, gpu.id, *_some(tried, model, platform), False, 0, "memory")  # noqa: FBT003 - a field
 
 
-def train_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: TrainingJob, fixed: Layout) -> Training:
-    """Return the smallest layout whose fullest GPU has room."""
+def train_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: TrainingJob, fixed: Layout, gpus: int = 0) -> Training:
+    """Return the smallest layout whose fullest GPU has room, on ``gpus`` GPUs (0: one replica)."""
     tried: tuple[Layout, TrainingMemory] | None = None
     available = gpu_memory(gpu)
-    for layout in layouts(model, platform, gpu, fixed):
+    for layout in layouts(model, platform, gpu, fixed, gpus):
         memory = training_memory(model, layout, job)
         tried = (layout, memory)
         if memory.total <= available:
@@ -112,7 +124,7 @@ def train_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: Traini
 def _some(tried: tuple[Layout, _T] | None, model: Llm, platform: PlatformProfile) -> tuple[Layout, _T]:
     if tried is None:
         raise RackreadyError(
-            f"{platform.id}: no layout of {model.name} is possible there - Expected: a number of GPUs that divides {model.heads} heads Actual: none. "
-            "Give --tp and --pp."
+            f"{platform.id}: no layout of {model.name} is possible there - Expected: degrees that divide {model.heads} heads and the GPUs Actual: none. "
+            "Give --tp and --pp, or another --gpus."
         )
     return tried

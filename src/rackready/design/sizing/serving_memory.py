@@ -34,11 +34,6 @@ class ServingMemory:
     kv_tokens: int
     sequences: int
 
-    @property
-    def fits(self) -> bool:
-        """At least one sequence of the wanted length fits beside the weights."""
-        return self.sequences >= 1
-
 
 def kv_bytes_per_token(model: Llm, kv: str = "bf16", layout: Layout | None = None) -> float:
     """Return the cache of one token, bytes: of the whole model, or of one GPU of a layout.
