@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from rackready.design.topology.build import build_at
+from rackready.design.topology.build import build, build_at
 from rackready.design.topology.sizing import Demand, most_units
 from rackready.design.topology.types import EndpointNode, FabricPlan
-from tests.unit.design.topology.fabrics import fabric, topology
+from tests.unit.design.topology.fabrics import fabric, nodes, topology
 
 UFM = [{"su": 1, "slot": 32, "devices": {"ufm-1": [1, 2], "ufm-2": [3, 4]}}]
 """An H100 SuperPOD gives one node's place to UFM, which takes four of its eight ports (252 = 31 x 8 + 4)."""
@@ -51,7 +51,7 @@ def test_b200(units: int, expected: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("units", "nodes", "expected"),
+    ("units", "hosts", "expected"),
     [
         (1, 31, (8, 4, 0, 252, 256, 0)),
         (2, 63, (16, 8, 0, 508, 512, 0)),
@@ -60,11 +60,11 @@ def test_b200(units: int, expected: tuple[int, ...]) -> None:
         (4, 127, (32, 16, 0, 1020, 1024, 0)),
     ],
 )
-def test_h100_with_a_place_for_ufm(units: int, nodes: int, expected: tuple[int, ...]) -> None:
+def test_h100_with_a_place_for_ufm(units: int, hosts: int, expected: tuple[int, ...]) -> None:
 
     # The first unit has 31 nodes, since UFM has its last place.
-    hosts = [EndpointNode(f"gpu-{number:03d}", 1 if number < 31 else (number + 1) // 32 + 1, tuple(range(1, 9)), 400) for number in range(nodes)]
-    plan = build_at((64, 64, 64), topology(reserved=UFM), hosts)
+    own = [EndpointNode(f"gpu-{number:03d}", 1 if number < 31 else (number + 1) // 32 + 1, tuple(range(1, 9)), 400) for number in range(hosts)]
+    plan = build_at((64, 64, 64), topology(reserved=UFM), own)
     assert plan.problems == ()
     assert row(plan) == counted(plan) == expected
     assert plan.counts["units"] == units
@@ -72,9 +72,9 @@ def test_h100_with_a_place_for_ufm(units: int, nodes: int, expected: tuple[int, 
     assert ufm == {(f"ufm-{(rail + 1) // 2}", rail, f"leaf-su001-r{rail}", 32) for rail in (1, 2, 3, 4)}
 
 
-@pytest.mark.parametrize(("nodes", "leafs", "spines"), [(72, 8, 4), (144, 16, 8), (288, 32, 18), (576, 64, 36), (1296, 144, 72)])
-def test_b300_xdr(nodes: int, leafs: int, spines: int) -> None:
-    plan = fabric(nodes, 72, 144)
+@pytest.mark.parametrize(("count", "leafs", "spines"), [(72, 8, 4), (144, 16, 8), (288, 32, 18), (576, 64, 36), (1296, 144, 72)])
+def test_b300_xdr(count: int, leafs: int, spines: int) -> None:
+    plan = fabric(count, 72, 144)
     assert row(plan)[:3] == (leafs, spines, 0)
     assert plan.proof is not None
     assert plan.proof.ok
@@ -102,6 +102,27 @@ def test_three_tiers_end_at_a_quarter_of_the_cube_of_the_radix(radix: int) -> No
 
     su = radix // 2
     assert most_units(Demand((radix,) * 3, 8, su, 1), 3) * su * 8 == radix**3 // 4
+
+
+@pytest.mark.parametrize(
+    ("model", "link", "rate", "radix"), [("qm9700", "infiniband", 400, 64), ("sn5600_2x400", "roce", 400, 128), ("q3400_ra", "infiniband", 800, 144)]
+)
+def test_the_radix_comes_from_the_switch_profile(model: str, link: str, rate: int, radix: int) -> None:
+    plan = build(topology(leaf={"model": model}, link=link), nodes(2, 2, rate=rate))
+    assert plan.problems == ()
+    assert {(switch.model, switch.radix) for switch in plan.switches} == {(model, radix)}
+
+
+@pytest.mark.parametrize("fields", [{"radix": 128, "su": 64}, {"radix": 144, "su": 72}, {"radix": 64, "su": 32, "planes": 2, "planes_by": "rail"}])
+def test_100000_gpus(fields: dict[str, int]) -> None:
+    fields = dict(fields)
+    radix, su = fields.pop("radix"), fields.pop("su")
+    plan = fabric(12500, su, radix, **fields)
+    assert plan.problems == ()
+    assert plan.counts["tiers"] == 3
+    assert plan.counts["endpoint_cables"] == 100_000
+    assert plan.proof is not None
+    assert plan.proof.ok
 
 
 def test_nvl72_racks() -> None:
