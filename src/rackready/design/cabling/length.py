@@ -84,7 +84,7 @@ class Ruler:
         if pa.hall == pb.hall:
             way = abs(pa.row - pb.row) * ha.row_pitch_m + abs(pa.position - pb.position) * ha.rack_pitch_m
         else:
-            way = _to_entry(pa, ha) + _to_entry(pb, hb) + self._between_halls(a, b, pa.hall, pb.hall)
+            way = _to_entry(pa, ha) + _to_entry(pb, hb) + self._between_halls(pa.hall, pb.hall)
         return way + aside + slack, ha.tray_height_m, hb.tray_height_m
 
     def _slack(self) -> float:
@@ -109,12 +109,13 @@ class Ruler:
             raise LengthError(f"hall {hall.name} - Expected: more than 0 m Actual: {wrong[0]} {getattr(hall, wrong[0]):g}. Measure it and correct the hall.")
         return hall
 
-    def _between_halls(self, a: str, b: str, first: str, second: str) -> float:
+    def _between_halls(self, first: str, second: str) -> float:
         known = self._floor.between_halls_m
         way = known.get((first, second), known.get((second, first)))
         if way is None:
+            one, other = sorted((first, second))
             raise LengthError(
-                f"racks {a} and {b} - Expected: the way between halls {first} and {second} in m Actual: not given. Measure it from entry to entry, and say it."
+                f"halls {one} and {other} - Expected: the way between them in m Actual: not given. Measure it from entry to entry, and say it (ways_m)."
             )
         if way <= 0:
             raise LengthError(f"halls {first} and {second} - Expected: a way of more than 0 m Actual: {way:g} m. Measure it from entry to entry.")

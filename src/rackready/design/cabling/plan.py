@@ -6,6 +6,7 @@ DR4 as well, and with it the module at that cable's far end. Runs are therefore 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -31,14 +32,18 @@ class Choice:
     b_part: str = ""
     group: int = -1
     problem: str = ""
+    cause: str = ""
 
 
 def plan_cables(runs: Iterable[Run], floor: FloorPlan, catalogue: Catalogue, notes: Sequence[str] = ()) -> CablePlan:
-    """Return every cable, in the order of the runs. What cannot be served has its problem in the cable and in the plan, and no parts."""
+    """Return every cable, in the order of the runs.
+
+    What cannot be served says so in its row, and has no parts. The plan's problems have each cause once, with how many cables it keeps back.
+    """
     with without_gc():
         planner = _Planner(list(runs), Ruler(floor), catalogue)
         cables = tuple(planner.cables())
-    return CablePlan(cables, tuple(cable.problem for cable in cables if cable.problem), tuple(notes))
+    return CablePlan(cables, planner.problems(), tuple(notes))
 
 
 def connectors(run: Run) -> int:
@@ -129,7 +134,7 @@ class _Planner:
             try:
                 self._lengths[index] = ruler.length(run.a.device, run.b.device)
             except LengthError as error:
-                self._refuse(index, str(error))
+                self._refuse(index, str(error), str(error))
                 continue
             self._wants[index] = self._wanted(run)
             wrong = ties.add(run, connectors(run))
@@ -191,7 +196,7 @@ class _Planner:
         kind = _common([optics for optics in able.values() if optics])
         for index, optics in able.items():
             if not optics:
-                self._refuse(index, self._unserved(index, self._wants[index]))
+                self._refuse(index, self._unserved(index, self._wants[index]), self._wants[index].text)
             elif kind:
                 self._choices[index] = self._fibre(index, kind)
             else:
@@ -227,8 +232,20 @@ class _Planner:
 
     # --- refusals
 
-    def _refuse(self, index: int, reason: str) -> None:
-        self._choices[index] = Choice(problem=f"{_where(self._runs[index])}: {reason}")
+    def _refuse(self, index: int, reason: str, cause: str = "") -> None:
+        """Note what is wrong with a run; runs of one ``cause`` are told once in the plan's problems."""
+        self._choices[index] = Choice(problem=f"{_where(self._runs[index])}: {reason}", cause=cause)
+
+    def problems(self) -> tuple[str, ...]:
+        """Return every cause once, by its first cable, in the order of the runs."""
+        first: dict[str, str] = {}
+        count: Counter[str] = Counter()
+        for choice in self._choices:
+            if choice is not None and choice.problem:
+                cause = choice.cause or choice.problem
+                first.setdefault(cause, choice.problem)
+                count[cause] += 1
+        return tuple(text if count[cause] == 1 else f"{text} So it is with {count[cause] - 1} more." for cause, text in first.items())
 
     def _at_odds(self, index: int, optics: Sequence[Optics]) -> str:
         kinds = ", ".join(pair.kind for pair in optics)

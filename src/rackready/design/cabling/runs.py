@@ -86,11 +86,35 @@ class _Maker:
         runs, notes = beside(self._site, self._racked)
         out.runs += runs
         out.notes += notes
+        self._leave_out()
         out.problems += self._strange
         out.problems += [
             f"{name}: place - Expected: rack and unit Actual: not given; {count} cables end there. Say where it stands."
             for name, count in sorted(self._unplaced.items())
         ]
+
+    def _leave_out(self) -> None:
+        """Take out runs between racks of which one has no place: that is one problem of the rack, not one of each cable. Without halls it is a note."""
+        places, lost = self._out.floor.places, dict[str, int]()
+        if all(rack.name in places for rack in self._site.racks):
+            return
+        kept = []
+        for run in self._out.runs:
+            ends = {run.a.device.rack, run.b.device.rack}
+            homeless = [rack for rack in sorted(ends) if rack not in places] if len(ends) > 1 else []
+            if homeless:
+                lost[homeless[0]] = lost.get(homeless[0], 0) + 1
+            else:
+                kept.append(run)
+        self._out.runs = kept
+        if lost and not self._site.halls:
+            text = f"{sum(lost.values())} cables between racks are not listed: the site has no halls, so nothing says how long they are."
+            self._out.notes.append(f"{text} Give halls, and racks their hall, row and position.")
+        elif lost:
+            self._out.problems += [
+                f"{rack}: hall, row and position - Expected: given Actual: not given; {count} cables leave it. Say where the rack stands."
+                for rack, count in sorted(lost.items())
+            ]
 
     # --- ends
 

@@ -129,7 +129,7 @@ def test_a_hall_without_extent_is_refused(name: str) -> None:
 
 
 def test_halls_with_nothing_between_them_are_refused() -> None:
-    expected = "racks r and s - Expected: the way between halls hall-a and hall-b in m Actual: not given. Measure it from entry to entry, and say it."
+    expected = "halls hall-a and hall-b - Expected: the way between them in m Actual: not given. Measure it from entry to entry, and say it (ways_m)."
     assert refused(two_halls({})) == expected
 
 

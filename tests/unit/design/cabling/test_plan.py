@@ -245,3 +245,17 @@ def test_labels_are_unique_and_the_same_every_time() -> None:
 
     assert len(set(labels())) == 32
     assert labels() == labels()
+
+
+def test_a_cause_is_told_once_with_how_many_cables_it_keeps_back() -> None:
+    bench = Bench()
+    for number in (1, 2, 3):
+        bench.join(bench.nic(f"r/{number}/gpu0{number}/rail1"), bench.twin(f"nowhere/1/leaf01/swp{number}"))
+    plan = bench.plan(HALL)
+    assert len([cable for cable in plan.cables if cable.problem]) == 3
+    assert plan.problems == (
+        (
+            "r U1 gpu01 rail1 to nowhere U1 leaf01 swp1s0: rack nowhere - Expected: hall, row and position Actual: not given. "
+            "Say where the rack stands, so that lengths can be computed. So it is with 2 more."
+        ),
+    )
