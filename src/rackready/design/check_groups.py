@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from itertools import combinations
-from zoneinfo import available_timezones
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rackready.design.found import Found, Subject
 from rackready.design.found_names import Loc, listed, members, names_twice, twice, unknown
@@ -138,10 +138,9 @@ def _deliveries(site: Site) -> list[Found]:
 
 
 def _windows(site: Site) -> list[Found]:
-    zones = available_timezones()
     out: list[Found] = []
     for k, window in enumerate(site.maintenance):
-        if window.timezone not in zones:
+        if not _is_zone(window.timezone):
             text = f"no time zone is called {window.timezone}."
             out.append(Found(("maintenance", k, "timezone"), text, "Use an IANA name such as Europe/Berlin, or UTC."))
         if window.begins is not None and window.ends is not None and window.ends < window.begins:
@@ -153,6 +152,14 @@ def _windows(site: Site) -> list[Found]:
             text = f"windows {one.name} and {other.name} begin at the same time for the same racks."
             out.append(Found(("maintenance", second), text, "Remove one, or name other racks or days."))
     return out
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones is an OSError
+        return False
+    return True
 
 
 def _same_start(one: MaintenanceWindow, other: MaintenanceWindow) -> bool:

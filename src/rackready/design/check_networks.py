@@ -127,7 +127,10 @@ def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
     seen: dict[tuple[int, int], str] = {}
     subnets = 1 << max(0, network.per_unit - network.pool.prefixlen)
     units = subnets // (network.planes * network.rails)
+    known = set(loader.known("platform"))
     for r, rack in enumerate(site.racks):
+        if any(node.platform not in known for node in rack.nodes):
+            continue
         number, unit = rack_number(rack), unit_of(site, rack)
         if number is None or not rack.nodes:
             continue

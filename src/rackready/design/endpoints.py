@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rackready.design.expand import last_number
 from rackready.design.topology.types import EndpointNode
 from rackready.model.profile import PlatformProfile
@@ -15,27 +17,32 @@ def rack_number(rack: Rack) -> int | None:
     return rack.index if rack.index is not None else last_number(rack.name)
 
 
-def unit_size(site: Site) -> int | None:
-    """Return the nodes of one scalable unit: the topology's own figure, else the smallest of its platforms'; None when nobody says."""
+def unit_size(site: Site, platforms: Iterable[str] | None = None) -> int | None:
+    """Return the nodes of one scalable unit: the topology's own figure, else the smallest of the platforms' (all of the site when not given).
+
+    None when nobody says.
+    """
     topology = site.topology
     if topology is not None and topology.su_nodes is not None:
         return topology.su_nodes
-    figures = [getattr(loader.platform(platform), "su_nodes", None) for platform in sorted({node.platform for node in site.nodes()})]
-    sizes = [int(figure.value) for figure in figures if figure is not None]
-    return min(sizes, default=None)
+    wanted = {node.platform for node in site.nodes()} if platforms is None else set(platforms)
+    figures = [loader.platform(platform).su_nodes for platform in sorted(wanted)]
+    return min((int(figure.value) for figure in figures if figure is not None), default=None)
 
 
 def unit_of(site: Site, rack: Rack) -> int:
-    """Return the scalable unit of a rack: as given, else by its number, as many racks to a unit as their nodes fill it; 1 when nothing says.
+    """Return the scalable unit of a rack: as given, else by its number, as many racks to a unit as it has room for; 1 when nothing says.
 
-    It depends on the rack alone, never on the racks around it.
+    With ``networks`` a rack counts as its ``rack_slots``, whatever it holds, so that a node that is added moves nothing. It depends on the rack
+    alone, never on the racks around it.
     """
     if rack.su is not None:
         return rack.su
-    number, size = rack_number(rack), unit_size(site)
+    number, size = rack_number(rack), unit_size(site, (node.platform for node in rack.nodes))
     if number is None or size is None or not rack.nodes:
         return 1
-    return (number - 1) // max(1, size // len(rack.nodes)) + 1
+    held = site.networks.rack_slots if site.networks is not None else len(rack.nodes)
+    return (number - 1) // max(1, size // held) + 1
 
 
 def link_rate(platform: PlatformProfile, topology: Topology) -> int:
