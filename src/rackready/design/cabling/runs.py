@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from sys import intern
 
 from rackready.design.cabling.beside import beside
 from rackready.design.cabling.sockets import Socket, SwitchPorts, nic_socket, switch_ports
@@ -15,6 +14,7 @@ from rackready.design.cabling.types import Cage, Device, FloorPlan, HallPlan, Pl
 from rackready.design.endpoints import link_rate
 from rackready.design.facts import cables as wired
 from rackready.design.placement import place_switches
+from rackready.design.topology.build import without_gc
 from rackready.design.topology.types import FabricPlan
 from rackready.model.base import Name
 from rackready.model.site import Node, Site
@@ -67,11 +67,18 @@ class _Maker:
         self._models |= {switch.name: switch.model for switch in fabric.switches} if fabric else {}
         self._nodes = {node.name: (node, rack.name) for rack in site.racks for node in rack.nodes}
         self._devices = {device.name: device for device in site.devices}
+        self._known: dict[str, tuple[SwitchPorts, Device] | None] = {}
+        topology = site.topology
+        self._planes = topology.planes if topology is not None and topology.planes_by == "port" else 1
         self._unplaced: dict[str, int] = {}
         self._strange: dict[str, None] = {}
 
     def make(self) -> None:
         """Fill the result."""
+        with without_gc():
+            self._fill()
+
+    def _fill(self) -> None:
         out = self._out
         compute = {switch.name for switch in self._site.switches if switch.role == "compute"} | ({*self._models} if self._fabric else set())
         if compute and not any(name in self._places for name in compute):
@@ -118,23 +125,27 @@ class _Maker:
 
     # --- ends
 
-    def _switch(self, name: str, rate: int) -> SwitchPorts | None:
-        found = switch_ports(self._models[name], rate)
-        if found is None:
-            self._strange[f"{name}: ports of {rate} Gb/s - Expected: at least one Actual: {self._models[name]} has none. Take another model."] = None
+    def _switch(self, name: str, rate: int) -> tuple[SwitchPorts, Device] | None:
+        """Return the ports of a switch at that rate and the switch in its rack; None, with the reason noted, when it has none such or no place."""
+        if name in self._known:
+            found = self._known[name]
+        else:
+            found = self._known[name] = self._look_up(name, rate)
+        if found is None and name not in self._places:
+            self._unplaced[name] = self._unplaced.get(name, 0) + 1
         return found
 
-    def _at_switch(self, name: str, socket: Socket) -> Cage | None:
-        place = self._places.get(name)
-        if place is None:
-            self._unplaced[name] = self._unplaced.get(name, 0) + 1
+    def _look_up(self, name: str, rate: int) -> tuple[SwitchPorts, Device] | None:
+        ports, place = switch_ports(self._models[name], rate), self._places.get(name)
+        if ports is None:
+            self._strange[f"{name}: ports of {rate} Gb/s - Expected: at least one Actual: {self._models[name]} has none. Take another model."] = None
             return None
-        return self._formed(self._racked.device(name, *place), socket, f"switch model {self._models[name]}: cage")
+        if not ports.sockets[0].form:
+            self._strange[f"switch model {self._models[name]}: cage - Expected: known Actual: not published. Add it to the profile, with its source."] = None
+            return None
+        return (ports, self._racked.device(name, *place)) if place else None
 
-    def _formed(self, device: Device, socket: Socket, what: str) -> Cage | None:
-        if not socket.form:
-            self._strange[f"{what} - Expected: known Actual: not published. Add it to the profile, with its source."] = None
-            return None
+    def _cage(self, device: Device, socket: Socket) -> Cage:
         return self._racked.cage(device, socket.cage, socket.form, socket.connectors)
 
     def _end(self, name: str) -> tuple[Device, str] | None:
@@ -153,15 +164,15 @@ class _Maker:
         if end is None:
             return None
         device, platform = end
-        topology = self._site.topology
-        planes = topology.planes if topology is not None and topology.planes_by == "port" else 1
         # What takes a node's place (a UFM host) has one adapter a port: MMA4Z00-NS400 in RA-11333-001 V11, table 8.
-        socket = nic_socket(platform, rail, plane, planes, lanes) if platform else Socket(f"port{rail}", f"port{rail}", 0, 1, "osfp_flat")
+        socket = nic_socket(platform, rail, plane, self._planes, lanes) if platform else Socket(f"port{rail}", f"port{rail}", 0, 1, "osfp_flat")
         if socket is None:
             self._strange[f"{name}: rail {rail} - Expected: a NIC of {platform} Actual: none. Correct the link."] = None
-            return None
-        cage = self._formed(device, socket, f"platform {platform}: cage of rail {rail}")
-        return (cage, socket) if cage else None
+        elif not socket.form:
+            self._strange[f"platform {platform}: cage of rail {rail} - Expected: known Actual: not published. Add it to the profile, with its source."] = None
+        else:
+            return self._cage(device, socket), socket
+        return None
 
     # --- runs
 
@@ -174,14 +185,16 @@ class _Maker:
     def _endpoints(self, fabric: FabricPlan) -> Iterator[Run]:
         rate = self._rate()
         for link in fabric.endpoints:
-            ports = self._switch(link.switch, rate)
-            if ports is None:
+            far = self._switch(link.switch, rate)
+            if far is None:
                 continue
-            socket = ports.sockets[link.port - 1]
+            ports, device = far
             near = self._nic(link.node, link.nic, link.plane, ports.lanes)
-            cage = self._at_switch(link.switch, socket)
-            if near and cage:
-                yield Run(near[0], intern(near[1].port), near[1].sub, cage, intern(socket.port), socket.sub, rate, ports.lanes, "compute", ports.layer)
+            if near is None:
+                continue
+            cage, nic = near
+            socket = ports.sockets[link.port - 1]
+            yield Run(cage, nic.port, nic.sub, self._cage(device, socket), socket.port, socket.sub, rate, ports.lanes, "compute", ports.layer)
 
     def _trunks(self, fabric: FabricPlan) -> Iterator[Run]:
         rate = self._rate()
@@ -189,22 +202,21 @@ class _Maker:
             lower, upper = self._switch(link.lower, rate), self._switch(link.upper, rate)
             if lower is None or upper is None:
                 continue
-            a, b = lower.sockets[link.lower_port - 1], upper.sockets[link.upper_port - 1]
-            first, second = self._at_switch(link.lower, a), self._at_switch(link.upper, b)
-            if first and second:
-                yield Run(first, intern(a.port), a.sub, second, intern(b.port), b.sub, rate, lower.lanes, "trunk", lower.layer)
+            (ports, low), (others, high) = lower, upper
+            a, b = ports.sockets[link.lower_port - 1], others.sockets[link.upper_port - 1]
+            yield Run(self._cage(low, a), a.port, a.sub, self._cage(high, b), b.port, b.sub, rate, ports.lanes, "trunk", ports.layer)
 
     def _written(self) -> Iterator[Run]:
         """Links that the site file writes out (``links``)."""
         for (name, rail), (switch, port) in wired(self._site).items():
             node: Node = self._site.node(name)
             rate = next((nic.rate for nic in loader.platform(node.platform).nics if nic.rail == rail), 0)
-            ports = self._named(switch, port, rate)
-            near = self._nic(name, rail, 1, ports[1].lanes) if ports else None
-            cage = self._at_switch(switch, ports[0]) if ports else None
-            if ports and near and cage:
-                socket, of = ports
-                yield Run(near[0], near[1].port, near[1].sub, cage, intern(socket.port), socket.sub, rate, of.lanes, "compute", of.layer)
+            named = self._named(switch, port, rate)
+            far = self._switch(switch, loader.switch(self._models[switch]).rate)
+            near = self._nic(name, rail, 1, named[1].lanes) if named else None
+            if named and near and far:
+                socket, of = named
+                yield Run(near[0], near[1].port, near[1].sub, self._cage(far[1], socket), socket.port, socket.sub, rate, of.lanes, "compute", of.layer)
 
     def _named(self, switch: str, port: str, rate: int) -> tuple[Socket, SwitchPorts] | None:
         """Return the socket of a port by its name: as a sub-port at the link's rate, else as a whole port (a port may run slower than it can)."""

@@ -196,7 +196,9 @@ class Racked:
 
     def cage(self, device: Device, name: str, form: str, connectors: int = 1) -> Cage:
         """Return the cage of that name of a device; the first call says its form and connectors."""
-        of_device = self._cages.setdefault(device, {})
+        of_device = self._cages.get(device)
+        if of_device is None:
+            of_device = self._cages[device] = {}
         found = of_device.get(name)
         if found is None:
             found = of_device[name] = Cage(device, intern(name), intern(form), connectors)
