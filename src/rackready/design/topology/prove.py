@@ -91,19 +91,20 @@ def _ends_known(names: dict[str, TopoSwitch], endpoints: Iterable[EndpointLink],
 
 
 def _ports(switches: dict[str, TopoSwitch], endpoints: Sequence[EndpointLink], trunks: Sequence[TrunkLink]) -> Iterator[str]:
-    used = {name: bytearray(switch.radix + 1) for name, switch in switches.items()}
-    ends = ((link.switch, link.port) for link in endpoints)
-    lower = ((trunk.lower, trunk.lower_port) for trunk in trunks)
-    upper = ((trunk.upper, trunk.upper_port) for trunk in trunks)
-    for walk in (ends, lower, upper):
-        for name, port in walk:
-            row = used[name]
-            if not 1 <= port < len(row):
-                yield f"topology: {name} port {port} - Expected: 1 to {len(row) - 1} Actual: {port}. Correct the port."
-            elif row[port]:
-                yield f"topology: {name} port {port} - Expected: one cable Actual: two or more. Move one of them to its own port."
-            else:
-                row[port] = 1
+    used: dict[str, list[int]] = {name: [] for name in switches}
+    for link in endpoints:
+        used[link.switch].append(link.port)
+    for trunk in trunks:
+        used[trunk.lower].append(trunk.lower_port)
+        used[trunk.upper].append(trunk.upper_port)
+    for name, ports in used.items():
+        radix, distinct = switches[name].radix, set(ports)
+        if len(distinct) != len(ports):
+            for port in sorted(port for port, cables in Counter(ports).items() if cables > 1):
+                yield f"topology: {name} port {port} - Expected: one cable Actual: {ports.count(port)}. Move one of them to its own port."
+        if ports and not 1 <= min(distinct) <= max(distinct) <= radix:
+            for port in sorted(port for port in distinct if not 1 <= port <= radix):
+                yield f"topology: {name} port {port} - Expected: 1 to {radix} Actual: {port}. Correct the port."
 
 
 def _levels(switches: dict[str, TopoSwitch], up: Adjacency) -> Iterator[str]:

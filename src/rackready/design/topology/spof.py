@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-import networkx as nx
-
 from rackready.design.topology.graph import Adjacency
 from rackready.design.topology.types import EndpointLink, Loss, TopoSwitch
 
@@ -102,6 +100,8 @@ def _parting(switches: Sequence[TopoSwitch], up: Adjacency, down: Adjacency) -> 
     A switch with a twin (the same neighbours) is no articulation point, since every way through it has one through the twin. So two of each kind
     of twins are enough to find the others, and the graph is small however large the fabric.
     """
+    import networkx as nx  # noqa: PLC0415 - a quarter of a second, which only a fabric that is proved pays
+
     twins: dict[frozenset[str], list[TopoSwitch]] = defaultdict(list)
     for switch in switches:
         twins[frozenset((*up.get(switch.name, ()), *down.get(switch.name, ())))].append(switch)
@@ -115,6 +115,8 @@ def _parting(switches: Sequence[TopoSwitch], up: Adjacency, down: Adjacency) -> 
 
 def _parts(switches: Sequence[TopoSwitch], up: Adjacency, lost: TopoSwitch) -> int:
     """Return into how many parts the leafs of a plane fall without one switch."""
+    import networkx as nx  # noqa: PLC0415 - a quarter of a second, which only a fabric that is proved pays
+
     tiers = {switch.name: switch.tier for switch in switches if switch.plane == lost.plane and switch.name != lost.name}
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(tiers)

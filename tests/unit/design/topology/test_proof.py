@@ -163,7 +163,7 @@ def test_texts_of_wrong_ends() -> None:
         f"topology: leaf-su001-r1 to {core} - Expected: leaf to spine of one pod, or spine to core of one plane "
         "Actual: leaf of pod 1, plane 1 to core of pod 0, plane 1. Correct the cable."
     )
-    assert skipped[0] == f"topology: {core} port 1 - Expected: one cable Actual: two or more. Move one of them to its own port."
+    assert skipped[0] == f"topology: {core} port 1 - Expected: one cable Actual: 2. Move one of them to its own port."
     assert again(plan, trunks=(replace(one, upper="nobody"), *plan.trunks[1:])).problems == (
         "topology: nobody - Expected: a switch of this fabric Actual: unknown. Correct the cable's end.",
     )
