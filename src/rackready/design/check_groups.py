@@ -84,7 +84,7 @@ def domain_nodes(site: Site, domain: NvlinkDomain) -> list[str]:
 
 def _domains(site: Site) -> list[Found]:
     nodes = {node.name: node for node in site.nodes()}
-    racks = {rack.name for rack in site.racks}
+    racks = dict.fromkeys(rack.name for rack in site.racks)
     owner: dict[str, str] = {}
     out: list[Found] = []
     for k, domain in enumerate(site.nvlink_domains):
@@ -121,7 +121,7 @@ def _domain_size(here: Loc, domain: NvlinkDomain, platforms: list[str]) -> list[
 
 
 def _deliveries(site: Site) -> list[Found]:
-    racks = {rack.name for rack in site.racks}
+    racks = dict.fromkeys(rack.name for rack in site.racks)
     batch: dict[str, str] = {}
     out: list[Found] = []
     for k, delivery in enumerate(site.deliveries):
@@ -181,7 +181,7 @@ def _all(texts: Collection[str]) -> set[str]:
 
 
 def _window_racks(site: Site) -> list[Found]:
-    racks = {rack.name for rack in site.racks}
+    racks = dict.fromkeys(rack.name for rack in site.racks)
     out: list[Found] = []
     for k, window in enumerate(site.maintenance):
         out += members(window.racks, racks, ("maintenance", k, "racks"), "rack")[1]

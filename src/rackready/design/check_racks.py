@@ -115,7 +115,7 @@ def _floor(site: Site) -> list[Found]:
 
 def _supplies(site: Site) -> list[Found]:
     power = [] if site.facility is None else site.facility.power
-    known = {node.name for node in power}
+    known = dict.fromkeys(node.name for node in power)
     out: list[Found] = []
     for p, node in enumerate(power):
         for k, name in enumerate(node.fed_by):
@@ -128,9 +128,9 @@ def _supplies(site: Site) -> list[Found]:
 
 
 def _references(site: Site) -> list[Found]:
-    racks = {rack.name for rack in site.racks}
+    racks = dict.fromkeys(rack.name for rack in site.racks)
     devices = {device.name: device for device in site.devices}
-    plans = {plan.name for plan in site.nic_plans}
+    plans = dict.fromkeys(plan.name for plan in site.nic_plans)
     out: list[Found] = []
     for d, device in enumerate(site.devices):
         out += unknown(device.rack, racks, ("devices", d, "rack"), "rack")

@@ -19,7 +19,7 @@ def listed(names: Iterable[object]) -> str:
 
 
 def unknown(wanted: str | None, known: Collection[str], loc: Loc, noun: str) -> list[Found]:
-    """Return what to say of a name that must be one of those known; nothing for None."""
+    """Return what to say of a name that must be one of those known (in the order in which they are listed); nothing for None."""
     if wanted is None or wanted in known:
         return []
     return [Found(loc, f"no {noun} is called {wanted} - Expected: one of {listed(known)}.", "Correct the name.")]
@@ -34,8 +34,8 @@ def members(texts: Sequence[str], known: Collection[str], loc: Loc, noun: str) -
         names += [name for name in wanted if name in known]
         missing = [name for name in wanted if name not in known]
         if missing:
-            verb = "is" if len(missing) == 1 else "are"
-            out.append(Found((*loc, place), f"no {noun} {verb} called {listed(missing)}.", "Correct the name or the range."))
+            what = f"{noun} is" if len(missing) == 1 else f"{noun}s are"
+            out.append(Found((*loc, place), f"no {what} called {listed(missing)}.", "Correct the name or the range."))
     return names, out
 
 
