@@ -113,6 +113,10 @@ goldens: setup-dev ## write golden files anew; read the diff before it is commit
 bench-site: setup ## measure loading and checking a site file, by number of nodes
 	@$(BIN)/python scripts/bench/site.py $(ARGS)
 
+.PHONY: bench-topology
+bench-topology: setup ## measure wiring and proving a three-tier fabric, by number of GPUs
+	@$(BIN)/python scripts/bench/topology.py $(ARGS)
+
 .PHONY: bench-deploy
 bench-deploy: site-exists setup prepare ## measure one deploy of ENV as it stands
 	@$(BIN)/python scripts/bench/deploy.py $(ENV)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from rackready.model.problems import RackreadyError
 
 
 def project_root() -> Path:
@@ -32,12 +35,21 @@ def private_dir(path: Path) -> Path:
     return path
 
 
+_ENV = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+
+
 @dataclass(frozen=True, slots=True)
 class EnvPaths:
-    """Every path of one environment."""
+    """Every path of one environment. Raises RackreadyError for a name that could lead out of inventories/ or .rackready/."""
 
     root: Path
     env: str
+
+    def __post_init__(self) -> None:
+        if not _ENV.match(self.env):
+            expected = "a plain name such as prod (letters, digits, - _ .)"
+            message = f"--env {self.env} - Expected: {expected} Actual: {self.env!r}. It names a folder of inventories/."
+            raise RackreadyError(message)
 
     @property
     def base(self) -> Path:

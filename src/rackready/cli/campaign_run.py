@@ -12,6 +12,7 @@ from rackready.campaign.controller import Finished, run_campaign
 from rackready.campaign.request import new_request
 from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
 from rackready.cli.output import Format, console, env_paths, print_json, progress
+from rackready.design.deployable import require
 from rackready.design.site import load_site
 from rackready.ledger.store import EventRow, Ledger
 from rackready.model.problems import RackreadyError
@@ -27,6 +28,7 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
     nodes = choose(site, limit)
+    require(site, nodes, kind)
     begun = time.monotonic()
     able, held = _without_quarantined(paths, nodes)
     request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check)

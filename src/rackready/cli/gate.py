@@ -96,17 +96,20 @@ def run(
     output: Output = Format.TEXT,
 ) -> None:
     """Run one gate on nodes and record the evidence. Exit codes: 0 pass or declared skip, 1 fail, 2 error or not run."""
+    from rackready.design.deployable import require  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.gates.phase import run_gates  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
     paths = env_paths(env)
-    known = [item.name for item in load_site(env, root=paths.root).nodes()]
+    site = load_site(env, root=paths.root)
+    known = [item.name for item in site.nodes()]
     unknown = sorted(set(node or []) - set(known))
     if unknown:
         message = f"--node {', '.join(unknown)} - Expected: one of {', '.join(known)}."
         raise RackreadyError(message)
+    require(site, node or known, "gate run")
     progress.print(f"{gate_id} on {', '.join(node or known)} ...", markup=False)
     ctx = PhaseContext(env, paths.root, f"gate-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     with ControllerLock(paths.lock, f"rackready gate run {gate_id} --env {env}"):

@@ -22,6 +22,9 @@ app = typer.Typer(
     add_completion=False,
 )
 
+_MISUSE = (click.ClickException, *(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"))
+"""What a wrong call raises. Newer releases of typer bring a copy of click of their own, whose errors are not click's."""
+
 COMMANDS = {
     "deploy": "deploy",
     **dict.fromkeys(("provision", "install", "fabric", "validate", "optimize", "handover"), "phases"),
@@ -31,7 +34,9 @@ COMMANDS = {
     "repair": "repair",
     "doctor": "doctor",
     "schema": "schema",
+    "import": "import_data",
     "sim": "sim",
+    "size": "size",
 }
 """Command -> module of this package, which has ``register(app)``. Only the module of the command that is called is imported."""
 
@@ -60,11 +65,12 @@ def main() -> None:
         code = build(sys.argv[1:])(standalone_mode=False)
         if isinstance(code, int) and code:
             sys.exit(code)
-    except click.exceptions.Exit as stop:
+    except (click.exceptions.Exit, typer.Exit) as stop:
         sys.exit(stop.exit_code)
-    except click.ClickException as error:
-        _refuse(RackreadyError(f"{error.format_message()} `rackready --help` says how it is called."), json_wanted=json_wanted)
-    except (click.exceptions.Abort, KeyboardInterrupt):
+    except _MISUSE as error:
+        text = error.format_message() if hasattr(error, "format_message") else str(error)
+        _refuse(RackreadyError(f"{text} `rackready --help` says how it is called."), json_wanted=json_wanted)
+    except (click.exceptions.Abort, typer.Abort, KeyboardInterrupt):
         sys.exit(130)
     except RackreadyError as error:
         _refuse(error, json_wanted=json_wanted)

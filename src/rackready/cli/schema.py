@@ -5,12 +5,12 @@ from __future__ import annotations
 import typer
 
 from rackready.cli.output import print_json
-from rackready.model.site import Site
+from rackready.model.site_file import json_schema
 
 
 def schema() -> None:
-    """Print the JSON schema of the site file."""
-    print_json(Site.model_json_schema(by_alias=True))
+    """Print the JSON schema of the site file, compact forms included."""
+    print_json(json_schema())
 
 
 def register(app: typer.Typer) -> None:

@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rackready.design.check_fabric import check_fabric, check_links
+from rackready.design.check_groups import check_groups
+from rackready.design.check_networks import check_networks
+from rackready.design.check_nics import check_nic_plans
+from rackready.design.check_racks import check_places, check_units
 from rackready.design.found import Found, Subject
 from rackready.model.site import Site
 from rackready.profiles import loader
@@ -50,10 +54,15 @@ def _names(subject: Subject) -> list[Found]:
                 yield _Use(node.name, ("racks", r, "nodes", n, "name"), f"node {node.name}")
         for s, switch in enumerate(site.switches):
             yield _Use(switch.name, ("switches", s, "name"), f"switch {switch.name}")
+        for d, device in enumerate(site.devices):
+            yield _Use(device.name, ("devices", d, "name"), f"device {device.name}")
 
     racks = (_Use(rack.name, ("racks", r, "name"), f"rack {r + 1}") for r, rack in enumerate(site.racks))
     serials = (
-        _Use(node.serial, ("racks", r, "nodes", n, "serial"), f"node {node.name}") for r, rack in enumerate(site.racks) for n, node in enumerate(rack.nodes)
+        _Use(node.serial, ("racks", r, "nodes", n, "serial"), f"node {node.name}")
+        for r, rack in enumerate(site.racks)
+        for n, node in enumerate(rack.nodes)
+        if node.serial is not None
     )
     return _twice(hosts(), "name") + _twice(racks, "name") + _twice(serials, "serial number")
 
@@ -66,9 +75,13 @@ def _addresses(subject: Subject) -> list[Found]:
             for n, node in enumerate(rack.nodes):
                 here: tuple[str | int, ...] = ("racks", r, "nodes", n)
                 yield _Use(str(node.address), (*here, "address"), f"node {node.name}")
-                yield _Use(str(node.bmc.address), (*here, "bmc", "address"), f"the BMC of {node.name}")
+                if node.bmc.address is not None:
+                    yield _Use(str(node.bmc.address), (*here, "bmc", "address"), f"the BMC of {node.name}")
         for s, switch in enumerate(site.switches):
             yield _Use(str(switch.address), ("switches", s, "address"), f"switch {switch.name}")
+        for d, device in enumerate(site.devices):
+            if device.address is not None:
+                yield _Use(str(device.address), ("devices", d, "address"), f"device {device.name}")
         if site.handover.kind == "slurm":
             yield _Use(str(site.handover.controller), ("handover", "controller"), "the Slurm controller")
 
@@ -79,8 +92,10 @@ def _profiles(subject: Subject) -> list[Found]:
     site = subject.site
     out: list[Found] = []
 
+    catalogue = {family: loader.known(family) for family in ("software", "gate_sets", "platform", "switch")}
+
     def known(family: str, wanted: str, loc: tuple[str | int, ...]) -> bool:
-        ids = loader.known(family)
+        ids = catalogue[family]
         if wanted not in ids:
             out.append(Found(loc, f"{family} profile {wanted!r} does not exist - Expected: one of {', '.join(ids)}.", "Correct the id or add the profile."))
         return wanted in ids
@@ -119,25 +134,6 @@ def _driver(subject: Subject) -> list[Found]:
     return out
 
 
-def _units(subject: Subject) -> list[Found]:
-    site = subject.site
-    out: list[Found] = []
-    for r, rack in enumerate(site.racks):
-        taken: dict[int, str] = {}
-        for n, node in enumerate(rack.nodes):
-            if node.platform not in loader.known("platform"):
-                continue
-            height = loader.platform(node.platform).rack_units
-            clash = next((taken[unit] for unit in range(node.unit, node.unit + height) if unit in taken), None)
-            if clash:
-                loc = ("racks", r, "nodes", n, "unit")
-                out.append(
-                    Found(loc, f"units {node.unit}-{node.unit + height - 1} are partly taken by {clash}.", f"Place {node.name} where {height} units are free.")
-                )
-            taken |= dict.fromkeys(range(node.unit, node.unit + height), node.name)
-    return out
-
-
 def _skips(subject: Subject) -> list[Found]:
     site = subject.site
     if site.gates.set not in loader.known("gate_sets"):
@@ -156,4 +152,17 @@ def _skips(subject: Subject) -> list[Found]:
     return out
 
 
-_RULES: tuple[Callable[[Subject], list[Found]], ...] = (_names, _addresses, _profiles, _driver, _units, _skips, check_links, check_fabric)
+_RULES: tuple[Callable[[Subject], list[Found]], ...] = (
+    _names,
+    _addresses,
+    _profiles,
+    _driver,
+    _skips,
+    check_units,
+    check_places,
+    check_links,
+    check_fabric,
+    check_networks,
+    check_nic_plans,
+    check_groups,
+)

@@ -25,7 +25,7 @@ def check_links(subject: Subject) -> list[Found]:
                 if before != f"links[{k}]":
                     noun = "port" if role == "ports" else "rail"
                     out.append(Found(("links", k, role), f"{noun} {part} of {device} is cabled already.", "One cable to a port: correct one of the two links."))
-    if not subject.pruned:
+    if not subject.pruned and site.topology is None:
         out += _uncabled(site, rails, used) + _split_rails(site)
     return out
 
@@ -97,6 +97,7 @@ def check_fabric(subject: Subject) -> list[Found]:
     site = subject.site
     out: list[Found] = []
     fabric = site.fabric
+    highest = max((site.position_of(node.name) for node in site.nodes()), default=0)
     if fabric.mtu > fabric.switch_mtu:
         text = f"{fabric.mtu} bytes on hosts is more than {fabric.switch_mtu} on switch ports: large frames would be dropped."
         out.append(Found(("fabric", "mtu"), text, "Lower it, or raise fabric.switch_mtu."))
@@ -116,8 +117,12 @@ def check_fabric(subject: Subject) -> list[Found]:
         if len(site.nodes()) > room:
             text = f"subnet {rail.subnet} has room for {max(room, 0)} nodes, the site has {len(site.nodes())}."
             out.append(Found(("fabric", "rails", k, "subnet"), text, "Give the rail a larger subnet."))
+        elif highest > room:
+            text = f"subnet {rail.subnet} has room for node numbers up to {room}, the highest of the site is {highest}."
+            out.append(Found(("fabric", "rails", k, "subnet"), text, "Give the rail a larger subnet."))
     wanted = {rail for rails in _rails(site).values() for rail in rails}
     missing = sorted(wanted - {rail.rail for rail in fabric.rails})
-    if missing and not subject.pruned:
+    planned = fabric.kind == "infiniband" or (site.networks is not None and site.networks.compute is not None)
+    if missing and not subject.pruned and not planned:
         out.append(Found(("fabric", "rails"), f"rail {', '.join(str(rail) for rail in missing)} of the platform is not described.", "Add its VLAN and subnet."))
     return out

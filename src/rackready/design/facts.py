@@ -71,7 +71,11 @@ class SwitchFacts:
 
 
 def cables(site: Site) -> dict[tuple[str, int], tuple[str, str]]:
-    """Return (node, rail) -> (switch, port) of every cable of a checked site."""
+    """Return (node, rail) -> (switch, port) of every cable of a checked site that its links name; computed once. Not to be changed by the caller."""
+    return site.remember("cables", lambda: _cables(site))
+
+
+def _cables(site: Site) -> dict[tuple[str, int], tuple[str, str]]:
     return {
         (link.node, int(rail)): (link.switch, port)
         for link in site.links
@@ -90,15 +94,20 @@ def driver_version(site: Site) -> str:
 
 
 def node_facts(site: Site, name: str) -> NodeFacts:
-    """Return what is wanted of one node; KeyError when the site has no such node."""
+    """Return what is wanted of one node; KeyError when the site has no such node.
+
+    NICs on rails that ``fabric.rails`` does not describe are left out: a topology plans them, and no phase configures them yet (``deployable``).
+    """
     node = site.node(name)
     platform = loader.platform(node.platform)
-    index = [item.name for item in site.nodes()].index(name) + 1
+    index = site.position_of(name)
     rails = {rail.rail: rail for rail in site.fabric.rails}
     wired = cables(site)
     nics = []
     for nic in platform.nics:
-        rail = rails[nic.rail]
+        rail = rails.get(nic.rail)
+        if rail is None:
+            continue
         switch, port = wired.get((name, nic.rail), ("", ""))
         address = str(rail.subnet.network_address + _FIRST_HOST + index)
         nics.append(
@@ -113,14 +122,18 @@ def switch_facts(site: Site, name: str) -> SwitchFacts:
     switch = next((item for item in site.switches if item.name == name), None)
     if switch is None:
         raise KeyError(name)
-    ports = [
-        PortFacts(nic.port, item.name, nic.rail, nic.vlan, nic.netdev, f"{item.name} rail{nic.rail}")
-        for item in site.nodes()
-        for nic in node_facts(site, item.name).nics
-        if nic.switch == name
-    ]
+    ports = [*site.remember("ports", lambda: _ports(site)).get(name, [])]
     ports.sort(key=lambda port: (len(port.port), port.port))
     return SwitchFacts(switch, loader.switch(switch.model), site.fabric.switch_mtu, tuple(ports), tuple(sorted({port.vlan for port in ports})))
+
+
+def _ports(site: Site) -> dict[str, list[PortFacts]]:
+    """Return the cabled ports of every switch, in the order of nodes."""
+    out: dict[str, list[PortFacts]] = {}
+    for item in site.nodes():
+        for nic in node_facts(site, item.name).nics:
+            out.setdefault(nic.switch, []).append(PortFacts(nic.port, item.name, nic.rail, nic.vlan, nic.netdev, f"{item.name} rail{nic.rail}"))
+    return out
 
 
 def desired_digest(site: Site, name: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rackready.design.facts import driver_branch, driver_version, node_facts
 from rackready.design.qos import roce_interfaces, roce_vars
-from rackready.model.profile import GpuProfile, PlatformProfile, SoftwareProfile
+from rackready.model.profile import Figure, GpuProfile, PlatformProfile, SoftwareProfile
 from rackready.model.site import Node, Site, SlurmHandover
 from rackready.profiles import loader
 
@@ -101,7 +101,7 @@ def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
     del site
     return {
         "nvidia_driver_gpus": platform.gpus,
-        "nvidia_fabricmanager_enabled": platform.nvswitch,
+        "nvidia_fabricmanager_enabled": platform.nvswitch if platform.fabric_manager is None else platform.fabric_manager,
         "nvidia_fabricmanager_gpus": platform.gpus,
         "nvidia_persistence_gpus": platform.gpus,
         "nvidia_container_toolkit_gpus": platform.gpus,
@@ -111,12 +111,16 @@ def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
 
 
 def gpu_vars(gpu: GpuProfile) -> dict[str, Any]:
-    """Return the role variables that hang on the GPU model: watts and MHz."""
+    """Return the role variables that hang on the GPU model: watts and MHz; 0 where nothing is published, which the role refuses to set."""
+
+    def whole(figure: Figure | None) -> int:
+        return int(figure.value) if figure is not None else 0
+
     return {
-        "gpu_tuning_power_limit_w": int(gpu.power.limit.value),
-        "gpu_tuning_power_min_w": int(gpu.power.min_limit.value),
-        "gpu_tuning_sm_clock_mhz": int(gpu.power.sm_clock_max.value),
-        "gpu_tuning_sm_clock_min_mhz": int(gpu.power.sm_clock_min.value),
+        "gpu_tuning_power_limit_w": whole(gpu.power.limit),
+        "gpu_tuning_power_min_w": whole(gpu.power.min_limit),
+        "gpu_tuning_sm_clock_mhz": whole(gpu.power.sm_clock_max),
+        "gpu_tuning_sm_clock_min_mhz": whole(gpu.power.sm_clock_min),
     }
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
-Loc = tuple[str | int, ...]
+from rackready.design.origin import Loc, path_text
+
 IndexMap = dict[Loc, list[int]]
 """For each list (by its path with original indices): the original index of every item that is left."""
 
@@ -39,16 +39,14 @@ def original(loc: Sequence[str | int], index_map: IndexMap) -> Loc:
     return tuple(out)
 
 
+def explicit(loc: Sequence[str | int], index_map: IndexMap) -> Loc:
+    """Return the place in the explicit document of a path that pydantic gave for the pruned one."""
+    return tuple(step for step in original(loc, index_map) if step not in _TAGS)
+
+
 def data_path(loc: Sequence[str | int], index_map: IndexMap) -> str:
     """Return a path as people read it: ``racks[2].nodes[7].bmc.address``."""
-    text = ""
-    steps = [step for step in original(loc, index_map) if step not in _TAGS]
-    for step in steps:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        else:
-            text += f".{step}" if text else step
-    return text
+    return path_text(explicit(loc, index_map))
 
 
 STAND_INS: dict[str, dict[str, Any]] = {
@@ -58,6 +56,9 @@ STAND_INS: dict[str, dict[str, Any]] = {
 }
 """What a section that cannot be used is replaced with while the rest is checked. Nothing is said about a stand-in."""
 
+SPARED = frozenset({"facility", "networks", "topology", "cable_stock"})
+"""Sections that may be left out: one that cannot be used is taken out whole."""
+
 
 def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], index_map: IndexMap) -> tuple[dict[str, Any], IndexMap] | None:
     """Return the document without the offending parts and the new index map; None when what offends cannot be spared.
@@ -65,7 +66,7 @@ def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], index_map
     An unknown key is removed; of anything else the nearest list item around it, else the section (a stand-in takes its
     place), else the key itself (its default takes over).
     """
-    out = copy.deepcopy(document)
+    out = dict(document)
     doomed: set[Loc] = set()
     for loc, kind in zip(locs, kinds, strict=True):
         clean = _clean(loc, document)
@@ -74,6 +75,8 @@ def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], index_map
             doomed.add(clean)
         elif positions:
             doomed.add(clean[: positions[-1] + 1])
+        elif clean and clean[0] in SPARED:
+            doomed.add(clean[:1])
         elif clean and clean[0] in STAND_INS:
             out[str(clean[0])] = dict(STAND_INS[str(clean[0])])
         elif kind != "missing" and len(clean) > 1:
@@ -86,10 +89,13 @@ def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], index_map
     return out, new_map
 
 
-def _remove(document: Any, loc: Loc, index_map: IndexMap) -> None:  # noqa: ANN401
-    here = document
+def _remove(document: dict[str, Any], loc: Loc, index_map: IndexMap) -> None:
+    """Take one part out of a document that shares everything with the original: only what lies on the way is copied."""
+    here: Any = document
     try:
         for step in loc[:-1]:
+            child = here[step]
+            here[step] = list(child) if isinstance(child, list) else dict(child) if isinstance(child, dict) else child
             here = here[step]
         length = len(here)
         del here[loc[-1]]

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import gc
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from rackready.design import check
-from rackready.design.prune import IndexMap, data_path, prune
+from rackready.design.assign import assign
+from rackready.design.expand import Expanded, expand
+from rackready.design.found import Found
+from rackready.design.origin import path_text
+from rackready.design.prune import IndexMap, data_path, explicit, prune
 from rackready.design.yaml import read_yaml
+from rackready.model.network import Networks
 from rackready.model.problems import Problem, RackreadyError, SiteInvalidError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths, project_root
@@ -17,10 +27,17 @@ from rackready.paths import EnvPaths, project_root
 _PATH_KEYS = frozenset({"private_key", "key", "ca", "file", "path"})
 
 
-def load_site(env: str, *, site_file: Path | None = None, root: Path | None = None) -> Site:
-    """Return the site of an environment (``inventories/<env>/site.yml``, or ``site_file``), overlay merged.
+MACHINES = "machines.yml"
+"""Beside the site file: what the vendor's manifest said of each machine, written by ``rackready import manifest``."""
 
-    Raises SiteInvalidError that lists every problem with its data path.
+_loaded: OrderedDict[tuple[str, ...], Site] = OrderedDict()
+_KEPT = 4
+
+
+def load_site(env: str, *, site_file: Path | None = None, root: Path | None = None) -> Site:
+    """Return the site of an environment (``inventories/<env>/site.yml``, or ``site_file``), written out, with manifest and overlay merged.
+
+    Files that did not change are not read into a site again within one process. Raises SiteInvalidError that lists every problem with its data path.
     """
     try:
         base = root or project_root()
@@ -28,10 +45,35 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
         raise RackreadyError(str(error)) from error
     paths = EnvPaths(base, env)
     source = site_file or paths.site_file
-    raw = read_yaml(source)
-    if site_file is None and paths.overlay.exists():
-        raw = merge(raw, read_yaml(paths.overlay))
-    return parse_site(raw, source=str(source), base=base)
+    over = [] if site_file is not None else overlay_files(paths)
+    key = (str(base), *(f"{path}:{_digest(path)}" for path in (source, *over)))
+    if key not in _loaded:
+        site = parse_site(read_yaml(source), source=str(source), base=base, overlays=[read_yaml(path) for path in over])
+        _loaded[key] = site
+        while len(_loaded) > _KEPT:
+            _loaded.popitem(last=False)
+    return _loaded[key]
+
+
+def overlay_files(paths: EnvPaths, *, with_machines: bool = False) -> list[Path]:
+    """Return the files that are merged over the site file, in their order: the manifest's, then the machine's own overlay.
+
+    ``with_machines``: name the manifest's also when it is not there yet.
+    """
+    machines = paths.inventory / MACHINES
+    return [path for path in (machines, paths.overlay) if path.exists() or (with_machines and path == machines)]
+
+
+def forget_sites() -> None:
+    """Forget what was loaded: for tests that change what a site file alone does not say."""
+    _loaded.clear()
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""  # reading it as YAML says what is wrong
 
 
 def merge(below: Any, above: Any) -> Any:  # noqa: ANN401 - YAML documents
@@ -52,36 +94,97 @@ def _named(value: Any) -> bool:  # noqa: ANN401
     return isinstance(value, list) and bool(value) and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in value)
 
 
-def parse_site(raw: Any, *, source: str, base: Path) -> Site:  # noqa: ANN401
-    """Return the site that a YAML document describes; relative paths in it are taken from ``base``.
+def parse_site(raw: Any, *, source: str, base: Path, overlays: Sequence[Any] = ()) -> Site:  # noqa: ANN401
+    """Return the site that a YAML document describes, compact or explicit; relative paths in it are taken from ``base``.
 
-    Shape is checked by the models. What offends is pruned, and meaning is checked on the rest, so that a misspelt key
-    does not hide a duplicate address elsewhere.
+    It is written out, overlays are merged over it, addresses that nobody gave are derived. Shape is checked by the models. What offends
+    is pruned, and meaning is checked on the rest, so that a misspelt key does not hide a duplicate address elsewhere.
     """
     if not isinstance(raw, dict):
         raise SiteInvalidError(source, [Problem("", "Expected: a mapping Actual: something else.", "Begin one from inventories/example/site.yml.")])
-    document = _absolute(raw, base)
-    problems: list[Problem] = []
+    with gc_paused():
+        expanded = expand(raw)
+        document = expanded.document
+        for overlay in overlays:
+            document = merge(document, overlay) if isinstance(overlay, dict) else document
+        document = _absolute(document, base)
+        unassigned = assign(document)
+        site, problems = _validated(document, expanded, unassigned)
+    if problems or site is None:
+        raise SiteInvalidError(source, gathered(problems))
+    return site
+
+
+def _validated(document: dict[str, Any], expanded: Expanded, unassigned: list[Found]) -> tuple[Site | None, list[Problem]]:
+    problems = list(expanded.problems) + [Problem(path_text(expanded.origins.written(found.loc)), found.message, found.hint) for found in unassigned]
     index_map: IndexMap = {}
     site: Site | None = None
     taken_out: set[str] = set()
+    lost = {found.loc for found in unassigned}
+
+    def where(loc: Sequence[str | int]) -> str:
+        return path_text(expanded.origins.written(explicit(loc, index_map)))
+
     for _ in range(50):
         try:
             site = Site.model_validate(document)
             break
         except ValidationError as error:
-            errors = error.errors()
-            problems += [_shape_problem(item, index_map) for item in errors if data_path(item["loc"], index_map) not in taken_out]
+            errors = [item for item in error.errors(include_url=False) if not _follows(item, document, lost, index_map)]
+            problems += [_shape_problem(item, where(item["loc"])) for item in errors if data_path(item["loc"], index_map) not in taken_out]
             taken_out |= {data_path(item["loc"], index_map) for item in errors}
-            pruned = prune(document, [item["loc"] for item in errors], [item["type"] for item in errors], index_map)
+            pruned = prune(document, [item["loc"] for item in error.errors()], [item["type"] for item in error.errors()], index_map)
             if pruned is None:
                 break
             document, index_map = pruned
     if site is not None:
-        problems += [Problem(data_path(found.loc, index_map), found.message, found.hint) for found in check.check(site, pruned=bool(problems))]
-    if problems or site is None:
-        raise SiteInvalidError(source, problems)
-    return site
+        problems += [Problem(where(found.loc), found.message, found.hint) for found in check.check(site, pruned=bool(problems))]
+    return site, problems
+
+
+def _follows(item: Any, document: dict[str, Any], lost: set[tuple[str | int, ...]], index_map: IndexMap) -> bool:  # noqa: ANN401
+    """Say whether an address is missing only because what it derives from is wrong, which is said already."""
+    if item["type"] != "missing" or item["loc"][-1] != "address":
+        return False
+    place = explicit(item["loc"], index_map)
+    return any(place[: len(loc)] == loc for loc in lost) or (document.get("networks") is not None and not _usable(document["networks"]))
+
+
+def _usable(networks: Any) -> bool:  # noqa: ANN401
+    try:
+        Networks.model_validate(networks)
+    except ValidationError:
+        return False
+    return True
+
+
+_SHOWN = 3
+
+
+def gathered(problems: list[Problem]) -> list[Problem]:
+    """Return problems with those of one written line drawn together: a template of 12,500 nodes is corrected in one place."""
+    by_line: dict[tuple[str, str], list[Problem]] = {}
+    for problem in dict.fromkeys(problems):
+        by_line.setdefault((problem.path, problem.hint.split(" ")[0]), []).append(problem)
+    out = []
+    for (path, _), same in by_line.items():
+        out += same[:_SHOWN]
+        if len(same) > _SHOWN:
+            last = out.pop()
+            out.append(Problem(path, f"{last.message} (and {len(same) - _SHOWN} more like this)", last.hint))
+    return out
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Keep the cyclic garbage collector from walking over everything that is being built, again and again (nothing here makes cycles)."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _absolute(value: Any, base: Path, key: str = "") -> Any:  # noqa: ANN401
@@ -100,10 +203,15 @@ _WORDS = {
 }
 
 
-def _shape_problem(item: Any, index_map: IndexMap) -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
+_ADDRESS_HINT = "Add it, or say under networks where addresses come from."
+
+
+def _shape_problem(item: Any, path: str) -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
+    if item["type"] == "missing" and item["loc"][-1] == "address":
+        return Problem(path, "is required and missing.", _ADDRESS_HINT)
     words = _WORDS.get(item["type"])
     if words:
-        return Problem(data_path(item["loc"], index_map), *words)
+        return Problem(path, *words)
     shown = item.get("input")
     actual = repr(shown) if isinstance(shown, (str, int, float, bool)) or shown is None else type(shown).__name__
-    return Problem(data_path(item["loc"], index_map), f"{item['msg'].removesuffix('.')} - Actual: {actual}.", "Correct it.")
+    return Problem(path, f"{item['msg'].removesuffix('.')} - Actual: {actual}.", "Correct it.")

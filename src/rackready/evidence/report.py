@@ -53,7 +53,7 @@ def build(site: Site, paths: EnvPaths, campaign: str) -> dict[str, Any]:
         store = EvidenceStore.read_only(ledger, paths.raw)
         known = {row["id"]: row for row in ledger.campaigns()}
         states = {row.name: row for row in ledger.states()}
-        nodes = [_node(store, node.name, node.serial, states.get(node.name)) for node in site.nodes()]
+        nodes = [_node(store, node.name, node.serial or "", states.get(node.name)) for node in site.nodes()]
         runs = [_entry(record) for record in store.records(campaign=campaign) if len(record.nodes) > 1]
         events = [{"at": _time(event.at), **{key: asdict(event)[key] for key in ("node", "phase", "level", "text")}} for event in ledger.events(campaign)]
     finally:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 
 class Model(BaseModel):
@@ -46,11 +46,11 @@ class SecretRef(Model):
         return f"file {self.file}" if self.file is not None else f"environment variable {self.env}"
 
 
-_RANGE = re.compile(r"^(?P<stem>[A-Za-z]*)(?P<first>\d+)(?:-(?P=stem)?(?P<last>\d+))?$")
+_RANGE = re.compile(r"^(?P<stem>[A-Za-z]+\d+s|[A-Za-z]*)(?P<first>\d+)(?:-(?P=stem)?(?P<last>\d+))?$")
 
 
 def expand_range(text: str) -> list[str]:
-    """Expand ``swp1-swp4`` or ``1-4`` or ``swp7`` to the list of single names.
+    """Expand ``swp1-swp4`` or ``1-4`` or ``swp7`` or the sub-ports ``swp1s0-swp1s3`` to the list of single names.
 
     Raises ValueError when the text is no such range or runs backwards.
     """
@@ -64,6 +64,66 @@ def expand_range(text: str) -> list[str]:
         raise ValueError(message)
     return [f"{match['stem']}{number}" for number in range(first, last + 1)]
 
+
+_BRACKET = re.compile(r"\[([^\[\]]*)\]")
+_SPAN = re.compile(r"^(\d+)(?:-(\d+))?$")
+MOST_NAMES = 200_000
+"""Longest range of names: more than any site has of one kind, and little enough that a slip of the keyboard does not fill the memory."""
+
+
+def expand_names(text: str) -> list[str]:
+    """Expand a host list as Slurm writes it: ``gpu[01-32]``, ``a[01-04,07]``, ``p[1-2]-leaf[01-16]`` (all combinations, the last part fastest).
+
+    Leading zeros say the width. Text without brackets is one name. Raises ValueError when a bracket is empty, runs backwards or is no numbers.
+    """
+    parts = _BRACKET.split(text)
+    if "[" in "".join(parts[::2]) or "]" in "".join(parts[::2]):
+        message = f"{text!r} has a bracket without its other half"
+        raise ValueError(message)
+    names = [parts[0]]
+    for inside, after in zip(parts[1::2], parts[2::2], strict=True):
+        numbers = _numbers(inside, text)
+        if len(names) * len(numbers) > MOST_NAMES:
+            message = f"{text!r} is more than {MOST_NAMES} names"
+            raise ValueError(message)
+        names = [f"{before}{number}{after}" for before in names for number in numbers]
+    return names
+
+
+def _numbers(inside: str, text: str) -> list[str]:
+    out: list[str] = []
+    for span in inside.split(","):
+        match = _SPAN.match(span.strip())
+        if match is None:
+            message = f"{text!r}: {span!r} is not a number or a range such as 01-32"
+            raise ValueError(message)
+        first, last = match[1], match[2] or match[1]
+        if int(last) < int(first):
+            message = f"{text!r} runs backwards"
+            raise ValueError(message)
+        if int(last) - int(first) >= MOST_NAMES:
+            message = f"{text!r} is more than {MOST_NAMES} names"
+            raise ValueError(message)
+        out += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
+    return out
+
+
+def _is_names(text: str) -> str:
+    expand_names(text)
+    return text
+
+
+Names = Annotated[str, AfterValidator(_is_names)]
+"""One name, or a host list such as ``gpu[01-32]``."""
+
+
+def _is_range(text: str) -> str:
+    expand_range(text)
+    return text
+
+
+RangeText = Annotated[str, AfterValidator(_is_range)]
+"""``swp1-swp4`` or ``1-4``: a run of ports or rails."""
 
 Rate = Literal[100, 200, 400, 800]
 """Port rate in Gb/s per direction."""

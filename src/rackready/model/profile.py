@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -27,12 +27,32 @@ class NvLink(Model):
 
 
 class PowerAndClocks(Model):
-    """What optimize sets."""
+    """What optimize sets. What is null was not found published, and is not guessed: optimize refuses such a card."""
 
-    limit: Figure = Field(description="power limit, W")
-    min_limit: Figure = Field(description="lowest power limit that the card takes, W")
-    sm_clock_max: Figure = Field(description="highest SM clock, MHz: optimize locks to it")
-    sm_clock_min: Figure = Field(description="lowest SM clock that may be locked, MHz")
+    limit: Figure = Field(description="power limit as shipped (TDP), W")
+    min_limit: Figure | None = Field(None, description="lowest power limit that the card takes, W; null: not published")
+    sm_clock_max: Figure | None = Field(None, description="highest SM clock, MHz: optimize locks to it; null: not published")
+    sm_clock_min: Figure | None = Field(None, description="lowest SM clock that may be locked, MHz; null: not published")
+
+
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"]
+"""Number formats of the tensor cores (fp32: the CUDA cores) for which a dense rate is known."""
+
+
+class PcieLink(Model):
+    """The PCIe link of one GPU as its board has it."""
+
+    gen: int = Field(ge=3, le=7, description="generation")
+    lanes: int = Field(ge=1, le=16)
+    rate: Figure = Field(description="rate of one direction, GB/s")
+
+
+class Mig(Model):
+    """What MIG makes of one GPU."""
+
+    instances: int = Field(ge=2, le=7, description="most instances at a time")
+    profiles: dict[str, int] = Field(default_factory=dict, description="MIG profile to how many of it fit, e.g. 1g.10gb: 7")
+    source: str = Field(min_length=5)
 
 
 class GpuProfile(Model):
@@ -49,18 +69,62 @@ class GpuProfile(Model):
     min_driver_source: str
     max_driver_branch: int | None = Field(None, description="last driver branch that supports it; null when the newest does")
     collectives: dict[str, Figure] = Field(default_factory=dict, description="measured busbw of a healthy single node, GB/s, by '<collective>/<n>/<algorithm>'")
+    form: Literal["sxm", "pcie", "superchip"] | None = Field(None, description="how it sits in a server")
+    memory_nominal: Figure | None = Field(None, description="memory as it is sold, GB (10^9 bytes); planning uses `memory`")
+    memory_bandwidth: Figure | None = Field(None, description="GB/s")
+    compute: dict[Precision, Figure] = Field(
+        default_factory=dict, description="DENSE TFLOPS by number format: vendors print twice as much 'with sparsity'. A format that is absent is not published"
+    )
+    nvlink_bridge: Figure | None = Field(None, description="rate of an optional NVLink bridge between a pair of cards, both directions, GB/s")
+    pcie: PcieLink | None = Field(None, description="PCIe link; null: not published")
+    mig: Mig | None = Field(None, description="null: the GPU has no MIG")
+
+
+Cage = Literal["osfp_finned", "osfp_flat", "qsfp112", "qsfp56", "qsfp28", "sfp28", "rj45"]
+"""What plugs into a port: finned OSFP in air-cooled switches, flat-top OSFP where the heat sink rides on the cage (adapters, DGX), and so on."""
 
 
 class PlatformNic(Model):
-    """One compute NIC of a server model."""
+    """One compute NIC of a server model. Names that the vendor does not publish are empty: such a server can be planned, not installed."""
 
     rail: int = Field(ge=1, le=16)
-    rdma_device: str = Field(description="device below /sys/class/infiniband, e.g. mlx5_0")
-    netdev: str = Field(description="network interface name, e.g. enp26s0np0")
-    pci: str = Field(description="PCI address (domain:bus:device.function)")
+    rdma_device: str = Field("", description="device below /sys/class/infiniband, e.g. mlx5_0; empty: not published")
+    netdev: str = Field("", description="network interface name, e.g. enp26s0np0; empty: not published")
+    pci: str = Field("", description="PCI address (domain:bus:device.function); empty: not published")
     gpu: int = Field(ge=0, description="index of the GPU behind the same PCIe switch")
-    numa: int = Field(ge=0)
+    numa: int = Field(0, ge=0)
     rate: Rate
+    cage: Cage | None = Field(None, description="connector of the port that the cable enters; null: not published")
+    planes: int = Field(1, ge=1, le=8, description="network planes that this NIC feeds; each gets rate / planes")
+    port: str = Field("", description="label of the port on the chassis, e.g. OSFP4P2: two NICs may share one twin-port cage")
+
+
+class OtherNic(Model):
+    """One network port of a server model beside the compute rails."""
+
+    role: Literal["inband", "storage", "oob"]
+    name: str = Field(min_length=1, description="what people call it, e.g. bf3-1p1")
+    rate: Literal[1, 10, 25, 100, 200, 400, 800] = Field(description="Gb/s per direction")
+    cage: Cage | None = Field(None, description="null: not published")
+    dpu: bool = Field(default=False, description="a BlueField: it has its own BMC, operating system and addresses")
+
+
+class Psus(Model):
+    """Power supplies of one server or switch."""
+
+    count: int = Field(ge=1, le=16)
+    min_count: int | None = Field(None, ge=1, le=16, description="supplies with input that keep it at full performance; null: not published")
+    min_boot: int | None = Field(None, ge=1, le=16, description="supplies with input that it needs to start; null: not published")
+    max_w: Figure | None = Field(None, description="output of one supply, W; null: not published")
+    source: str = Field(min_length=5, description="where count and redundancy come from")
+
+
+class Cooling(Model):
+    """How the heat of one server leaves it."""
+
+    kind: Literal["air", "liquid", "hybrid"]
+    liquid_share: Figure | None = Field(None, description="share of the heat that goes into liquid, 0 to 1; null: not published (air: 0)")
+    source: str = Field(min_length=5)
 
 
 class PlatformProfile(Model):
@@ -71,12 +135,34 @@ class PlatformProfile(Model):
     product: str = Field(description="as Redfish gives it")
     gpu: ProfileId
     gpus: int = Field(ge=1, le=16)
-    gpu_pci: list[str] = Field(description="PCI address of every GPU, by index")
+    gpu_pci: list[str] = Field(default_factory=list, description="PCI address of every GPU, by index; empty: not published")
     nvswitch: bool = Field(description="GPUs are joined by NVSwitches: the fabric manager is needed")
-    nics: list[PlatformNic]
+    nics: list[PlatformNic] = Field(default_factory=list, description="compute NICs, one a rail; empty: the server has no compute fabric of its own")
     rack_units: int = Field(ge=1)
     max_power: Figure = Field(description="highest draw of the whole server, W")
     source: str
+    fabric_manager: bool | None = Field(
+        None, description="the server runs the fabric manager; null: as `nvswitch`. False on NVL72 trays: the switch trays run it"
+    )
+    nvlink_domain: int | None = Field(
+        None, ge=2, le=576, description="GPUs of one NVLink domain when it spans servers (NVL72: 72); null: the server's own GPUs"
+    )
+    su_nodes: Figure | None = Field(None, description="nodes of one scalable unit in the vendor's reference architecture")
+    weight: Figure | None = Field(None, description="kg; null: not published")
+    typical_power: Figure | None = Field(None, description="draw under a typical training load, W; null: not published")
+    transient_power: Figure | None = Field(None, description="highest draw for tens of milliseconds, W; null: not published")
+    psus: Psus | None = Field(None, description="power supplies; null: not published, or fed by a rack's bus bar")
+    cooling: Cooling | None = Field(None, description="null: not published")
+    airflow: Figure | None = Field(None, description="air through the chassis, m3/h; null: not published")
+    other_nics: list[OtherNic] = Field(default_factory=list, description="storage, in-band and out-of-band ports; empty: not published")
+
+    def unpublished(self) -> tuple[str, ...]:
+        """Return what installing needs and nobody publishes for this server: empty when it can be installed."""
+        names = ("rdma_device", "netdev", "pci")
+        missing = ["the PCI addresses of its GPUs"] if len(self.gpu_pci) != self.gpus else []
+        if any(not getattr(nic, name) for nic in self.nics for name in names):
+            missing.append("the device names of its compute NICs")
+        return tuple(missing)
 
 
 class SwitchProfile(Model):
@@ -84,9 +170,23 @@ class SwitchProfile(Model):
 
     id: ProfileId
     ports: str = Field(description="range of its ports, e.g. swp1-swp64")
-    os: list[ProfileId] = Field(min_length=1, description="network operating systems that it runs")
-    rate: Rate
+    os: list[ProfileId] = Field(description="network operating systems that it runs and rackready configures; empty: it can be planned, not configured")
+    rate: Literal[1, 100, 200, 400, 800] = Field(description="Gb/s per direction of one of `ports`")
     source: str
+    layer: Literal["ethernet", "infiniband"] = "ethernet"
+    cage: Cage | None = Field(None, description="connector of `ports`; null: not published")
+    ports_per_cage: int = Field(1, ge=1, le=2, description="ports of `ports` that share one cage (twin-port OSFP: 2)")
+    breakout: list[int] = Field(default_factory=lambda: [1], description="ways in which one of `ports` may be split; 1: whole")
+    lanes: int | None = Field(None, ge=1, le=8, description="electrical lanes of one of `ports`; null: not published")
+    uplinks: str | None = Field(None, description="range of further ports of another rate, e.g. swp49-swp52; null: none")
+    uplink_rate: Literal[10, 25, 100, 200, 400, 800] | None = Field(None, description="Gb/s per direction of one uplink")
+    radix: int | None = Field(None, ge=2, description="ports towards others after the breakout that the profile stands for; null: as many as `ports` names")
+    port_pattern: str | None = Field(None, description="port name by cage {c} and twin {t}, where names are not those of `ports`; null: names of `ports`")
+    power: Figure | None = Field(None, description="highest draw, W; null: not published")
+    typical_power: Figure | None = Field(None, description="typical draw, W; null: not published")
+    weight: Figure | None = Field(None, description="kg; null: not published")
+    rack_units: int | None = Field(None, ge=1, description="null: not published")
+    psus: Psus | None = Field(None, description="null: not published")
 
 
 class SoftwareProfile(Model):

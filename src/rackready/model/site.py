@@ -1,56 +1,120 @@
-"""The site file: what a data centre is meant to be. ``inventories/<env>/site.yml`` is one of these."""
+"""The site: what a data centre is meant to be, everything written out. ``site_file`` is the compact form that people may write instead."""
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv4Network
+from collections.abc import Callable
+from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from rackready.model.base import MacAddress, Model, Name, ProfileId, SecretRef, expand_range
+from rackready.model.base import MacAddress, Model, Name, Names, ProfileId, RangeText, SecretRef
+from rackready.model.facility import Facility, Feed, Hall, RackCooling
+from rackready.model.network import Fabric, Link, Networks, NicPlan, PortGroup, Qos, Rail, Tenant
+from rackready.model.operations import (
+    Access,
+    Campaign,
+    DeclaredSkip,
+    Delivery,
+    FileHandover,
+    Gates,
+    MaintenanceWindow,
+    Mirror,
+    SlurmHandover,
+    Software,
+)
+from rackready.model.topology import Topology
+
+__all__ = [
+    "Access",
+    "Bmc",
+    "Campaign",
+    "DeclaredSkip",
+    "Device",
+    "Fabric",
+    "FileHandover",
+    "Gates",
+    "Link",
+    "Mirror",
+    "Node",
+    "NodeBmc",
+    "NvlinkDomain",
+    "Qos",
+    "Rack",
+    "Rail",
+    "RangeText",
+    "Site",
+    "SlurmHandover",
+    "Software",
+    "Switch",
+    "SwitchSlot",
+]
+_T = TypeVar("_T")
 
 
-def _is_range(text: str) -> str:
-    expand_range(text)
-    return text
+class NodeBmc(Model):
+    """The baseboard management controller of one node, reached over Redfish (HTTPS). Before delivery much of it is unknown."""
 
-
-RangeText = Annotated[str, AfterValidator(_is_range)]
-"""``swp1-swp4`` or ``1-4``: a run of ports or rails."""
-
-
-class Bmc(Model):
-    """The baseboard management controller of one node, reached over Redfish (HTTPS)."""
-
-    address: IPv4Address = Field(description="address of the BMC on the out-of-band network")
+    address: IPv4Address | None = Field(None, description="address of the BMC on the out-of-band network; planned from networks.oob when absent")
     port: int = Field(443, ge=1, le=65535, description="TCP port of its Redfish service")
     mac: MacAddress | None = Field(None, description="MAC address, as the vendor's manifest gives it")
     username: str = Field("admin", min_length=1, description="Redfish user")
-    password: SecretRef = Field(description="where this BMC's password is kept")
+    password: SecretRef | None = Field(None, description="where this BMC's password is kept; the vendor's manifest brings it")
     ca: Path | None = Field(None, description="CA certificate (PEM) that signed the BMC's TLS certificate; system store when absent")
+
+    def known(self) -> Bmc | None:
+        """Return the BMC as what talks to it needs it, None while its address or password is unknown."""
+        if self.address is None or self.password is None:
+            return None
+        return Bmc.model_validate({name: getattr(self, name) for name in NodeBmc.model_fields})
+
+
+class Bmc(NodeBmc):
+    """A BMC of which everything is known that is needed to talk to it."""
+
+    address: IPv4Address = Field(description="address of the BMC on the out-of-band network")
+    password: SecretRef = Field(description="where this BMC's password is kept")
+
+
+_UNKNOWN_BMC = NodeBmc()
 
 
 class Node(Model):
-    """One GPU server."""
+    """One server."""
 
     name: Name = Field(description="host name")
+    kind: Literal["metal", "virtual"] = Field("metal", description="a machine of its own, or a virtual one on ``host``")
     platform: ProfileId = Field(description="server model: a profile of profiles/platform")
-    serial: str = Field(min_length=1, description="chassis serial number; the BMC must report it before anything is done to it")
-    unit: int = Field(ge=1, le=60, description="lowest rack unit that it occupies")
+    serial: str | None = Field(None, min_length=1, description="chassis serial number; the BMC must report it before anything is done to it")
+    unit: int | None = Field(None, ge=1, le=60, description="lowest rack unit that it occupies; virtual nodes have none")
+    slot: int | None = Field(None, ge=1, le=128, description="number of the node in its rack; the number in its name when absent")
+    index: int | None = Field(None, ge=1, description="number of the node in the site, from which addresses derive; from rack number and slot when absent")
     address: IPv4Address = Field(description="address on the in-band network; SSH answers here")
-    bmc: Bmc
+    bmc: NodeBmc = Field(default=_UNKNOWN_BMC)
+    nic_plan: Name | None = Field(None, description="how its NICs are used; that of its platform when absent")
+    host: Name | None = Field(None, description="hypervisor on which a virtual node runs")
 
 
 class Rack(Model):
     """One rack; one Pulumi stack provisions it."""
 
     name: Name
-    nodes: list[Node] = Field(min_length=1)
+    nodes: list[Node] = Field(default_factory=list)
+    index: int | None = Field(None, ge=1, description="number of the rack in the site, from which addresses derive; the number in its name when absent")
+    su: int | None = Field(None, ge=1, description="scalable unit to which its nodes belong; from the rack's number when absent")
+    su_slot: int | None = Field(None, ge=1, description="place of its first node in that unit; the next free one when absent")
+    height_u: int = Field(48, ge=1, le=60, description="rack units")
+    hall: Name | None = Field(None, description="hall in which it stands")
+    row: Name | None = Field(None, description="row of the hall")
+    position: int | None = Field(None, ge=1, description="place along the row, counted from 1")
+    feeds: list[Feed] = Field(default_factory=list, description="supplies of the rack")
+    cooling: RackCooling | None = None
+    max_weight_kg: float | None = Field(None, gt=0, description="load that rack and floor carry, kg")
 
 
 class Switch(Model):
-    """One switch of the compute fabric."""
+    """One switch that is written by hand: of a site without ``topology``, or to say more of one that the topology names."""
 
     name: Name
     os: ProfileId = Field(description="network operating system: a driver of drivers/switch, e.g. cumulus_nvue")
@@ -59,110 +123,52 @@ class Switch(Model):
     port: int = Field(22, ge=1, le=65535, description="TCP port of its SSH service")
     username: str = Field("cumulus", min_length=1)
     password: SecretRef
+    role: Literal["compute", "in_band", "storage", "oob"] = Field("compute", description="network that it belongs to")
+    rack: Name | None = Field(None, description="rack that holds it")
+    unit: int | None = Field(None, ge=1, le=60, description="lowest rack unit that it occupies")
+    ports: list[PortGroup] = Field(default_factory=list, description="ports that are set up in another way than the profile says")
 
 
-class Link(Model):
-    """A run of cables from one node's rails to consecutive ports of one switch (same number of rails and ports)."""
+class SwitchSlot(Model):
+    """Room for switches that the topology makes: they are placed in the order of their names."""
 
-    node: Name
-    rails: RangeText = Field(description="rails of the node, e.g. 1-4")
-    switch: Name
-    ports: RangeText = Field(description="switch ports in the same order, e.g. swp1-swp4")
-
-
-class Rail(Model):
-    """One rail of the compute fabric: the NICs of the same position in every node share one subnet."""
-
-    rail: int = Field(ge=1, le=16)
-    vlan: int = Field(ge=2, le=4094, description="VLAN of the rail on its leaf switch")
-    subnet: IPv4Network = Field(description="IPv4 subnet of the rail; node k of the site gets host number 10 + k")
+    rack: Name
+    tier: Literal["leaf", "spine", "core"]
+    units: RangeText = Field(description="lowest unit of each switch, e.g. 20-27; with switches of two units every second one")
+    step: int = Field(1, ge=1, le=8, description="units from one switch to the next")
 
 
-class Qos(Model):
-    """What makes RoCE lossless, on hosts and switches alike. Defaults: NVUE's lossless defaults (Cumulus Linux RoCE guide)."""
-
-    dscp: int = Field(26, ge=0, le=63, description="DSCP of RoCE data")
-    priority: int = Field(3, ge=0, le=7, description="switch priority and PFC priority of RoCE data")
-    cnp_dscp: int = Field(48, ge=0, le=63, description="DSCP of congestion notification packets")
-    cnp_priority: int = Field(6, ge=0, le=7, description="switch priority of congestion notification packets")
+DeviceKind = Literal["ufm", "nmx", "nvlink_tray", "cdu", "power_shelf", "pdu", "storage", "login", "head", "console", "patch_panel"]
 
 
-class Fabric(Model):
-    """The compute fabric."""
+class Device(Model):
+    """What stands beside GPU nodes and fabric switches."""
 
-    kind: Literal["roce"] = Field(description="link layer; InfiniBand is not supported yet")
-    mtu: int = Field(9000, ge=1280, le=9216, description="L3 MTU in bytes on hosts")
-    switch_mtu: int = Field(9216, ge=1280, le=9216, description="L3 MTU in bytes on switch ports")
-    qos: Qos = Field(default_factory=Qos)
-    rails: list[Rail] = Field(min_length=1)
-
-
-class Mirror(Model):
-    """A signed apt repository that carries the vendor's packages: NVIDIA's own, or a local mirror of it."""
-
-    url: str = Field(pattern=r"^(https?|file)://\S+$", description="base URL of the repository")
-    suite: str = Field(min_length=1, description="apt suite, e.g. bookworm; a flat repository ends in /")
-    components: list[str] = Field(default_factory=list, description="apt components; empty for a flat repository")
-    key: Path = Field(description="the repository's OpenPGP public key (ASCII armoured), on the controller")
+    name: Name
+    kind: DeviceKind = Field(description="ufm: InfiniBand manager; nmx: NVLink manager; cdu: coolant distribution unit; head: management server of the cluster")
+    rack: Name | None = Field(None, description="rack that holds it")
+    unit: int | None = Field(None, ge=1, le=60, description="lowest rack unit; none for what hangs beside the units (zero-U PDU)")
+    height_u: int = Field(1, ge=0, le=60, description="rack units")
+    index: int | None = Field(None, ge=1, description="number among the devices of its rack, from which addresses derive; its unit when absent")
+    address: IPv4Address | None = Field(None, description="management address; planned from networks.oob when absent")
+    pair: Name | None = Field(None, description="the other one of a redundant pair")
+    fabric_ports: int = Field(0, ge=0, le=16, description="ports on the compute fabric (a UFM host takes one)")
+    max_power_w: float | None = Field(None, gt=0, description="highest draw, W")
+    weight_kg: float | None = Field(None, gt=0)
+    serial: str | None = Field(None, min_length=1)
 
 
-class Software(Model):
-    """Which versions are installed, and from where."""
+class NvlinkDomain(Model):
+    """GPUs of several nodes that one NVLink fabric joins (NVL72)."""
 
-    set: ProfileId = Field(description="version set known to work together: a profile of profiles/software")
-    driver_branch: int | None = Field(None, ge=450, le=999, description="driver branch; the set's own when absent. Must be one of the set's branches")
-    mirror: Mirror
-
-
-class Access(Model):
-    """How rackready logs in to nodes."""
-
-    user: str = Field("root", min_length=1)
-    port: int = Field(22, ge=1, le=65535, description="TCP port of SSH on nodes")
-    private_key: Path = Field(description="OpenSSH private key on the controller")
+    name: Name
+    rack: Name | None = Field(None, description="all nodes of this rack")
+    nodes: list[Names] = Field(default_factory=list, description="nodes, when they are not just those of one rack")
+    across_racks: bool = Field(default=False, description="its nodes stand in more than one rack on purpose")
 
 
-class DeclaredSkip(Model):
-    """A gate that is not to run on some nodes, and why. It is shown in every report."""
-
-    gate: str = Field(description="gate id")
-    nodes: list[Name] = Field(min_length=1, description="nodes on which it is skipped")
-    reason: str = Field(min_length=10, description="why, in words that a reader of the report understands")
-
-
-class Gates(Model):
-    """Which gates a node must pass."""
-
-    set: ProfileId = Field(description="a profile of profiles/gate_sets")
-    skip: list[DeclaredSkip] = Field(default_factory=list)
-
-
-class SlurmHandover(Model):
-    """Nodes are handed to a Slurm cluster that exists; rackready drains and resumes them, no more."""
-
-    kind: Literal["slurm"]
-    controller: IPv4Address = Field(description="host of slurmctld; SSH answers here")
-    port: int = Field(22, ge=1, le=65535, description="TCP port of SSH on the controller")
-    user: str = Field("root", min_length=1)
-    private_key: Path
-    partition: Name = Field("gpu", description="partition that users submit to")
-    munge_key: SecretRef | None = Field(None, description="the cluster's munge key (base64), put on every node")
-
-
-class FileHandover(Model):
-    """No scheduler: the list of nodes that are ready is written to a file."""
-
-    kind: Literal["file"]
-    path: Path
-
-
-class Campaign(Model):
-    """How a deploy walks through the site."""
-
-    batch_size: int = Field(32, ge=1, le=256, description="nodes in one Ansible run")
-    wave_size: int = Field(128, ge=1, description="nodes that go through all phases together")
-    stop_above_pct: int = Field(100, ge=0, le=100, description="no further wave begins when more than this share of a wave's nodes did not become ready")
-    provision_timeout_s: int = Field(900, ge=5, description="longest time from power-on until SSH answers")
+class _Memo(dict[str, Any]):
+    """What was computed from one site, kept with it."""
 
 
 class Site(Model):
@@ -179,21 +185,60 @@ class Site(Model):
     gates: Gates
     handover: Annotated[SlurmHandover | FileHandover, Field(discriminator="kind")]
     campaign: Campaign = Field(default_factory=Campaign)
+    halls: list[Hall] = Field(default_factory=list)
+    facility: Facility | None = None
+    networks: Networks | None = None
+    topology: Topology | None = None
+    nic_plans: list[NicPlan] = Field(default_factory=list)
+    switch_slots: list[SwitchSlot] = Field(default_factory=list)
+    devices: list[Device] = Field(default_factory=list)
+    nvlink_domains: list[NvlinkDomain] = Field(default_factory=list)
+    tenants: list[Tenant] = Field(default_factory=list)
+    deliveries: list[Delivery] = Field(default_factory=list)
+    cable_stock: dict[str, list[float]] = Field(default_factory=dict, description="lengths on the shelf, m, by series of the parts profile")
+    maintenance: list[MaintenanceWindow] = Field(default_factory=list)
+
+    def remember(self, key: str, make: Callable[[], _T]) -> _T:
+        """Return what ``make`` gives, computed once for this site: indexes over 12,500 nodes are not built for each of them again."""
+        memo = self.__dict__.get("_memo")
+        if memo is None:
+            memo = self.__dict__["_memo"] = _Memo()
+        if key not in memo:
+            memo[key] = make()
+        found: _T = memo[key]
+        return found
+
+    def __copy__(self) -> Self:
+        """A changed copy computes its own."""
+        copied = super().__copy__()
+        copied.__dict__.pop("_memo", None)
+        return copied
 
     def nodes(self) -> list[Node]:
-        """Every node, in the order of the file."""
-        return [node for rack in self.racks for node in rack.nodes]
+        """Every node, in the order of the file. Not to be changed by the caller."""
+        return self.remember("nodes", lambda: [node for rack in self.racks for node in rack.nodes])
 
     def node(self, name: str) -> Node:
         """Return the node of that name; KeyError when there is none."""
-        for node in self.nodes():
-            if node.name == name:
-                return node
-        raise KeyError(name)
+        return self._by_name()[name][0]
 
     def rack_of(self, name: str) -> Rack:
         """Return the rack that holds the node of that name; KeyError when there is none."""
+        return self._by_name()[name][1]
+
+    def position_of(self, name: str) -> int:
+        """Return the number of the node in the site: its index, else its place in the file counted from 1; KeyError when there is none."""
+        node, _, place = self._by_name()[name]
+        return node.index or place
+
+    def _by_name(self) -> dict[str, tuple[Node, Rack, int]]:
+        return self.remember("by_name", self._index)
+
+    def _index(self) -> dict[str, tuple[Node, Rack, int]]:
+        out: dict[str, tuple[Node, Rack, int]] = {}
+        place = 0
         for rack in self.racks:
-            if any(node.name == name for node in rack.nodes):
-                return rack
-        raise KeyError(name)
+            for node in rack.nodes:
+                place += 1
+                out.setdefault(node.name, (node, rack, place))
+        return out

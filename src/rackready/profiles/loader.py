@@ -9,6 +9,7 @@ from typing import TypeVar
 import yaml
 from pydantic import BaseModel
 
+from rackready.model.parts import PartsProfile
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSet, GpuProfile, PlatformProfile, SoftwareProfile, SwitchProfile
 
@@ -26,7 +27,7 @@ class UnknownProfileError(RackreadyError):
 
 
 def known(family: str) -> list[str]:
-    """Return the ids of all profiles of a family (``gpu``, ``platform``, ``switch``, ``software``, ``gate_sets``)."""
+    """Return the ids of all profiles of a family (``gpu``, ``platform``, ``switch``, ``software``, ``gate_sets``, ``parts``)."""
     folder = resources.files(__package__).joinpath(family)
     return sorted(entry.name.removesuffix(".yml") for entry in folder.iterdir() if entry.name.endswith(".yml"))
 
@@ -71,3 +72,9 @@ def software(wanted: str) -> SoftwareProfile:
 def gate_set(wanted: str) -> GateSet:
     """Return a gate set; raises UnknownProfileError."""
     return _load("gate_sets", wanted, GateSet)
+
+
+@cache
+def parts(wanted: str) -> PartsProfile:
+    """Return the cables, fibres and modules of a supplier; raises UnknownProfileError."""
+    return _load("parts", wanted, PartsProfile)

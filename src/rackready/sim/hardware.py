@@ -12,7 +12,8 @@ from typing import Any
 
 from rackready.design.facts import NicFacts, NodeFacts, node_facts, switch_facts
 from rackready.model.base import expand_range
-from rackready.model.profile import GpuProfile
+from rackready.model.problems import RackreadyError
+from rackready.model.profile import Figure, GpuProfile
 from rackready.model.site import Site
 
 State = dict[str, Any]
@@ -87,7 +88,7 @@ def _gpu(facts: NodeFacts, index: int) -> State:
         "index": index,
         "uuid": f"GPU-{uuid.uuid5(_NAMESPACE, name)}",
         "serial": _serial("165", name),
-        "pci": facts.platform.gpu_pci[index],
+        "pci": _pci(facts, index),
         "numa": _gpu_numa(facts, index),
         "name": profile.product_name,
         "device_id": f"0x{profile.pci_device_id.upper()}10DE",
@@ -102,7 +103,7 @@ def _gpu(facts: NodeFacts, index: int) -> State:
         "ecc": {kind: {"corrected": 0, "uncorrected": 0} for kind in ("volatile", "aggregate")},
         "remapped_rows": {"correctable": 0, "uncorrectable": 0, "pending": False, "failure": False},
         "power": _power(profile, name),
-        "clocks": {"sm_max_mhz": int(profile.power.sm_clock_max.value), "memory_mhz": 2619},
+        "clocks": {"sm_max_mhz": _published(profile, profile.power.sm_clock_max, "SM clock"), "memory_mhz": 2619},
         "clock_events": 0,
         "compute_factor": 1.0,
         "memory_factor": 1.0,
@@ -114,7 +115,28 @@ def _gpu(facts: NodeFacts, index: int) -> State:
 
 def _power(profile: GpuProfile, name: str) -> State:
     limit = int(profile.power.limit.value)
-    return {"default_w": limit, "min_w": int(profile.power.min_limit.value), "max_w": limit, "idle_w": 68 + _spread(name, 9)}
+    least = _published(profile, profile.power.min_limit, "lowest power limit")
+    return {"default_w": limit, "min_w": least, "max_w": limit, "idle_w": 68 + _spread(name, 9)}
+
+
+def _published(profile: GpuProfile, figure: Figure | None, what: str) -> int:
+    """Return a figure that the simulated card must answer with; RackreadyError where nobody published it."""
+    if figure is None:
+        raise RackreadyError(
+            f"GPU profile {profile.id}: {what} - Expected: a figure, for a card that is simulated Actual: not published. "
+            "Simulate another model, or add it with its source."
+        )
+    return int(figure.value)
+
+
+def _pci(facts: NodeFacts, index: int) -> str:
+    """Return the PCI address of a GPU; RackreadyError where the platform profile has none."""
+    if index >= len(facts.platform.gpu_pci):
+        raise RackreadyError(
+            f"platform profile {facts.platform.id}: gpu_pci - Expected: {facts.platform.gpus} addresses, for a server that is simulated Actual: not published. "
+            "Simulate another model, or add them with their source."
+        )
+    return facts.platform.gpu_pci[index]
 
 
 def _nvlink(profile: GpuProfile) -> State:

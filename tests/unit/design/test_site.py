@@ -16,6 +16,7 @@ from rackready.design.site import load_site, merge, parse_site
 from rackready.model.base import SecretRef, expand_range
 from rackready.model.problems import SiteInvalidError
 from rackready.model.site import Site
+from rackready.profiles.loader import known
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -80,7 +81,7 @@ REFUSED = [
     ),
     (
         change("racks.0.nodes.1.platform", "dgx_h1000"),
-        "racks[0].nodes[1].platform: platform profile 'dgx_h1000' does not exist - Expected: one of dgx_h100. Correct the id or add the profile.",
+        f"racks[0].nodes[1].platform: platform profile 'dgx_h1000' does not exist - Expected: one of {', '.join(known('platform'))}. Correct the id",
     ),
     (change("racks.0.nodes.1.unit", 2), "racks[0].nodes[1].unit: units 2-9 are partly taken by node01. Place node02 where 8 units are free."),
     (change("switches.0.os", "sonic"), "switches[0].os: sn5600 does not run 'sonic' - Expected: one of cumulus_nvue. Correct it."),

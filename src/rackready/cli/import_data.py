@@ -1,0 +1,93 @@
+"""`rackready import`: takes in what others know of the site."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+from rackready.design.manifest import Machine, overlay, read_manifest, secret_name
+from rackready.design.site import MACHINES, overlay_files, parse_site
+from rackready.design.yaml import read_yaml
+from rackready.model.problems import RackreadyError
+from rackready.paths import private_dir
+
+app = typer.Typer(help="Take in what others know of the site.", no_args_is_help=True)
+
+_HEAD = "# Written by `rackready import manifest`; merged over site.yml. Passwords lie in secrets/, not here.\n"
+
+
+@app.callback()
+def _group() -> None:
+    """Keep `manifest` a command of its own while it is the only one."""
+
+
+@app.command()
+def manifest(
+    file: Annotated[Path, typer.Argument(help="CSV with the columns serial, bmc_mac, password, rack, unit.")],
+    env: Env = "sim",
+    output: Output = Format.TEXT,
+) -> None:
+    """Take in a vendor's manifest: serial numbers, MAC addresses and factory passwords of BMCs, by place in the rack.
+
+    Writes inventories/ENV/machines.yml and the passwords below inventories/ENV/secrets. Exit codes: 0 written, 2 refused and nothing written.
+    """
+    paths = env_paths(env)
+    target = paths.inventory / MACHINES
+    # What an earlier manifest said is left out: a machine that was exchanged comes with another serial.
+    alone = [read_yaml(path) for path in overlay_files(paths) if path != target]
+    written = read_yaml(paths.site_file)
+    machines = read_manifest(_text(file), parse_site(written, source=str(paths.site_file), base=paths.root, overlays=alone), str(file))
+    secrets = paths.inventory / "secrets"
+    before = read_yaml(target) if target.exists() else None
+    document = overlay(machines, before, secrets.relative_to(paths.root).as_posix())
+    # The site as it will be is checked before anything is written; then passwords; then, as the last step and at once, what refers to them.
+    over = [document if path == target else read_yaml(path) for path in overlay_files(paths, with_machines=True)]
+    parse_site(written, source=f"{paths.site_file} with {file}", base=paths.root, overlays=over)
+    _keep(secrets, machines)
+    _replace(target, _HEAD + yaml.safe_dump(document, sort_keys=False), mode=0o644)
+    if output is Format.JSON:
+        print_json({"machines": len(machines), "file": str(target), "nodes": [machine.node for machine in machines]})
+    else:
+        console.print(f"{len(machines)} machines written to {target}; their passwords lie in {secrets} (mode 0600)", markup=False)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        message = f"{file} - Expected: a CSV file in UTF-8 Actual: {reason}. Correct the path or the encoding."
+        raise RackreadyError(message) from error
+
+
+def _keep(secrets: Path, machines: list[Machine]) -> None:
+    private_dir(secrets)
+    for machine in machines:
+        _replace(secrets / secret_name(machine.node), machine.password + "\n", mode=0o600)
+
+
+def _replace(path: Path, text: str, *, mode: int) -> None:
+    """Write a file so that it is either as before or complete, never with wider rights than ``mode``."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    scratch = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.chmod(mode)
+        scratch.replace(path)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands."""
+    parent.add_typer(app, name="import")

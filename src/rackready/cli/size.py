@@ -1,0 +1,163 @@
+"""`rackready size`: what a language model needs of GPUs, which servers of the profiles can do it, what binds them, and what a result costs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from rackready.cli import size_cost, size_model, size_text
+from rackready.cli.output import Format, Output, print_json
+from rackready.cli.size_answer import described, serving_answer, training_answer
+from rackready.cli.size_cost import Money
+from rackready.cli.size_model import Asked, model_of
+
+app = typer.Typer(help="Size a language model: memory, servers that fit, bounds of speed, cost of a result.", no_args_is_help=True)
+
+On = Annotated[list[str], typer.Option("--on", help="Server or GPU profile to consider; may be repeated. Left out: all.")]
+Tp = Annotated[int, typer.Option("--tp", min=0, help="Tensor parallelism; 0: the smallest that fits.")]
+Pp = Annotated[int, typer.Option("--pp", min=0, help="Pipeline stages; 0: the fewest that fit.")]
+Ep = Annotated[int, typer.Option("--ep", min=1, help="Expert parallelism, over data-parallel ranks.")]
+Reserve = Annotated[float, typer.Option("--reserve-gib", min=-1, help="Memory of each GPU that context, communication and fragmentation take, GiB; -1: 2.")]
+
+# The name of an option is its documentation: commands take all of theirs as parameters.
+
+
+@app.command()
+def model(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    config: size_model.Config = None,
+    params: size_model.Params = "",
+    layers: size_model.Layers = 0,
+    hidden: size_model.Hidden = 0,
+    heads: size_model.Heads = 0,
+    kv_heads: size_model.KvHeads = 0,
+    vocabulary: size_model.Vocabulary = 0,
+    weights: size_model.WeightsOption = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Show what a model's shape says: parameters, bytes of weights, cache of a token."""
+    found, assumed = model_of(Asked(config, params, layers, hidden, heads, kv_heads, vocabulary, weights))
+    document = {"model": described(found), "assumed": assumed}
+    print_json(document) if output is Format.JSON else size_text.model(document)
+
+
+@app.command()
+def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    config: size_model.Config = None,
+    params: size_model.Params = "",
+    layers: size_model.Layers = 0,
+    hidden: size_model.Hidden = 0,
+    heads: size_model.Heads = 0,
+    kv_heads: size_model.KvHeads = 0,
+    vocabulary: size_model.Vocabulary = 0,
+    weights: size_model.WeightsOption = "",
+    context: Annotated[int, typer.Option("--context", min=0, help="Tokens of one sequence, prompt and answer; 0: 8,192.")] = 0,
+    sequences: Annotated[int, typer.Option("--sequences", min=0, help="Sequences at a time that one replica must hold; 0: as many as fit.")] = 0,
+    kv: Annotated[str, typer.Option("--kv", help="Number format of the cache: bf16, fp16, fp8 or int8.")] = "",
+    utilization: Annotated[float, typer.Option("--utilization", help="Share of GPU memory that the engine may use; 0: 0.9, vLLM's default.")] = 0.0,
+    efficiency: Annotated[float, typer.Option("--efficiency", help="Share of the bound that you measured, for costs; 0: the bound itself.")] = 0.0,
+    reserve: Reserve = -1.0,
+    tp: Tp = 0,
+    pp: Pp = 0,
+    on: On = [],  # noqa: B006 - typer reads it, nothing changes it
+    price_hour: size_cost.PriceHour = 0.0,
+    price_gpu: size_cost.PriceGpu = 0.0,
+    life: size_cost.Life = 4.0,
+    kwh: size_cost.Kwh = 0.0,
+    pue: size_cost.Pue = 0.0,
+    load: size_cost.Load = 1.0,
+    used: size_cost.Used = 1.0,
+    overhead: size_cost.Overhead = 0.0,
+    currency: size_cost.Currency = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Serve a model: GPUs of one replica, sequences that fit, bounds of prefill and decode, cost of a million tokens."""
+    asked = Asked(config, params, layers, hidden, heads, kv_heads, vocabulary, weights)
+    money = Money(price_hour, price_gpu, life, kwh, pue, load, used, overhead, currency)
+    document = serving_answer(
+        *model_of(asked),
+        {
+            "context": context,
+            "sequences": sequences,
+            "kv": kv,
+            "utilization": utilization,
+            "efficiency": efficiency,
+            "reserve_gib": reserve,
+            "tp": tp,
+            "pp": pp,
+        },
+        tuple(on),
+        money,
+    )
+    _finish(document, output, size_text.serving)
+
+
+@app.command()
+def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    config: size_model.Config = None,
+    params: size_model.Params = "",
+    layers: size_model.Layers = 0,
+    hidden: size_model.Hidden = 0,
+    heads: size_model.Heads = 0,
+    kv_heads: size_model.KvHeads = 0,
+    vocabulary: size_model.Vocabulary = 0,
+    sequence: Annotated[int, typer.Option("--sequence", min=0, help="Tokens of one sequence; 0: 4,096.")] = 0,
+    micro_batch: Annotated[int, typer.Option("--micro-batch", min=0, help="Sequences of one micro-batch; 0: 1.")] = 0,
+    micro_batches: Annotated[int, typer.Option("--micro-batches", min=0, help="Micro-batches of one step and data-parallel rank; 0: as many as stages.")] = 0,
+    tokens: Annotated[str, typer.Option("--tokens", help="Tokens of the whole run, e.g. 15T: how long it takes and what it costs.")] = "",
+    gpus: Annotated[int, typer.Option("--gpus", min=0, help="GPUs in all; what tp x pp leaves is data parallelism. 0: one replica.")] = 0,
+    zero: Annotated[int, typer.Option("--zero", min=-1, max=3, help="ZeRO stage; -1: 1.")] = -1,
+    optimizer: Annotated[str, typer.Option("--optimizer", help="adam, adam_no_master, adam8bit or sgd.")] = "",
+    recompute: Annotated[str, typer.Option("--recompute", help="Activations that are computed again: none, selective or full.")] = "",
+    gradient_bytes: Annotated[int, typer.Option("--gradient-bytes", min=0, max=4, help="Bytes of one gradient, 2 or 4; 0: 4.")] = 0,
+    mfu: Annotated[float, typer.Option("--mfu", help="Model FLOPs utilization: share of the dense peak that the run reaches; 0: 0.4.")] = 0.0,
+    mfu_source: Annotated[str, typer.Option("--mfu-source", help="Where that figure comes from, for the report.")] = "",
+    reserve: Reserve = -1.0,
+    tp: Tp = 0,
+    pp: Pp = 0,
+    ep: Ep = 1,
+    on: On = [],  # noqa: B006 - typer reads it, nothing changes it
+    price_hour: size_cost.PriceHour = 0.0,
+    price_gpu: size_cost.PriceGpu = 0.0,
+    life: size_cost.Life = 4.0,
+    kwh: size_cost.Kwh = 0.0,
+    pue: size_cost.Pue = 0.0,
+    load: size_cost.Load = 1.0,
+    used: size_cost.Used = 1.0,
+    overhead: size_cost.Overhead = 0.0,
+    currency: size_cost.Currency = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Train a model: memory of the fullest GPU, the smallest layout that fits, days and cost of a run."""
+    asked = Asked(config, params, layers, hidden, heads, kv_heads, vocabulary)
+    money = Money(price_hour, price_gpu, life, kwh, pue, load, used, overhead, currency)
+    wanted: dict[str, Any] = {
+        "sequence": sequence,
+        "micro_batch": micro_batch,
+        "micro_batches": micro_batches,
+        "tokens": tokens,
+        "gpus": gpus,
+        "zero": zero,
+        "optimizer": optimizer,
+        "recompute": recompute,
+        "gradient_bytes": gradient_bytes,
+        "mfu": mfu,
+        "mfu_source": mfu_source,
+        "reserve_gib": reserve,
+        "tp": tp,
+        "pp": pp,
+        "ep": ep,
+    }
+    _finish(training_answer(*model_of(asked), wanted, tuple(on), money), output, size_text.training)
+
+
+def _finish(document: dict[str, Any], output: Format, text: Any) -> None:  # noqa: ANN401 - a function of the document
+    """Print the answer; exit 1 when no server can do it."""
+    print_json(document) if output is Format.JSON else text(document)
+    if not any(row["fits"] for row in document["candidates"]):
+        raise typer.Exit(1)
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command group to the application."""
+    parent.add_typer(app, name="size")

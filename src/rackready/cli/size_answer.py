@@ -1,0 +1,212 @@
+"""The answers of `rackready size` as plain documents: the same for JSON and for text."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, get_args
+
+from rackready.cli.size_cost import Money
+from rackready.cli.size_model import amount
+from rackready.design.sizing import links, parameters
+from rackready.design.sizing.candidates import Serving, Training, serve_on, servers, train_on
+from rackready.design.sizing.parallel import Layout
+from rackready.design.sizing.precision import KV_BYTES, computed_in, weight_bytes
+from rackready.design.sizing.serving_memory import ServingJob, kv_bytes_per_token, weights_on_gpu
+from rackready.design.sizing.training_memory import Optimizer, Recompute, TrainingJob
+from rackready.design.sizing.training_speed import training_time
+from rackready.model.llm import Llm
+from rackready.model.problems import RackreadyError
+from rackready.profiles import loader
+
+GIB = 2**30
+Document = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What was asked for; what was not is assumed and noted."""
+
+    raw: Document
+    assumed: list[str] = field(default_factory=list)
+
+    def of(self, name: str, default: Any, text: str, unsaid: Any = 0) -> Any:  # noqa: ANN401 - any option's value
+        """Return an option's value, or its default, which is then noted as assumed."""
+        value = self.raw[name]
+        if value not in {unsaid, ""}:
+            return value
+        self.assumed.append(text)
+        return default
+
+    def choice(self, name: str, known: tuple[str, ...], text: str) -> str:
+        """Return one of the known words (the first is the default). Raises RackreadyError for any other."""
+        value = str(self.of(name, known[0], text))
+        if value not in known:
+            raise RackreadyError(f"--{name.replace('_', '-')} {value}: Expected: one of {', '.join(known)} Actual: {value}. Choose one of them.")
+        return value
+
+    def share(self, name: str, default: float, text: str) -> float:
+        """Return a share above 0 and up to 1. Raises RackreadyError outside."""
+        value = float(self.of(name, default, text))
+        if not 0 < value <= 1:
+            raise RackreadyError(f"--{name} {value:g}: Expected: above 0 and at most 1 Actual: {value:g}. Correct it.")
+        return value
+
+    def reserve(self) -> float:
+        """Return the bytes set aside on every GPU."""
+        return (
+            float(
+                self.of("reserve_gib", 2.0, "2 GiB of every GPU for context, communication and fragmentation (--reserve-gib): judgement, measure yours", -1.0)
+            )
+            * GIB
+        )
+
+
+def described(model: Llm) -> Document:
+    """Return what a model's shape says; bytes of the whole model."""
+    return {
+        "name": model.name,
+        "parameters": parameters.total(model),
+        "active_parameters": parameters.active(model),
+        "layers": model.layers,
+        "hidden": model.hidden,
+        "heads": model.heads,
+        "kv_heads": model.kv_heads,
+        "attention": "latent" if model.latent else "grouped" if model.kv_heads < model.heads else "full",
+        "weights": model.weights,
+        "bytes_per_weight": weight_bytes(model.weights, model.group),
+        "weight_bytes": weights_on_gpu(model, Layout()),
+        "kv_bytes_per_token": {kv: kv_bytes_per_token(model, kv) for kv in KV_BYTES},
+    }
+
+
+def serving_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str, ...], money: Money) -> Document:
+    """Return servers that can serve the model, cheapest or smallest first, and those that cannot with their reason."""
+    money.check()
+    wanted = Wanted(raw, list(assumed))
+    job = ServingJob(
+        int(wanted.of("context", 8192, "8,192 tokens a sequence (--context)")),
+        wanted.choice("kv", tuple(KV_BYTES), "the cache is kept in bf16 (--kv)"),
+        wanted.share("utilization", 0.9, "the engine may use 90 % of GPU memory, vLLM's default (--utilization)"),
+        wanted.reserve(),
+    )
+    if model.context is not None and job.context > model.context:
+        raise RackreadyError(f"--context {job.context}: {model.name} was made for less - Expected: at most {model.context} Actual: {job.context}. Lower it.")
+    sequences = int(wanted.of("sequences", 0, "as many sequences at a time as fit (--sequences)"))
+    efficiency = wanted.share("efficiency", 1.0, "speeds are upper bounds, and costs therefore lower bounds: measure, then give --efficiency")
+    rows = [_serving_row(serve_on(*pair, model, job, Layout(raw["tp"], raw["pp"]), sequences or None), model, money, efficiency) for pair in servers(on)]
+    wanted.assumed += money.assumed()
+    return {
+        "model": described(model),
+        "job": {
+            "context": job.context,
+            "kv": job.kv,
+            "utilization": job.utilization,
+            "reserve_bytes": job.reserve,
+            "sequences": sequences or None,
+            "efficiency": efficiency,
+        },
+        "currency": money.currency,
+        "assumed": wanted.assumed,
+        "candidates": sorted(rows, key=_order),
+    }
+
+
+def _order(row: Document) -> tuple[Any, ...]:
+    cost = row.get("cost") or {}
+    return (not row["fits"], cost.get("per_million_tokens", cost.get("run", 0)), row["gpus"], row["platform"])
+
+
+def _place(found: Serving | Training) -> Document:
+    server, layout = loader.platform(found.platform), found.layout
+    count = -(-layout.gpus // server.gpus)
+    notes = []
+    joined = links.between(server, loader.gpu(found.gpu), layout.gpus)
+    if layout.gpus > 1 and joined.rate is None:
+        notes.append(f"the rate of the {joined.carrier} between its GPUs is not published in the profile: no bound follows from it")
+    return {
+        "platform": found.platform,
+        "gpu": found.gpu,
+        "tp": layout.tp,
+        "pp": layout.pp,
+        "dp": layout.dp,
+        "ep": layout.ep,
+        "gpus": layout.gpus,
+        "servers": count,
+        "joined_by": joined.carrier if layout.gpus > 1 else None,
+        "fits": found.fits,
+        "limit": found.limit,
+        "notes": notes,
+    }
+
+
+def _serving_row(found: Serving, model: Llm, money: Money, efficiency: float) -> Document:
+    row = _place(found)
+    note = computed_in(loader.gpu(found.gpu), model.weights)[1]
+    row["notes"] += [note] if note else []
+    row["memory"] = asdict(found.memory)
+    row["sequences"] = found.sequences
+    if found.decode is not None and found.prefill is not None:
+        row["decode"], row["prefill"] = asdict(found.decode), asdict(found.prefill)
+        row["cost"] = money.tokens(found.platform, found.layout.gpus, found.decode.tokens_per_second * efficiency)
+    return row
+
+
+def _training_job(wanted: Wanted) -> TrainingJob:
+    size = int(wanted.of("gradient_bytes", 4, "gradients of 4 bytes (--gradient-bytes)"))
+    if size not in {2, 4}:
+        raise RackreadyError(f"--gradient-bytes {size}: Expected: 2 or 4 Actual: {size}. Choose one of them.")
+    optimizer: Any = wanted.choice("optimizer", get_args(Optimizer), "Adam with an fp32 master copy, 12 bytes a parameter (--optimizer)")
+    recompute: Any = wanted.choice(
+        "recompute", ("selective", *(name for name in get_args(Recompute) if name != "selective")), "FlashAttention or selective recomputation (--recompute)"
+    )
+    return TrainingJob(
+        int(wanted.of("sequence", 4096, "4,096 tokens a sequence (--sequence)")),
+        int(wanted.of("micro_batch", 1, "micro-batches of 1 sequence (--micro-batch)")),
+        int(wanted.of("micro_batches", 0, "as many micro-batches a step as pipeline stages (--micro-batches)")) or None,
+        float(size),
+        optimizer,
+        recompute,
+        reserve=wanted.reserve(),
+    )
+
+
+def training_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str, ...], money: Money) -> Document:
+    """Return servers that can train the model, and how long and dear a run is when its tokens are said."""
+    money.check()
+    wanted = Wanted(raw, list(assumed))
+    job = _training_job(wanted)
+    zero = int(wanted.of("zero", 1, "ZeRO stage 1: optimizer states spread over data-parallel ranks (--zero)", -1))
+    wanted.of("gpus", 0, "one replica, no data parallelism (--gpus)")
+    wanted.assumed.append("tensor parallelism with sequence parallelism; 1F1B pipeline schedule; bf16 weights and arithmetic")
+    tokens = amount(raw["tokens"], "--tokens") if raw["tokens"] else 0.0
+    mfu = wanted.share("mfu", 0.4, "MFU 0.4 (--mfu): assumed, no measurement was given; 0.35 to 0.5 is commonly reported") if tokens else 0.4
+    found = [train_on(*pair, model, job, Layout(raw["tp"], raw["pp"], 1, raw["ep"], zero), raw["gpus"]) for pair in servers(on)]
+    rows = [_training_row(item, model, job, tokens, mfu, money) for item in found]
+    wanted.assumed += money.assumed()
+    return {
+        "model": described(model),
+        "job": {
+            **asdict(job),
+            "zero": zero,
+            "tokens": tokens or None,
+            "mfu": mfu,
+            "mfu_source": raw["mfu_source"] or ("not given" if raw["mfu"] else "assumed"),
+        },
+        "currency": money.currency,
+        "assumed": wanted.assumed,
+        "candidates": sorted(rows, key=_order),
+    }
+
+
+def _training_row(found: Training, model: Llm, job: TrainingJob, tokens: float, mfu: float, money: Money) -> Document:
+    row = _place(found)
+    row["zero"] = found.layout.zero
+    row["memory"] = {**asdict(found.memory), "total": found.memory.total, "available": found.available}
+    if found.fits:
+        time = training_time(model, found.layout, job, loader.gpu(found.gpu), loader.platform(found.platform), tokens, mfu)
+        row["limit"] = time.limit
+        row["step"] = {"seconds": time.seconds, "tokens": time.step_tokens}
+        if tokens:
+            row["days"], row["gpu_hours"] = time.days, time.gpu_hours
+            row["cost"] = money.run(found.platform, time.gpu_hours)
+    return row

@@ -1,0 +1,89 @@
+"""Prices as `rackready size` takes them, and costs as it shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from rackready.design.sizing.cost import Price, gpu_hour, per_million, virtual
+from rackready.model.problems import RackreadyError
+from rackready.profiles import loader
+
+PriceHour = Annotated[float, typer.Option("--price-hour", min=0, help="Price of one GPU hour.")]
+PriceGpu = Annotated[float, typer.Option("--price-gpu", min=0, help="Purchase price of one GPU with its share of server and network, instead of --price-hour.")]
+Life = Annotated[float, typer.Option("--life-years", help="Years over which the purchase is spread.")]
+Kwh = Annotated[float, typer.Option("--price-kwh", min=0, help="Price of one kWh.")]
+Pue = Annotated[float, typer.Option("--pue", help="Facility power over IT power: what cooling and distribution add.")]
+Load = Annotated[float, typer.Option("--load", help="Average draw as a share of the server's highest, 0 to 1.")]
+Used = Annotated[float, typer.Option("--used", help="Share of its life in which a GPU works on results, 0 to 1.")]
+Overhead = Annotated[
+    float, typer.Option("--virtual-overhead", help="Share by which virtual machines are slower, as you measured it, e.g. 0.03. No figure is built in.")
+]
+Currency = Annotated[str, typer.Option("--currency", help="Name of the money that prices are in; it is only printed.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """What was said about prices; 0: not said."""
+
+    hour: float = 0.0
+    purchase: float = 0.0
+    life: float = 4.0
+    kwh: float = 0.0
+    pue: float = 0.0
+    load: float = 1.0
+    used: float = 1.0
+    overhead: float = 0.0
+    currency: str = ""
+
+    def check(self) -> None:
+        """Raise RackreadyError for what cannot be."""
+        if self.hour and self.purchase:
+            raise RackreadyError("--price-hour, --price-gpu: Expected: one of them Actual: both. Rent or buy.")
+        for option, value in (("--load", self.load), ("--used", self.used)):
+            if not 0 < value <= 1:
+                raise RackreadyError(f"{option} {value:g}: Expected: above 0 and at most 1 Actual: {value:g}. Correct it.")
+        if not 0 <= self.overhead < 1:
+            raise RackreadyError(
+                f"--virtual-overhead {self.overhead:g}: Expected: at least 0 and below 1 Actual: {self.overhead:g}. Give a share, e.g. 0.03 for 3 %."
+            )
+        if self.life <= 0:
+            raise RackreadyError(f"--life-years {self.life:g}: Expected: above 0 Actual: {self.life:g}. Correct it.")
+        if self.pue and self.pue < 1:
+            raise RackreadyError(f"--pue {self.pue:g}: Expected: at least 1, since what IT draws is part of it Actual: {self.pue:g}. Correct it.")
+
+    def assumed(self) -> list[str]:
+        """Return what a purchase takes for granted and nobody said."""
+        if not self.purchase:
+            return []
+        out = ["a GPU's power is its share of the server's highest draw (--load 1)"] if self.load == 1 else []
+        out += [] if self.kwh else ["energy costs nothing (--price-kwh)"]
+        out += [] if self.pue else ["PUE 1: no cooling (--pue)"]
+        return [*out, f"GPUs work {self.used:.0%} of {self.life:g} years (--used, --life-years)"]
+
+    def hourly(self, platform: str) -> float | None:
+        """Return what one working GPU hour costs on a server model; None without any price."""
+        server = loader.platform(platform)
+        watts = server.max_power.value / server.gpus
+        price = Price(self.hour or None, self.purchase or None, self.life, watts, self.load, self.pue or 1.0, self.kwh, self.used)
+        return gpu_hour(price)
+
+    def tokens(self, platform: str, gpus: int, rate: float) -> dict[str, Any] | None:
+        """Return the cost of a GPU hour and of a million tokens, bare metal and, when the overhead is known, virtual."""
+        hourly = self.hourly(platform)
+        if hourly is None:
+            return None
+        bare = per_million(hourly, gpus, rate)
+        return {"gpu_hour": hourly, "per_million_tokens": bare, **self._virtual("per_million_tokens_virtual", bare)}
+
+    def run(self, platform: str, gpu_hours: float) -> dict[str, Any] | None:
+        """Return the cost of a GPU hour and of a whole run, bare metal and, when the overhead is known, virtual."""
+        hourly = self.hourly(platform)
+        if hourly is None:
+            return None
+        return {"gpu_hour": hourly, "run": hourly * gpu_hours, **self._virtual("run_virtual", hourly * gpu_hours)}
+
+    def _virtual(self, name: str, cost: float) -> dict[str, float]:
+        return {name: virtual(cost, self.overhead)} if self.overhead else {}

@@ -1,0 +1,108 @@
+"""The model that `rackready size` is asked about: from a config.json, or from its number of parameters and its shape."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+from pydantic import ValidationError
+
+from rackready.design.sizing.hugging_face import read_config
+from rackready.model.llm import Llm, Weights
+from rackready.model.problems import RackreadyError
+
+Config = Annotated[Path | None, typer.Option("--config", help="config.json of a Hugging Face model.")]
+Params = Annotated[str, typer.Option("--params", help="Parameters in all, e.g. 70B or 1.3T; instead of --config, together with the shape.")]
+Layers = Annotated[int, typer.Option("--layers", help="Layers.")]
+Hidden = Annotated[int, typer.Option("--hidden", help="Hidden size.")]
+Heads = Annotated[int, typer.Option("--heads", help="Attention heads.")]
+KvHeads = Annotated[int, typer.Option("--kv-heads", help="Key and value heads; left out: as many as heads.")]
+Vocabulary = Annotated[int, typer.Option("--vocabulary", help="Tokens of the vocabulary; left out: embeddings are not counted apart.")]
+WeightsOption = Annotated[
+    str, typer.Option("--weights", help=f"How weights are stored: {', '.join(get_args(Weights))}; left out: what the model says, else bf16.")
+]
+
+_AMOUNT = re.compile(r"^(\d+(?:\.\d+)?)([KMBT]?)$")
+_SCALE = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was said about the model on the command line; 0 and empty: not said."""
+
+    config: Path | None = None
+    params: str = ""
+    layers: int = 0
+    hidden: int = 0
+    heads: int = 0
+    kv_heads: int = 0
+    vocabulary: int = 0
+    weights: str = ""
+    assumed: list[str] = field(default_factory=list)
+
+
+def amount(text: str, option: str) -> float:
+    """Return the number that 70B, 15T, 8.03B or 4096 stands for. Raises RackreadyError for anything else, and for 0."""
+    match = _AMOUNT.match(text.upper())
+    value = float(match[1]) * _SCALE[match[2]] if match else 0.0
+    if not value:
+        raise RackreadyError(f"{option} {text}: Expected: a number above 0 such as 70B, 8.03B or 15T (K, M, B, T: 10^3 to 10^12) Actual: {text!r}. Correct it.")
+    return value
+
+
+def model_of(asked: Asked) -> tuple[Llm, list[str]]:
+    """Return the model and what was assumed of it. Raises RackreadyError when it is named twice, not at all, or cannot be."""
+    if (asked.config is None) == (not asked.params):
+        said = "both" if asked.params else "neither"
+        raise RackreadyError(
+            f"--config, --params: Expected: exactly one of them Actual: {said}. Name the model by its config.json, or by its parameters and shape."
+        )
+    model, assumed = _from_config(asked.config) if asked.config is not None else _from_shape(asked)
+    if asked.weights and asked.weights not in get_args(Weights):
+        raise RackreadyError(f"--weights {asked.weights}: Expected: one of {', '.join(get_args(Weights))} Actual: {asked.weights}. Choose one of them.")
+    if asked.weights and asked.weights != model.weights:
+        model = Llm.model_validate({**model.model_dump(), "weights": asked.weights, "group": None})
+    return model, assumed
+
+
+def _from_config(path: Path) -> tuple[Llm, list[str]]:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise RackreadyError(f"{path}: Expected: a JSON file Actual: {error}. Give a model's config.json.") from error
+    return read_config(raw, str(path))
+
+
+def _from_shape(asked: Asked) -> tuple[Llm, list[str]]:
+    missing = [f"--{name}" for name in ("layers", "hidden", "heads") if getattr(asked, name) <= 0]
+    if missing:
+        raise RackreadyError(
+            f"{', '.join(missing)}: Expected: the shape beside --params, since cache and activations follow from it Actual: not given. Give them, or --config."
+        )
+    assumed = [] if asked.kv_heads else ["every head has its own keys and values (--kv-heads): a model with grouped queries caches less"]
+    assumed += [] if asked.vocabulary else ["embeddings are spread like layers (--vocabulary): the fullest GPU may hold more"]
+    assumed += [] if asked.weights else ["weights are bf16 (--weights)"]
+    if asked.hidden % asked.heads:
+        raise RackreadyError(f"--hidden {asked.hidden}: Expected: a multiple of --heads {asked.heads} Actual: {asked.hidden}. Correct one of them.")
+    try:
+        return _shape(asked), assumed
+    except ValidationError as error:
+        raise RackreadyError(f"--kv-heads {asked.kv_heads}: Expected: a divisor of --heads {asked.heads} Actual: {asked.kv_heads}. Correct it.") from error
+
+
+def _shape(asked: Asked) -> Llm:
+    return Llm(
+        name=asked.params,
+        layers=asked.layers,
+        hidden=asked.hidden,
+        heads=asked.heads,
+        kv_heads=asked.kv_heads or asked.heads,
+        head_dim=asked.hidden // asked.heads,
+        intermediate=0,
+        vocabulary=asked.vocabulary,
+        parameters=round(amount(asked.params, "--params")),
+    )

@@ -1,0 +1,195 @@
+"""Every address of a site: nodes, their DPUs and compute NICs, switches, devices and links. Deterministic, and stable when racks are added.
+
+Each address follows from numbers that belong to the thing itself (rack number, slot, scalable unit, plane, rail, switch index), never from a
+place in a list. ``assign`` does the same for what phases need before a plan is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+
+from rackready.design.addresses_fabric import SwitchAddresses, switch_addresses, trunk_addresses
+from rackready.design.assign import FIRST_HOST, dotted, rack_block
+from rackready.design.endpoints import rack_number, unit_of
+from rackready.design.topology.types import FabricPlan
+from rackready.model.network import ComputeNetwork, Network, Networks, NicPlan
+from rackready.model.site import Node, Rack, Site
+from rackready.profiles import loader
+
+__all__ = ["AddressPlan", "DpuAddresses", "NicAddress", "NodeAddresses", "SwitchAddresses", "addresses", "trunk_addresses"]
+
+
+@dataclass(frozen=True, slots=True)
+class NicAddress:
+    """One compute NIC. ``gateway`` is host 1 of its subnet, on the leaf; empty where the fabric gives IP no part (InfiniBand)."""
+
+    rail: int
+    plane: int
+    address: str
+    prefix: int
+    vlan: int
+    gateway: str
+
+
+@dataclass(frozen=True, slots=True)
+class DpuAddresses:
+    """A DPU in DPU mode: addresses of its own BMC and operating system; empty where the site has no such network."""
+
+    name: str
+    bmc: str
+    os: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddresses:
+    """One node. Empty text where the site has no such network."""
+
+    name: str
+    in_band: str
+    oob: str
+    storage: str
+    nics: tuple[NicAddress, ...]
+    dpus: tuple[DpuAddresses, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddressPlan:
+    """All addresses of a site. ``devices``: (name, management address). With ``problems``, nothing may be built from it."""
+
+    nodes: tuple[NodeAddresses, ...]
+    switches: tuple[SwitchAddresses, ...]
+    devices: tuple[tuple[str, str], ...]
+    problems: tuple[str, ...]
+
+
+def addresses(site: Site, fabric: FabricPlan | None = None) -> AddressPlan:
+    """Return every address of a checked site; with ``fabric``, those of its switches too."""
+    problems: list[str] = []
+    nodes = tuple(_all_nodes(site))
+    switches, trouble = switch_addresses(site, fabric)
+    problems += trouble
+    devices = tuple((device.name, str(device.address) if device.address else "") for device in site.devices)
+    return AddressPlan(nodes, switches, devices, tuple(problems + _twice(nodes, switches, devices)))
+
+
+def _all_nodes(site: Site) -> Iterator[NodeAddresses]:
+    rails = {rail.rail: (int(rail.subnet.network_address), rail.subnet.prefixlen, rail.vlan) for rail in site.fabric.rails}
+    for rack in site.racks:
+        unit = unit_of(site, rack)
+        for node in rack.nodes:
+            own = _compute(site, rack, node, unit) if site.networks and site.networks.compute else _by_rail(site, node, rails)
+            oob = str(node.bmc.address) if node.bmc.address else ""
+            yield NodeAddresses(node.name, str(node.address), oob, _host(site.networks, "storage", rack, node, 0), own, _dpus(site, rack, node))
+
+
+def nic_plan(site: Site, node: Node) -> NicPlan | None:
+    """Return how a node's NICs are used: the plan that it names, else that of its platform."""
+    plans = site.remember("nic_plans", lambda: {plan.name: plan for plan in site.nic_plans})
+    if node.nic_plan is not None:
+        return plans.get(node.nic_plan)
+    return site.remember("nic_plan_of", lambda: {plan.platform: plan for plan in reversed(site.nic_plans)}).get(node.platform)
+
+
+def _dpus(site: Site, rack: Rack, node: Node) -> tuple[DpuAddresses, ...]:
+    plan = nic_plan(site, node)
+    if plan is None:
+        return ()
+    return tuple(
+        DpuAddresses(f"{node.name}-{dpu.name}", _host(site.networks, "oob", rack, node, lane), _host(site.networks, "in_band", rack, node, lane))
+        for lane, dpu in enumerate(plan.dpus, 1)
+        if dpu.mode == "dpu"
+    )
+
+
+def _host(networks: Networks | None, role: str, rack: Rack, node: Node, lane: int) -> str:
+    """Return host ``10 + lane x rack_slots + slot`` of the rack's block: lane 0 is the node's, the others its DPUs'."""
+    network: Network | None = getattr(networks, role) if networks is not None else None
+    number = rack_number(rack)
+    if networks is None or network is None or number is None or node.slot is None:
+        return ""
+    first = rack_block(network, number)
+    return "" if first is None else dotted(first + FIRST_HOST + lane * networks.rack_slots + node.slot)
+
+
+def racks_in_subnet(network: ComputeNetwork, rack_slots: int) -> int:
+    """Return how many consecutive rack numbers one subnet of the compute network has room for."""
+    return ((1 << (32 - network.per_unit)) - 1 - FIRST_HOST - 1) // rack_slots
+
+
+def subnet_number(network: ComputeNetwork, unit: int, plane: int, rail: int) -> int:
+    """Return the number (from 0) of the subnet of a unit, plane and rail in the pool: unit by unit, so that a further unit changes nothing."""
+    return ((unit - 1) * network.planes + plane - 1) * network.rails + rail - 1
+
+
+def _compute(site: Site, rack: Rack, node: Node, unit: int) -> tuple[NicAddress, ...]:
+    networks, number = site.networks, rack_number(rack)
+    if networks is None or networks.compute is None or number is None or node.slot is None or node.kind == "virtual":
+        return ()
+    network = networks.compute
+    room = racks_in_subnet(network, networks.rack_slots)
+    if room < 1:
+        return ()
+    host = FIRST_HOST + (number - 1) % room * networks.rack_slots + node.slot
+    size, pool = 1 << (32 - network.per_unit), int(network.pool.network_address)
+    topology = site.topology
+    planes = range(1, topology.planes + 1) if topology is not None and topology.planes_by == "port" else (1,)
+    out = []
+    for nic in loader.platform(node.platform).nics:
+        for plane in planes:
+            first = pool + subnet_number(network, unit, plane, nic.rail) * size
+            vlan = network.vlan_first + (plane - 1) * network.rails + nic.rail - 1
+            out.append(NicAddress(nic.rail, plane, dotted(first + host), network.per_unit, vlan, dotted(first + 1)))
+    return tuple(out)
+
+
+def _by_rail(site: Site, node: Node, rails: dict[int, tuple[int, int, int]]) -> tuple[NicAddress, ...]:
+    """Addresses of a site with one subnet a rail: node k gets host 10 + k, as ``facts.node_facts`` says."""
+    if node.kind == "virtual":
+        return ()
+    host = FIRST_HOST + site.position_of(node.name)
+    known = ((nic.rail, rails[nic.rail]) for nic in loader.platform(node.platform).nics if nic.rail in rails)
+    return tuple(NicAddress(rail, 1, dotted(first + host), prefix, vlan, dotted(first + 1)) for rail, (first, prefix, vlan) in known)
+
+
+_Uses = Iterator[tuple[str, str, str]]
+"""(address, name, what of it)."""
+
+
+def _twice(nodes: tuple[NodeAddresses, ...], switches: tuple[SwitchAddresses, ...], devices: tuple[tuple[str, str], ...]) -> list[str]:
+    """Return a text for every address that two things have."""
+
+    def uses() -> _Uses:
+        for node in nodes:
+            yield node.in_band, node.name, ""
+            yield node.oob, node.name, "BMC"
+            yield node.storage, node.name, "storage"
+            for nic in node.nics:
+                yield nic.address, node.name, "compute"
+            for dpu in node.dpus:
+                yield dpu.bmc, dpu.name, "BMC"
+                yield dpu.os, dpu.name, ""
+        for switch in switches:
+            yield switch.loopback, switch.name, "loopback"
+            yield switch.oob, switch.name, ""
+        for name, address in devices:
+            yield address, name, ""
+
+    given = [address for address, _, _ in uses() if address]
+    if len(set(given)) == len(given):
+        return []
+    seen: dict[str, str] = {}
+    out = []
+    for address, name, what in uses():
+        who = f"{name} ({what})" if what else name
+        if address and address in seen:
+            out.append(f"addresses: {address} is that of {seen[address]} and of {who}. Give one of them another address, or networks other pools.")
+        seen.setdefault(address, who)
+    return out
+
+
+def subnet(network: ComputeNetwork, unit: int, plane: int, rail: int) -> IPv4Network:
+    """Return the subnet of one rail and plane of a unit."""
+    first = int(network.pool.network_address) + subnet_number(network, unit, plane, rail) * (1 << (32 - network.per_unit))
+    return IPv4Network((first, network.per_unit))

@@ -1,0 +1,149 @@
+"""Loopbacks, AS numbers and link addresses of fabric switches.
+
+AS numbers as RFC 7938 5.2.1 has them: one for every leaf, one for the spines of a pod, one for all cores (each plane by itself); from the
+private 4-byte range (RFC 6996) unless the site says another. Everything follows from tier, plane, pod and index, which stay when units are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+
+from rackready.design.assign import device_host, dotted, rack_block
+from rackready.design.endpoints import rack_number
+from rackready.design.placement import place_switches
+from rackready.design.topology.types import FabricPlan, TopoSwitch, TrunkLink
+from rackready.model.site import Site
+
+MOST_PLANES = 8
+_SPINES_FROM = MOST_PLANES
+_LEAFS_FROM = 100_000
+"""AS numbers above the first: 8 for the cores of each plane, up to 100,000 for pods of spines, above them leafs."""
+_LAST_ASN = 4_294_967_294
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchAddresses:
+    """One switch. Empty text where the site has no such network; ``asn`` 0 for switches that do not route (InfiniBand)."""
+
+    name: str
+    loopback: str
+    asn: int
+    oob: str
+
+
+def switch_addresses(site: Site, fabric: FabricPlan | None) -> tuple[tuple[SwitchAddresses, ...], list[str]]:
+    """Return the addresses of the fabric's switches, then of those that are only written by hand, and what stands in the way."""
+    written = {switch.name: switch for switch in site.switches}
+    problems: list[str] = []
+    out = []
+    switches = fabric.switches if fabric is not None else ()
+    management = _management(site, fabric) if fabric is not None else {}
+    routes = site.topology is not None and site.topology.link == "roce"
+    planes = max((switch.plane for switch in switches), default=1)
+    for switch in switches:
+        own = written.pop(switch.name, None)
+        oob = str(own.address) if own is not None else management.get(switch.name, "")
+        out.append(SwitchAddresses(switch.name, _loopback(site, switch, planes, problems), _asn(site, switch, problems) if routes else 0, oob))
+    out += [SwitchAddresses(switch.name, "", 0, str(switch.address)) for switch in written.values()]
+    return tuple(out), list(dict.fromkeys(problems))
+
+
+def _management(site: Site, fabric: FabricPlan) -> dict[str, str]:
+    network = site.networks.oob if site.networks is not None else None
+    if network is None:
+        return {}
+    numbers = {rack.name: rack_number(rack) for rack in site.racks}
+    out = {}
+    for name, (rack, unit) in place_switches(site, fabric).places.items():
+        number = numbers.get(rack)
+        first = rack_block(network, number) if number is not None else None
+        if first is not None:
+            out[name] = dotted(first + device_host(network, unit))
+    return out
+
+
+def _share(pool: IPv4Network, tier: str) -> tuple[int, int]:
+    """Return (first address, size) of a tier's part of a pool: leafs have the first half, spines the third quarter, cores the last."""
+    quarter = pool.num_addresses // 4
+    return int(pool.network_address) + (0 if tier == "leaf" else 2 if tier == "spine" else 3) * quarter, quarter * (2 if tier == "leaf" else 1)
+
+
+def _loopback(site: Site, switch: TopoSwitch, planes: int, problems: list[str]) -> str:
+    pool = site.networks.loopbacks if site.networks is not None else None
+    if pool is None:
+        return ""
+    first, size = _share(pool, switch.tier)
+    room = size // planes - 1
+    if switch.index > room:
+        text = f"networks.loopbacks: {switch.name} is {switch.tier} {switch.index} of plane {switch.plane} - Expected: at most {room} of a tier in {pool}."
+        problems.append(f"{text} Give it a larger pool.")
+        return ""
+    return dotted(first + (switch.plane - 1) * (size // planes) + switch.index)
+
+
+def _asn(site: Site, switch: TopoSwitch, problems: list[str]) -> int:
+    first = site.networks.underlay.asn_first if site.networks is not None else 4_200_000_000
+    if switch.tier == "core":
+        number = first + switch.plane - 1
+    elif switch.tier == "spine":
+        number = first + _SPINES_FROM + (switch.pod - 1) * MOST_PLANES + switch.plane - 1
+    else:
+        number = first + _LEAFS_FROM + (switch.index - 1) * MOST_PLANES + switch.plane - 1
+    if number > _LAST_ASN:
+        text = f"networks.underlay.asn_first: {switch.name} would get AS {number} - Expected: at most {_LAST_ASN}."
+        problems.append(f"{text} Begin with a lower number; 4200000000 is the first private one.")
+        return 0
+    return number
+
+
+def trunk_addresses(site: Site, fabric: FabricPlan) -> Iterator[tuple[TrunkLink, str, str]]:
+    """Give every link between switches with its two /31 addresses (lower end first), from the numbers of the lower switch and its port.
+
+    Nothing for unnumbered links. Raises ValueError when the pool is exhausted; ``trunk_problem`` says so before.
+    """
+    pool = _link_pool(site)
+    if pool is None:
+        return
+    bases = _link_bases(fabric, pool)
+    for trunk in fabric.trunks:
+        first = bases[trunk.lower] + 2 * (trunk.lower_port - 1)
+        if first + 1 > int(pool.broadcast_address):
+            message = trunk_problem(site, fabric)
+            raise ValueError(message)
+        yield trunk, dotted(first), dotted(first + 1)
+
+
+def trunk_problem(site: Site, fabric: FabricPlan) -> str:
+    """Return what is wrong with the pool of numbered links, empty when it has room for all."""
+    pool = _link_pool(site)
+    if pool is None:
+        return ""
+    needed = 0
+    for tier in ("leaf", "spine"):
+        count = max((_lower_number(switch, fabric) + 1 for switch in fabric.switches if switch.tier == tier), default=0)
+        radix = max((switch.radix for switch in fabric.switches if switch.tier == tier), default=0)
+        needed = max(needed, 2 * count * 2 * radix)
+    if needed <= pool.num_addresses:
+        return ""
+    bits = max(needed - 1, 1).bit_length()
+    return f"networks.underlay.pool: {pool} has {pool.num_addresses} addresses - Expected: {needed} or more. Give it a /{32 - bits}, or use unnumbered links."
+
+
+def _link_pool(site: Site) -> IPv4Network | None:
+    underlay = site.networks.underlay if site.networks is not None else None
+    routes = site.topology is not None and site.topology.link == "roce"
+    return underlay.pool if underlay is not None and underlay.links == "numbered" and routes else None
+
+
+def _lower_number(switch: TopoSwitch, fabric: FabricPlan) -> int:
+    planes = fabric.counts.get("planes", 1)
+    return (switch.index - 1) * planes + switch.plane - 1
+
+
+def _link_bases(fabric: FabricPlan, pool: IPv4Network) -> dict[str, int]:
+    """Return the first address of every lower switch: leafs from the first half of the pool, spines from the second, one /31 a port."""
+    half = {"leaf": int(pool.network_address), "spine": int(pool.network_address) + pool.num_addresses // 2}
+    radix = {tier: max((switch.radix for switch in fabric.switches if switch.tier == tier), default=0) for tier in half}
+    return {switch.name: half[switch.tier] + _lower_number(switch, fabric) * 2 * radix[switch.tier] for switch in fabric.switches if switch.tier in half}

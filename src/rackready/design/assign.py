@@ -1,0 +1,149 @@
+"""Gives numbers and management addresses to racks and nodes that were written without: each follows from its own name and index alone.
+
+Nothing depends on what else the file holds, or on its order: a rack or node that is added never renumbers another, as a running count
+would. What a person, an overlay or a manifest gave is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from rackready.design.expand import last_number
+from rackready.design.found import Found
+from rackready.model.network import Network, Networks
+
+FIRST_HOST = 10
+"""Hosts 1 to 9 of a block are its gateways (1; 2 and 3 where two routers share it) and spare; node k gets host 10 + k."""
+
+MOST_UNITS = 60
+
+
+@dataclass(slots=True)
+class _Assignment:
+    networks: Networks
+    found: list[Found] = field(default_factory=list)
+
+    def block(self, role: str, number: int, loc: tuple[str | int, ...], who: str) -> int | None:
+        """Return the first address of a rack's block, as a number; None, with the reason noted, when the pool has none left."""
+        network: Network | None = getattr(self.networks, role)
+        if network is None:
+            return None
+        first = rack_block(network, number)
+        if first is None:
+            room = blocks_in(network)
+            text = f"{who} is number {number}, and networks.{role}.pool {network.pool} has room for {room} racks of /{network.per_rack}."
+            self.found.append(Found(loc, text, "Give the network a larger pool or smaller blocks, or the rack a lower index."))
+        return first
+
+
+def dotted(number: int) -> str:
+    """Return an IPv4 address given as a number as people write it; ten times as fast as through ``ipaddress``, and there are 100,000 of them."""
+    return f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+
+def blocks_in(network: Network) -> int:
+    """Return how many racks a pool has room for."""
+    return 0 if network.per_rack < network.pool.prefixlen else 1 << (network.per_rack - network.pool.prefixlen)
+
+
+def rack_block(network: Network, number: int) -> int | None:
+    """Return the first address (as a number) of the block of rack ``number`` (counted from 1); None beyond the pool."""
+    if not 1 <= number <= blocks_in(network):
+        return None
+    return int(network.pool.network_address) + (number - 1) * (1 << (32 - network.per_rack))
+
+
+def device_host(network: Network, unit: int) -> int:
+    """Return the host number of a device in a rack's block: counted down from the top by rack unit, since no two devices share a unit."""
+    return (1 << (32 - network.per_rack)) - 1 - unit
+
+
+def assign(document: dict[str, Any]) -> list[Found]:
+    """Fill ``index`` of racks, ``slot``, ``index``, ``address`` and ``bmc.address`` of nodes, ``address`` of switches and devices, in place.
+
+    Nothing is done without ``networks``. Returns what stands in the way: a rack or node without a number, a pool that is exhausted.
+    """
+    try:
+        networks = Networks.model_validate(document.get("networks"))
+    except ValidationError:
+        return []
+    work = _Assignment(networks)
+    racks: dict[str, int] = {}
+    for r, rack in enumerate(_mappings(document.get("racks"))):
+        if rack is not None:
+            _rack(work, rack, r, racks)
+    for noun in ("switches", "devices"):
+        for place, item in enumerate(_mappings(document.get(noun))):
+            if item is not None and "address" not in item:
+                _beside(work, item, (noun, place), racks)
+    return work.found
+
+
+def _mappings(value: Any) -> list[dict[str, Any] | None]:  # noqa: ANN401
+    return [item if isinstance(item, dict) else None for item in value] if isinstance(value, list) else []
+
+
+def _number(item: dict[str, Any], key: str) -> int | None:
+    """Return the number that an item was given, else the last number of its name; None when it has neither or no usable one."""
+    given = item.get(key)
+    if given is not None:
+        return given if isinstance(given, int) and not isinstance(given, bool) and given >= 1 else None
+    return last_number(str(item.get("name", ""))) or None
+
+
+def _rack(work: _Assignment, rack: dict[str, Any], r: int, racks: dict[str, int]) -> None:
+    number = _number(rack, "index")
+    if number is None:
+        if "index" not in rack:
+            text = f"rack {rack.get('name')} has no number in its name, from which addresses could derive."
+            work.found.append(Found(("racks", r), text, "Give it an index."))
+        return
+    rack["index"] = number
+    racks[str(rack.get("name"))] = number
+    in_band = work.block("in_band", number, ("racks", r), f"rack {rack.get('name')}")
+    oob = work.block("oob", number, ("racks", r), f"rack {rack.get('name')}")
+    for n, node in enumerate(_mappings(rack.get("nodes"))):
+        if node is not None:
+            _node(work, node, ("racks", r, "nodes", n), number, (in_band, oob))
+
+
+def _node(work: _Assignment, node: dict[str, Any], loc: tuple[str | int, ...], rack: int, blocks: tuple[int | None, int | None]) -> None:
+    slot = _number(node, "slot")
+    most = work.networks.rack_slots
+    if slot is None or slot > most:
+        if slot is not None or "slot" not in node:
+            what = "no number in its name" if slot is None else f"number {slot}"
+            text = f"node {node.get('name')} has {what} - Expected: 1 to {most} within its rack (networks.rack_slots)."
+            work.found.append(Found(loc, text, "Give it a slot, or another name."))
+        return
+    node["slot"] = slot
+    node.setdefault("index", (rack - 1) * most + slot)
+    in_band, oob = blocks
+    if "address" not in node and in_band is not None:
+        node["address"] = dotted(in_band + FIRST_HOST + slot)
+    if oob is not None and node.get("kind", "metal") == "metal":
+        bmc = node.get("bmc", {})
+        if isinstance(bmc, dict) and "address" not in bmc:
+            node["bmc"] = {**bmc, "address": dotted(oob + FIRST_HOST + slot)}
+
+
+def _beside(work: _Assignment, item: dict[str, Any], loc: tuple[str | int, ...], racks: dict[str, int]) -> None:
+    """Give a switch or device its management address, when it stands in a rack and has a unit or index there."""
+    number = racks.get(str(item.get("rack")))
+    unit, index = item.get("unit"), item.get("index")
+    network = work.networks.oob
+    place = unit if isinstance(unit, int) else MOST_UNITS + index if isinstance(index, int) else None
+    if number is None or network is None or place is None:
+        return
+    host = device_host(network, place)
+    first = rack_block(network, number)
+    if first is None:
+        return
+    if host <= FIRST_HOST + work.networks.rack_slots:
+        text = f"a block of /{network.per_rack} has no room for {work.networks.rack_slots} BMCs and for {item.get('name')} at its top."
+        work.found.append(Found(loc, text, "Give networks.oob larger blocks (per_rack 24), or networks fewer rack_slots."))
+        return
+    item["address"] = dotted(first + host)

@@ -1,0 +1,126 @@
+"""How long a cable must be, from the floor plan.
+
+Lengths in m. ``z`` of a port is the middle of its rack unit, ``(unit - 0.5) x 0.04445`` above the rack's foot (a plinth below racks is left out, as it
+raises ports towards the trays). ``T`` is the height of the trays, ``S`` the slack at each end.
+
+==================  ==================================================================================================================
+ends                length
+==================  ==================================================================================================================
+same rack           ``|za - zb| + p + 2 S``: out to the vertical manager at the side of the rack and back in, half a pitch ``p`` each
+same hall           ``|za - T| + |zb - T| + |row difference| x row pitch + |position difference| x p + p + 2 S``: trays along rows and across them
+two halls           ``|za - Ta| + |zb - Tb| + way a + way b + way between the halls + pa/2 + pb/2 + 2 S``; ``way`` of a rack is
+                    ``row x row pitch + position x p``, to its hall's entry
+==================  ==================================================================================================================
+
+Height differences are absolute: a tray that lies lower than a port makes its cable go down and never makes it shorter. As every term is the way along
+one axis, a length is never below the straight line between the ports; it does not depend on which end comes first. The result is rounded up to
+centimetres.
+"""
+
+from __future__ import annotations
+
+from rackready.design.cabling.types import UNIT_M, Device, FloorPlan, HallPlan, Place
+
+DEFAULT_PITCH_M = 0.6
+"""Width of a rack whose hall is not known, m: 600 mm racks, as ``Hall.rack_pitch_m``. Only cables inside one rack can do with it."""
+
+
+UP = 1 - 1e-6
+"""Rounds up to whole centimetres, and forgives what floating point adds."""
+HIGHEST_UNIT = 60
+"""Highest unit of any rack (``Rack.height_u``): what a unit is held against where the rack's place is not known."""
+
+
+class LengthError(ValueError):
+    """No length can be given; the text says where, what was expected and what to do."""
+
+
+def height(unit: int) -> float:
+    """Return the height of a port above the rack's foot, m."""
+    return (unit - 0.5) * UNIT_M
+
+
+class Ruler:
+    """Measures ways on one floor plan; what two racks have between them is worked out once."""
+
+    def __init__(self, floor: FloorPlan) -> None:
+        self._floor = floor
+        self._across: dict[tuple[str, str], tuple[float, float, float]] = {}
+        self._height: dict[Device, float] = {}
+
+    def length(self, a: Device, b: Device) -> float:
+        """Return the length between ports of two devices, m, rounded up to 0.01; raises LengthError."""
+        heights = self._height
+        za = heights[a] if a in heights else self._measure(a)
+        zb = heights[b] if b in heights else self._measure(b)
+        key = (a.rack, b.rack)
+        between = self._across.get(key)
+        if between is None:
+            between = self._across[key] = self._between(*key)
+        level, tray_a, tray_b = between
+        rise = abs(za - zb) if a.rack == b.rack else abs(za - tray_a) + abs(zb - tray_b)
+        return int((rise + level) * 100 + UP) / 100
+
+    def _measure(self, device: Device) -> float:
+        place = self._floor.places.get(device.rack)
+        top = place.height_u if place else HIGHEST_UNIT
+        if not 1 <= device.unit <= top:
+            raise LengthError(
+                f"{device.name} - Expected: a unit of rack {device.rack}, 1 to {top} Actual: {device.unit}. Correct its unit, or the rack's height_u."
+            )
+        found = self._height[device] = height(device.unit)
+        return found
+
+    def _between(self, a: str, b: str) -> tuple[float, float, float]:
+        """Return what is level between two racks, slack included, and the tray heights at both, m."""
+        slack = 2 * self._slack()
+        if a == b:
+            place = self._floor.places.get(a)
+            pitch = self._hall(a, place).rack_pitch_m if place else DEFAULT_PITCH_M
+            return pitch + slack, 0.0, 0.0
+        pa, pb = self._place(a), self._place(b)
+        ha, hb = self._hall(a, pa), self._hall(b, pb)
+        aside = (ha.rack_pitch_m + hb.rack_pitch_m) / 2
+        if pa.hall == pb.hall:
+            way = abs(pa.row - pb.row) * ha.row_pitch_m + abs(pa.position - pb.position) * ha.rack_pitch_m
+        else:
+            way = _to_entry(pa, ha) + _to_entry(pb, hb) + self._between_halls(pa.hall, pb.hall)
+        return way + aside + slack, ha.tray_height_m, hb.tray_height_m
+
+    def _slack(self) -> float:
+        if self._floor.slack_m < 0:
+            raise LengthError(f"slack - Expected: 0 m or more Actual: {self._floor.slack_m:g} m. Correct the slack of cables.")
+        return self._floor.slack_m
+
+    def _place(self, rack: str) -> Place:
+        place = self._floor.places.get(rack)
+        if place is None:
+            raise LengthError(f"rack {rack} - Expected: hall, row and position Actual: not given. Say where the rack stands, so that lengths can be computed.")
+        if place.row < 0 or place.position < 0:
+            raise LengthError(f"rack {rack} - Expected: row and position of 0 or more Actual: {place.row} and {place.position}. Correct its place.")
+        return place
+
+    def _hall(self, rack: str, place: Place) -> HallPlan:
+        hall = self._floor.halls.get(place.hall)
+        if hall is None:
+            raise LengthError(f"rack {rack} - Expected: a hall of the site Actual: {place.hall}. Add the hall with its pitches, or correct the rack's hall.")
+        wrong = [name for name in ("rack_pitch_m", "row_pitch_m", "tray_height_m") if getattr(hall, name) <= 0]
+        if wrong:
+            raise LengthError(f"hall {hall.name} - Expected: more than 0 m Actual: {wrong[0]} {getattr(hall, wrong[0]):g}. Measure it and correct the hall.")
+        return hall
+
+    def _between_halls(self, first: str, second: str) -> float:
+        known = self._floor.between_halls_m
+        way = known.get((first, second), known.get((second, first)))
+        if way is None:
+            one, other = sorted((first, second))
+            raise LengthError(
+                f"halls {one} and {other} - Expected: the way between them in m Actual: not given. Measure it from entry to entry, and say it (ways_m)."
+            )
+        if way <= 0:
+            raise LengthError(f"halls {first} and {second} - Expected: a way of more than 0 m Actual: {way:g} m. Measure it from entry to entry.")
+        return way
+
+
+def _to_entry(place: Place, hall: HallPlan) -> float:
+    return place.row * hall.row_pitch_m + place.position * hall.rack_pitch_m

@@ -1,0 +1,335 @@
+"""Gives every run its length and its parts.
+
+Cables that share a module share its fate: a twin-port module is either SR4 or DR4, so a 60 m cable in one half makes the 40 m cable in the other half
+DR4 as well, and with it the module at that cable's far end. Runs are therefore decided in groups of those that are tied together by shared cages.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rackready.design.cabling.catalogue import Catalogue, Optics, Wanted
+from rackready.design.cabling.length import LengthError, Ruler
+from rackready.design.cabling.sockets import CONNECTOR_LANES
+from rackready.design.cabling.types import Cable, CablePlan, Cage, FloorPlan, Run
+from rackready.design.topology.build import without_gc
+from rackready.model.parts import Assembly
+
+LARGEST_ASSEMBLY = 4
+"""No assembly has more far ends: larger groups need not be tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The parts of one cable; ``group`` is the run whose label names the piece when several rows are one assembly, -1 otherwise."""
+
+    medium: str = ""
+    cable_part: str = ""
+    stock_m: float = 0.0
+    a_part: str = ""
+    b_part: str = ""
+    group: int = -1
+    problem: str = ""
+    cause: str = ""
+
+
+def plan_cables(runs: Iterable[Run], floor: FloorPlan, catalogue: Catalogue, notes: Sequence[str] = ()) -> CablePlan:
+    """Return every cable, in the order of the runs.
+
+    What cannot be served says so in its row, and has no parts. The plan's problems have each cause once, with how many cables it keeps back.
+    """
+    with without_gc():
+        planner = _Planner(list(runs), Ruler(floor), catalogue)
+        cables = tuple(planner.cables())
+    return CablePlan(cables, planner.problems(), tuple(notes))
+
+
+def connectors(run: Run) -> int:
+    """Return how many optical connectors one end of a run takes."""
+    return 1 if run.lanes <= CONNECTOR_LANES else run.lanes // CONNECTOR_LANES
+
+
+def label_of(run: Run) -> str:
+    """Return the label of a run: both ends. It stays as long as the ports do."""
+    return f"{run.a.device.name}:{run.a_port}/{run.b.device.name}:{run.b_port}"
+
+
+class _Ties:
+    """Which cages are tied together by runs (a union-find), and which of their connectors are taken."""
+
+    def __init__(self) -> None:
+        self._number: dict[Cage, int] = {}
+        self._parent: list[int] = []
+        self._used: list[int] = []
+
+    def add(self, run: Run, count: int) -> str:
+        """Take the connectors of both ends; return what is wrong, or an empty text."""
+        a, b = run.a, run.b
+        if a is b:
+            return "Expected: two cages Actual: both ends in one. Correct the link."
+        first, second = self._of(a), self._of(b)
+        used, mask = self._used, (1 << count) - 1
+        bits_a, bits_b = mask << run.a_sub, mask << run.b_sub
+        if used[first] & bits_a:
+            return _taken(a, run.a_port)
+        if used[second] & bits_b:
+            return _taken(b, run.b_port)
+        used[first] |= bits_a
+        used[second] |= bits_b
+        first, second = self._top(first), self._top(second)
+        if first != second:
+            self._parent[max(first, second)] = min(first, second)
+        return ""
+
+    def root(self, cage: Cage) -> int:
+        """Return the number that all cages of one group have in common."""
+        return self._top(self._number[cage])
+
+    def _of(self, cage: Cage) -> int:
+        number = self._number.get(cage)
+        if number is None:
+            number = self._number[cage] = len(self._parent)
+            self._parent.append(number)
+            self._used.append(0)
+        return number
+
+    def _top(self, number: int) -> int:
+        parent = self._parent
+        while parent[number] != number:
+            parent[number] = parent[parent[number]]
+            number = parent[number]
+        return number
+
+
+def _taken(cage: Cage, port: str) -> str:
+    return f"Expected: a free port Actual: {cage.device.name} {port} has a cable already. Give each port one link."
+
+
+_NOTHING = Wanted("", 0, "", 0, 0, 1, "")
+"""Stands for the wants of a run that was refused before it was looked at."""
+
+
+class _Planner:
+    """One pass over the runs for lengths and groups, one over the groups for parts. What recurs is worked out once: a site has few kinds of links."""
+
+    def __init__(self, runs: list[Run], ruler: Ruler, catalogue: Catalogue) -> None:
+        self._runs = runs
+        self._catalogue = catalogue
+        self._lengths = [0.0] * len(runs)
+        self._choices: list[Choice | None] = [None] * len(runs)
+        self._wants: list[Wanted] = [_NOTHING] * len(runs)
+        self._known: dict[tuple[str, int, str, int, int, int, str], Wanted] = {}
+        self._longest_assembly: dict[Wanted, float] = {}
+        self._kinds: dict[tuple[tuple[Wanted, float], ...], str] = {}
+        self._shared: dict[tuple[int, str, float], Choice | None] = {}
+        self._groups(self._measure(ruler))
+
+    # --- lengths and groups
+
+    def _measure(self, ruler: Ruler) -> _Ties:
+        ties = _Ties()
+        for index, run in enumerate(self._runs):
+            try:
+                self._lengths[index] = ruler.length(run.a.device, run.b.device)
+            except LengthError as error:
+                self._refuse(index, str(error), str(error))
+                continue
+            self._wants[index] = self._wanted(run)
+            wrong = ties.add(run, connectors(run))
+            if wrong:
+                self._refuse(index, wrong)
+        return ties
+
+    def _wanted(self, run: Run) -> Wanted:
+        a, b = run.a, run.b
+        key = (a.form, a.connectors, b.form, b.connectors, run.rate, run.lanes, run.layer)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = Wanted(*key)
+            fits = [max(shelf.lengths) for assembly, shelf in self._catalogue.assemblies if shelf.lengths and _suits(assembly, found)]
+            self._longest_assembly[found] = max(fits, default=0.0)
+        return found
+
+    def _groups(self, ties: _Ties) -> None:
+        groups: dict[int, list[int]] = {}
+        for index, run in enumerate(self._runs):
+            if self._choices[index] is None:
+                root = ties.root(run.a)
+                if root in groups:
+                    groups[root].append(index)
+                else:
+                    groups[root] = [index]
+        for group in groups.values():
+            self._decide(group)
+
+    # --- parts
+
+    def _decide(self, group: list[int]) -> None:
+        longest: dict[Wanted, float] = {}
+        short = len(group) <= LARGEST_ASSEMBLY
+        for index in group:
+            want, length = self._wants[index], self._lengths[index]
+            if length > longest.get(want, 0.0):
+                longest[want] = length
+                short = short and length <= self._longest_assembly[want]
+        if short and self._assemble(group):
+            return
+        key = tuple(longest.items())
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = self._kind(longest)
+        for index in group:
+            choice = self._fibre(index, kind)
+            if choice is None:
+                self._settle(group)
+                return
+            self._choices[index] = choice
+
+    def _kind(self, longest: dict[Wanted, float]) -> str:
+        return _common([self._able(want, length) for want, length in longest.items()])
+
+    def _settle(self, group: list[int]) -> None:
+        """Decide a group in which no optics serve all: what cannot be served by itself is refused, and the rest decided without it."""
+        able = {index: self._able(self._wants[index], self._lengths[index]) for index in group}
+        kind = _common([optics for optics in able.values() if optics])
+        for index, optics in able.items():
+            if not optics:
+                self._refuse(index, self._unserved(index, self._wants[index]), self._wants[index].text)
+            elif kind:
+                self._choices[index] = self._fibre(index, kind)
+            else:
+                self._refuse(index, self._at_odds(index, optics))
+
+    def _able(self, wanted: Wanted, length: float) -> list[Optics]:
+        """Return the optics that serve one link by itself, those that reach least first."""
+        return [pair for pair in self._catalogue.optics(wanted) if self._catalogue.fibre(pair, length)]
+
+    def _fibre(self, index: int, kind: str) -> Choice | None:
+        want, length = self._wants[index], self._lengths[index]
+        key = (id(want), kind, length)
+        if key not in self._shared:
+            self._shared[key] = self._parts(want, kind, length)
+        return self._shared[key]
+
+    def _parts(self, want: Wanted, kind: str, length: float) -> Choice | None:
+        pair = next((pair for pair in self._catalogue.optics(want) if pair.kind == kind), None)
+        found = self._catalogue.fibre(pair, length) if pair else None
+        return Choice(pair.a.fibre, *found, pair.a.part, pair.b.part) if pair and found else None
+
+    def _assemble(self, group: list[int]) -> bool:
+        length = max(self._lengths[index] for index in group)
+        for assembly, shelf in self._catalogue.assemblies:
+            stocked = shelf.at_least(length)
+            if stocked is not None and _fits(assembly, [self._runs[index] for index in group]):
+                part = assembly.lengths[stocked]
+                choice = Choice(assembly.medium, part, stocked, part, part, group[0])
+                for index in group:
+                    self._choices[index] = choice
+                return True
+        return False
+
+    # --- refusals
+
+    def _refuse(self, index: int, reason: str, cause: str = "") -> None:
+        """Note what is wrong with a run; runs of one ``cause`` are told once in the plan's problems."""
+        self._choices[index] = Choice(problem=f"{_where(self._runs[index])}: {reason}", cause=cause)
+
+    def problems(self) -> tuple[str, ...]:
+        """Return every cause once, by its first cable, in the order of the runs."""
+        first: dict[str, str] = {}
+        count: Counter[str] = Counter()
+        for choice in self._choices:
+            if choice is not None and choice.problem:
+                cause = choice.cause or choice.problem
+                first.setdefault(cause, choice.problem)
+                count[cause] += 1
+        return tuple(text if count[cause] == 1 else f"{text} So it is with {count[cause] - 1} more." for cause, text in first.items())
+
+    def _at_odds(self, index: int, optics: Sequence[Optics]) -> str:
+        kinds = ", ".join(pair.kind for pair in optics)
+        return (
+            f"{self._lengths[index]:g} m - Expected: one kind of optics for all cables of a shared module Actual: this one can have {kinds}, "
+            "a cable beside it cannot. Put the two on different cages, or bring the longer one's racks closer."
+        )
+
+    def _unserved(self, index: int, wanted: Wanted) -> str:
+        length = self._lengths[index]
+        offers = self._catalogue.optics(wanted)
+        longest = [(max(shelf.lengths), assembly.series) for assembly, shelf in self._catalogue.assemblies if shelf.lengths and _suits(assembly, wanted)]
+        longest += [(self._longest(pair), f"{pair.a.part} to {pair.b.part}") for pair in offers]
+        if not longest:
+            return f"Expected: a part for {wanted.text} Actual: none in profiles/parts. Change cage or rate of one end, or add the part."
+        most, part = max(longest)
+        return (
+            f"Expected: a part of at least {length:g} m for {wanted.text} Actual: {most:g} m ({part}). "
+            "Bring the racks closer, stock a longer length, or add a part to profiles/parts."
+        )
+
+    def _longest(self, pair: Optics) -> float:
+        plug = (pair.a.fibre, pair.a.connector, pair.a.polish)
+        lengths = [
+            length
+            for fibre, shelf in self._catalogue.fibres
+            for length in shelf.lengths
+            if (fibre.fibre, fibre.connector, fibre.polish) == plug and length <= pair.reach
+        ]
+        return max(lengths, default=0.0)
+
+    # --- result
+
+    def cables(self) -> Iterable[Cable]:
+        """Yield the rows: one for each run, or one for each of its fibres where a link takes several."""
+        for index, (run, choice) in enumerate(zip(self._runs, self._choices, strict=True)):
+            label, length = label_of(run), self._lengths[index]
+            if choice is None:
+                raise AssertionError(label)
+            parts = (choice.medium, choice.cable_part, choice.a_part, choice.b_part)
+            count = connectors(run) if choice.group < 0 and not choice.problem else 1
+            if count == 1:
+                group = label if choice.group in {-1, index} else label_of(self._runs[choice.group])
+                yield Cable(label, run, run.a_sub, run.b_sub, length, choice.stock_m, *parts, group, choice.problem)
+                continue
+            for fibre in range(count):
+                name = f"{label}#{fibre + 1}"
+                yield Cable(name, run, run.a_sub + fibre, run.b_sub + fibre, length, choice.stock_m, *parts, name)
+
+
+def _common(able: Sequence[Sequence[Optics]]) -> str:
+    """Return the kind of optics that serves all of a group and reaches least; empty when there is none."""
+    reach: dict[str, float] = {}
+    for optics in able:
+        for pair in optics:
+            reach[pair.kind] = max(reach.get(pair.kind, 0.0), pair.reach)
+    common = set.intersection(*({pair.kind for pair in optics} for optics in able)) if able else set()
+    return min(common, key=lambda kind: (reach[kind], kind), default="")
+
+
+def _where(run: Run) -> str:
+    a, b = run.a.device, run.b.device
+    return f"{a.rack} U{a.unit} {a.name} {run.a_port} to {b.rack} U{b.unit} {b.name} {run.b_port}"
+
+
+def _suits(assembly: Assembly, wanted: Wanted) -> bool:
+    """Say whether an assembly has the plugs and lanes of one link, whatever else shares its cages."""
+    forms = {(wanted.a_form, wanted.b_form), (wanted.b_form, wanted.a_form)}
+    lanes = wanted.rate == assembly.lane_rate * wanted.lanes and wanted.lanes <= assembly.lanes // assembly.ways
+    return (assembly.a_form, assembly.b_form) in forms and lanes and wanted.layer in assembly.layers
+
+
+def _fits(assembly: Assembly, group: list[Run]) -> bool:
+    """Say whether one assembly carries these runs: they start in one cage and end in as many as it has far ends, with its plugs, lanes and rate."""
+    if any(run.rate != assembly.lane_rate * run.lanes or run.layer not in assembly.layers for run in group):
+        return False
+    return _hangs(assembly, [(run.a, run.b, run.lanes) for run in group]) or _hangs(assembly, [(run.b, run.a, run.lanes) for run in group])
+
+
+def _hangs(assembly: Assembly, ends: list[tuple[Cage, Cage, int]]) -> bool:
+    trunk = {near for near, _, _ in ends}
+    far: dict[Cage, int] = {}
+    for _, cage, lanes in ends:
+        far[cage] = far.get(cage, 0) + lanes
+    if len(trunk) != 1 or len(far) != assembly.ways or next(iter(trunk)).form != assembly.a_form:
+        return False
+    return all(cage.form == assembly.b_form and lanes <= assembly.lanes // assembly.ways for cage, lanes in far.items())

@@ -1,0 +1,230 @@
+"""Makes runs from a site: the compute fabric's links, and the ports beside it that a switch of the same rack serves.
+
+What is not cabled is said in notes, each with how many ports and why: nothing is left out in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rackready.design.cabling.beside import beside
+from rackready.design.cabling.sockets import Socket, SwitchPorts, nic_socket, switch_ports
+from rackready.design.cabling.types import Cage, Device, FloorPlan, HallPlan, Place, Racked, Run
+from rackready.design.endpoints import link_rate
+from rackready.design.facts import cables as wired
+from rackready.design.placement import place_switches
+from rackready.design.topology.build import without_gc
+from rackready.design.topology.types import FabricPlan
+from rackready.model.base import Name
+from rackready.model.site import Node, Site
+from rackready.profiles import loader
+
+
+@dataclass(slots=True)
+class SiteRuns:
+    """``runs`` with the floor plan that they lie on; ``problems`` and ``notes`` as texts for people."""
+
+    floor: FloorPlan
+    runs: list[Run] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def floor_plan(site: Site, slack_m: float = 0.5) -> FloorPlan:
+    """Return where the site's racks stand. Racks without hall, row and position have no place: only cables inside them have a length."""
+    halls = {hall.name: HallPlan(hall.name, hall.rack_pitch_m, hall.row_pitch_m, hall.tray_height_m) for hall in site.halls}
+    rows: dict[str, list[Name]] = {hall.name: hall.rows for hall in site.halls}
+    places = {
+        rack.name: Place(rack.hall, rows[rack.hall].index(rack.row), rack.position, rack.height_u)
+        for rack in site.racks
+        if rack.hall in rows and rack.row in rows[rack.hall] and rack.position is not None
+    }
+    between: dict[tuple[str, str], float] = {(hall.name, other): way for hall in site.halls for other, way in hall.ways_m.items()}
+    return FloorPlan(halls, places, between, slack_m)
+
+
+def site_runs(site: Site, fabric: FabricPlan | None = None, slack_m: float = 0.5) -> SiteRuns:
+    """Return the runs of a checked site; ``fabric`` is its topology's, None for a site whose links are written by hand.
+
+    ``slack_m``: spare length at each end, m. Runs are in the fabric's own order, nodes before trunks, then what lies beside the fabric.
+    """
+    out = SiteRuns(floor_plan(site, slack_m))
+    _Maker(site, fabric, out).make()
+    return out
+
+
+class _Maker:
+    """Joins names to devices, cages and ports."""
+
+    def __init__(self, site: Site, fabric: FabricPlan | None, out: SiteRuns) -> None:
+        self._site, self._fabric, self._out = site, fabric, out
+        self._racked = Racked()
+        placement = place_switches(site, fabric or FabricPlan())
+        out.problems += placement.problems
+        self._places = placement.places
+        self._models = {switch.name: switch.model for switch in site.switches}
+        self._models |= {switch.name: switch.model for switch in fabric.switches} if fabric else {}
+        self._nodes = {node.name: (node, rack.name) for rack in site.racks for node in rack.nodes}
+        self._devices = {device.name: device for device in site.devices}
+        self._known: dict[str, tuple[SwitchPorts, Device] | None] = {}
+        topology = site.topology
+        self._planes = topology.planes if topology is not None and topology.planes_by == "port" else 1
+        self._unplaced: dict[str, int] = {}
+        self._strange: dict[str, None] = {}
+
+    def make(self) -> None:
+        """Fill the result."""
+        with without_gc():
+            self._fill()
+
+    def _fill(self) -> None:
+        out = self._out
+        compute = {switch.name for switch in self._site.switches if switch.role == "compute"} | ({*self._models} if self._fabric else set())
+        if compute and not any(name in self._places for name in compute):
+            out.notes.append(
+                f"compute fabric: {len(compute)} switches have no place, so its cables are not listed. Give switch_slots, or rack and unit of switches."
+            )
+        elif self._fabric is not None:
+            out.runs += self._endpoints(self._fabric)
+            out.runs += self._trunks(self._fabric)
+        else:
+            out.runs += self._written()
+        runs, notes = beside(self._site, self._racked)
+        out.runs += runs
+        out.notes += notes
+        self._leave_out()
+        out.problems += self._strange
+        out.problems += [
+            f"{name}: place - Expected: rack and unit Actual: not given; {count} cables end there. Say where it stands."
+            for name, count in sorted(self._unplaced.items())
+        ]
+
+    def _leave_out(self) -> None:
+        """Take out runs between racks of which one has no place: that is one problem of the rack, not one of each cable. Without halls it is a note."""
+        places, lost = self._out.floor.places, dict[str, int]()
+        if all(rack.name in places for rack in self._site.racks):
+            return
+        kept = []
+        for run in self._out.runs:
+            ends = {run.a.device.rack, run.b.device.rack}
+            homeless = [rack for rack in sorted(ends) if rack not in places] if len(ends) > 1 else []
+            if homeless:
+                lost[homeless[0]] = lost.get(homeless[0], 0) + 1
+            else:
+                kept.append(run)
+        self._out.runs = kept
+        if lost and not self._site.halls:
+            text = f"{sum(lost.values())} cables between racks are not listed: the site has no halls, so nothing says how long they are."
+            self._out.notes.append(f"{text} Give halls, and racks their hall, row and position.")
+        elif lost:
+            self._out.problems += [
+                f"{rack}: hall, row and position - Expected: given Actual: not given; {count} cables leave it. Say where the rack stands."
+                for rack, count in sorted(lost.items())
+            ]
+
+    # --- ends
+
+    def _switch(self, name: str, rate: int) -> tuple[SwitchPorts, Device] | None:
+        """Return the ports of a switch at that rate and the switch in its rack; None, with the reason noted, when it has none such or no place."""
+        if name in self._known:
+            found = self._known[name]
+        else:
+            found = self._known[name] = self._look_up(name, rate)
+        if found is None and name not in self._places:
+            self._unplaced[name] = self._unplaced.get(name, 0) + 1
+        return found
+
+    def _look_up(self, name: str, rate: int) -> tuple[SwitchPorts, Device] | None:
+        ports, place = switch_ports(self._models[name], rate), self._places.get(name)
+        if ports is None:
+            self._strange[f"{name}: ports of {rate} Gb/s - Expected: at least one Actual: {self._models[name]} has none. Take another model."] = None
+            return None
+        if not ports.sockets[0].form:
+            self._strange[f"switch model {self._models[name]}: cage - Expected: known Actual: not published. Add it to the profile, with its source."] = None
+            return None
+        return (ports, self._racked.device(name, *place)) if place else None
+
+    def _cage(self, device: Device, socket: Socket) -> Cage:
+        return self._racked.cage(device, socket.cage, socket.form, socket.connectors)
+
+    def _end(self, name: str) -> tuple[Device, str] | None:
+        """Return the device of a node (or of what takes a node's place) and its platform, empty for the latter; None when it has no place."""
+        node, rack = self._nodes.get(name, (None, ""))
+        if node is not None and node.unit is not None:
+            return self._racked.device(name, rack, node.unit), node.platform
+        device = self._devices.get(name)
+        if device is not None and device.rack is not None and device.unit is not None:
+            return self._racked.device(name, device.rack, device.unit), ""
+        self._unplaced[name] = self._unplaced.get(name, 0) + 1
+        return None
+
+    def _nic(self, name: str, rail: int, plane: int, lanes: int) -> tuple[Cage, Socket] | None:
+        end = self._end(name)
+        if end is None:
+            return None
+        device, platform = end
+        # What takes a node's place (a UFM host) has one adapter a port: MMA4Z00-NS400 in RA-11333-001 V11, table 8.
+        socket = nic_socket(platform, rail, plane, self._planes, lanes) if platform else Socket(f"port{rail}", f"port{rail}", 0, 1, "osfp_flat")
+        if socket is None:
+            self._strange[f"{name}: rail {rail} - Expected: a NIC of {platform} Actual: none. Correct the link."] = None
+        elif not socket.form:
+            self._strange[f"platform {platform}: cage of rail {rail} - Expected: known Actual: not published. Add it to the profile, with its source."] = None
+        else:
+            return self._cage(device, socket), socket
+        return None
+
+    # --- runs
+
+    def _rate(self) -> int:
+        topology = self._site.topology
+        platforms = sorted({node.platform for node in self._site.nodes() if node.kind == "metal"})
+        rates = [link_rate(loader.platform(name), topology) for name in platforms] if topology is not None else []
+        return max(rates, default=0)
+
+    def _endpoints(self, fabric: FabricPlan) -> Iterator[Run]:
+        rate = self._rate()
+        for link in fabric.endpoints:
+            far = self._switch(link.switch, rate)
+            if far is None:
+                continue
+            ports, device = far
+            near = self._nic(link.node, link.nic, link.plane, ports.lanes)
+            if near is None:
+                continue
+            cage, nic = near
+            socket = ports.sockets[link.port - 1]
+            yield Run(cage, nic.port, nic.sub, self._cage(device, socket), socket.port, socket.sub, rate, ports.lanes, "compute", ports.layer)
+
+    def _trunks(self, fabric: FabricPlan) -> Iterator[Run]:
+        rate = self._rate()
+        for link in fabric.trunks:
+            lower, upper = self._switch(link.lower, rate), self._switch(link.upper, rate)
+            if lower is None or upper is None:
+                continue
+            (ports, low), (others, high) = lower, upper
+            a, b = ports.sockets[link.lower_port - 1], others.sockets[link.upper_port - 1]
+            yield Run(self._cage(low, a), a.port, a.sub, self._cage(high, b), b.port, b.sub, rate, ports.lanes, "trunk", ports.layer)
+
+    def _written(self) -> Iterator[Run]:
+        """Links that the site file writes out (``links``)."""
+        for (name, rail), (switch, port) in wired(self._site).items():
+            node: Node = self._site.node(name)
+            rate = next((nic.rate for nic in loader.platform(node.platform).nics if nic.rail == rail), 0)
+            named = self._named(switch, port, rate)
+            far = self._switch(switch, loader.switch(self._models[switch]).rate)
+            near = self._nic(name, rail, 1, named[1].lanes) if named else None
+            if named and near and far:
+                socket, of = named
+                yield Run(near[0], near[1].port, near[1].sub, self._cage(far[1], socket), socket.port, socket.sub, rate, of.lanes, "compute", of.layer)
+
+    def _named(self, switch: str, port: str, rate: int) -> tuple[Socket, SwitchPorts] | None:
+        """Return the socket of a port by its name: as a sub-port at the link's rate, else as a whole port (a port may run slower than it can)."""
+        for speed in (rate, loader.switch(self._models[switch]).rate):
+            found = switch_ports(self._models[switch], speed)
+            socket = next((item for item in found.sockets if item.port == port), None) if found else None
+            if found and socket:
+                slower = rate != speed and found.lanes * rate // speed
+                return socket, SwitchPorts(found.sockets, slower or found.lanes, found.layer)
+        self._strange[f"{switch}: port {port} - Expected: a port of {self._models[switch]} Actual: none. Correct the link."] = None
+        return None

@@ -1,0 +1,205 @@
+"""Plain data of cabling: where devices stand, which ports are joined, and what joins them.
+
+Devices and cages are shared objects: a site of 300,000 cables has 300,000 ports, but few devices. Make them through ``Racked``, which gives one
+object per device and cage; the planner tells cages apart by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from sys import intern
+
+UNIT_M = 0.04445
+"""Height of one rack unit, m (EIA-310-E: 1.75 in)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rack stands. ``row`` and ``position`` count from 0 or 1, in steps of the hall's pitches; ``height_u`` in rack units."""
+
+    hall: str
+    row: int
+    position: int
+    height_u: int = 48
+
+
+@dataclass(frozen=True, slots=True)
+class HallPlan:
+    """Distances of one hall, m: between racks of a row, between rows, and from the floor up to the trays."""
+
+    name: str
+    rack_pitch_m: float
+    row_pitch_m: float
+    tray_height_m: float
+
+
+@dataclass(frozen=True, slots=True)
+class FloorPlan:
+    """Where all racks stand.
+
+    ``between_halls_m``: length of the way from the entry of one hall (row and position 0, at tray height) to that of the other, m, by their names
+    in either order. ``slack_m``: spare length at each end of a cable, for dressing and for pulling a device out, m: a planning input.
+    """
+
+    halls: Mapping[str, HallPlan]
+    places: Mapping[str, Place]
+    between_halls_m: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    slack_m: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Device:
+    """One device in its rack; ``unit`` is the rack unit of its ports (the lowest that it occupies, counted from 1)."""
+
+    name: str
+    rack: str
+    unit: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cage:
+    """One cage of a device.
+
+    ``form`` is the plug that it takes (model.parts.Form). ``connectors``: optical connectors of the module that it takes, that is its lanes / 4: 2 for
+    the twin-port cages of switches and of servers in which two NICs share one, 1 for the cage of one 400 Gb/s NIC.
+    """
+
+    device: Device
+    name: str
+    form: str
+    connectors: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Two ports to be joined.
+
+    ``a_sub`` and ``b_sub``: first optical connector of the cage's module that belongs to the port, from 0. ``rate`` in Gb/s over ``lanes`` lanes;
+    ``kind``: compute, trunk, inband, storage or oob; ``layer``: ethernet or infiniband.
+    """
+
+    a: Cage
+    a_port: str
+    a_sub: int
+    b: Cage
+    b_port: str
+    b_sub: int
+    rate: int
+    lanes: int
+    kind: str
+    layer: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cable:
+    """One cable as it is pulled: what a row of the list says.
+
+    ``length_m`` is what the way needs, ``stock_m`` what is ordered. ``cable_part`` is the fibre or the assembly; ``a_part`` and ``b_part`` are the
+    modules at the ends, or the assembly again where plugs are fixed on. ``group`` names the physical cable: rows that share it (legs of a
+    splitter, the two links of a twin-port copper cable) are one piece. ``problem`` is empty, or says why no part serves; then the parts are empty.
+    """
+
+    label: str
+    run: Run
+    a_sub: int
+    b_sub: int
+    length_m: float
+    stock_m: float
+    medium: str
+    cable_part: str
+    a_part: str
+    b_part: str
+    group: str
+    problem: str = ""
+
+    @property
+    def a_device(self) -> str:
+        """Name of the device at end A."""
+        return self.run.a.device.name
+
+    @property
+    def a_rack(self) -> str:
+        """Rack of end A."""
+        return self.run.a.device.rack
+
+    @property
+    def a_unit(self) -> int:
+        """Rack unit of end A."""
+        return self.run.a.device.unit
+
+    @property
+    def a_port(self) -> str:
+        """Port of end A, with its breakout."""
+        return self.run.a_port
+
+    @property
+    def b_device(self) -> str:
+        """Name of the device at end B."""
+        return self.run.b.device.name
+
+    @property
+    def b_rack(self) -> str:
+        """Rack of end B."""
+        return self.run.b.device.rack
+
+    @property
+    def b_unit(self) -> int:
+        """Rack unit of end B."""
+        return self.run.b.device.unit
+
+    @property
+    def b_port(self) -> str:
+        """Port of end B, with its breakout."""
+        return self.run.b_port
+
+
+@dataclass(frozen=True, slots=True)
+class CablePlan:
+    """All cables in the order of their runs. ``problems`` stop a plan; ``notes`` say what was left out and why."""
+
+    cables: tuple[Cable, ...]
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BomLine:
+    """One line of the bill of materials: ``needed`` pieces, and ``spare`` beside them."""
+
+    group: str
+    part: str
+    description: str
+    needed: int
+    spare: int
+    source: str
+
+    @property
+    def total(self) -> int:
+        """Pieces to order."""
+        return self.needed + self.spare
+
+
+class Racked:
+    """Hands out one object per device and per cage, with interned names."""
+
+    def __init__(self) -> None:
+        self._devices: dict[str, Device] = {}
+        self._cages: dict[Device, dict[str, Cage]] = {}
+
+    def device(self, name: str, rack: str, unit: int) -> Device:
+        """Return the device of that name; the first call says where it is."""
+        found = self._devices.get(name)
+        if found is None:
+            found = self._devices[name] = Device(intern(name), intern(rack), unit)
+        return found
+
+    def cage(self, device: Device, name: str, form: str, connectors: int = 1) -> Cage:
+        """Return the cage of that name of a device; the first call says its form and connectors."""
+        of_device = self._cages.get(device)
+        if of_device is None:
+            of_device = self._cages[device] = {}
+        found = of_device.get(name)
+        if found is None:
+            found = of_device[name] = Cage(device, intern(name), intern(form), connectors)
+        return found

@@ -1,0 +1,68 @@
+"""Heat of one rack: what goes into air, what into liquid, and the flows that carry it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rackready.design.capacity.parts import Device, RackInput
+
+BTU_H_PER_W = 3.412
+"""1 W = 3.412 BTU/h (1 BTU = 1055.06 J)."""
+BTU_H_PER_TON = 12000
+"""One ton of refrigeration, by definition."""
+AIR_M3_H_K_PER_W = 3.0
+"""m3/h = 3.0 x W / rise in K. Derived: 3600 s / (1.2 kg/m3 x 1005 J/(kg K)) = 2.99."""
+WATER_L_MIN_K_PER_KW = 14.3
+"""L/min = 14.3 x kW / rise in K. Derived: 60 s / (4.19 kJ/(kg K) x 1 kg/L) = 14.3."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """Heat at the highest draw. None: a share is not published, so it is not known how heat splits."""
+
+    total_w: float
+    liquid_w: float | None
+
+    @property
+    def air_w(self) -> float | None:
+        """Return what air must carry, W."""
+        return None if self.liquid_w is None else self.total_w - self.liquid_w
+
+    @property
+    def btu_h(self) -> float:
+        """Return all heat in BTU/h."""
+        return self.total_w * BTU_H_PER_W
+
+    @property
+    def tons(self) -> float:
+        """Return all heat in tons of refrigeration."""
+        return self.btu_h / BTU_H_PER_TON
+
+
+def air_flow_m3_h(air_w: float, rise_k: float) -> float:
+    """Return the air that carries ``air_w`` with a rise of ``rise_k``, m3/h."""
+    return AIR_M3_H_K_PER_W * air_w / rise_k
+
+
+def liquid_flow_l_min(liquid_w: float, rise_k: float) -> float:
+    """Return the water that carries ``liquid_w`` with a rise of ``rise_k``, L/min."""
+    return WATER_L_MIN_K_PER_KW * liquid_w / 1000 / rise_k
+
+
+def share_of(rack: RackInput, device: Device) -> float | None:
+    """Return the share of a device's heat that goes into liquid: none in an air-cooled rack, the rack's own figure, else the profile's."""
+    cooling = rack.cooling
+    if cooling is not None and cooling.kind == "air":
+        return 0.0
+    if cooling is not None and cooling.liquid_share is not None and device.kind == "node":
+        return cooling.liquid_share
+    return device.model.liquid_share
+
+
+def heat(rack: RackInput) -> Heat:
+    """Return the heat of a rack: all power that goes in comes out as heat."""
+    liquid: float | None = 0.0
+    for device in rack.devices:
+        share = share_of(rack, device)
+        liquid = None if liquid is None or share is None else liquid + share * (device.model.max_w or 0.0)
+    return Heat(rack.max_w, liquid)

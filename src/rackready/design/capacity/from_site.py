@@ -1,0 +1,92 @@
+"""From a site to what the calculation of capacity is given: racks with devices, and the figures of their models' profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from rackready.design.capacity.parts import Device, DeviceModel, RackInput
+from rackready.design.capacity.report import CapacityReport, capacity
+from rackready.model import site as intent
+from rackready.model.profile import Cooling, Figure, Psus
+from rackready.model.site import Site
+from rackready.profiles import loader
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedSwitch:
+    """A switch that the topology makes, with the place that the plan gives it."""
+
+    name: str
+    model: str
+    rack: str
+    unit: int | None
+
+
+def _value(figure: Figure | None) -> float | None:
+    return None if figure is None else figure.value
+
+
+def _psus(psus: Psus | None) -> tuple[int | None, int | None, float | None]:
+    return (None, None, None) if psus is None else (psus.count, psus.min_count, _value(psus.max_w))
+
+
+def _liquid(cooling: Cooling | None) -> float | None:
+    if cooling is None:
+        return None
+    return 0.0 if cooling.kind == "air" else _value(cooling.liquid_share)
+
+
+@cache
+def platform_model(wanted: str) -> DeviceModel:
+    """Return the figures of a server model; raises UnknownProfileError."""
+    profile = loader.platform(wanted)
+    figures = (profile.typical_power, profile.transient_power, profile.weight)
+    return DeviceModel(
+        profile.id, profile.rack_units, profile.max_power.value, *(_value(figure) for figure in figures), *_psus(profile.psus), _liquid(profile.cooling)
+    )
+
+
+@cache
+def switch_model(wanted: str) -> DeviceModel:
+    """Return the figures of a switch model; raises UnknownProfileError. One rack unit is counted where its height is not published."""
+    profile = loader.switch(wanted)
+    return DeviceModel(
+        profile.id, profile.rack_units or 1, _value(profile.power), _value(profile.typical_power), None, _value(profile.weight), *_psus(profile.psus), None
+    )
+
+
+def device_model(device: intent.Device) -> DeviceModel:
+    """Return the figures that a site gives of one device; passive ones and those that feed the rack draw nothing themselves."""
+    passive = device.kind in {"patch_panel", "power_shelf", "pdu"}
+    drawn = 0.0 if passive and device.max_power_w is None else device.max_power_w
+    known = 0.0 if passive else None
+    name = f"{device.kind}/{device.height_u}u/{device.max_power_w or '-'}w/{device.weight_kg or '-'}kg"
+    return DeviceModel(name, device.height_u, drawn, known, known, device.weight_kg, liquid_share=0.0 if passive else None)
+
+
+def racks_of(site: Site, switches: Iterable[PlacedSwitch] = ()) -> list[RackInput]:
+    """Return every rack of a site with all that stands in it. Virtual nodes draw nothing: their host does. Raises UnknownProfileError."""
+    beside: dict[str, list[Device]] = {}
+    for switch in site.switches:
+        if switch.rack is not None:
+            beside.setdefault(switch.rack, []).append(Device(switch.name, switch_model(switch.model), switch.unit, "switch"))
+    written = {switch.name for switch in site.switches}
+    for placed in switches:
+        if placed.name not in written:
+            beside.setdefault(placed.rack, []).append(Device(placed.name, switch_model(placed.model), placed.unit, "switch"))
+    for device in site.devices:
+        if device.rack is not None:
+            beside.setdefault(device.rack, []).append(Device(device.name, device_model(device), device.unit, "device"))
+    return [_rack(rack, beside.get(rack.name, [])) for rack in site.racks]
+
+
+def _rack(rack: intent.Rack, beside: list[Device]) -> RackInput:
+    nodes = [Device(node.name, platform_model(node.platform), node.unit) for node in rack.nodes if node.kind == "metal"]
+    return RackInput(rack.name, (*nodes, *beside), tuple(rack.feeds), rack.height_u, rack.cooling, rack.max_weight_kg, rack.hall)
+
+
+def capacity_of(site: Site, switches: Iterable[PlacedSwitch] = ()) -> CapacityReport:
+    """Return the capacity of a site. ``switches``: those that the topology makes, with their places."""
+    return capacity(racks_of(site, switches), site.facility)

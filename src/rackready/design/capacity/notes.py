@@ -1,0 +1,49 @@
+"""What is not judged, and why: figures that nobody publishes, elements without a rating, losses that the site accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rackready.design.capacity import circuits
+from rackready.design.capacity.parts import DeviceModel, RackInput
+from rackready.model.facility import PowerNode
+
+NOT_PUBLISHED = "not published"
+"""Stands where a profile has no figure. Nothing is guessed in its place."""
+_SHOWN = 8
+
+
+def _lacks(model: DeviceModel) -> list[str]:
+    out = []
+    if model.max_w is None:
+        out.append("highest draw")
+    if model.typical_w is None:
+        out.append("typical draw")
+    if model.transient_w is None:
+        out.append("transient draw")
+    if model.weight_kg is None:
+        out.append("weight")
+    if model.psus is None or (model.psu_min is None and model.psu_max_w is None):
+        out.append("minimum of power supplies")
+    return out
+
+
+def _figures(racks: Sequence[RackInput]) -> list[str]:
+    models = {device.model.id: device.model for rack in racks for device in rack.devices}
+    missing: dict[str, list[str]] = {}
+    for name, model in sorted(models.items()):
+        for what in _lacks(model):
+            missing.setdefault(what, []).append(name)
+    return [f"{what} {NOT_PUBLISHED}: {', '.join(names)}" for what, names in missing.items()]
+
+
+def notes(racks: Sequence[RackInput], nodes: Sequence[PowerNode]) -> list[str]:
+    """Return what a reader of the report must know of its gaps."""
+    bare = sum(1 for rack in racks if not rack.feeds)
+    out = [f"{bare} of {len(racks)} racks declare no feeds: their supply and its loss are not judged"] if bare else []
+    out += _figures(racks)
+    unrated = [node.name for node in nodes if circuits.usable_w(node) is None]
+    if unrated:
+        more = f" and {len(unrated) - _SHOWN} more" if len(unrated) > _SHOWN else ""
+        out.append(f"no rating given for {', '.join(unrated[:_SHOWN])}{more}: loads are shown, not judged")
+    return out + [f"loss of {node.name} is accepted: {node.loss_accepted}" for node in nodes if node.loss_accepted is not None]

@@ -1,0 +1,95 @@
+"""What the calculation of capacity is given: devices with their models' figures, and racks with their feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from rackready.model.facility import Feed, RackCooling
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceModel:
+    """Figures of one model, from its profile. None: not published, so nothing is said or guessed about it."""
+
+    id: str
+    rack_units: int
+    max_w: float | None
+    typical_w: float | None = None
+    transient_w: float | None = None
+    weight_kg: float | None = None
+    psus: int | None = None
+    psu_min: int | None = None
+    """Supplies that must live for full operation."""
+    psu_max_w: float | None = None
+    liquid_share: float | None = None
+    """Share of its heat that goes into liquid; 0 for air-cooled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device in a rack. ``unit`` is the lowest rack unit that it occupies; None when its place is not given."""
+
+    name: str
+    model: DeviceModel
+    unit: int | None
+    kind: str = "node"
+    """node, switch or device."""
+
+
+@dataclass(frozen=True)
+class RackInput:
+    """One rack."""
+
+    name: str
+    devices: tuple[Device, ...]
+    feeds: tuple[Feed, ...] = ()
+    height_u: int = 48
+    cooling: RackCooling | None = None
+    max_weight_kg: float | None = None
+    hall: str | None = None
+
+    @cached_property
+    def shape(self) -> tuple[object, ...]:
+        """Return what makes two racks alike: models in order with their units, feeds without their sources, limits; no names."""
+        feeds = tuple(
+            (feed.name, feed.kind, feed.rating_kw, feed.breaker_a, feed.volts, feed.phases, feed.phase, feed.psus, feed.power_factor, feed.continuous)
+            for feed in self.feeds
+        )
+        return (tuple((device.model.id, device.unit, device.kind) for device in self.devices), feeds, self.height_u, _cooling(self.cooling), self.max_weight_kg)
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """Return the power node of every feed, in order."""
+        return tuple(feed.source for feed in self.feeds)
+
+    @cached_property
+    def max_w(self) -> float:
+        """Return the highest draw of all devices whose draw is published, W."""
+        return sum(device.model.max_w or 0.0 for device in self.devices)
+
+    @cached_property
+    def used_u(self) -> int:
+        """Return the units that its devices occupy."""
+        return sum(device.model.rack_units for device in self.devices)
+
+    def without(self, device: Device) -> RackInput:
+        """Return the same rack without one device."""
+        return replace(self, devices=tuple(item for item in self.devices if item is not device))
+
+    def plus(self, device: Device) -> RackInput:
+        """Return the same rack with one device more."""
+        return replace(self, devices=(*self.devices, device))
+
+
+def _cooling(cooling: RackCooling | None) -> tuple[object, ...]:
+    return () if cooling is None else (cooling.kind, cooling.liquid_share, cooling.max_kw, cooling.max_air_kw, cooling.max_liquid_kw)
+
+
+def collapse(names: Sequence[str], noun: str = "racks") -> str:
+    """Return many names shortly: the first and last of a long list and how many; all of a short one."""
+    shown = 4
+    if len(names) <= shown:
+        return ", ".join(names)
+    return f"{names[0]} .. {names[-1]} ({len(names)} {noun})"

@@ -1,0 +1,145 @@
+"""Which racks may be loaded together, e.g. at the start of a burn-in: waves that keep every rating while load comes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rackready.design.capacity.graph import PowerGraph
+from rackready.design.capacity.parts import RackInput
+from rackready.model.facility import PowerOn
+from rackready.model.problems import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Racks whose load comes on together, when that of all earlier waves is on."""
+
+    number: int
+    racks: tuple[str, ...]
+    step_w: float
+    """Highest step of load, W: transient draw where every device's is published, else the highest draw."""
+    running_w: float
+    """Load when it has settled, W."""
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The order of power-on."""
+
+    waves: tuple[Wave, ...]
+    problems: tuple[Problem, ...]
+    assumed: tuple[str, ...]
+    """Models whose transient draw is not published: their highest draw is taken for the step."""
+
+
+@dataclass(slots=True)
+class _Load:
+    rack: RackInput
+    shares: list[tuple[int, float]]
+    """(power node, share of the rack's load that it carries with everything alive)."""
+    step_w: float
+
+
+def step_of(rack: RackInput) -> float:
+    """Return the highest draw of a rack while its load comes on, W."""
+    return sum(max(device.model.transient_w or 0.0, device.model.max_w or 0.0) for device in rack.devices)
+
+
+def shares_of(graph: PowerGraph, rack: RackInput) -> list[tuple[int, float]]:
+    """Return which power node carries which share of a rack's load with everything alive, its feeds carrying equal parts."""
+    part: dict[int, float] = {}
+    for source in rack.sources:
+        part[graph.index[source]] = part.get(graph.index[source], 0.0) + 1.0 / len(rack.sources)
+    nobody: set[int] = set()
+    for number in reversed(graph.upstream_of(rack.sources) if rack.sources else []):
+        for parent, share in graph.shares(number, nobody):
+            part[parent] = part.get(parent, 0.0) + share * part.get(number, 0.0)
+    return [(number, share) for number, share in part.items() if share > 0]
+
+
+class _Stage:
+    """Fills wave after wave, in the order of the racks."""
+
+    def __init__(self, graph: PowerGraph, limit: PowerOn) -> None:
+        self.graph, self.limit = graph, limit
+        self.running = [0.0] * len(graph.nodes)
+        self.waves: list[Wave] = []
+        self.problems: list[Problem] = []
+
+    def fill(self, waiting: list[_Load]) -> list[_Load]:
+        """Make one wave; return what waits for the next."""
+        rising = [0.0] * len(self.running)
+        chosen: list[_Load] = []
+        left: list[_Load] = []
+        step = 0.0
+        for load in waiting:
+            full = self.limit.max_racks is not None and len(chosen) >= self.limit.max_racks
+            if full or self._too_much(load, rising, step):
+                left.append(load)
+                continue
+            chosen.append(load)
+            step += load.step_w
+            for node, share in load.shares:
+                rising[node] += share * load.step_w
+        if not chosen:
+            return self._refuse(left)
+        for load in chosen:
+            for node, share in load.shares:
+                self.running[node] += share * load.rack.max_w
+        before = self.waves[-1].running_w if self.waves else 0.0
+        running = before + sum(load.rack.max_w for load in chosen)
+        self.waves.append(Wave(len(self.waves) + 1, tuple(load.rack.name for load in chosen), step, running))
+        return left
+
+    def _too_much(self, load: _Load, rising: list[float], step: float) -> bool:
+        if self.limit.max_step_kw is not None and step + load.step_w > self.limit.max_step_kw * 1000:
+            return True
+        for node, share in load.shares:
+            usable = self.graph.usable[node]
+            if usable is not None and self.running[node] + rising[node] + share * load.step_w > usable + 0.5:
+                return True
+        return False
+
+    def _refuse(self, waiting: list[_Load]) -> list[_Load]:
+        """No rack of those that wait fits even alone: name the first and what it meets, and go on with the others."""
+        load = waiting[0]
+        limit = self.limit.max_step_kw
+        if limit is not None and load.step_w > limit * 1000:
+            text = f"its load cannot come on within facility.power_on.max_step_kw - Expected: at most {limit:g} kW Actual: {load.step_w / 1000:.1f} kW."
+            fix = "Raise the limit with the facility, or start its nodes a few at a time."
+        else:
+            node, share = next(pair for pair in load.shares if self._meets(pair, load))
+            usable = self.graph.usable[node] or 0.0
+            have = self.running[node] + share * load.step_w
+            text = (
+                f"its load cannot come on beside what runs before it: {self.graph.nodes[node].kind} {self.graph.nodes[node].name}"
+                f" - Expected: at most {usable / 1000:.1f} kW Actual: {have / 1000:.1f} kW."
+            )
+            fix = "Leave as much load off during burn-in, or feed the rack from elsewhere."
+        self.problems.append(Problem(f"rack {load.rack.name}", text, fix))
+        return waiting[1:]
+
+    def _meets(self, pair: tuple[int, float], load: _Load) -> bool:
+        usable = self.graph.usable[pair[0]]
+        return usable is not None and self.running[pair[0]] + pair[1] * load.step_w > usable + 0.5
+
+
+def staged(graph: PowerGraph, racks: Sequence[RackInput], limit: PowerOn) -> Staged:
+    """Return waves of racks, in the order of the site, such that while a wave comes on no power node is over its rating.
+
+    What runs from earlier waves counts with its highest draw, what comes on with its transient draw; and no step is above what the facility takes at once.
+    A breaker stands a step of milliseconds above its rating; UPS and generators are the ones that may not, and which element is which is the facility's
+    to say: so all ratings are kept.
+    """
+    known: dict[tuple[str, ...], list[tuple[int, float]]] = {}
+    waiting = []
+    for rack in racks:
+        if rack.sources not in known:
+            known[rack.sources] = shares_of(graph, rack)
+        waiting.append(_Load(rack, known[rack.sources], step_of(rack)))
+    stage = _Stage(graph, limit)
+    while waiting:
+        waiting = stage.fill(waiting)
+    unknown = {device.model.id for rack in racks for device in rack.devices if device.model.transient_w is None}
+    return Staged(tuple(stage.waves), tuple(stage.problems), tuple(sorted(unknown)))

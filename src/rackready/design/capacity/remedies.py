@@ -1,0 +1,173 @@
+"""The smallest fix of what is wrong in a rack: move nodes to a rack that has room, split, or a bigger feed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from rackready.design.capacity import circuits, findings
+from rackready.design.capacity.findings import Finding
+from rackready.design.capacity.losses import Flow
+from rackready.design.capacity.parts import Device, RackInput
+from rackready.design.capacity.supply import Live, Supplies, needed_psus, spread
+
+MOST_MOVES = 4
+"""A fix with more moves than this is no small one: then the rack is to be split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One node to another rack."""
+
+    device: str
+    rack: str
+    unit: int
+
+    def __str__(self) -> str:
+        return f"{self.device} to rack {self.rack} unit {self.unit}"
+
+
+def free_unit(rack: RackInput, size: int) -> int | None:
+    """Return the lowest unit from which ``size`` units are free; None when there are none, or when a device's place is not given."""
+    if any(device.unit is None for device in rack.devices) or rack.used_u + size > rack.height_u:
+        return None
+    taken = {unit for device in rack.devices for unit in range(device.unit or 0, (device.unit or 0) + device.model.rack_units)}
+    for unit in range(1, rack.height_u - size + 2):
+        if taken.isdisjoint(range(unit, unit + size)):
+            return unit
+    return None
+
+
+class Planner:
+    """Offers places for nodes that must move. A place, its units and its power are offered once only."""
+
+    def __init__(self, racks: Sequence[RackInput], flow: Flow | None, supplies: Supplies) -> None:
+        self.flow, self.supplies = flow, supplies
+        self.racks = {rack.name: rack for rack in racks}
+        self.states: dict[str, Iterable[Live]] = {}
+        for group in flow.groups if flow is not None else []:
+            self.states |= {name: list(group.states) for name in group.names}
+        self.reserved_w = [0.0] * len(flow.base) if flow is not None else []
+        self._fits: dict[tuple[object, ...], bool] = {}
+        self._taken: dict[tuple[object, ...], int] = {}
+        self._full: set[str] = set()
+        """Models for which no rack has room any more: places are only ever taken, so they are not looked for again."""
+
+    def _room_upstream(self, rack: RackInput, watts: float) -> bool:
+        if self.flow is None or not rack.feeds:
+            return True
+        for node in self.flow.graph.upstream_of(rack.sources):
+            usable = self.flow.graph.usable[node]
+            if usable is not None and self.flow.worst_w[node] + self.reserved_w[node] + watts > usable:
+                return False
+        return True
+
+    def _fits_in(self, rack: RackInput, device: Device, unit: int) -> bool:
+        states = self.states.get(rack.name, [])
+        key = (rack.shape, device.model.id, unit, tuple(states))
+        if key not in self._fits:
+            self._fits[key] = not findings.all_of(rack.plus(replace(device, unit=unit)), states, self.supplies)
+        return self._fits[key]
+
+    def place(self, device: Device, away_from: str) -> Move | None:
+        """Return the first rack with free units, power (whatever single part is lost), cooling and strength for one more node, and reserve the place.
+
+        Upstream the node is counted with its whole draw on every element over which the rack can be fed, on top of the worst that this element must stand.
+        """
+        size, watts = device.model.rack_units, device.model.max_w or 0.0
+        if device.model.id in self._full:
+            return None
+        for name, rack in self.racks.items():
+            if name == away_from or rack.used_u + size > rack.height_u:
+                continue
+            unit = free_unit(rack, size)
+            if unit is None or not self._fits_in(rack, device, unit) or not self._room_upstream(rack, watts):
+                continue
+            self.racks[name] = rack.plus(replace(device, unit=unit))
+            for node in self.flow.graph.upstream_of(rack.sources) if self.flow is not None and rack.feeds else []:
+                self.reserved_w[node] += watts
+            return Move(device.name, name, unit)
+        self._full.add(device.model.id)
+        return None
+
+    def take(self, rack: RackInput, topic: str) -> list[Device]:
+        """Return the fewest nodes (at most MOST_MOVES, from the rack's end) without which the topic is gone; none when that does not help."""
+        states = self.states.get(rack.name, [])
+        nodes = [device for device in reversed(rack.devices) if device.kind == "node"][:MOST_MOVES]
+        key = (rack.shape, topic, tuple(states))
+        if key not in self._taken:
+            self._taken[key] = self._fewest(rack, topic, nodes, states)
+        return nodes[: self._taken[key]]
+
+    def _fewest(self, rack: RackInput, topic: str, nodes: list[Device], states: Iterable[Live]) -> int:
+        left = rack
+        for number, device in enumerate(nodes, start=1):
+            left = left.without(device)
+            if not any(found.topic == topic for found in findings.all_of(left, states, self.supplies)):
+                return number
+        return 0
+
+    def moves(self, rack: RackInput, topic: str) -> list[Move]:
+        """Return moves that mend a topic, each to its own place; empty when there are none. What is offered stays reserved only when all fit."""
+        nodes = self.take(rack, topic)
+        if any(device.model.id in self._full for device in nodes):
+            return []
+        before, reserved = dict(self.racks), list(self.reserved_w)
+        out = [self.place(device, rack.name) for device in nodes]
+        made = [move for move in out if move is not None]
+        if len(made) < len(out):
+            self.racks, self.reserved_w = before, reserved
+            return []
+        return made
+
+
+def bigger_feeds(rack: RackInput, found: Iterable[Finding]) -> str:
+    """Return the standard breakers, or the ratings, that would carry what every feed that is over its rating must stand."""
+    highest: dict[int, float] = {}
+    for finding in found:
+        if finding.feed is not None:
+            highest[finding.feed] = max(finding.seen_w, highest.get(finding.feed, 0.0))
+    wanted: dict[str, list[str]] = {}
+    for number, seen in sorted(highest.items()):
+        feed = rack.feeds[number]
+        size = circuits.standard_breaker(feed, seen)
+        text = f"a breaker of {size} A ({feed.volts:g} V)" if feed.breaker_a is not None and size is not None else f"a rating of {math.ceil(seen / 1000)} kW"
+        wanted.setdefault(text, []).append(feed.name)
+    return "give " + " and ".join(f"feed{'s' if len(names) > 1 else ''} {', '.join(names)} {text}" for text, names in wanted.items())
+
+
+def more_feeds(rack: RackInput, finding: Finding) -> str:
+    """Return over how many feeds supplies must be spread so that any one may be lost."""
+    short = finding.short
+    lost = sum(1 for alive in finding.live or () if not alive)
+    if short is None or short.model.psus is None or short.live == short.model.psus:
+        return "Feed the rack from two sources that share no power node."
+    need, psus = needed_psus(short.model), short.model.psus
+    if lost > 1:
+        names = " and ".join(feed.name for feed, alive in zip(rack.feeds, finding.live or (), strict=True) if not alive)
+        return f"Feeds {names} hang on one power node: feed one of them from another."
+    feeds = next((count for count in range(2, psus + 1) if psus - max(spread(psus, count, 0)) >= need), None)
+    if feeds is None:
+        return f"All {psus} supplies are needed: no number of feeds survives the loss of one."
+    parts = " + ".join(str(count) for count in spread(psus, feeds, 0))
+    more = feeds - len(rack.feeds)
+    return f"Spread its {psus} supplies over {feeds} feeds ({parts})" + (f": add {more} feed{'s' if more > 1 else ''} to the rack." if more > 0 else ".")
+
+
+def without_moves(rack: RackInput, finding: Finding, found: Iterable[Finding]) -> str:
+    """Return the fix when no other rack has room. ``found``: all findings of the rack."""
+    if finding.topic == "feed":
+        return f"No rack has room for its nodes: {bigger_feeds(rack, found)}, or split its nodes over one rack more."
+    if finding.topic.startswith("supplies"):
+        return more_feeds(rack, finding)
+    if finding.topic.startswith("stated"):
+        return "Give every feed of the rack its psus so that they add up, or none."
+    if finding.topic.startswith("liquid"):
+        return "Place it in a rack with a liquid loop."
+    return "No rack has room for its nodes: split them over one rack more."
+
+
+def movable(finding: Finding) -> bool:
+    """Say whether moving nodes away may mend it."""
+    return finding.topic in {"units", "weight", "feed"} or finding.topic.startswith("cooling")

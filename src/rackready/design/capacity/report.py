@@ -1,0 +1,205 @@
+"""The whole of capacity: loads per rack, every single loss, problems, waves of power-on, totals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rackready.design.capacity import circuits, cooling
+from rackready.design.capacity.graph import PowerGraph, structure_problems
+from rackready.design.capacity.losses import Flow, LossCase, losses
+from rackready.design.capacity.notes import notes
+from rackready.design.capacity.parts import RackInput
+from rackready.design.capacity.power_on import Staged, staged
+from rackready.design.capacity.supply import Supplies
+from rackready.design.capacity.violations import node_problems, rack_problems
+from rackready.model.facility import Facility
+from rackready.model.problems import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class FeedLoad:
+    """One feed of one rack with everything alive."""
+
+    name: str
+    source: str
+    load_w: float
+    usable_w: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RackLoad:
+    """One rack. None stands for a figure that is not published for some device of it."""
+
+    name: str
+    hall: str | None
+    devices: dict[str, int]
+    """Model to count."""
+    used_u: int
+    height_u: int
+    max_w: float
+    """Highest draw of all devices whose draw is published; ``unpublished`` names the others."""
+    typical_w: float | None
+    transient_w: float | None
+    weight_kg: float | None
+    heat: cooling.Heat
+    feeds: tuple[FeedLoad, ...]
+    unpublished: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLoad:
+    """One power node: with everything alive, and in the worst single loss."""
+
+    name: str
+    kind: str
+    load_w: float
+    worst_w: float
+    worst_case: str
+    usable_w: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums of the site."""
+
+    racks: int
+    devices: int
+    max_w: float
+    typical_w: float | None
+    transient_w: float | None
+    weight_kg: float | None
+    btu_h: float
+    tons: float
+    liquid_w: float | None
+    air_w: float | None
+    facility_w: float | None
+    """IT load x PUE; None when the site gives no PUE."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityReport:
+    """What capacity says of a site."""
+
+    racks: tuple[RackLoad, ...]
+    nodes: tuple[NodeLoad, ...]
+    losses: tuple[LossCase, ...]
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+    power_on: Staged | None
+    totals: Totals
+
+
+class _Loads:
+    """Loads of racks; those that are alike are computed once."""
+
+    def __init__(self, supplies: Supplies) -> None:
+        self.supplies = supplies
+        self._known: dict[tuple[object, ...], RackLoad] = {}
+
+    def of(self, rack: RackInput) -> RackLoad:
+        """Return the load of one rack."""
+        key = (rack.shape, rack.sources)
+        like = self._known.get(key)
+        if like is None:
+            like = self._known[key] = self._new(rack)
+        return RackLoad(rack.name, rack.hall, *(getattr(like, name) for name in _SHARED))
+
+    def _new(self, rack: RackInput) -> RackLoad:
+        models = [device.model for device in rack.devices]
+        counts: dict[str, int] = {}
+        for model in models:
+            counts[model.id] = counts.get(model.id, 0) + 1
+        return RackLoad(
+            name=rack.name,
+            hall=rack.hall,
+            devices=counts,
+            used_u=rack.used_u,
+            height_u=rack.height_u,
+            max_w=rack.max_w,
+            typical_w=total(model.typical_w for model in models),
+            transient_w=total(model.transient_w for model in models),
+            weight_kg=total(model.weight_kg for model in models),
+            heat=cooling.heat(rack),
+            feeds=self._feeds(rack),
+            unpublished=tuple(sorted({model.id for model in models if model.max_w is None})),
+        )
+
+    def _feeds(self, rack: RackInput) -> tuple[FeedLoad, ...]:
+        state = self.supplies.of(rack, (True,) * len(rack.feeds))
+        return tuple(FeedLoad(feed.name, feed.source, seen, circuits.usable_w(feed)) for feed, seen in zip(rack.feeds, state.judged_w, strict=True))
+
+
+_SHARED = ("devices", "used_u", "height_u", "max_w", "typical_w", "transient_w", "weight_kg", "heat", "feeds", "unpublished")
+
+
+def total(values: Iterable[float | None]) -> float | None:
+    """Return the sum; None when one of the values is None."""
+    out = 0.0
+    for value in values:
+        if value is None:
+            return None
+        out += value
+    return out
+
+
+def _totals(racks: Sequence[RackLoad], pue: float | None) -> Totals:
+    most = sum(rack.max_w for rack in racks)
+    liquid = total(rack.heat.liquid_w for rack in racks)
+    heat = cooling.Heat(most, liquid)
+    return Totals(
+        racks=len(racks),
+        devices=sum(sum(rack.devices.values()) for rack in racks),
+        max_w=most,
+        typical_w=total(rack.typical_w for rack in racks),
+        transient_w=total(rack.transient_w for rack in racks),
+        weight_kg=total(rack.weight_kg for rack in racks),
+        btu_h=heat.btu_h,
+        tons=heat.tons,
+        liquid_w=liquid,
+        air_w=heat.air_w,
+        facility_w=None if pue is None else most * pue,
+    )
+
+
+def _source_problems(racks: Sequence[RackInput], known: set[str]) -> list[Problem]:
+    out = []
+    for rack in racks:
+        for feed in rack.feeds:
+            if feed.source not in known:
+                text = f"feed {feed.name} comes from {feed.source!r} - Expected: a name of facility.power Actual: not there."
+                out.append(Problem(f"rack {rack.name}", text, "Correct it or declare the power node."))
+    return out
+
+
+def _plant_problems(facility: Facility, totals: Totals) -> list[Problem]:
+    if facility.cooling_kw is None or totals.max_w <= facility.cooling_kw * 1000:
+        return []
+    text = f"all heat is more than the plant carries - Expected: at most {facility.cooling_kw:g} kW Actual: {totals.max_w / 1000:.1f} kW."
+    return [Problem("facility.cooling_kw", text, f"Add {(totals.max_w / 1000 - facility.cooling_kw):.1f} kW of cooling, or plan fewer racks.")]
+
+
+def _node_loads(flow: Flow) -> tuple[NodeLoad, ...]:
+    graph = flow.graph
+    return tuple(
+        NodeLoad(node.name, node.kind, graph.seen_w(number, flow.base[number]), flow.worst_w[number], flow.worst_case[number], graph.usable[number])
+        for number, node in enumerate(graph.nodes)
+    )
+
+
+def capacity(racks: Sequence[RackInput], facility: Facility | None) -> CapacityReport:
+    """Return loads, losses, problems and the order of power-on. Nothing is raised: what is wrong with the power graph itself is a problem too."""
+    facility = facility or Facility()
+    supplies = Supplies()
+    loads = _Loads(supplies)
+    rows = tuple(loads.of(rack) for rack in racks)
+    totals = _totals(rows, facility.pue)
+    problems = structure_problems(facility.power) + _source_problems(racks, {node.name for node in facility.power})
+    flow, order = None, None
+    if not problems and facility.power:
+        flow = losses(PowerGraph(facility.power), racks, supplies)
+        order = staged(flow.graph, racks, facility.power_on)
+        problems += [*node_problems(flow), *order.problems]
+    problems += [*_plant_problems(facility, totals), *rack_problems(racks, flow, supplies)]
+    nodes, cases = (_node_loads(flow), tuple(flow.cases)) if flow is not None else ((), ())
+    return CapacityReport(rows, nodes, cases, tuple(problems), tuple(notes(racks, facility.power)), order, totals)

@@ -1,0 +1,188 @@
+"""Checks groups of nodes and racks: tenants, NVLink domains, delivery batches, maintenance windows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import combinations
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from rackready.design.found import Found, Subject
+from rackready.design.found_names import Loc, listed, members, names_twice, twice, unknown
+from rackready.model.base import expand_names
+from rackready.model.operations import MaintenanceWindow
+from rackready.model.site import NvlinkDomain, Site
+from rackready.profiles import loader
+
+_FULL_MEMBER = 0x8000
+"""Top bit of a partition key: full membership (InfiniBand Architecture Specification vol. 1, 10.9.1)."""
+_DEFAULT_PKEY = 0x7FFF
+
+
+def check_groups(subject: Subject) -> list[Found]:
+    """Return what is wrong with tenants, NVLink domains, deliveries and maintenance windows."""
+    site = subject.site
+    out = names_twice((item.name for item in site.tenants), "tenants", "tenant")
+    out += names_twice((item.name for item in site.nvlink_domains), "nvlink_domains", "NVLink domain")
+    out += names_twice((item.name for item in site.deliveries), "deliveries", "delivery")
+    out += names_twice((item.name for item in site.maintenance), "maintenance", "maintenance window")
+    out += names_twice((item.name for item in site.nic_plans), "nic_plans", "NIC plan")
+    out += _keys(site) + _windows(site)
+    if not subject.pruned:
+        out += _tenants(site) + _domains(site) + _deliveries(site) + _window_racks(site)
+    return out
+
+
+def _keys(site: Site) -> list[Found]:
+    """VRFs, VNIs and partition keys: one owner each, within their range, and of the fabric's own kind."""
+    out: list[Found] = []
+    for noun, key in (("VRF", "vrf"), ("VNI", "vni"), ("partition key", "pkey")):
+        out += twice(((getattr(tenant, key), ("tenants", k, key), f"tenant {tenant.name}") for k, tenant in enumerate(site.tenants)), noun)
+    for k, tenant in enumerate(site.tenants):
+        foreign = ["pkey"] if site.fabric.kind == "roce" else ["vlan", "vrf", "vni"]
+        for key in foreign:
+            if getattr(tenant, key) is not None:
+                other = "vlan, vrf or vni" if site.fabric.kind == "roce" else "pkey"
+                text = f"{key} of tenant {tenant.name} is not for a fabric of kind {site.fabric.kind}."
+                out.append(Found(("tenants", k, key), text, f"Use {other}."))
+        if tenant.pkey is not None:
+            out += _pkey(int(tenant.pkey, 16), tenant.pkey, ("tenants", k, "pkey"))
+    return out
+
+
+def _pkey(value: int, text: str, loc: Loc) -> list[Found]:
+    if value & _FULL_MEMBER:
+        plain = f"0x{value & ~_FULL_MEMBER:04x}"
+        return [Found(loc, f"partition key {text} has the bit of full membership (0x8000).", f"Write {plain}; full_member says the rest.")]
+    if value in {0, _DEFAULT_PKEY}:
+        what = "is that of the default partition" if value else "is invalid"
+        return [Found(loc, f"partition key {text} {what} - Expected: 0x0001 to 0x7ffe.", "Choose another.")]
+    return []
+
+
+def _tenants(site: Site) -> list[Found]:
+    nodes = {node.name for node in site.nodes()}
+    racks = {rack.name: [node.name for node in rack.nodes] for rack in site.racks}
+    owner: dict[str, str] = {}
+    out: list[Found] = []
+    for k, tenant in enumerate(site.tenants):
+        named, missing = members(tenant.nodes, nodes, ("tenants", k, "nodes"), "node")
+        whole, lost = members(tenant.racks, racks, ("tenants", k, "racks"), "rack")
+        out += missing + lost
+        theirs = dict.fromkeys([*named, *(node for rack in whole for node in racks[rack])])
+        taken = [name for name in theirs if owner.setdefault(name, tenant.name) != tenant.name]
+        if taken:
+            out.append(Found(("tenants", k), f"{listed(taken)} of tenant {tenant.name} is also of tenant {owner[taken[0]]}.", "A node has one tenant."))
+    return out
+
+
+def domain_nodes(site: Site, domain: NvlinkDomain) -> list[str]:
+    """Return the nodes of an NVLink domain that exist."""
+    by_rack = site.remember("by_rack", lambda: {rack.name: [node.name for node in rack.nodes] for rack in site.racks})
+    named = [name for text in domain.nodes for name in expand_names(text)]
+    return named if domain.nodes else by_rack.get(domain.rack or "", [])
+
+
+def _domains(site: Site) -> list[Found]:
+    nodes = {node.name: node for node in site.nodes()}
+    racks = dict.fromkeys(rack.name for rack in site.racks)
+    owner: dict[str, str] = {}
+    out: list[Found] = []
+    for k, domain in enumerate(site.nvlink_domains):
+        here: Loc = ("nvlink_domains", k)
+        out += unknown(domain.rack, racks, (*here, "rack"), "rack")
+        _, missing = members(domain.nodes, nodes, (*here, "nodes"), "node")
+        out += missing
+        theirs = [name for name in domain_nodes(site, domain) if name in nodes]
+        taken = [name for name in theirs if owner.setdefault(name, domain.name) != domain.name]
+        if taken:
+            out.append(Found(here, f"{listed(taken)} is in NVLink domain {owner[taken[0]]} already.", "A node is in one domain."))
+        stands = sorted({site.rack_of(name).name for name in theirs})
+        if len(stands) > 1 and not domain.across_racks:
+            text = f"nodes of NVLink domain {domain.name} stand in {listed(stands)} - Expected: one rack."
+            out.append(Found(here, text, "Correct the nodes, or say across_racks: true."))
+        out += _domain_size(here, domain, [nodes[name].platform for name in theirs])
+    return out
+
+
+def _domain_size(here: Loc, domain: NvlinkDomain, platforms: list[str]) -> list[Found]:
+    known = set(loader.known("platform"))
+    profiles = [loader.platform(platform) for platform in platforms if platform in known]
+    sizes = {profile.nvlink_domain for profile in profiles}
+    single = sorted({profile.id for profile in profiles if profile.nvlink_domain is None})
+    if single:
+        return [Found(here, f"{listed(single)} has NVLink within the server only.", "Take its nodes out of the domain.")]
+    gpus = sum(profile.gpus for profile in profiles)
+    most = max((size for size in sizes if size is not None), default=gpus)
+    if not gpus:
+        return [Found(here, f"NVLink domain {domain.name} has no nodes.", "Give it a rack or nodes.")]
+    if gpus > most:
+        return [Found(here, f"NVLink domain {domain.name} has {gpus} GPUs - Expected: at most {most}.", "Correct its nodes.")]
+    return []
+
+
+def _deliveries(site: Site) -> list[Found]:
+    racks = dict.fromkeys(rack.name for rack in site.racks)
+    batch: dict[str, str] = {}
+    out: list[Found] = []
+    for k, delivery in enumerate(site.deliveries):
+        theirs, missing = members(delivery.racks, racks, ("deliveries", k, "racks"), "rack")
+        out += missing
+        taken = [name for name in theirs if batch.setdefault(name, delivery.name) != delivery.name]
+        if taken:
+            out.append(Found(("deliveries", k, "racks"), f"{listed(taken)} comes with delivery {batch[taken[0]]} already.", "A rack comes once."))
+    left = [rack.name for rack in site.racks if rack.name not in batch]
+    if site.deliveries and left:
+        verb = "comes" if len(left) == 1 else "come"
+        out.append(Found(("deliveries",), f"{listed(left)} {verb} with no delivery.", "Add it to one, or a delivery of its own."))
+    return out
+
+
+def _windows(site: Site) -> list[Found]:
+    out: list[Found] = []
+    for k, window in enumerate(site.maintenance):
+        if not _is_zone(window.timezone):
+            text = f"no time zone is called {window.timezone}."
+            out.append(Found(("maintenance", k, "timezone"), text, "Use an IANA name such as Europe/Berlin, or UTC."))
+        if window.begins is not None and window.ends is not None and window.ends < window.begins:
+            out.append(Found(("maintenance", k, "ends"), f"ends on {window.ends}, before it begins on {window.begins}.", "Correct one of the two."))
+        if len(set(window.days)) < len(window.days):
+            out.append(Found(("maintenance", k, "days"), "a day is given twice.", "Remove one."))
+    for (_, one), (second, other) in combinations(enumerate(site.maintenance), 2):
+        if _same_start(one, other):
+            text = f"windows {one.name} and {other.name} begin at the same time for the same racks."
+            out.append(Found(("maintenance", second), text, "Remove one, or name other racks or days."))
+    return out
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones is an OSError
+        return False
+    return True
+
+
+def _same_start(one: MaintenanceWindow, other: MaintenanceWindow) -> bool:
+    apart = (one.ends is not None and other.begins is not None and one.ends < other.begins) or (
+        other.ends is not None and one.begins is not None and other.ends < one.begins
+    )
+    same = one.start == other.start and one.timezone == other.timezone and bool(set(one.days) & set(other.days))
+    return same and not apart and _meet(one.racks, other.racks)
+
+
+def _meet(one: list[str], other: list[str]) -> bool:
+    if not one or not other:
+        return True
+    return bool(_all(one) & _all(other))
+
+
+def _all(texts: Collection[str]) -> set[str]:
+    return {name for text in texts for name in expand_names(text)}
+
+
+def _window_racks(site: Site) -> list[Found]:
+    racks = dict.fromkeys(rack.name for rack in site.racks)
+    out: list[Found] = []
+    for k, window in enumerate(site.maintenance):
+        out += members(window.racks, racks, ("maintenance", k, "racks"), "rack")[1]
+    return out

@@ -1,0 +1,169 @@
+"""Checks networks: pools that overlap or are too small, VLANs that clash, a topology that does not fit the fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network
+from itertools import combinations
+
+from rackready.design.addresses import racks_in_subnet, subnet_number
+from rackready.design.assign import FIRST_HOST, blocks_in
+from rackready.design.endpoints import rack_number, unit_of
+from rackready.design.found import Found, Subject
+from rackready.design.found_names import Loc, listed
+from rackready.model.network import ComputeNetwork, Networks
+from rackready.model.site import Site
+from rackready.profiles import loader
+
+_LAST_VLAN = 4094
+_ROLES = ("oob", "in_band", "storage")
+
+
+def check_networks(subject: Subject) -> list[Found]:
+    """Return what is wrong with networks and with what the topology needs of them."""
+    site = subject.site
+    out = _topology(site)
+    if site.networks is None:
+        return out
+    out += _overlaps(site, site.networks) + _vlans(site, site.networks) + _blocks(site, site.networks)
+    if site.networks.compute is not None:
+        out += _compute(site, site.networks, site.networks.compute)
+    return out
+
+
+def _pools(site: Site, networks: Networks) -> Iterator[tuple[str, Loc, IPv4Network]]:
+    for role in (*_ROLES, "compute"):
+        network = getattr(networks, role)
+        if network is not None:
+            yield f"networks.{role}", ("networks", role, "pool"), network.pool
+    if networks.loopbacks is not None:
+        yield "networks.loopbacks", ("networks", "loopbacks"), networks.loopbacks
+    if networks.underlay.pool is not None:
+        yield "networks.underlay", ("networks", "underlay", "pool"), networks.underlay.pool
+    for k, rail in enumerate(site.fabric.rails):
+        yield f"rail {rail.rail}", ("fabric", "rails", k, "subnet"), rail.subnet
+
+
+def _overlaps(site: Site, networks: Networks) -> list[Found]:
+    out = []
+    for (first, _, one), (second, loc, other) in combinations(_pools(site, networks), 2):
+        if "rail" in first and "rail" in second:
+            continue  # check_fabric says it
+        if one.overlaps(other):
+            out.append(Found(loc, f"{other} of {second} overlaps {one} of {first}.", "Give each network its own addresses."))
+    return out
+
+
+def _vlans(site: Site, networks: Networks) -> list[Found]:
+    """VLANs of the networks that share switches with tenants, and of rails, must differ."""
+    seen: dict[int, str] = {}
+    out = []
+
+    def uses() -> Iterator[tuple[int | None, str, Loc]]:
+        for k, rail in enumerate(site.fabric.rails):
+            yield rail.vlan, f"rail {rail.rail}", ("fabric", "rails", k, "vlan")
+        compute = networks.compute
+        if compute is not None:
+            for number in range(compute.planes * compute.rails):
+                yield compute.vlan_first + number, "networks.compute", ("networks", "compute", "vlan_first")
+        for role in _ROLES:
+            network = getattr(networks, role)
+            if network is not None:
+                yield network.vlan, f"networks.{role}", ("networks", role, "vlan")
+        for k, tenant in enumerate(site.tenants):
+            yield tenant.vlan, f"tenant {tenant.name}", ("tenants", k, "vlan")
+
+    for vlan, who, loc in uses():
+        before = seen.setdefault(vlan, who) if vlan is not None else who
+        if before != who and not (who.startswith("rail ") and before.startswith("rail ")):
+            out.append(Found(loc, f"VLAN {vlan} of {who} is also that of {before}.", "Give each its own VLAN."))
+    return out
+
+
+def _blocks(site: Site, networks: Networks) -> list[Found]:
+    dpus = max((len(plan.dpus) for plan in site.nic_plans), default=0)
+    out = []
+    for role in _ROLES:
+        network = getattr(networks, role)
+        if network is None:
+            continue
+        if blocks_in(network) == 0:
+            text = f"a rack's block (/{network.per_rack}) is larger than the pool {network.pool}."
+            out.append(Found(("networks", role, "per_rack"), text, "Make blocks smaller (a longer prefix) or the pool larger."))
+        lanes = 1 + (dpus if role != "storage" else 0)
+        last, room = FIRST_HOST + lanes * networks.rack_slots, (1 << (32 - network.per_rack)) - 2
+        if last > room:
+            what = f"{networks.rack_slots} nodes" + (f" with {lanes - 1} DPUs each" if lanes > 1 else "")
+            text = f"a rack's block of /{network.per_rack} ends at host {room}, {what} need hosts up to {last}."
+            out.append(Found(("networks", role, "per_rack"), text, "Make blocks larger (a shorter prefix), or lower networks.rack_slots."))
+    return out
+
+
+def _compute(site: Site, networks: Networks, network: ComputeNetwork) -> list[Found]:
+    here: Loc = ("networks", "compute")
+    out: list[Found] = []
+    last = network.vlan_first + network.planes * network.rails - 1
+    if last > _LAST_VLAN:
+        text = f"{network.planes} planes of {network.rails} rails from VLAN {network.vlan_first} end at {last} - Expected: at most {_LAST_VLAN}."
+        out.append(Found((*here, "vlan_first"), text, "Begin with a lower VLAN."))
+    known = set(loader.known("platform"))
+    rails = max((nic.rail for platform in {node.platform for node in site.nodes()} & known for nic in loader.platform(platform).nics), default=0)
+    if rails > network.rails:
+        out.append(Found((*here, "rails"), f"the plan has room for {network.rails} rails, nodes have {rails}.", f"Raise it to {rails}."))
+    planes = site.topology.planes if site.topology is not None and site.topology.planes_by == "port" else 1
+    if planes > network.planes:
+        out.append(Found((*here, "planes"), f"the plan has room for {network.planes} planes, the topology has {planes}.", f"Raise it to {planes}."))
+    room = racks_in_subnet(network, networks.rack_slots)
+    if room < 1:
+        text = f"a subnet of /{network.per_unit} has no room for one rack of {networks.rack_slots} nodes (networks.rack_slots)."
+        out.append(Found((*here, "per_unit"), text, "Make subnets larger (a shorter prefix), or lower networks.rack_slots."))
+        return out
+    return out + _units(site, network, room)
+
+
+def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
+    """Racks of one unit share its subnets: their numbers must not meet, and the pool must have subnets for the unit."""
+    out = []
+    seen: dict[tuple[int, int], str] = {}
+    subnets = 1 << max(0, network.per_unit - network.pool.prefixlen)
+    units = subnets // (network.planes * network.rails)
+    known = set(loader.known("platform"))
+    for r, rack in enumerate(site.racks):
+        if any(node.platform not in known for node in rack.nodes):
+            continue
+        number, unit = rack_number(rack), unit_of(site, rack)
+        if number is None or not rack.nodes:
+            continue
+        if subnet_number(network, unit, network.planes, network.rails) >= subnets:
+            text = f"rack {rack.name} is in unit {unit}, and networks.compute.pool {network.pool} has subnets (/{network.per_unit}) for {units} units."
+            out.append(Found(("racks", r), text, "Give networks.compute a larger pool or smaller subnets."))
+        before = seen.setdefault((unit, (number - 1) % room), rack.name)
+        if before != rack.name:
+            text = f"racks {before} and {rack.name} are both in unit {unit}, whose subnets (/{network.per_unit}) have room for {room} racks in a row."
+            out.append(Found(("racks", r), text, "Give racks of one unit numbers that follow each other, or networks.compute larger subnets."))
+    return out
+
+
+def _topology(site: Site) -> list[Found]:
+    topology = site.topology
+    if topology is None:
+        return []
+    out = []
+    if topology.link != site.fabric.kind:
+        text = f"link layer {topology.link} is not that of fabric.kind ({site.fabric.kind})."
+        out.append(Found(("topology", "link"), text, "Make the two equal."))
+    known = loader.known("switch")
+    for tier in ("leaf", "spine", "core"):
+        switches = getattr(topology, tier)
+        if switches is None:
+            continue
+        if switches.model not in known:
+            text = f"switch profile {switches.model!r} does not exist - Expected: one of {listed(known)}."
+            out.append(Found(("topology", tier, "model"), text, "Correct the id or add the profile."))
+            continue
+        layer = "infiniband" if topology.link == "infiniband" else "ethernet"
+        actual = loader.switch(switches.model).layer
+        if actual != layer:
+            text = f"{switches.model} is an {actual} switch - Expected: {layer}, for link: {topology.link}."
+            out.append(Found(("topology", tier, "model"), text, "Choose another model."))
+    return out

@@ -1,0 +1,85 @@
+"""Checks how NICs are used: ports that the platform has not, bonds that cannot be, BlueFields that are none."""
+
+from __future__ import annotations
+
+from rackready.design.found import Found, Subject
+from rackready.design.found_names import Loc, listed
+from rackready.model.network import Bond, NicPlan, NicUse
+from rackready.model.profile import PlatformProfile
+from rackready.profiles import loader
+
+
+def check_nic_plans(subject: Subject) -> list[Found]:
+    """Return what is wrong with NIC plans."""
+    known = loader.known("platform")
+    out: list[Found] = []
+    for k, plan in enumerate(subject.site.nic_plans):
+        if plan.platform in known:
+            out += _Check(plan, loader.platform(plan.platform), ("nic_plans", k)).all()
+        else:
+            text = f"platform profile {plan.platform!r} does not exist - Expected: one of {listed(known)}."
+            out.append(Found(("nic_plans", k, "platform"), text, "Correct the id or add the profile."))
+    return out
+
+
+class _Check:
+    """One plan against the ports of its platform: ``rail1`` or the interface name of a compute NIC, or the name of another port."""
+
+    def __init__(self, plan: NicPlan, platform: PlatformProfile, here: Loc) -> None:
+        self.plan, self.platform, self.here = plan, platform, here
+        self.compute = {f"rail{nic.rail}": nic for nic in platform.nics} | {nic.netdev: nic for nic in platform.nics if nic.netdev}
+        self.others = {nic.name: nic for nic in platform.other_nics}
+        self.uses = {use.name: use for use in plan.nics}
+        self.out: list[Found] = []
+
+    def all(self) -> list[Found]:
+        for n, use in enumerate(self.plan.nics):
+            self.use(use, (*self.here, "nics", n))
+        bonded: dict[str, str] = {}
+        for b, bond in enumerate(self.plan.bonds):
+            self.bond(bond, (*self.here, "bonds", b), bonded)
+        for d, dpu in enumerate(self.plan.dpus):
+            for m, name in enumerate(dpu.ports):
+                loc = (*self.here, "dpus", d, "ports", m)
+                if self.port(name, loc) and not (name in self.others and self.others[name].dpu):
+                    self.say(loc, f"port {name} of {self.plan.platform} is no BlueField's.", "Correct the name.")
+        return self.out
+
+    def say(self, loc: Loc, message: str, hint: str) -> None:
+        self.out.append(Found(loc, message, hint))
+
+    def port(self, name: str, loc: Loc) -> bool:
+        """Say whether the platform has this port, and note it when not."""
+        if name in self.compute or name in self.others:
+            return True
+        offered = [*self.others, *(f"rail{nic.rail}" for nic in self.platform.nics)]
+        self.say(loc, f"{self.plan.platform} has no port {name} - Expected: one of {listed(offered)}.", "Correct the name.")
+        return False
+
+    def use(self, use: NicUse, loc: Loc) -> None:
+        if not self.port(use.name, (*loc, "name")):
+            return
+        if use.role == "compute" and use.rail is None and use.name not in self.compute:
+            self.say(loc, f"compute port {use.name} has no rail.", "Say which rail it is.")
+        if use.role != "compute" and use.rail is not None:
+            self.say((*loc, "rail"), f"{use.role} port {use.name} has a rail.", "Remove it: only compute ports have rails.")
+        if use.gpu is not None and use.gpu >= self.platform.gpus:
+            self.say((*loc, "gpu"), f"{self.plan.platform} has no GPU {use.gpu} - Expected: 0 to {self.platform.gpus - 1}.", "Correct it.")
+
+    def bond(self, bond: Bond, loc: Loc, bonded: dict[str, str]) -> None:
+        there = [name for m, name in enumerate(bond.members) if self.port(name, (*loc, "members", m))]
+        for name in dict.fromkeys(there):
+            if bonded.setdefault(name, bond.name) != bond.name or there.count(name) > 1:
+                self.say((*loc, "members"), f"port {name} is in a bond already.", "A port is in one bond, once.")
+        roles = sorted({self.role(name) for name in there})
+        rates = sorted({self.others[name].rate if name in self.others else self.compute[name].rate for name in there})
+        if len(roles) > 1:
+            self.say(loc, f"{bond.name} joins ports for {' and '.join(roles)}.", "Bond ports of one role.")
+        if len(rates) > 1:
+            self.say(loc, f"{bond.name} joins ports of {' and '.join(str(rate) for rate in rates)} Gb/s.", "Bond ports of one rate.")
+
+    def role(self, name: str) -> str:
+        """Return what a port is for: as the plan says, else as the platform's profile does."""
+        if name in self.uses:
+            return self.uses[name].role
+        return self.others[name].role.replace("inband", "in_band") if name in self.others else "compute"

@@ -1,0 +1,187 @@
+"""Checks what stands in racks: units, heights, places in halls, and what nodes, devices and switches refer to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rackready.design.found import Found, Subject
+from rackready.design.found_names import Loc, listed, names_twice, twice, unknown
+from rackready.model.base import expand_range
+from rackready.model.site import Site
+from rackready.profiles import loader
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """Something that occupies units of a rack. ``what``: as messages call it."""
+
+    rack: str
+    what: str
+    unit: int
+    height: int
+    loc: Loc
+
+
+def check_units(subject: Subject) -> list[Found]:
+    """Return what overlaps in racks, sticks out at their top, or has no unit."""
+    site = subject.site
+    heights = {rack.name: rack.height_u for rack in site.racks}
+    taken: dict[str, dict[int, str]] = {}
+    out: list[Found] = []
+    for box in [*_nodes(site), *_switches(site), *_devices(site), *_slots(site)]:
+        units = range(box.unit, box.unit + box.height)
+        in_rack = taken.setdefault(box.rack, {})
+        clash = next((in_rack[unit] for unit in units if unit in in_rack), None)
+        span = f"{box.unit}-{box.unit + box.height - 1}" if box.height > 1 else f"{box.unit}"
+        if clash:
+            noun = "units" if box.height > 1 else "unit"
+            text = f"{noun} {span} are partly taken by {clash}." if box.height > 1 else f"{noun} {span} is taken by {clash}."
+            out.append(Found((*box.loc, "unit"), text, f"Place {box.what} where {box.height} units are free."))
+        elif box.unit + box.height - 1 > heights.get(box.rack, box.unit + box.height):
+            text = f"units {span} of {box.what} stick out of rack {box.rack} - Expected: 1 to {heights[box.rack]}."
+            out.append(Found((*box.loc, "unit"), text, "Place it lower, or correct height_u of the rack."))
+        in_rack |= dict.fromkeys(units, box.what)
+    return out
+
+
+def _nodes(site: Site) -> list[_Box]:
+    known = {platform: loader.platform(platform).rack_units for platform in loader.known("platform")}
+    return [
+        _Box(rack.name, node.name, node.unit, known[node.platform], ("racks", r, "nodes", n))
+        for r, rack in enumerate(site.racks)
+        for n, node in enumerate(rack.nodes)
+        if node.unit is not None and node.kind == "metal" and node.platform in known
+    ]
+
+
+def _switches(site: Site) -> list[_Box]:
+    known = set(loader.known("switch"))
+    return [
+        _Box(switch.rack, switch.name, switch.unit, getattr(loader.switch(switch.model), "rack_units", None) or 1, ("switches", s))
+        for s, switch in enumerate(site.switches)
+        if switch.rack is not None and switch.unit is not None and switch.model in known
+    ]
+
+
+def _devices(site: Site) -> list[_Box]:
+    return [
+        _Box(device.rack, device.name, device.unit, device.height_u, ("devices", d))
+        for d, device in enumerate(site.devices)
+        if device.rack is not None and device.unit is not None
+    ]
+
+
+def _slots(site: Site) -> list[_Box]:
+    """Room that is kept for switches of the topology."""
+    if site.topology is None:
+        return []
+    models = {"leaf": site.topology.leaf, "spine": site.topology.spine_switches(), "core": site.topology.core_switches()}
+    known = set(loader.known("switch"))
+    heights = {tier: (loader.switch(item.model).rack_units if item.model in known else None) or 1 for tier, item in models.items()}
+    return [
+        _Box(slot.rack, f"the {slot.tier} slot at unit {unit}", int(unit), heights[slot.tier], ("switch_slots", s))
+        for s, slot in enumerate(site.switch_slots)
+        for unit in expand_range(slot.units)[:: slot.step]
+    ]
+
+
+def check_places(subject: Subject) -> list[Found]:
+    """Return what is wrong with where racks stand, what feeds them, and what devices, switches and nodes refer to."""
+    site = subject.site
+    out = names_twice((hall.name for hall in site.halls), "halls", "hall")
+    out += _floor(site) + _supplies(site)
+    if not subject.pruned:
+        out += _references(site)
+    out += _kinds(site, pruned=subject.pruned) + _numbers(site)
+    return out
+
+
+def _floor(site: Site) -> list[Found]:
+    rows = {hall.name: hall.rows for hall in site.halls}
+    out: list[Found] = []
+    stands: dict[tuple[str, str, int], str] = {}
+    for r, rack in enumerate(site.racks):
+        out += unknown(rack.hall, rows, ("racks", r, "hall"), "hall")
+        if rack.hall in rows and rack.row is not None and rack.row not in rows[rack.hall]:
+            text = f"hall {rack.hall} has no row {rack.row} - Expected: one of {listed(rows[rack.hall])}."
+            out.append(Found(("racks", r, "row"), text, "Correct the row, or add it to the hall."))
+        if rack.hall is not None and rack.row is not None and rack.position is not None:
+            before = stands.setdefault((rack.hall, rack.row, rack.position), rack.name)
+            if before != rack.name:
+                text = f"position {rack.position} of row {rack.row} in hall {rack.hall} is taken by {before}."
+                out.append(Found(("racks", r, "position"), text, f"Give {rack.name} its own place."))
+    return out
+
+
+def _supplies(site: Site) -> list[Found]:
+    power = [] if site.facility is None else site.facility.power
+    known = dict.fromkeys(node.name for node in power)
+    out: list[Found] = []
+    for p, node in enumerate(power):
+        for k, name in enumerate(node.fed_by):
+            out += unknown(name, known, ("facility", "power", p, "fed_by", k), "power node")
+    for r, rack in enumerate(site.racks):
+        for k, feed in enumerate(rack.feeds):
+            out += unknown(feed.source, known, ("racks", r, "feeds", k, "from"), "power node")
+        out += twice(((feed.name, ("racks", r, "feeds", k, "name"), f"feed {k + 1}") for k, feed in enumerate(rack.feeds)), f"name of a feed of {rack.name}:")
+    return out
+
+
+def _references(site: Site) -> list[Found]:
+    racks = dict.fromkeys(rack.name for rack in site.racks)
+    devices = {device.name: device for device in site.devices}
+    plans = dict.fromkeys(plan.name for plan in site.nic_plans)
+    out: list[Found] = []
+    for d, device in enumerate(site.devices):
+        out += unknown(device.rack, racks, ("devices", d, "rack"), "rack")
+        out += unknown(device.pair, devices, ("devices", d, "pair"), "device")
+        other = devices.get(device.pair or "")
+        if other is not None and other.pair != device.name:
+            text = f"{device.name} names {other.name} as the other of its pair, which names {other.pair or 'none'}."
+            out.append(Found(("devices", d, "pair"), text, "Let each of the two name the other."))
+    for s, switch in enumerate(site.switches):
+        out += unknown(switch.rack, racks, ("switches", s, "rack"), "rack")
+    for s, slot in enumerate(site.switch_slots):
+        out += unknown(slot.rack, racks, ("switch_slots", s, "rack"), "rack")
+    for r, rack in enumerate(site.racks):
+        for n, node in enumerate(rack.nodes):
+            out += unknown(node.nic_plan, plans, ("racks", r, "nodes", n, "nic_plan"), "NIC plan")
+    return out
+
+
+def _kinds(site: Site, *, pruned: bool) -> list[Found]:
+    """A metal node stands at a unit, a virtual one runs on a metal one."""
+    kinds = {node.name: node.kind for node in site.nodes()}
+    out: list[Found] = []
+    for r, rack in enumerate(site.racks):
+        for n, node in enumerate(rack.nodes):
+            here: Loc = ("racks", r, "nodes", n)
+            if node.kind == "metal":
+                if node.unit is None:
+                    out.append(Found(here, f"metal node {node.name} has no unit.", "Say at which unit of the rack it stands."))
+                if node.host is not None:
+                    out.append(Found((*here, "host"), f"metal node {node.name} has a host.", "Remove it, or make the node kind: virtual."))
+            elif node.unit is not None:
+                out.append(Found((*here, "unit"), f"virtual node {node.name} has a unit.", "Remove it: its host has one."))
+            elif node.host is None:
+                out.append(Found(here, f"virtual node {node.name} has no host.", "Say on which node it runs."))
+            elif kinds.get(node.host) == "virtual" or (node.host not in kinds and not pruned):
+                what = "is virtual itself" if node.host in kinds else "does not exist"
+                out.append(Found((*here, "host"), f"{node.host}, on which {node.name} is to run, {what} - Expected: a metal node.", "Correct the name."))
+    return out
+
+
+def _numbers(site: Site) -> list[Found]:
+    """Addresses derive from numbers: none may be given twice."""
+    if site.networks is None:
+        return twice(
+            ((node.index, ("racks", r, "nodes", n, "index"), f"node {node.name}") for r, rack in enumerate(site.racks) for n, node in enumerate(rack.nodes)),
+            "index",
+        )
+    out = twice(((rack.index, ("racks", r), f"rack {rack.name}") for r, rack in enumerate(site.racks)), "number")
+    for r, rack in enumerate(site.racks):
+        out += twice(((node.slot, ("racks", r, "nodes", n), f"node {node.name}") for n, node in enumerate(rack.nodes)), f"slot of {rack.name}:")
+    if not out:
+        every = ((node.index, ("racks", r, "nodes", n), f"node {node.name}") for r, rack in enumerate(site.racks) for n, node in enumerate(rack.nodes))
+        out += twice(every, "node number")
+    return out

@@ -1,0 +1,81 @@
+"""What a site may plan and the phases cannot do yet, or not yet for a node: refused before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Node, Site
+from rackready.profiles import loader
+
+_SHOWN = 5
+NEED_BMC = frozenset({"provision", "deploy"})
+"""Commands that talk to BMCs."""
+
+
+class NotDeployableError(RackreadyError):
+    """The site, or some of its nodes, can be planned but not deployed."""
+
+
+def require(site: Site, nodes: Sequence[str], command: str) -> None:
+    """Refuse what ``rackready <command>`` cannot do on these nodes of the site. Raises NotDeployableError that lists every reason."""
+    reasons = [*_fabric(site), *_kinds(site, nodes), *_unpublished(site, nodes), *_unknown(site, nodes, command)]
+    if reasons:
+        head = f"rackready {command}: site {site.name} can be planned, and not be deployed like this; nothing was touched."
+        message = "\n".join([head, *(f"  {reason}" for reason in reasons), "`rackready plan` works on it."])
+        raise NotDeployableError(message)
+
+
+def _fabric(site: Site) -> list[str]:
+    out = []
+    if site.fabric.kind == "infiniband":
+        out.append("fabric.kind: infiniband - Expected: roce. InfiniBand switches and NICs are not configured yet.")
+    if site.topology is not None:
+        out.append("topology: given - Expected: links to leaf switches only. Spines, planes and the cables of a topology are not configured yet.")
+    return out
+
+
+def _kinds(site: Site, nodes: Sequence[str]) -> list[str]:
+    virtual = [name for name in nodes if site.node(name).kind == "virtual"]
+    hint = "Virtual nodes are not provisioned yet; leave them out with --limit."
+    return [f"{_listed(virtual)}: kind virtual - Expected: metal. {hint}"] if virtual else []
+
+
+def _unpublished(site: Site, nodes: Sequence[str]) -> list[str]:
+    out = []
+    for platform in sorted({site.node(name).platform for name in nodes}):
+        missing = loader.platform(platform).unpublished()
+        if missing:
+            out.append(f"profiles/platform/{platform}.yml: {' and '.join(missing)} - Expected: known Actual: not published. Add them from a machine of yours.")
+    return out
+
+
+def _unknown(site: Site, nodes: Sequence[str], command: str) -> list[str]:
+    chosen = [site.node(name) for name in nodes if site.node(name).kind == "metal"]
+    wanted = [("serial number", _no_serial)]
+    if command in NEED_BMC:
+        wanted += [("address of the BMC", _no_address), ("password of the BMC", _no_password)]
+    out = []
+    for what, is_unknown in wanted:
+        names = [node.name for node in chosen if is_unknown(node)]
+        if names:
+            step = "Import the vendor's manifest (rackready import manifest FILE.csv), or leave them out with --limit."
+            out.append(f"{_listed(names)}: {what} - Expected: known Actual: not given yet. {step}")
+    return out
+
+
+def _no_serial(node: Node) -> bool:
+    return node.serial is None
+
+
+def _no_address(node: Node) -> bool:
+    return node.bmc.address is None
+
+
+def _no_password(node: Node) -> bool:
+    return node.bmc.password is None
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

@@ -1,0 +1,73 @@
+"""Which places nodes take in the scalable units of the compute fabric: what ``design/topology`` is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rackready.design.expand import last_number
+from rackready.design.topology.types import EndpointNode
+from rackready.model.profile import PlatformProfile
+from rackready.model.site import Rack, Site
+from rackready.model.topology import Topology
+from rackready.profiles import loader
+
+
+def rack_number(rack: Rack) -> int | None:
+    """Return the number of a rack: its index, else the last number of its name; None when it has neither."""
+    return rack.index if rack.index is not None else last_number(rack.name)
+
+
+def unit_size(site: Site, platforms: Iterable[str] | None = None) -> int | None:
+    """Return the nodes of one scalable unit: the topology's own figure, else the smallest of the platforms' (all of the site when not given).
+
+    None when nobody says.
+    """
+    topology = site.topology
+    if topology is not None and topology.su_nodes is not None:
+        return topology.su_nodes
+    wanted = {node.platform for node in site.nodes()} if platforms is None else set(platforms)
+    figures = [loader.platform(platform).su_nodes for platform in sorted(wanted)]
+    return min((int(figure.value) for figure in figures if figure is not None), default=None)
+
+
+def unit_of(site: Site, rack: Rack) -> int:
+    """Return the scalable unit of a rack: as given, else by its number, as many racks to a unit as it has room for; 1 when nothing says.
+
+    With ``networks`` a rack counts as its ``rack_slots``, whatever it holds, so that a node that is added moves nothing. It depends on the rack
+    alone, never on the racks around it.
+    """
+    if rack.su is not None:
+        return rack.su
+    number, size = rack_number(rack), unit_size(site, (node.platform for node in rack.nodes))
+    if number is None or size is None or not rack.nodes:
+        return 1
+    held = site.networks.rack_slots if site.networks is not None else len(rack.nodes)
+    return (number - 1) // max(1, size // held) + 1
+
+
+def link_rate(platform: PlatformProfile, topology: Topology) -> int:
+    """Return the rate of one link of a node, Gb/s: that of its NICs, divided over the planes when every NIC has a port in each."""
+    rate = max((nic.rate for nic in platform.nics), default=0)
+    return rate // topology.planes if topology.planes_by == "port" else rate
+
+
+def endpoints(site: Site) -> list[EndpointNode]:
+    """Return every node that has compute NICs, by unit and by its number in the site. Empty without a topology.
+
+    Virtual nodes use their host's NICs and are none. In a unit, a node's place follows from its number; where racks say ``su_slot``, from that.
+    """
+    topology = site.topology
+    if topology is None:
+        return []
+    out = []
+    for rack in site.racks:
+        unit = unit_of(site, rack)
+        for place, node in enumerate(rack.nodes):
+            platform = loader.platform(node.platform)
+            if not platform.nics or node.kind == "virtual":
+                continue
+            slot = 0 if rack.su_slot is None else rack.su_slot + (node.slot or place + 1) - 1
+            rails = tuple(nic.rail for nic in platform.nics)
+            out.append((unit, site.position_of(node.name), EndpointNode(node.name, unit, rails, link_rate(platform, topology), slot)))
+    out.sort(key=lambda item: item[:2])
+    return [node for _, _, node in out]

@@ -1,0 +1,143 @@
+"""The vendor's manifest: which machine came (serial, BMC MAC, factory password) and where it was mounted, as an overlay of the site."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rackready.model.problems import Problem, SiteInvalidError
+from rackready.model.site import Node, Site
+
+COLUMNS = ("serial", "bmc_mac", "password", "rack", "unit")
+_OTHER_NAMES = {
+    "serial": ("serial_number", "serialnumber", "sn"),
+    "bmc_mac": ("mac", "bmcmac", "bmc_mac_address", "bmc"),
+    "password": ("factory_password", "bmc_password", "default_password"),
+    "rack": ("rack_name",),
+    "unit": ("u", "rack_unit", "position"),
+}
+_MAC = re.compile(r"^[0-9a-f]{12}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One machine of the manifest; ``password`` is a secret and never enters a message or the overlay."""
+
+    line: int
+    node: str
+    rack: str
+    serial: str
+    mac: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"Machine(line={self.line}, node={self.node!r}, serial={self.serial!r})"
+
+
+def read_manifest(text: str, site: Site, source: str) -> list[Machine]:
+    """Return the machines of a manifest (CSV with a head line), each with the node that stands at its place in the site.
+
+    Raises SiteInvalidError that lists every problem with its line.
+    """
+    rows = csv.reader(io.StringIO(text.removeprefix("\ufeff")), strict=True)
+    try:
+        table = [(rows.line_num, [cell.strip() for cell in row]) for row in rows if any(cell.strip() for cell in row)]
+    except csv.Error as error:
+        raise SiteInvalidError(source, [Problem(f"line {rows.line_num}", f"no CSV: {error}.", "Correct the line.")]) from error
+    if not table:
+        raise SiteInvalidError(source, [Problem("line 1", "Expected: a head line Actual: nothing.", f"Begin with {','.join(COLUMNS)}.")])
+    columns = _columns(table[0][1], source)
+    problems: list[Problem] = []
+    places: _Places = {(rack.name, node.unit): node for rack in site.racks for node in rack.nodes if node.unit is not None}
+    found = [_machine(line, row, columns, (site, places), problems) for line, row in table[1:]]
+    machines = [machine for machine in found if machine is not None]
+    problems += _twice(machines)
+    if not table[1:]:
+        problems.append(Problem("line 2", "Expected: a machine Actual: the file ends.", "Add the machines."))
+    if problems:
+        raise SiteInvalidError(source, problems)
+    return machines
+
+
+def _columns(head: Sequence[str], source: str) -> dict[str, int]:
+    given = {re.sub(r"[\s-]+", "_", name.lower()): place for place, name in enumerate(head)}
+    out = {column: next((given[name] for name in (column, *_OTHER_NAMES[column]) if name in given), -1) for column in COLUMNS}
+    missing = [column for column, place in out.items() if place < 0]
+    if missing:
+        text = f"column {', '.join(missing)} is missing - Expected: {', '.join(COLUMNS)} Actual: {', '.join(head)}."
+        raise SiteInvalidError(source, [Problem("line 1", text, "Name the columns so.")])
+    return out
+
+
+_Places = dict[tuple[str, int | None], Node]
+_Context = tuple[Site, _Places]
+
+
+def _machine(line: int, row: Sequence[str], columns: dict[str, int], context: _Context, problems: list[Problem]) -> Machine | None:
+    where = f"line {line}"
+    cells = {column: row[place] if place < len(row) else "" for column, place in columns.items()}
+    empty = [column for column in COLUMNS if not cells[column]]
+    if empty:
+        problems.append(Problem(where, f"{', '.join(empty)} is empty.", "Fill it in, or remove the line."))
+        return None
+    mac = re.sub(r"[^0-9a-f]", "", cells["bmc_mac"].lower())
+    if not _MAC.match(mac):
+        problems.append(Problem(where, f"bmc_mac - Expected: six pairs of hexadecimal digits Actual: {cells['bmc_mac']!r}.", "Correct it."))
+    node = _node(where, cells, context, problems)
+    if node is None or not _MAC.match(mac):
+        return None
+    if node.serial is not None and node.serial != cells["serial"]:
+        text = f"{node.name} stands at unit {node.unit} of {cells['rack']} - Expected: serial {node.serial} as in the site Actual: {cells['serial']}."
+        problems.append(Problem(where, text, "Correct the place in the manifest, or the serial in the site file."))
+        return None
+    address = ":".join(mac[at : at + 2] for at in range(0, 12, 2))
+    return Machine(line, node.name, cells["rack"], cells["serial"], address, cells["password"])
+
+
+def _node(where: str, cells: dict[str, str], context: _Context, problems: list[Problem]) -> Node | None:
+    site, places = context
+    digits = cells["unit"].upper().removeprefix("U")
+    if not digits.isdigit():
+        problems.append(Problem(where, f"unit - Expected: a rack unit such as 17 Actual: {cells['unit']!r}.", "Correct it."))
+        return None
+    if cells["rack"] not in {rack.name for rack in site.racks}:
+        problems.append(Problem(where, f"the site has no rack {cells['rack']}.", "Correct the name."))
+        return None
+    node = places.get((cells["rack"], int(digits)))
+    if node is None:
+        units = ", ".join(str(unit) for rack, unit in places if rack == cells["rack"]) or "none"
+        problems.append(Problem(where, f"no node stands at unit {digits} of {cells['rack']} - Expected: one of {units}.", "Correct the unit."))
+    return node
+
+
+def _twice(machines: Sequence[Machine]) -> list[Problem]:
+    out = []
+    for noun in ("serial", "mac", "node"):
+        first: dict[str, int] = {}
+        for machine in machines:
+            value = getattr(machine, noun)
+            line = first.setdefault(value, machine.line)
+            if line != machine.line:
+                what = f"the place of {value}" if noun == "node" else f"{noun} {value}"
+                out.append(Problem(f"line {machine.line}", f"{what} is also that of line {line}.", "Correct one of the two."))
+    return out
+
+
+def overlay(machines: Sequence[Machine], before: Any, secrets: str) -> dict[str, Any]:  # noqa: ANN401 - a YAML document
+    """Return the overlay: what was imported before, with these machines over it. ``secrets``: folder of the passwords, below the project's root."""
+    racks: dict[str, dict[str, Any]] = {}
+    for rack in (before or {}).get("racks", []):
+        racks[rack["name"]] = {node["name"]: node for node in rack["nodes"]}
+    for machine in machines:
+        bmc = {"mac": machine.mac, "password": {"file": f"{secrets}/{secret_name(machine.node)}"}}
+        racks.setdefault(machine.rack, {})[machine.node] = {"name": machine.node, "serial": machine.serial, "bmc": bmc}
+    return {"racks": [{"name": rack, "nodes": list(nodes.values())} for rack, nodes in racks.items()]}
+
+
+def secret_name(node: str) -> str:
+    """Return the file name of a node's BMC password."""
+    return f"{node}-bmc"

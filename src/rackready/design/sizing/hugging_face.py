@@ -1,0 +1,197 @@
+"""Reads a model's shape from a Hugging Face config.json. Keys differ from family to family; what a file does not say is assumed and listed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from rackready.model.llm import Experts, Latent, Llm, Weights
+from rackready.model.problems import RackreadyError
+
+_NAMES = {
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
+    "heads": ("num_attention_heads", "n_head"),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads"),
+    "vocabulary": ("vocab_size",),
+    "intermediate": ("intermediate_size", "n_inner", "ffn_dim"),
+    "context": ("max_position_embeddings", "n_positions", "n_ctx"),
+}
+_PLAIN_MLP = frozenset({"bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "mpt", "opt", "phi", "starcoder2"})
+"""Families whose feed-forward block has two matrices, without a gate."""
+_LEARNED = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "opt"})
+_TIED = frozenset({"bloom", "falcon", "gemma", "gemma2", "gpt2", "gpt_bigcode", "gpt_neo", "mpt", "opt"})
+"""Families that tie embeddings unless the file says otherwise (defaults of transformers)."""
+_DTYPES: dict[str, Weights] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+_FOUR, _EIGHT = 4, 8
+
+
+@dataclass(slots=True)
+class Reader:
+    """One config.json, and what had to be assumed."""
+
+    source: str
+    raw: dict[str, Any]
+    assumed: list[str] = field(default_factory=list)
+
+    def number(self, name: str) -> int | None:
+        """Return a whole number under any of the names that families give it, None when there is none. Raises RackreadyError for anything else."""
+        for key in _NAMES.get(name, (name,)):
+            value = self.raw.get(key)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise RackreadyError(f"{self.source}: {key} - Expected: a whole number Actual: {value!r}. Correct the file.")
+            return value
+        return None
+
+    def required(self, name: str) -> int:
+        """Return a whole number that must be there; raises RackreadyError."""
+        value = self.number(name)
+        if value is None:
+            raise RackreadyError(
+                f"{self.source}: {_NAMES[name][0]} is missing - Expected: the config.json of a decoder-only model "
+                f"Actual: keys {', '.join(sorted(self.raw)[:8]) or 'none'}. Give the model by --params and its shape instead."
+            )
+        return value
+
+    def assume(self, text: str) -> None:
+        """Note an assumption for the report."""
+        self.assumed.append(text)
+
+
+def read_config(raw: object, source: str) -> tuple[Llm, list[str]]:
+    """Return the model of a parsed config.json and what was assumed. Raises RackreadyError when it is not one that can be sized."""
+    if not isinstance(raw, dict):
+        raise RackreadyError(f"{source}: Expected: one JSON object Actual: {type(raw).__name__}. Give a model's config.json.")
+    reader = Reader(source, raw)
+    if isinstance(raw.get("text_config"), dict):
+        reader = Reader(source, {**raw["text_config"], "quantization_config": raw.get("quantization_config", raw["text_config"].get("quantization_config"))})
+        reader.assume("only text_config is sized: the parts for images and sound are not counted")
+    try:
+        return _model(reader, str(raw.get("_name_or_path") or raw.get("model_type") or source)), reader.assumed
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "shape"
+        raise RackreadyError(f"{source}: {where} - {first['msg']}. Expected: the shape of one model Actual: {first['input']!r}. Correct the file.") from error
+
+
+def _model(reader: Reader, name: str) -> Llm:
+    family = str(reader.raw.get("model_type", ""))
+    heads, hidden = reader.required("heads"), reader.required("hidden")
+    latent = _latent(reader)
+    weights, group = _weights(reader)
+    if reader.raw.get("sliding_window") and reader.raw.get("use_sliding_window", True):
+        reader.assume("the cache is counted as if every layer looked at the whole context: sliding windows would need less")
+    return Llm(
+        name=name,
+        layers=reader.required("layers"),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=_kv_heads(reader, heads, latent),
+        head_dim=reader.number("head_dim") or hidden // heads,
+        intermediate=_intermediate(reader, hidden),
+        vocabulary=reader.required("vocabulary"),
+        tied=bool(reader.raw.get("tie_word_embeddings", family in _TIED)),
+        mlp_matrices=2 if family in _PLAIN_MLP else 3,
+        learned_positions=(reader.number("context") or 0) if family in _LEARNED else 0,
+        latent=latent,
+        experts=_experts(reader),
+        weights=weights,
+        group=group,
+        context=reader.number("context"),
+    )
+
+
+def _kv_heads(reader: Reader, heads: int, latent: Latent | None) -> int:
+    found = reader.number("kv_heads")
+    if latent is not None:
+        return heads
+    if reader.raw.get("multi_query") and found is None:
+        return 1
+    if found is None:
+        reader.assume("every head has its own keys and values: the file names no num_key_value_heads")
+    return found or heads
+
+
+def _intermediate(reader: Reader, hidden: int) -> int:
+    found = reader.number("intermediate")
+    if found is None:
+        reader.assume("the feed-forward layer is 4 x hidden wide: the file names no intermediate_size")
+    return found or 4 * hidden
+
+
+def _latent(reader: Reader) -> Latent | None:
+    rank = reader.number("kv_lora_rank")
+    if rank is None:
+        return None
+    parts = {key: reader.number(key) for key in ("qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")}
+    missing = [key for key, value in parts.items() if value is None]
+    if missing:
+        raise RackreadyError(
+            f"{reader.source}: {', '.join(missing)} is missing - Expected: what latent attention needs beside kv_lora_rank Actual: none. Correct the file."
+        )
+    return Latent(
+        kv_rank=rank,
+        rope_dim=parts["qk_rope_head_dim"] or 0,
+        nope_dim=parts["qk_nope_head_dim"] or 0,
+        value_dim=parts["v_head_dim"] or 0,
+        query_rank=reader.number("q_lora_rank"),
+    )
+
+
+def _experts(reader: Reader) -> Experts | None:
+    count = next((found for key in ("n_routed_experts", "num_local_experts", "num_experts") if (found := reader.number(key))), None)
+    if not count:
+        return None
+    active = reader.number("num_experts_per_tok")
+    if active is None:
+        raise RackreadyError(
+            f"{reader.source}: num_experts_per_tok is missing - Expected: how many of {count} experts a token visits Actual: none. Correct the file."
+        )
+    width = reader.number("moe_intermediate_size") or reader.required("intermediate")
+    shared = reader.number("shared_expert_intermediate_size") or (reader.number("n_shared_experts") or 0) * width
+    step = reader.number("decoder_sparse_step") or reader.number("moe_layer_freq") or 1
+    layers = reader.required("layers")
+    dense = reader.number("first_k_dense_replace") or (layers - layers // step)
+    return Experts(count=count, active=active, intermediate=width, shared=shared, dense_layers=dense)
+
+
+def _weights(reader: Reader) -> tuple[Weights, int | None]:
+    quantization = reader.raw.get("quantization_config")
+    if isinstance(quantization, dict):
+        return _quantized(reader, quantization)
+    dtype = str(reader.raw.get("dtype") or reader.raw.get("torch_dtype") or "")
+    if dtype not in _DTYPES:
+        reader.assume("weights are bf16: the file names no dtype that is known")
+    return _DTYPES.get(dtype, "bf16"), None
+
+
+def _quantized(reader: Reader, raw: dict[str, Any]) -> tuple[Weights, int | None]:
+    """Return number format and group of a quantization_config: AWQ, GPTQ, FP8, bitsandbytes, MXFP4, NVFP4 and compressed-tensors."""
+    method = str(raw.get("quant_method", "")).lower()
+    if method == "compressed-tensors":
+        groups = raw.get("config_groups")
+        first: dict[str, Any] = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
+        inner = first.get("weights") or {}
+        kind, bits, group = str(inner.get("type", "")), inner.get("num_bits"), inner.get("group_size")
+        if bits == _EIGHT:
+            return ("fp8" if kind == "float" else "int8"), group
+        if bits == _FOUR:
+            return ("nvfp4" if kind == "float" else "int4"), group
+    if method in {"mxfp4", "nvfp4"}:
+        return ("mxfp4" if method == "mxfp4" else "nvfp4"), raw.get("group_size")
+    if method == "fp8" or "fp8" in str(raw.get("quant_algo", "")).lower():
+        return "fp8", None
+    if "nvfp4" in str(raw.get("quant_algo", "")).lower():
+        return "nvfp4", raw.get("group_size")
+    bits = raw.get("bits") or (_FOUR if raw.get("load_in_4bit") else _EIGHT if raw.get("load_in_8bit") else None)
+    if bits in {_FOUR, _EIGHT}:
+        group = raw.get("group_size")
+        return ("int4" if bits == _FOUR else "int8"), group if isinstance(group, int) and group > 0 else None
+    raise RackreadyError(
+        f"{reader.source}: quantization_config - Expected: awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or compressed-tensors of 4 or 8 bits "
+        f"Actual: {method or 'no quant_method'}. Give the number format by --weights."
+    )

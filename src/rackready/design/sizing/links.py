@@ -1,0 +1,49 @@
+"""How fast GPUs of one server model talk to each other, from profiles: GB/s of one direction, and what carries it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rackready.model.profile import GpuProfile, PlatformProfile
+
+_BITS = 8
+_PAIR = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Rate of one GPU and direction, bytes a second; None: not published."""
+
+    rate: float | None
+    carrier: str
+
+
+def domain(platform: PlatformProfile, gpu: GpuProfile) -> int:
+    """Return the GPUs that NVLink joins: of the rack, of the server, of a bridged pair, or 1."""
+    if gpu.nvlink is not None:
+        return platform.nvlink_domain or platform.gpus
+    return _PAIR if gpu.nvlink_bridge is not None else 1
+
+
+def between(platform: PlatformProfile, gpu: GpuProfile, gpus: int) -> Link:
+    """Return the slowest link of a group of that many GPUs placed as closely as possible."""
+    if gpus <= domain(platform, gpu):
+        if gpu.nvlink is not None:
+            return Link(gpu.nvlink.per_gpu.value * 1e9, "NVLink")
+        if gpu.nvlink_bridge is not None:
+            return Link(gpu.nvlink_bridge.value / 2 * 1e9, "NVLink bridge")
+    if gpus <= platform.gpus:
+        return Link(gpu.pcie.rate.value * 1e9, "PCIe") if gpu.pcie else Link(None, "PCIe")
+    return network(platform)
+
+
+def network(platform: PlatformProfile) -> Link:
+    """Return one GPU's share of the server's compute network."""
+    if not platform.nics:
+        return Link(None, "network")
+    return Link(sum(nic.rate for nic in platform.nics) / _BITS / platform.gpus * 1e9, "network")
+
+
+def all_reduce(size: float, gpus: int, rate: float) -> float:
+    """Return the seconds of a ring all-reduce of ``size`` bytes: 2 (n - 1) / n x size / rate."""
+    return 2 * (gpus - 1) / gpus * size / rate

@@ -1,0 +1,72 @@
+"""How long a training run takes, and what would bind it at the GPUs' peak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rackready.design.sizing import links, parameters
+from rackready.design.sizing.parallel import Layout, stage_layers
+from rackready.design.sizing.stages import stages
+from rackready.design.sizing.training_memory import TrainingJob
+from rackready.model.llm import Llm
+from rackready.model.profile import GpuProfile, PlatformProfile, Precision
+
+SECONDS_PER_DAY = 86_400
+FLOPS_PER_PARAMETER = 6
+"""Operations of forward and backward pass a parameter and token: 2 + 4 (Kaplan et al., arXiv 2001.08361)."""
+_REDUCTIONS = 4
+"""All-reduces of one layer under tensor parallelism: two forward, two backward (Megatron-LM, arXiv 1909.08053)."""
+_PASSES = 3
+"""Times that a micro-batch reads the weights: forward, gradients of inputs, gradients of weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTime:
+    """Days of the whole run at the stated MFU, and seconds of one step by resource at peak."""
+
+    days: float
+    gpu_hours: float
+    limit: str
+    seconds: dict[str, float]
+    step_tokens: int
+
+
+def training_days(parameters_active: float, tokens: float, gpus: int, tflops: float, mfu: float) -> float:
+    """Return the days of a run: 6 N D / (GPUs x dense TFLOPS x 1e12 x MFU x 86,400)."""
+    return FLOPS_PER_PARAMETER * parameters_active * tokens / (gpus * tflops * 1e12 * mfu * SECONDS_PER_DAY)
+
+
+def training_time(  # noqa: PLR0913, PLR0917 - a run is its model, layout, job, hardware, length and efficiency
+    model: Llm, layout: Layout, job: TrainingJob, gpu: GpuProfile, platform: PlatformProfile, tokens: float, mfu: float, precision: Precision = "bf16"
+) -> TrainingTime:
+    """Return how long a run of ``tokens`` takes on ``layout.gpus`` GPUs."""
+    rate = gpu.compute[precision].value
+    days = training_days(parameters.active(model), tokens, layout.gpus, rate, mfu)
+    batches = job.micro_batches or layout.pp
+    step = job.sequence * job.micro_batch * batches * layout.dp
+    seconds = {"compute": FLOPS_PER_PARAMETER * parameters.active(model) * step / (layout.gpus * rate * 1e12)}
+    held = max(stage.parameters for stage in stages(model, layout))
+    if gpu.memory_bandwidth is not None:
+        seconds["bandwidth"] = _PASSES * 2 * held * batches / (gpu.memory_bandwidth.value * 1e9)
+    exchange = _exchange(model, layout, job, gpu, platform)
+    if exchange is not None:
+        seconds["interconnect"] = exchange
+    return TrainingTime(days, days * 24 * layout.gpus, max(seconds, key=lambda name: seconds[name]), seconds, step)
+
+
+def _exchange(model: Llm, layout: Layout, job: TrainingJob, gpu: GpuProfile, platform: PlatformProfile) -> float | None:
+    """Return the seconds of one step's all-reduces, none of them hidden: tensor-parallel ones per micro-batch, gradients once; None: not published."""
+    seconds = 0.0
+    if layout.tp > 1:
+        rate = links.between(platform, gpu, layout.tp).rate
+        if rate is None:
+            return None
+        one = links.all_reduce(2.0 * job.sequence * job.micro_batch * model.hidden, layout.tp, rate)
+        seconds += _REDUCTIONS * stage_layers(model, layout) * one * (job.micro_batches or layout.pp)
+    if layout.dp > 1:
+        rate = links.between(platform, gpu, layout.gpus).rate
+        if rate is None:
+            return None
+        stage = max(stages(model, layout), key=lambda item: item.parameters)
+        seconds += links.all_reduce(job.gradient_bytes * stage.parameters, layout.dp, rate)
+    return seconds or None

@@ -1,0 +1,1 @@
+"""Compute fabrics: sized, wired and proved."""

@@ -1,0 +1,153 @@
+"""Builds a compute fabric from its topology and its nodes: every switch, every cable with both ports, and the proof."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rackready.design.topology import wire
+from rackready.design.topology.graph import downward, upward
+from rackready.design.topology.place import place
+from rackready.design.topology.ports import radix_of
+from rackready.design.topology.prove import Design, prove
+from rackready.design.topology.refuse import too_large
+from rackready.design.topology.sizing import Demand, Shape, ports_down, shape
+from rackready.design.topology.spof import losses
+from rackready.design.topology.types import EndpointNode, FabricPlan
+from rackready.model.topology import Topology
+
+Radix = tuple[int, int, int]
+"""Ports of a leaf, a spine, a core, at the rate of the links."""
+
+
+@contextmanager
+def without_gc() -> Iterator[None]:
+    """Keep the cyclic garbage collector off: it walks hundreds of thousands of new objects again and again and frees none (they form no cycles)."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def build(topology: Topology, nodes: Sequence[EndpointNode], *, platform_su_nodes: int | None = None) -> FabricPlan:
+    """Return the fabric for these nodes, proved; or only ``problems``, all of them, each with where, what and the next step.
+
+    ``platform_su_nodes`` is the platform's own size of a scalable unit, used when the topology gives none. Ports come from switch profiles.
+    """
+    if not nodes:
+        return FabricPlan(problems=("topology: nodes with a NIC - Expected: at least one Actual: none. Give the racks nodes, or remove topology.",))
+    radix, problems = _radix(topology, nodes)
+    if problems:
+        return FabricPlan(problems=tuple(problems))
+    return build_at(radix, topology, nodes, platform_su_nodes=platform_su_nodes)
+
+
+def build_at(radix: Radix, topology: Topology, nodes: Sequence[EndpointNode], *, platform_su_nodes: int | None = None) -> FabricPlan:
+    """Return what ``build`` does, for switches with so many ports (leaf, spine, core) instead of those of profiles."""
+    with without_gc():
+        planes, placed, problems = _planes(radix, topology, nodes, platform_su_nodes)
+        if problems:
+            return FabricPlan(problems=tuple(problems))
+        return _wired(topology, planes, placed)
+
+
+def _planes(
+    radix: Radix, topology: Topology, nodes: Sequence[EndpointNode], platform_su_nodes: int | None
+) -> tuple[list[wire.Plane], list[EndpointNode], list[str]]:
+    rails = sorted({rail for node in nodes for rail in node.rails})
+    su_nodes = topology.su_nodes or platform_su_nodes or ports_down(radix[0], topology.oversubscription)
+    placed, problems = place(nodes, topology.reserved, su_nodes)
+    problems = _rail_problems(topology, rails, placed[len(nodes) :]) + problems
+    if problems:
+        return [], [], problems
+    populated = max(node.su for node in placed)
+    units = max(populated, topology.grow_to_su or 0)
+    dealt = _dealt(topology, rails)
+    optimized = topology.kind == "rail_optimized"
+    demand = Demand(radix, len(dealt[0]), su_nodes, units, optimized, topology.oversubscription, topology.spine_oversubscription)
+    found = _shape(topology, demand)
+    if found is None:
+        return [], [], [too_large(topology, demand, _room(nodes, units, populated, su_nodes))]
+    return [wire.Plane(number, found, topology, tuple(own), radix, populated) for number, own in enumerate(dealt, 1)], placed, []
+
+
+def _room(nodes: Sequence[EndpointNode], units: int, populated: int, su_nodes: int) -> int:
+    """Return the nodes that room is needed for: those there are, and full units for those that ``grow_to_su`` adds."""
+    return len(nodes) if units == populated else units * su_nodes
+
+
+def _shape(topology: Topology, demand: Demand) -> Shape | None:
+    for tiers in (topology.tiers,) if topology.tiers else (2, 3):
+        found = shape(demand, tiers)
+        if found is not None:
+            return found
+    return None
+
+
+def _dealt(topology: Topology, rails: list[int]) -> list[list[int]]:
+    """Return the rails of each plane: all, or dealt in turn."""
+    if topology.planes_by == "port":
+        return [rails] * topology.planes
+    return [rails[number :: topology.planes] for number in range(topology.planes)]
+
+
+def _rail_problems(topology: Topology, rails: list[int], devices: Sequence[EndpointNode]) -> list[str]:
+    out = [
+        f"topology.reserved: {device.name}: rail - Expected: one of {', '.join(map(str, rails))} Actual: {rail}. Correct the rail."
+        for device in devices
+        for rail in device.rails
+        if rail not in rails
+    ]
+    if topology.planes_by == "rail" and len(rails) % topology.planes:
+        out.append(
+            f"topology.planes: {len(rails)} rails over {topology.planes} planes - Expected: a number that divides {len(rails)} Actual: {topology.planes}. "
+            "Take another number of planes, or planes_by: port."
+        )
+    return out
+
+
+def _radix(topology: Topology, nodes: Sequence[EndpointNode]) -> tuple[Radix, list[str]]:
+    """Return ports of a leaf, a spine, a core at the rate of the links, and what is wrong with switch models."""
+    rates = sorted({node.rate for node in nodes})
+    if len(rates) > 1:
+        listed = ", ".join(str(rate) for rate in rates)
+        return (0, 0, 0), [f"topology: rates of compute NICs (Gb/s) - Expected: one rate in one fabric Actual: {listed}. Describe one fabric for each rate."]
+    tiers = {"leaf": topology.leaf, "spine": topology.spine_switches(), "core": topology.core_switches()}
+    found = {name: radix_of(f"topology.{name}", tier, rates[0], topology.link) for name, tier in tiers.items()}
+    values = [value for value, _ in found.values()]
+    return (values[0], values[1], values[2]), list(dict.fromkeys(problem for _, problem in found.values() if problem))
+
+
+def _wired(topology: Topology, planes: list[wire.Plane], placed: list[EndpointNode]) -> FabricPlan:
+    switches = tuple(switch for plane in planes for switch in wire.switches(plane))
+    endpoints = tuple(link for plane in planes for link in wire.endpoints(plane, placed))
+    trunks = tuple(link for plane in planes for walk in (wire.leaf_trunks, wire.core_trunks) for link in walk(plane))
+    design = Design(topology.oversubscription, topology.spine_oversubscription, topology.kind == "rail_optimized")
+    up = upward(trunks)
+    proof = prove(switches, endpoints, trunks, design, up)
+    lost = losses(switches, endpoints, up, downward(up))
+    counts = wire.counts({plane.number: plane for plane in planes}) | {
+        "tiers": planes[0].shape.tiers,
+        "planes": len(planes),
+        "units": planes[0].populated,
+        "nodes": len({node.name for node in placed}),
+        "endpoint_cables": len(endpoints),
+    }
+    cut_off = tuple(loss.text for loss in lost if loss.cuts_off)
+    return FabricPlan(switches, endpoints, trunks, proof.problems, counts, cut_off, lost, proof, tuple(_notes(planes[0])))
+
+
+def _notes(plane: wire.Plane) -> Iterator[str]:
+    """Yield leafs that more nodes could fill at least twice."""
+    leaf, radix = plane.shape.leaf, plane.radix[0]
+    down = ports_down(radix, plane.topology.oversubscription)
+    if plane.shape.units > 1 and 2 * leaf.down <= down:
+        size = down if plane.optimized else down // len(plane.rails) * leaf.per_unit
+        yield (
+            f"topology.su_nodes: ports of a leaf in use - Expected: {down} down of {radix} ports Actual: {leaf.down} down and {leaf.up} up. "
+            f"su_nodes: {size} needs fewer leafs for the same nodes."
+        )

@@ -1,0 +1,85 @@
+"""Ports of switches: how many a model has at the rate of a fabric's links, and what each is called, sub-ports of a breakout included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from rackready.model.base import expand_range
+from rackready.model.profile import SwitchProfile
+from rackready.model.topology import TierSwitches
+from rackready.profiles import loader
+
+_SUB_PORT = {"cumulus_nvue": "{port}s{sub}"}
+"""Name of a sub-port, counted from 0, by operating system. Cumulus Linux, "Switch Port Attributes", breakout ports: swp1s0 to swp1s3."""
+
+_SUB_PORT_BY_PLACE = "{port}/{place}"
+"""What a sub-port is called on labels where its operating system's own name is not known to us: its place, counted from 1."""
+
+_LAYER = {"roce": "ethernet", "infiniband": "infiniband"}
+
+
+def port_name(profile: SwitchProfile, index: int, breakout: int) -> str:
+    """Return the name of a port, counted from 1 over all ports after a breakout into so many; raises ValueError when the switch has none such."""
+    names = port_names(profile, breakout)
+    if not 1 <= index <= len(names):
+        message = f"{profile.id}: port {index} at breakout {breakout} - Expected: 1 to {len(names)} Actual: {index}. Give the switch a larger model."
+        raise ValueError(message)
+    return names[index - 1]
+
+
+def port_names(profile: SwitchProfile, breakout: int) -> tuple[str, ...]:
+    """Return the names of all ports after a breakout into so many, in order."""
+    return _names(profile.ports, profile.port_pattern, profile.ports_per_cage, profile.os[0] if profile.os else "", breakout)
+
+
+@cache
+def _names(ports: str, pattern: str | None, per_cage: int, system: str, breakout: int) -> tuple[str, ...]:
+    whole = expand_range(ports)
+    if pattern is not None:
+        whole = [pattern.format(c=place // per_cage + 1, t=place % per_cage + 1) for place in range(len(whole))]
+    if breakout == 1:
+        return tuple(whole)
+    form = _SUB_PORT.get(system, _SUB_PORT_BY_PLACE)
+    return tuple(form.format(port=port, sub=sub, place=sub + 1) for port in whole for sub in range(breakout))
+
+
+def port_ranges(names: Iterable[str], profile: SwitchProfile, breakout: int) -> str:
+    """Return names of ports as ranges in the switch's own order, for people: ``swp1s0-swp4s1, swp9s0``; a name that it does not have raises KeyError."""
+    order = {name: place for place, name in enumerate(port_names(profile, breakout))}
+    every = port_names(profile, breakout)
+    runs: list[list[int]] = []
+    for place in sorted({order[name] for name in names}):
+        if runs and runs[-1][1] == place - 1:
+            runs[-1][1] = place
+        else:
+            runs.append([place, place])
+    return ", ".join(every[first] if first == last else f"{every[first]}-{every[last]}" for first, last in runs)
+
+
+def breakout_of(profile: SwitchProfile, rate: int) -> int | None:
+    """Return into how many a port is split for links of that rate (Gb/s); None when the model cannot do it."""
+    if rate > profile.rate or profile.rate % rate:
+        return None
+    ways = profile.rate // rate
+    return ways if ways == 1 or ways in profile.breakout else None
+
+
+def radix_of(where: str, tier: TierSwitches, rate: int, link: str) -> tuple[int, str]:
+    """Return (ports of one switch at that rate in Gb/s, what is wrong or an empty text)."""
+    known = loader.known("switch")
+    if tier.model not in known:
+        text = f"{where}.model: {tier.model} - Expected: one of {', '.join(known)} Actual: {tier.model}."
+        return 0, f"{text} Add profiles/switch/{tier.model}.yml or correct the id."
+    profile = loader.switch(tier.model)
+    if profile.layer != _LAYER[link]:
+        return 0, f"{where}.model: {tier.model} - Expected: an {_LAYER[link]} switch Actual: {profile.layer}. Correct the model or topology.link."
+    ways = breakout_of(profile, rate)
+    if ways is None:
+        can = ", ".join(str(profile.rate // split) for split in sorted({1, *profile.breakout}))
+        return 0, f"{where}.model: {tier.model}: links of {rate} Gb/s - Expected: one of {can} Gb/s Actual: {rate}. Take another model, or NICs of its rate."
+    have = len(port_names(profile, ways))
+    if tier.radix is not None and tier.radix > have:
+        text = f"{where}.radix: ports of {tier.model} at {rate} Gb/s - Expected: at most {have} Actual: {tier.radix}."
+        return 0, f"{text} Leave radix out, or take a larger model."
+    return tier.radix or have, ""

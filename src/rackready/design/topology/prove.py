@@ -1,0 +1,251 @@
+"""Proves from the cables alone that a fabric carries what it says: by structure, tier by tier, cross-checked by max-flow.
+
+Structure: no port is used twice; uplink capacity is at least the capacity down (at the ratio); every switch has the same number of cables to every
+switch above it; every pod reaches every core. Then any traffic that the NICs can send spreads evenly and fits, which a flow between two halves alone
+does not show: a miscabled fabric of four leafs gave 8 of 8 for one cut and 0 of 8 for another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rackready.design.topology import cuts
+from rackready.design.topology.graph import Adjacency, attached, downward, upward
+from rackready.design.topology.types import CutProof, EndpointLink, Proof, Tier, TierProof, TopoSwitch, TrunkLink
+from rackready.model.topology import split_ratio
+
+_SHOWN = 5
+"""Messages of one kind that are shown; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What the fabric says of itself."""
+
+    ratio: str = "1:1"
+    spine_ratio: str = "1:1"
+    rail_optimized: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Fabric:
+    """The fabric as the checks look at it."""
+
+    switches: dict[str, TopoSwitch]
+    endpoints: Sequence[EndpointLink]
+    up: Adjacency
+    down: Adjacency
+    ends: Counter[str]
+    design: Design
+
+    def of(self, tier: Tier) -> list[TopoSwitch]:
+        """Return the switches of a tier."""
+        return [switch for switch in self.switches.values() if switch.tier == tier]
+
+
+def prove(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], trunks: Sequence[TrunkLink], design: Design, up: Adjacency | None = None) -> Proof:
+    """Return the proof; its ``problems`` say every place where the cables are not what they should be.
+
+    ``up`` is ``graph.upward`` of the trunks, where it is at hand already.
+    """
+    names = {switch.name: switch for switch in switches}
+    lost = list(_shown(_ends_known(names, endpoints, trunks)))
+    if lost:
+        return Proof((), (), tuple(lost))
+    up = upward(trunks) if up is None else up
+    problems = [text for walk in (_ports(names, endpoints, trunks), _levels(names, up)) for text in _shown(walk)]
+    if problems:
+        # A cable into another plane is reported; each plane's flow is computed without it.
+        up = {lower: {upper: count for upper, count in row.items() if names[upper].plane == names[lower].plane} for lower, row in up.items()}
+    fabric = _Fabric(names, endpoints, up, downward(up), attached(endpoints), design)
+    problems += _shown(_rails(fabric))
+    tiers, found = _tiers(fabric)
+    problems += found
+    flows = [proof for plane in sorted({switch.plane for switch in switches}) for proof in _flows(fabric, plane)]
+    problems += _uncut(fabric, flows)
+    problems += [
+        f"topology: max-flow of plane {cut.plane}, {cut.name} - Expected: {cut.expected} links Actual: {cut.actual}. Compare the trunks with the cable list."
+        for cut in flows
+        if cut.actual < cut.expected
+    ]
+    return Proof(tiers, tuple(flows), tuple(problems))
+
+
+def _shown(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the first texts of one kind, then how many more there are."""
+    more = 0
+    for number, text in enumerate(texts):
+        if number < _SHOWN:
+            yield text
+        more = max(0, number + 1 - _SHOWN)
+    if more:
+        yield f"topology: {more} more of the same kind. Mend those above first."
+
+
+def _ends_known(names: dict[str, TopoSwitch], endpoints: Iterable[EndpointLink], trunks: Iterable[TrunkLink]) -> Iterator[str]:
+    used = {link.switch for link in endpoints} | {trunk.lower for trunk in trunks} | {trunk.upper for trunk in trunks}
+    for name in sorted(used - set(names)):
+        yield f"topology: {name} - Expected: a switch of this fabric Actual: unknown. Correct the cable's end."
+
+
+def _ports(switches: dict[str, TopoSwitch], endpoints: Sequence[EndpointLink], trunks: Sequence[TrunkLink]) -> Iterator[str]:
+    used: dict[str, list[int]] = {name: [] for name in switches}
+    for link in endpoints:
+        used[link.switch].append(link.port)
+    for trunk in trunks:
+        used[trunk.lower].append(trunk.lower_port)
+        used[trunk.upper].append(trunk.upper_port)
+    for name, ports in used.items():
+        radix, distinct = switches[name].radix, set(ports)
+        if len(distinct) != len(ports):
+            for port in sorted(port for port, cables in Counter(ports).items() if cables > 1):
+                yield f"topology: {name} port {port} - Expected: one cable Actual: {ports.count(port)}. Move one of them to its own port."
+        if ports and not 1 <= min(distinct) <= max(distinct) <= radix:
+            for port in sorted(port for port in distinct if not 1 <= port <= radix):
+                yield f"topology: {name} port {port} - Expected: 1 to {radix} Actual: {port}. Correct the port."
+
+
+def _levels(switches: dict[str, TopoSwitch], up: Adjacency) -> Iterator[str]:
+    """Yield pairs that no trunk may join: a leaf goes to a spine of its own pod, a spine to a core of its own plane."""
+    for name, row in up.items():
+        low = switches[name]
+        for other in row:
+            high = switches[other]
+            fits = (low.tier, high.tier, low.pod == high.pod) == ("leaf", "spine", True) or (low.tier, high.tier) == ("spine", "core")
+            if not fits or low.plane != high.plane:
+                yield (
+                    f"topology: {name} to {other} - Expected: leaf to spine of one pod, or spine to core of one plane "
+                    f"Actual: {low.tier} of pod {low.pod}, plane {low.plane} to {high.tier} of pod {high.pod}, plane {high.plane}. Correct the cable."
+                )
+
+
+def _rails(fabric: _Fabric) -> Iterator[str]:
+    """Yield NICs on the wrong leaf, and NICs with two cables in one plane."""
+    seen: set[tuple[str, int, int]] = set()
+    for link in fabric.endpoints:
+        leaf = fabric.switches[link.switch]
+        if leaf.tier != "leaf" or leaf.plane != link.plane:
+            yield (
+                f"topology: {link.node} rail {link.nic} to {link.switch} - Expected: a leaf of plane {link.plane} "
+                f"Actual: {leaf.tier} of plane {leaf.plane}. Correct the cable."
+            )
+        elif fabric.design.rail_optimized and leaf.rail != link.nic:
+            text = f"topology: {link.node} rail {link.nic} to {link.switch} - Expected: a leaf of rail {link.nic} Actual: of rail {leaf.rail}."
+            yield f"{text} Correct the cable."
+        key = (link.node, link.nic, link.plane)
+        if key in seen:
+            yield f"topology: {link.node} rail {link.nic} in plane {link.plane} - Expected: one cable Actual: two or more. Remove one."
+        seen.add(key)
+
+
+def _tiers(fabric: _Fabric) -> tuple[tuple[TierProof, ...], list[str]]:
+    """Return what holds for each tier that has one above it, and what does not."""
+    leafs, spines, cores = fabric.of("leaf"), fabric.of("spine"), fabric.of("core")
+    below: list[tuple[Tier, list[TopoSwitch], Callable[[str], int], list[str]]] = []
+    pods: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for spine in spines:
+        pods[spine.plane, spine.pod].append(spine.name)
+    texts = list(_shown([*_capacity(fabric, leafs, fabric.design.ratio), *_spread(fabric, leafs, pods)]))
+    below.append(("leaf", leafs, lambda name: fabric.ends[name], texts))
+    if cores:
+        texts = list(
+            _shown([*_capacity(fabric, spines, fabric.design.spine_ratio), *_spread(fabric, spines, None), *_pods_even(fabric, cores), *_groups(fabric, cores)])
+        )
+        below.append(("spine", spines, lambda name: _cables(fabric.down, name), texts))
+    proofs = tuple(_tier_proof(fabric, tier, rows, count, ok=not found) for tier, rows, count, found in below)
+    return proofs, [text for _, _, _, found in below for text in found]
+
+
+def _tier_proof(fabric: _Fabric, tier: Tier, switches: Sequence[TopoSwitch], down: Callable[[str], int], *, ok: bool) -> TierProof:
+    rows = [fabric.up.get(switch.name, {}) for switch in switches]
+    return TierProof(
+        tier,
+        len(switches),
+        sum(down(switch.name) for switch in switches),
+        sum(sum(row.values()) for row in rows),
+        min((len(row) for row in rows), default=0),
+        min((min(row.values(), default=0) for row in rows), default=0),
+        ok,
+    )
+
+
+def _cables(rows: Adjacency, name: str) -> int:
+    return sum(rows.get(name, {}).values())
+
+
+def _capacity(fabric: _Fabric, switches: Sequence[TopoSwitch], ratio: str) -> Iterator[str]:
+    down_share, up_share = split_ratio(ratio)
+    for switch in switches:
+        down = fabric.ends[switch.name] if switch.tier == "leaf" else _cables(fabric.down, switch.name)
+        up = _cables(fabric.up, switch.name)
+        needed = -(-down * up_share // down_share)
+        if up < needed:
+            text = f"topology: {switch.name}: uplinks for {down} links down at {ratio} - Expected: at least {needed} Actual: {up}."
+            yield f"{text} Cable the missing uplinks."
+
+
+def _spread(fabric: _Fabric, switches: Sequence[TopoSwitch], pods: dict[tuple[int, int], list[str]] | None) -> Iterator[str]:
+    """Yield switches that do not have the same number of cables to every upper: all spines of the pod (``pods``), or the cores that they reach."""
+    for switch in switches:
+        row = fabric.up.get(switch.name, {})
+        uppers: Collection[str] = row if pods is None else pods.get((switch.plane, switch.pod), [])
+        numbers = {row.get(upper, 0) for upper in uppers}
+        if len(numbers) != 1 or 0 in numbers or len(row) != len(uppers):
+            least, most = min(numbers, default=0), max(numbers, default=0)
+            yield (
+                f"topology: {switch.name}: cables to each of {len(uppers)} switches above - Expected: the same number to each "
+                f"Actual: {least} to {most}, to {len(row)} switches. Compare its uplinks with the cable list."
+            )
+
+
+def _pods_even(fabric: _Fabric, cores: Sequence[TopoSwitch]) -> Iterator[str]:
+    """Yield cores that have another number of cables from a pod than the pod's other cores: each must have every pod, by the same number."""
+    numbers: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
+    rows: dict[str, Counter[int]] = {}
+    pods = {plane: {spine.pod for spine in fabric.of("spine") if spine.plane == plane} for plane in {core.plane for core in cores}}
+    for core in cores:
+        row: Counter[int] = Counter()
+        for spine, count in fabric.down.get(core.name, {}).items():
+            row[fabric.switches[spine].pod] += count
+        rows[core.name] = row
+        for pod in pods[core.plane]:
+            numbers[core.plane, pod][row[pod]] += 1
+    usual = {key: counted.most_common(1)[0][0] for key, counted in numbers.items()}
+    for core in cores:
+        for pod in sorted(pods[core.plane]):
+            actual, expected = rows[core.name][pod], usual[core.plane, pod]
+            if actual != expected or not actual:
+                text = f"topology: {core.name}: cables from pod {pod} - Expected: {max(expected, 1)}, as other cores have Actual: {actual}."
+                yield f"{text} Compare them with the cable list."
+
+
+def _groups(fabric: _Fabric, cores: Sequence[TopoSwitch]) -> Iterator[str]:
+    """Yield cores that do not have the same spines as the rest of their group: every group has equally many cores."""
+    groups: dict[tuple[int, tuple[str, ...]], list[str]] = defaultdict(list)
+    for core in cores:
+        groups[core.plane, tuple(sorted(fabric.down.get(core.name, {})))].append(core.name)
+    size = Counter(len(names) for names in groups.values()).most_common()
+    expected = max(number for number, count in size if count == size[0][1])
+    for names in groups.values():
+        if len(names) != expected:
+            text = f"topology: {names[0]}: cores that reach the same spines - Expected: {expected} Actual: {len(names)}."
+            yield f"{text} Compare its cables with the cable list."
+
+
+def _uncut(fabric: _Fabric, flows: Sequence[CutProof]) -> list[str]:
+    """Return planes with two leafs or more over which no flow was computed: a cross-check that looked at nothing counts for nothing."""
+    leafs = Counter(leaf.plane for leaf in fabric.of("leaf"))
+    cut = {flow.plane for flow in flows}
+    return [
+        f"topology: max-flow of plane {plane} - Expected: at least one cut Actual: none over {count} leafs. Report this: the proof is not whole."
+        for plane, count in leafs.items()
+        if count > 1 and plane not in cut
+    ]
+
+
+def _flows(fabric: _Fabric, plane: int) -> list[CutProof]:
+    switches = [switch for switch in fabric.switches.values() if switch.plane == plane]
+    ratios = split_ratio(fabric.design.ratio), split_ratio(fabric.design.spine_ratio)
+    return cuts.flows(plane, switches, fabric.ends, fabric.up, fabric.down, ratios)

@@ -1,0 +1,93 @@
+"""Says why a fabric cannot be built, how large it could be, and what would make room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+
+from rackready.design.topology.sizing import Demand, leaf_layout, most_units, ports_down, shape
+from rackready.model.topology import Topology
+
+_LARGEST_RADIX = 1024
+"""As far as a larger radix is looked for: the model's own limit."""
+_TIERS = (2, 3)
+
+
+def too_large(topology: Topology, demand: Demand, nodes: int) -> str:
+    """Return the refusal of a size that the given tiers cannot carry. ``nodes`` is how many there are, or room is kept for."""
+    tiers = topology.tiers or 3
+    leaf = leaf_layout(demand)
+    if leaf is None:
+        return _narrow_leaf(demand)
+    limit = most_units(demand, tiers)
+    if limit == 0:
+        return _unit_too_large(demand, tiers, leaf.per_unit)
+    kind = "non-blocking tiers" if demand.ratio == demand.spine_ratio == "1:1" else f"tiers at {demand.ratio}"
+    radix = demand.radix[0] if len(set(demand.radix)) == 1 else "/".join(str(value) for value in demand.radix)
+    places = limit * demand.su_nodes
+    return (
+        f"topology: {nodes} nodes with {demand.rails} links into each plane are {nodes * demand.rails} endpoints a plane, "
+        f"more than {tiers} {kind} at radix {radix} carry - "
+        f"Expected: at most {places * demand.rails} endpoints a plane ({limit} units of {demand.su_nodes} nodes) "
+        f"Actual: {nodes * demand.rails} ({demand.units} units). Ways out: {'; '.join(ways_out(topology, demand, nodes)) or 'a smaller fabric'}."
+    )
+
+
+def _narrow_leaf(demand: Demand) -> str:
+    down = ports_down(demand.radix[0], demand.ratio)
+    return (
+        f"topology.leaf: ports down for all links of one node - Expected: at least {demand.rails} Actual: {down} (radix {demand.radix[0]}). "
+        "Take a larger radix, or kind: rail_optimized."
+    )
+
+
+def _unit_too_large(demand: Demand, tiers: int, leafs: int) -> str:
+    ports = demand.radix[1] if tiers == _TIERS[0] else ports_down(demand.radix[1], demand.spine_ratio)
+    return (
+        f"topology.su_nodes: a unit of {demand.su_nodes} nodes needs {leafs} leafs, each with a link to every spine - "
+        f"Expected: at most {ports} leafs (ports down of a spine) Actual: {leafs}. Make units smaller, or take a larger radix."
+    )
+
+
+def ways_out(topology: Topology, demand: Demand, nodes: int) -> Iterator[str]:
+    """Yield what would make room, each the least that does, as a change to the topology."""
+    if topology.tiers == _TIERS[0] and shape(demand, 3):
+        yield "tiers: 3"
+    tiers = topology.tiers or 3
+    radix = _smallest_radix(demand, tiers, nodes, fixed=topology.su_nodes is not None)
+    if radix:
+        yield f"radix {radix} or more in every tier"
+    planes = _fewest_planes(topology, demand, tiers)
+    if planes:
+        yield f"planes: {planes} with planes_by: rail"
+    ratio = _mildest_ratio(demand, tiers, nodes)
+    if ratio:
+        yield f"oversubscription: {ratio[0]} with su_nodes: {ratio[1]}"
+
+
+def _smallest_radix(demand: Demand, tiers: int, nodes: int, *, fixed: bool) -> int | None:
+    """Return the smallest even radix that carries so many nodes, in units of the same size or, unless it is fixed, of what a leaf then takes."""
+    for radix in range(min(demand.radix) // 2 * 2 + 2, _LARGEST_RADIX + 1, 2):
+        sizes = {demand.su_nodes} if fixed else {demand.su_nodes, ports_down(radix, demand.ratio)}
+        if any(shape(replace(demand, radix=(radix,) * 3, su_nodes=size, units=ceil(nodes / size)), tiers) for size in sizes):
+            return radix
+    return None
+
+
+def _fewest_planes(topology: Topology, demand: Demand, tiers: int) -> int | None:
+    rails = demand.rails * (topology.planes if topology.planes_by == "rail" else 1)
+    for planes in range(2, 9):
+        if rails % planes == 0 and rails // planes < demand.rails and shape(replace(demand, rails=rails // planes), tiers):
+            return planes
+    return None
+
+
+def _mildest_ratio(demand: Demand, tiers: int, nodes: int) -> tuple[str, int] | None:
+    """Return the smallest n of n:1 at leafs that carries so many nodes, and the unit that fills such a leaf."""
+    for down in range(2, 9):
+        ratio = f"{down}:1"
+        size = ports_down(demand.radix[0], ratio)
+        if size > demand.su_nodes and shape(replace(demand, ratio=ratio, su_nodes=size, units=ceil(nodes / size)), tiers):
+            return ratio, size
+    return None

@@ -1,0 +1,124 @@
+"""Single points of failure: what any one switch takes with it, in numbers; what cuts something off is found as an articulation point."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from rackready.design.topology.graph import Adjacency
+from rackready.design.topology.types import EndpointLink, Loss, TopoSwitch
+
+
+def losses(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], up: Adjacency, down: Adjacency) -> tuple[Loss, ...]:
+    """Return what is lost with one switch, like switches together; those that cut a rail or nodes off come first.
+
+    ``up`` and ``down`` are the trunks as ``graph`` has them.
+    """
+    found = _leafs(switches, endpoints) + _uppers(switches, up) + _articulations(switches, endpoints, up, down)
+    return tuple(sorted(found, key=lambda loss: not loss.cuts_off))
+
+
+def _span(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({len(names)} switches), each"
+
+
+def _leafs(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink]) -> list[Loss]:
+    """Group leafs by what their nodes lose: links of all that they have, and rails that no other leaf carries for them."""
+    links = Counter(link.node for link in endpoints)
+    rails = Counter((link.node, link.nic) for link in endpoints)
+    nics = Counter(node for node, _ in rails)
+    rows: dict[str, list[EndpointLink]] = defaultdict(list)
+    for link in endpoints:
+        rows[link.switch].append(link)
+    groups: dict[tuple[int, int, int, int, int], list[str]] = defaultdict(list)
+    for switch in switches:
+        if switch.tier == "leaf" and rows[switch.name]:
+            lost = Counter(link.node for link in rows[switch.name])
+            gone = Counter(link.node for link in rows[switch.name] if rails[link.node, link.nic] == 1)
+            # What most of its nodes lose; a device with one cable among them is named by the articulation points.
+            usual = Counter((lost[node], links[node], gone[node], nics[node]) for node in lost).most_common(1)[0][0]
+            groups[len(lost), *usual].append(switch.name)
+    return [_leaf_loss(names, *key) for key, names in groups.items()]
+
+
+def _leaf_loss(names: list[str], nodes: int, lost: int, had: int, gone: int, rails: int) -> Loss:
+    share = 100 * lost / had
+    if lost == had:
+        text = f"{_span(names)}: the only way of {nodes} nodes: when it is lost they are cut off (100 % of their links)."
+    elif gone:
+        what = "a rail" if gone == 1 else f"{gone} rails"
+        text = f"{_span(names)}: the only leaf of {what} for {nodes} nodes: when it is lost they keep {rails - gone} of {rails} rails ({share:.1f} % lost)."
+    else:
+        text = f"{_span(names)}: {nodes} nodes keep all rails and {had - lost} of {had} links ({share:.1f} % lost)."
+    return Loss(tuple(names), text, nodes, round(share, 2), cuts_off=bool(gone) or lost == had)
+
+
+def _uppers(switches: Sequence[TopoSwitch], up: Adjacency) -> list[Loss]:
+    """Group spines by the spines of their pod, cores by those of their plane: one takes its share of the capacity."""
+    count = Counter((switch.tier, switch.plane, switch.pod) for switch in switches)
+    groups: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for switch in switches:
+        if switch.tier != "leaf":
+            groups[switch.tier, count[switch.tier, switch.plane, switch.pod]].append(switch.name)
+    reach = Counter(upper for row in up.values() for upper in row)
+    out = []
+    for (tier, beside), names in groups.items():
+        if beside == 1:
+            continue  # the only one: an articulation point, if there is anything to part
+        share, of = 100 / beside, "a pod's leafs" if tier == "spine" else "all pods"
+        below = max(reach[name] for name in names)
+        text = f"{_span(names)}: one of {beside} {tier}s between {of}: its loss takes {share:.2f} % of that capacity from {below} switches below."
+        out.append(Loss(tuple(names), text, 0, round(share, 2), cuts_off=False))
+    return out
+
+
+def _articulations(switches: Sequence[TopoSwitch], endpoints: Iterable[EndpointLink], up: Adjacency, down: Adjacency) -> list[Loss]:
+    """Return switches that part the leafs of a plane, and leafs that are the only way of a device beside nodes that have others."""
+    homes: dict[str, set[str]] = defaultdict(set)
+    for link in endpoints:
+        homes[link.node].add(link.switch)
+    beside = Counter(leaf for leafs in homes.values() for leaf in leafs)
+    single: dict[str, list[str]] = defaultdict(list)
+    for node, leafs in homes.items():
+        if len(leafs) == 1:
+            single[next(iter(leafs))].append(node)
+    out = []
+    for leaf, nodes in sorted(single.items()):
+        # Where all nodes of a leaf have only that leaf, the line of the leafs says so already.
+        if len(nodes) < beside[leaf]:
+            text = f"{leaf}: articulation point: {', '.join(sorted(nodes))} - no other leaf: cut off when it is lost."
+            out.append(Loss((leaf,), text, len(nodes), 100.0, cuts_off=True))
+    return out + [
+        Loss((name,), f"{name}: articulation point: without it the leafs fall into {parts} parts that do not reach each other.", 0, 100.0, cuts_off=True)
+        for name, parts in sorted(_parting(switches, up, down).items())
+    ]
+
+
+def _parting(switches: Sequence[TopoSwitch], up: Adjacency, down: Adjacency) -> dict[str, int]:
+    """Return switches without which leafs of their plane do not reach each other: switch to parts. Nodes pass no traffic on, so they are left out.
+
+    A switch with a twin (the same neighbours) is no articulation point, since every way through it has one through the twin. So two of each kind
+    of twins are enough to find the others, and the graph is small however large the fabric.
+    """
+    import networkx as nx  # noqa: PLC0415 - a quarter of a second, which only a fabric that is proved pays
+
+    twins: dict[frozenset[str], list[TopoSwitch]] = defaultdict(list)
+    for switch in switches:
+        twins[frozenset((*up.get(switch.name, ()), *down.get(switch.name, ())))].append(switch)
+    kept = {switch.name: switch for alike in twins.values() for switch in alike[:2]}
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_nodes_from(kept)
+    graph.add_edges_from((name, upper) for name in kept for upper in up.get(name, ()) if upper in kept)
+    found = {name: _parts(switches, up, kept[name]) for name in nx.articulation_points(graph)}
+    return {name: parts for name, parts in found.items() if parts > 1}
+
+
+def _parts(switches: Sequence[TopoSwitch], up: Adjacency, lost: TopoSwitch) -> int:
+    """Return into how many parts the leafs of a plane fall without one switch."""
+    import networkx as nx  # noqa: PLC0415 - a quarter of a second, which only a fabric that is proved pays
+
+    tiers = {switch.name: switch.tier for switch in switches if switch.plane == lost.plane and switch.name != lost.name}
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_nodes_from(tiers)
+    graph.add_edges_from((lower, upper) for lower in tiers for upper in up.get(lower, ()) if upper in tiers)
+    return sum(any(tiers[name] == "leaf" for name in part) for part in nx.connected_components(graph))

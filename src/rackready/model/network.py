@@ -1,0 +1,159 @@
+"""Networks of a site: the compute fabric, management and storage networks, what NICs are for, cables, tenants."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from rackready.model.base import Model, Name, Names, ProfileId, RangeText
+
+
+class Link(Model):
+    """A run of cables from one node's rails to consecutive ports of one switch (same number of rails and ports)."""
+
+    node: Name
+    rails: RangeText = Field(description="rails of the node, e.g. 1-4")
+    switch: Name
+    ports: RangeText = Field(description="switch ports in the same order, e.g. swp1-swp4, or sub-ports swp1s0-swp1s3")
+
+
+class Rail(Model):
+    """One rail of the compute fabric: the NICs of the same position in every node share one subnet."""
+
+    rail: int = Field(ge=1, le=16)
+    vlan: int = Field(ge=2, le=4094, description="VLAN of the rail on its leaf switch")
+    subnet: IPv4Network = Field(description="IPv4 subnet of the rail; node k of the site (its index, else its place in the file) gets host number 10 + k")
+
+
+class Qos(Model):
+    """What makes RoCE lossless, on hosts and switches alike. Defaults: NVUE's lossless defaults (Cumulus Linux RoCE guide)."""
+
+    dscp: int = Field(26, ge=0, le=63, description="DSCP of RoCE data")
+    priority: int = Field(3, ge=0, le=7, description="switch priority and PFC priority of RoCE data")
+    cnp_dscp: int = Field(48, ge=0, le=63, description="DSCP of congestion notification packets")
+    cnp_priority: int = Field(6, ge=0, le=7, description="switch priority of congestion notification packets")
+
+
+class Fabric(Model):
+    """The compute fabric."""
+
+    kind: Literal["roce", "infiniband"] = Field(description="link layer; InfiniBand is planned, and not configured yet")
+    mtu: int = Field(9000, ge=1280, le=9216, description="L3 MTU in bytes on hosts")
+    switch_mtu: int = Field(9216, ge=1280, le=9216, description="L3 MTU in bytes on switch ports")
+    qos: Qos = Field(default_factory=Qos)
+    rails: list[Rail] = Field(default_factory=list, description="one VLAN and subnet a rail for the whole site; none where networks.compute plans them")
+
+
+class Network(Model):
+    """One management or storage network. Every rack has a block of its pool, so that a rack that is added changes nothing of the others."""
+
+    pool: IPv4Network = Field(description="addresses of the whole network")
+    per_rack: int = Field(26, ge=16, le=29, description="prefix length of one rack's block")
+    routed: bool = Field(default=True, description="each rack's block is a subnet with its gateway; false: the pool is one subnet and one VLAN")
+    vlan: int | None = Field(None, ge=2, le=4094, description="VLAN on the switches of this network; none when it is untagged")
+    dhcp_servers: list[IPv4Address] = Field(default_factory=list, description="servers to which a rack's gateway relays DHCP")
+    mtu: int = Field(1500, ge=1280, le=9216, description="L3 MTU in bytes")
+
+
+class ComputeNetwork(Model):
+    """Subnets of the compute fabric: one for each scalable unit, plane and rail."""
+
+    pool: IPv4Network = Field(description="addresses of all compute NICs")
+    per_unit: int = Field(24, ge=16, le=29, description="prefix length of the subnet of one rail and plane in one scalable unit")
+    vlan_first: int = Field(901, ge=2, le=4079, description="VLAN of rail 1 of plane 1; the others follow. A VLAN stays on its leaf switch")
+    rails: int = Field(8, ge=1, le=16, description="rails for which there is room in the plan; fixed for the life of the site")
+    planes: int = Field(1, ge=1, le=8, description="planes for which there is room in the plan; fixed for the life of the site")
+
+
+class Underlay(Model):
+    """Routing between leaf, spine and core switches (eBGP, RFC 7938)."""
+
+    links: Literal["unnumbered", "numbered"] = Field("unnumbered", description="unnumbered: IPv6 link-local (RFC 5549); numbered: a /31 a cable (RFC 3021)")
+    pool: IPv4Network | None = Field(None, description="addresses of numbered links")
+    asn_first: int = Field(4_200_000_000, ge=1, le=4_294_967_294, description="first of the AS numbers (private 4-byte range of RFC 6996)")
+
+    @model_validator(mode="after")
+    def _numbered_needs_pool(self) -> Underlay:
+        if self.links == "numbered" and self.pool is None:
+            message = "links: numbered needs a pool"
+            raise ValueError(message)
+        return self
+
+
+class Networks(Model):
+    """Where addresses come from. Whoever gives an ``address`` by hand keeps it; every other is derived from rack and node numbers."""
+
+    rack_slots: int = Field(32, ge=1, le=128, description="highest node number in one rack for which the plan has room; fixed for the life of the site")
+    oob: Network | None = Field(None, description="out-of-band network: BMCs (of nodes and of DPUs), switch management, power and cooling devices")
+    in_band: Network | None = Field(None, description="in-band network: SSH and provisioning of nodes, operating systems of DPUs")
+    storage: Network | None = Field(None, description="storage network")
+    compute: ComputeNetwork | None = Field(None, description="compute fabric; fabric.rails says the same for a site of one subnet a rail")
+    loopbacks: IPv4Network | None = Field(None, description="loopback addresses (/32) of fabric switches")
+    underlay: Underlay = Field(default_factory=Underlay)
+
+
+NicRole = Literal["compute", "storage", "in_band", "oob"]
+
+
+class NicUse(Model):
+    """What one port of a node's NIC is for."""
+
+    name: str = Field(min_length=1, description="port as the platform's profile names it, e.g. its netdev, or slot3p1")
+    role: NicRole
+    rail: int | None = Field(None, ge=1, le=16, description="rail of a compute port")
+    plane: int = Field(1, ge=1, le=8, description="plane of a compute port")
+    gpu: int | None = Field(None, ge=0, le=15, description="index of the GPU whose traffic it carries")
+
+
+class Bond(Model):
+    """Ports that work as one interface."""
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,14}$")] = Field(description="interface name (15 characters at most), e.g. bond0")
+    members: list[str] = Field(min_length=2, description="names of its ports")
+    mode: Literal["active-backup", "802.3ad"] = Field("802.3ad", description="802.3ad: LACP, the switches must join in")
+
+
+class Dpu(Model):
+    """A BlueField in a node. In DPU mode it is a computer of its own: own BMC, own operating system, own addresses."""
+
+    name: Name = Field(description="e.g. dpu1; its host name is <node>-<name>")
+    mode: Literal["nic", "dpu"] = Field("nic", description="nic: works as a plain NIC; dpu: its Arm cores own the ports")
+    ports: list[str] = Field(default_factory=list, description="names of the node's ports that are its own")
+    os: str | None = Field(None, description="image of its operating system (BFB) in DPU mode")
+
+
+class NicPlan(Model):
+    """How the NICs of a server model are used; written once, used by every node of the platform (or by those that name it)."""
+
+    name: Name
+    platform: ProfileId = Field(description="server model that it is for")
+    nics: list[NicUse] = Field(default_factory=list, description="compute ports are known from the platform's profile and need no entry")
+    bonds: list[Bond] = Field(default_factory=list)
+    dpus: list[Dpu] = Field(default_factory=list)
+
+
+class PortGroup(Model):
+    """How a run of a switch's ports is set up."""
+
+    ports: RangeText = Field(description="e.g. swp1-swp32")
+    breakout: Literal[1, 2, 4, 8] = Field(1, description="sub-ports of each port (swp1s0, swp1s1, ...)")
+    cage: str | None = Field(None, description="cage of the port; the profile's when absent")
+    polarity: Literal["A", "B", "C"] | None = Field(None, description="MPO polarity of the fibre (TIA-568)")
+
+
+Pkey = Annotated[str, StringConstraints(pattern=r"^0x[0-9a-f]{1,4}$", to_lower=True)]
+
+
+class Tenant(Model):
+    """Who may use some nodes, and what keeps them apart from the others."""
+
+    name: Name
+    nodes: list[Names] = Field(default_factory=list, description="nodes, e.g. gpu[001-032]")
+    racks: list[Names] = Field(default_factory=list, description="all nodes of these racks")
+    vlan: int | None = Field(None, ge=2, le=4094, description="VLAN of the tenant")
+    vrf: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,14}$")] | None = Field(None, description="VRF of the tenant")
+    vni: int | None = Field(None, ge=1, le=16_777_215, description="VXLAN network identifier (24 bits, RFC 7348)")
+    pkey: Pkey | None = Field(None, description="InfiniBand partition key without its top bit: 0x0001 to 0x7ffe; 0x7fff is the default partition")
+    full_member: bool = Field(default=True, description="full members (top bit set) reach all of the partition; limited ones reach full members only")

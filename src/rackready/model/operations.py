@@ -1,0 +1,104 @@
+"""How a site is reached, installed, tested, handed over and maintained: everything of the site file that is no hardware."""
+
+from __future__ import annotations
+
+from datetime import date
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from rackready.model.base import Model, Name, Names, ProfileId, SecretRef
+
+
+class Mirror(Model):
+    """A signed apt repository that carries the vendor's packages: NVIDIA's own, or a local mirror of it."""
+
+    url: str = Field(pattern=r"^(https?|file)://\S+$", description="base URL of the repository")
+    suite: str = Field(min_length=1, description="apt suite, e.g. bookworm; a flat repository ends in /")
+    components: list[str] = Field(default_factory=list, description="apt components; empty for a flat repository")
+    key: Path = Field(description="the repository's OpenPGP public key (ASCII armoured), on the controller")
+
+
+class Software(Model):
+    """Which versions are installed, and from where."""
+
+    set: ProfileId = Field(description="version set known to work together: a profile of profiles/software")
+    driver_branch: int | None = Field(None, ge=450, le=999, description="driver branch; the set's own when absent. Must be one of the set's branches")
+    mirror: Mirror
+
+
+class Access(Model):
+    """How rackready logs in to nodes."""
+
+    user: str = Field("root", min_length=1)
+    port: int = Field(22, ge=1, le=65535, description="TCP port of SSH on nodes")
+    private_key: Path = Field(description="OpenSSH private key on the controller")
+
+
+class DeclaredSkip(Model):
+    """A gate that is not to run on some nodes, and why. It is shown in every report."""
+
+    gate: str = Field(description="gate id")
+    nodes: list[Name] = Field(min_length=1, description="nodes on which it is skipped")
+    reason: str = Field(min_length=10, description="why, in words that a reader of the report understands")
+
+
+class Gates(Model):
+    """Which gates a node must pass."""
+
+    set: ProfileId = Field(description="a profile of profiles/gate_sets")
+    skip: list[DeclaredSkip] = Field(default_factory=list)
+
+
+class SlurmHandover(Model):
+    """Nodes are handed to a Slurm cluster that exists; rackready drains and resumes them, no more."""
+
+    kind: Literal["slurm"]
+    controller: IPv4Address = Field(description="host of slurmctld; SSH answers here")
+    port: int = Field(22, ge=1, le=65535, description="TCP port of SSH on the controller")
+    user: str = Field("root", min_length=1)
+    private_key: Path
+    partition: Name = Field("gpu", description="partition that users submit to")
+    munge_key: SecretRef | None = Field(None, description="the cluster's munge key (base64), put on every node")
+
+
+class FileHandover(Model):
+    """No scheduler: the list of nodes that are ready is written to a file."""
+
+    kind: Literal["file"]
+    path: Path
+
+
+class Campaign(Model):
+    """How a deploy walks through the site."""
+
+    batch_size: int = Field(32, ge=1, le=256, description="nodes in one Ansible run")
+    wave_size: int = Field(128, ge=1, description="nodes that go through all phases together")
+    stop_above_pct: int = Field(100, ge=0, le=100, description="no further wave begins when more than this share of a wave's nodes did not become ready")
+    provision_timeout_s: int = Field(900, ge=5, description="longest time from power-on until SSH answers")
+
+
+class Delivery(Model):
+    """What arrives together, and when."""
+
+    name: Name
+    day: date = Field(description="day of arrival, e.g. 2027-03-01")
+    racks: list[Names] = Field(min_length=1, description="racks of the batch, e.g. a[01-16]")
+
+
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+
+
+class MaintenanceWindow(Model):
+    """When work that interrupts may be done."""
+
+    name: Name
+    days: list[Weekday] = Field(min_length=1, description="weekdays on which it begins")
+    start: Annotated[str, StringConstraints(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] = Field(description="time of day at which it begins, HH:MM")
+    hours: float = Field(gt=0, le=24, description="length, hours")
+    timezone: str = Field("UTC", description="IANA name of the time zone, e.g. Europe/Berlin")
+    begins: date | None = Field(None, description="first day on which it holds; from the beginning when absent")
+    ends: date | None = Field(None, description="last day on which it holds; without end when absent")
+    racks: list[Names] = Field(default_factory=list, description="racks for which it holds; all when empty")

@@ -1,0 +1,194 @@
+"""`rackready size` as a user calls it: JSON and text say the same, every default is printed, every refusal has its text and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rackready.cli.main import main
+
+Size = Callable[..., tuple[int, str, str]]
+ROOT = Path(__file__).resolve().parents[3]
+LLM = ROOT / "tests" / "fixtures" / "llm"
+L8, L70 = str(LLM / "llama31_8b.json"), str(LLM / "llama31_70b.json")
+SHAPE = ("--params", "70B", "--layers", "80", "--hidden", "8192", "--heads", "64")
+
+
+@pytest.fixture
+def size(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Size:
+    """Run the command in this process; returns exit code, standard output and standard error."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["rackready", "size", *arguments])
+        monkeypatch.setenv("COLUMNS", "240")
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return run
+
+
+def test_model_says_what_the_shape_says(size: Size) -> None:
+    code, out, _ = size("model", "--config", L8, "--output", "json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["model"]["parameters"] == 8_030_261_248
+    assert document["model"]["kv_bytes_per_token"] == {"bf16": 131072, "fp16": 131072, "fp8": 65536, "int8": 65536}
+    assert document["assumed"] == []
+
+
+def test_serve_names_layout_limit_and_cost(size: Size) -> None:
+    code, out, _ = size(
+        "serve", "--config", L70, "--context", "32768", "--on", "dgx_h100", "--price-hour", "2.5", "--virtual-overhead", "0.2", "--output", "json"
+    )
+    row = json.loads(out)["candidates"][0]
+    assert code == 0
+    assert (row["platform"], row["tp"], row["pp"], row["gpus"], row["fits"], row["limit"]) == ("dgx_h100", 4, 1, 4, True, "bandwidth")
+    assert row["sequences"] == 14
+    assert row["cost"]["per_million_tokens"] == pytest.approx(2.5 * 4 / (row["decode"]["tokens_per_second"] * 3600) * 1e6)
+    assert row["cost"]["per_million_tokens_virtual"] == pytest.approx(row["cost"]["per_million_tokens"] / 0.8)
+
+
+def test_efficiency_makes_results_dearer(size: Size) -> None:
+    def cost(*more: str) -> float:
+        document = json.loads(size("serve", "--config", L8, "--on", "dgx_h100", "--price-hour", "2", "--output", "json", *more)[1])
+        return float(document["candidates"][0]["cost"]["per_million_tokens"])
+
+    assert cost("--efficiency", "0.5") == pytest.approx(2 * cost())
+
+
+def test_without_a_stated_overhead_nothing_is_said_of_virtual_machines(size: Size) -> None:
+    document = json.loads(size("serve", "--config", L8, "--on", "dgx_h100", "--price-hour", "2", "--output", "json")[1])
+    assert set(document["candidates"][0]["cost"]) == {"gpu_hour", "per_million_tokens"}
+
+
+def test_every_default_is_printed(size: Size) -> None:
+    _, out, _ = size("serve", *SHAPE, "--on", "dgx_h200")
+    flat = " ".join(out.split())
+    for text in ("--kv-heads", "--vocabulary", "--weights", "--context", "--kv)", "--utilization", "--reserve-gib", "--sequences", "--efficiency"):
+        assert text in flat, text
+    _, out, _ = size("train", *SHAPE, "--on", "dgx_h200", "--tokens", "1T", "--price-gpu", "1000")
+    flat = " ".join(out.split())
+    for text in (
+        *("--gradient-bytes", "--optimizer", "--recompute", "--sequence)", "--micro-batch)", "--micro-batches", "--zero", "--gpus", "--mfu"),
+        *("--load", "--price-kwh", "--pue", "--used", "micro-batch 1", "tp ", "pp ", "dp 1", "MFU 0.4 (source: assumed)"),
+    ):
+        assert text in flat, text
+
+
+def test_what_was_said_is_not_called_assumed(size: Size) -> None:
+    _, out, _ = size(
+        *("serve", "--config", L8, "--context", "4096", "--kv", "fp8", "--utilization", "0.8", "--reserve-gib", "0", "--sequences", "8"),
+        *("--efficiency", "0.6", "--on", "dgx_h100", "--output", "json"),
+    )
+    assert json.loads(out)["assumed"] == []
+
+
+def test_train_gives_days_and_cost(size: Size) -> None:
+    code, out, _ = size(
+        *("train", "--config", L70, "--gpus", "1024", "--tokens", "1T", "--mfu", "0.38", "--mfu-source", "our last run", "--on", "dgx_h100"),
+        *("--price-hour", "2", "--output", "json"),
+    )
+    document = json.loads(out)
+    row = document["candidates"][0]
+    assert code == 0
+    assert document["job"]["mfu_source"] == "our last run"
+    assert (row["tp"], row["pp"], row["dp"], row["zero"]) == (8, 1, 128, 1)
+    assert row["days"] == pytest.approx(6 * 70_553_706_496 * 1e12 / (1024 * 989.4e12 * 0.38 * 86_400))
+    assert row["cost"]["run"] == pytest.approx(2 * row["days"] * 24 * 1024)
+    assert row["memory"]["total"] <= row["memory"]["available"]
+
+
+def test_what_no_server_can_do_is_exit_1_and_says_how_much_is_missing(size: Size) -> None:
+    code, out, _ = size("serve", "--config", L70, "--on", "l4", "--tp", "1", "--pp", "1")
+    assert code == 1
+    assert "does not fit" in out
+    assert "GiB short" in out
+
+
+def test_quantized_weights_need_less(size: Size) -> None:
+    document = json.loads(size("serve", "--config", L70, "--weights", "fp8", "--on", "dgx_h100", "--output", "json")[1])
+    assert document["candidates"][0]["tp"] == 2
+    assert document["model"]["weight_bytes"] == pytest.approx(70.55e9 + 2 * 128256 * 8192, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            ("model",),
+            "--config, --params: Expected: exactly one of them Actual: neither. Name the model by its config.json, or by its parameters and shape.",
+        ),
+        (
+            ("model", "--config", L8, "--params", "8B"),
+            "--config, --params: Expected: exactly one of them Actual: both. Name the model by its config.json, or by its parameters and shape.",
+        ),
+        (
+            ("serve", "--params", "70B", "--layers", "80"),
+            "--hidden, --heads: Expected: the shape beside --params, since cache and activations follow from it Actual: not given. Give them, or --config.",
+        ),
+        (
+            ("serve", "--params", "seventy", *SHAPE[2:]),
+            "--params seventy: Expected: a number above 0 such as 70B, 8.03B or 15T (K, M, B, T: 10^3 to 10^12) Actual: 'seventy'. Correct it.",
+        ),
+        (("serve", *SHAPE, "--kv-heads", "7"), "--kv-heads 7: Expected: a divisor of --heads 64 Actual: 7. Correct it."),
+        (("serve", *SHAPE[:5], "8200", *SHAPE[6:]), "--hidden 8200: Expected: a multiple of --heads 64 Actual: 8200. Correct one of them."),
+        (
+            ("serve", "--config", L8, "--weights", "int3"),
+            "--weights int3: Expected: one of fp32, bf16, fp16, fp8, int8, int4, nvfp4, mxfp4 Actual: int3. Choose one of them.",
+        ),
+        (("serve", "--config", L8, "--kv", "int4"), "--kv int4: Expected: one of bf16, fp16, fp8, int8 Actual: int4. Choose one of them."),
+        (("serve", "--config", L8, "--utilization", "1.2"), "--utilization 1.2: Expected: above 0 and at most 1 Actual: 1.2. Correct it."),
+        (("serve", "--config", L8, "--context", "200000"), "--context 200000: llama was made for less - Expected: at most 131072 Actual: 200000. Lower it."),
+        (("serve", "--config", L8, "--price-hour", "1", "--price-gpu", "1"), "--price-hour, --price-gpu: Expected: one of them Actual: both. Rent or buy."),
+        (
+            ("serve", "--config", L8, "--price-gpu", "1", "--pue", "0.9"),
+            "--pue 0.9: Expected: at least 1, since what IT draws is part of it Actual: 0.9. Correct it.",
+        ),
+        (
+            ("serve", "--config", L8, "--virtual-overhead", "3"),
+            "--virtual-overhead 3: Expected: at least 0 and below 1 Actual: 3. Give a share, e.g. 0.03 for 3 %.",
+        ),
+        (
+            ("train", "--config", L8, "--optimizer", "lion"),
+            "--optimizer lion: Expected: one of adam, adam_no_master, adam8bit, sgd Actual: lion. Choose one of them.",
+        ),
+        (("train", "--config", L8, "--recompute", "some"), "--recompute some: Expected: one of selective, none, full Actual: some. Choose one of them."),
+        (("train", "--config", L8, "--gradient-bytes", "3"), "--gradient-bytes 3: Expected: 2 or 4 Actual: 3. Choose one of them."),
+        (("train", "--config", L8, "--tokens", "1T", "--mfu", "40"), "--mfu 40: Expected: above 0 and at most 1 Actual: 40. Correct it."),
+        (
+            ("train", "--config", L8, "--tp", "8", "--pp", "2", "--gpus", "100", "--on", "dgx_h100"),
+            "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Take 96, or other degrees.",
+        ),
+    ],
+)
+def test_refusal(size: Size, arguments: tuple[str, ...], text: str) -> None:
+    assert size(*arguments) == (2, "", text + "\n")
+
+
+def test_a_file_that_is_no_json_is_refused(size: Size, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("layers: 3", encoding="utf-8")
+    code, _, err = size("model", "--config", str(tmp_path / "config.json"))
+    assert code == 2
+    assert err.startswith(f"{tmp_path}/config.json: Expected: a JSON file Actual: Expecting value")
+
+
+def test_a_wrong_option_value_is_a_refusal_and_no_defect(size: Size) -> None:
+    code, _, err = size("train", "--config", L8, "--zero", "7")
+    assert code == 2
+    assert "defect" not in err
+    assert "--zero" in err
+
+
+def test_a_refusal_is_one_json_document_when_json_is_wanted(size: Size) -> None:
+    code, out, _ = size("serve", "--config", L8, "--kv", "int4", "--output", "json")
+    assert code == 2
+    assert json.loads(out) == {"error": "--kv int4: Expected: one of bf16, fp16, fp8, int8 Actual: int4. Choose one of them."}

@@ -1,0 +1,136 @@
+"""config.json of many families: what is read, what is assumed and said so, and every refusal by its text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rackready.design.sizing import parameters
+from rackready.design.sizing.hugging_face import read_config
+from rackready.model.llm import Llm
+from rackready.model.problems import RackreadyError
+
+BASE: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "intermediate_size": 14336,
+    "torch_dtype": "bfloat16",
+}
+
+
+def read(**changes: object) -> tuple[Llm, list[str]]:
+    return read_config({key: value for key, value in {**BASE, **changes}.items() if value is not ...}, "config.json")
+
+
+def test_nothing_is_assumed_of_a_complete_file() -> None:
+    model, assumed = read()
+    assert assumed == []
+    assert (model.head_dim, model.tied, model.mlp_matrices, model.weights) == (128, False, 3, "bf16")
+
+
+def test_a_head_may_be_wider_than_its_share() -> None:
+    assert read(head_dim=256)[0].head_dim == 256
+
+
+def test_what_is_missing_is_assumed_and_said() -> None:
+    _, assumed = read(num_key_value_heads=..., intermediate_size=..., torch_dtype=...)
+    assert assumed == [
+        "weights are bf16: the file names no dtype that is known",
+        "every head has its own keys and values: the file names no num_key_value_heads",
+        "the feed-forward layer is 4 x hidden wide: the file names no intermediate_size",
+    ]
+
+
+def test_sliding_windows_are_an_upper_bound() -> None:
+    assert read(sliding_window=4096)[1] == ["the cache is counted as if every layer looked at the whole context: sliding windows would need less"]
+    assert read(sliding_window=4096, use_sliding_window=False)[1] == []
+
+
+def test_one_key_and_value_head() -> None:
+    assert read(num_key_value_heads=..., multi_query=True)[0].kv_heads == 1
+
+
+def test_only_the_text_part_of_a_multimodal_model() -> None:
+    model, assumed = read_config({"model_type": "llava", "text_config": BASE}, "config.json")
+    assert model.layers == 32
+    assert assumed == ["only text_config is sized: the parts for images and sound are not counted"]
+
+
+def test_experts_of_qwen_and_of_deepseek() -> None:
+    qwen = read(num_experts=128, num_experts_per_tok=8, moe_intermediate_size=768, decoder_sparse_step=1)[0].experts
+    assert (qwen.count, qwen.active, qwen.intermediate, qwen.shared, qwen.dense_layers) == (128, 8, 768, 0, 0)
+    deepseek = read(n_routed_experts=64, num_experts_per_tok=6, moe_intermediate_size=1408, n_shared_experts=2, first_k_dense_replace=1)[0].experts
+    assert (deepseek.shared, deepseek.dense_layers) == (2816, 1)
+    every_second = read(num_experts=16, num_experts_per_tok=1, decoder_sparse_step=2)[0].experts
+    assert every_second.dense_layers == 16
+
+
+@pytest.mark.parametrize(
+    ("quantization", "weights", "group"),
+    [
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, "int4", 128),
+        ({"quant_method": "gptq", "bits": 4, "group_size": -1}, "int4", None),
+        ({"quant_method": "gptq", "bits": 8, "group_size": 32}, "int8", 32),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8", None),
+        ({"quant_method": "mxfp4"}, "mxfp4", None),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}, "nvfp4", 16),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "int4", None),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"type": "float", "num_bits": 8}}}}, "fp8", None),
+        ({"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"type": "int", "num_bits": 4, "group_size": 128}}}}, "int4", 128),
+    ],
+)
+def test_quantization_is_honoured(quantization: dict[str, Any], weights: str, group: int | None) -> None:
+    model, _ = read(quantization_config=quantization)
+    assert (model.weights, model.group) == (weights, group)
+
+
+def test_tied_embeddings_are_counted_once() -> None:
+    assert parameters.total(read()[0]) - parameters.total(read(tie_word_embeddings=True)[0]) == 128256 * 4096
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ([], "config.json: Expected: one JSON object Actual: list. Give a model's config.json."),
+        (
+            {"architectures": ["ResNet"]},
+            (
+                "config.json: num_attention_heads is missing - Expected: the config.json of a decoder-only model Actual: keys architectures. "
+                "Give the model by --params and its shape instead."
+            ),
+        ),
+        ({**BASE, "hidden_size": "big"}, "config.json: hidden_size - Expected: a whole number Actual: 'big'. Correct the file."),
+        ({**BASE, "num_hidden_layers": True}, "config.json: num_hidden_layers - Expected: a whole number Actual: True. Correct the file."),
+        (
+            {**BASE, "kv_lora_rank": 512, "qk_rope_head_dim": 64},
+            "config.json: qk_nope_head_dim, v_head_dim is missing - Expected: what latent attention needs beside kv_lora_rank Actual: none. Correct the file.",
+        ),
+        (
+            {**BASE, "num_local_experts": 8},
+            "config.json: num_experts_per_tok is missing - Expected: how many of 8 experts a token visits Actual: none. Correct the file.",
+        ),
+        (
+            {**BASE, "quantization_config": {"quant_method": "hqq", "nbits": 3}},
+            (
+                "config.json: quantization_config - Expected: awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or compressed-tensors of 4 or 8 bits Actual: hqq. "
+                "Give the number format by --weights."
+            ),
+        ),
+    ],
+)
+def test_refusal(raw: object, text: str) -> None:
+    with pytest.raises(RackreadyError) as refused:
+        read_config(raw, "config.json")
+    assert str(refused.value) == text
+
+
+def test_heads_that_cannot_be_grouped_are_refused() -> None:
+    with pytest.raises(
+        RackreadyError, match=r"^config.json: shape - Value error, 32 heads cannot share 5 key and value heads evenly\. Expected: the shape of one model"
+    ):
+        read(num_key_value_heads=5)

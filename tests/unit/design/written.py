@@ -1,0 +1,51 @@
+"""What tests of the written form share: an example as a document, a change to it, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rackready.design.site import parse_site
+from rackready.model.problems import SiteInvalidError
+from rackready.model.site import Site
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = ROOT / "inventories" / "examples"
+
+
+def example(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((EXAMPLES / f"{name}.yml").read_text(encoding="utf-8"))
+    return document
+
+
+def parse(document: dict[str, Any], *overlays: Any) -> Site:
+    return parse_site(document, source="site.yml", base=Path("/base"), overlays=overlays)
+
+
+def refusals(document: dict[str, Any], *overlays: Any) -> list[str]:
+    with pytest.raises(SiteInvalidError) as caught:
+        parse(document, *overlays)
+    return [str(problem) for problem in caught.value.problems]
+
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def change(path: str, value: object) -> Change:
+    """Return what sets one value; a list is longer by one when the path ends in +."""
+
+    def apply(document: dict[str, Any]) -> None:
+        here: Any = document
+        *steps, last = [int(step) if step.isdigit() else step for step in path.split(".")]
+        for step in steps:
+            here = here[step]
+        if last == "+":
+            here.append(value)
+        else:
+            here[last] = value
+
+    return apply
