@@ -102,7 +102,7 @@ def test_the_time_limit_counts_the_rounds_of_many_racks(context: PhaseContext, m
 
     def run(_argv: list[str], *, timeout_s: float, **_rest: object) -> ChildResult:
         limits.append(timeout_s)
-        return ChildResult(1, True, 1.0)
+        return ChildResult(1, timed_out=True, seconds=1.0)
 
     monkeypatch.setattr(phase, "run_child", run)
     found = phase.run_provision(context, names)
