@@ -50,6 +50,11 @@ def fence(operation: str, token: int, ledger: str, *, folder: Path = FOLDER, wai
         raise disk_full(folder) from error
 
 
+def at_work(operation: str, *, folder: Path = FOLDER) -> bool:
+    """Whether an operation was begun here and did not come to its end: it is still at work, or it was cut off."""
+    return _read(folder / f"{operation}.json").get("state") == "begun"
+
+
 def disk_full(path: Path) -> NodeProblem:
     """Return the problem that says how much is free where nothing could be written."""
     stat = os.statvfs(path if path.is_dir() else "/")
