@@ -11,6 +11,7 @@ from rackready.design.site import load_site
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.site import Site
 from rackready.model.state import NodeState, at_least
 from rackready.paths import EnvPaths
 
@@ -58,6 +59,7 @@ def _fabric(ctx: PhaseContext, nodes: list[str]) -> Results:
     site = load_site(ctx.env, root=ctx.root)
     behind = {name: sorted({nic.switch for nic in node_facts(site, name).nics if nic.switch}) for name in nodes}
     switches = run_switches(ctx, sorted({switch for names in behind.values() for switch in names}))
+    _clear_idle(ctx, site)
     out: Results = {}
     for name in nodes:
         bad = [switches[switch] for switch in behind[name] if switches[switch].outcome is not Outcome.PASS]
@@ -68,6 +70,21 @@ def _fabric(ctx: PhaseContext, nodes: list[str]) -> Results:
     for name, result in hosts.items():
         out[name] = replace(result, changed=result.changed or any(switches[switch].changed for switch in behind[name]))
     return out if ctx.check else out | _agreement(ctx, {name: out[name] for name in hosts if out[name].outcome is Outcome.PASS})
+
+
+def _clear_idle(ctx: PhaseContext, site: Site) -> None:
+    """Take out what we wrote on switches that no cable of the site ends on any more. No node waits for it: what goes wrong is told and tried again."""
+    from rackready.drivers.switch.apply import OPERATION  # noqa: PLC0415
+    from rackready.drivers.switch.phase import run_switches  # noqa: PLC0415
+
+    cabled = {link.switch for link in site.links}
+    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+    try:
+        idle = [switch.name for switch in site.switches if switch.name not in cabled and ledger.latest(switch.name, OPERATION) is not None]
+        for name, result in run_switches(ctx, idle).items() if idle else ():
+            ledger.event(ctx.campaign, name, "fabric", f"no cable ends on it any more: {result.message}", "ok" if result.outcome is Outcome.PASS else "error")
+    finally:
+        ledger.close()
 
 
 def _agreement(ctx: PhaseContext, done: Results) -> Results:

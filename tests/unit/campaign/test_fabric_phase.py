@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rackready.campaign.phases import PHASES
 from rackready.drivers import ansible
 from rackready.drivers.ansible_events import Events
 from rackready.drivers.switch import agreement
 from rackready.drivers.switch import phase as switches
+from rackready.drivers.switch.apply import OPERATION
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -35,9 +37,14 @@ class World:
         shutil.copy(ROOT / "inventories/sim/site.yml", root / "inventories/t/site.yml")
         self.context = PhaseContext("t", root, "c1")
         self.ledger = Ledger.open(EnvPaths(root, "t").database)
-        monkeypatch.setattr(switches, "run_switches", lambda _ctx, names: {name: NodeResult(Outcome.PASS) for name in names})
+        self.visited: list[list[str]] = []
+        monkeypatch.setattr(switches, "run_switches", self._switches)
         monkeypatch.setattr(ansible, "run_playbook", self._playbook)
         monkeypatch.setattr(agreement, "verify_fabric", lambda _ctx, nodes: {node: NodeResult(self.agrees, f"{node}: said") for node in nodes})
+
+    def _switches(self, _ctx: PhaseContext, names: list[str]) -> dict[str, NodeResult]:
+        self.visited.append(names)
+        return {name: NodeResult(Outcome.PASS, f"{name}: changed and confirmed") for name in names}
 
     def _playbook(self, _ctx: PhaseContext, playbook: str, nodes: list[str], extra: dict[str, Any]) -> dict[str, NodeResult]:
         assert playbook == "fabric.yml"
@@ -76,6 +83,18 @@ def test_nodes_that_are_connected_or_further_stand_in_as_peers(world: World) -> 
         world.ledger.set_state(node, state)
     world.run("node01")
     assert world.known == ["node02", "node03"]
+
+
+def test_a_switch_that_no_cable_ends_on_any_more_is_cleared_when_we_had_configured_it(world: World) -> None:
+    path = world.context.root / "inventories/t/site.yml"
+    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    raw["switches"] += [{**raw["switches"][0], "name": name, "address": address} for name, address in (("leaf03", "192.0.2.23"), ("leaf04", "192.0.2.24"))]
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    world.ledger.done(world.ledger.begin("leaf03", OPERATION, "d", {"commands": []}).token)
+    assert world.run("node01")["node01"].outcome is Outcome.PASS
+    assert world.visited == [["leaf01", "leaf02"], ["leaf03"]]
+    told = [(event.node, event.text, event.level) for event in world.ledger.events("c1")]
+    assert told == [("leaf03", "no cable ends on it any more: leaf03: changed and confirmed", "ok")]
 
 
 def test_what_a_task_could_not_measure_is_told_as_information_and_kept() -> None:
