@@ -7,8 +7,8 @@ import json
 import os
 import sys
 import traceback
+from typing import Any
 
-import click
 import typer
 
 from rackready import __version__
@@ -29,11 +29,15 @@ COMMANDS = {
     "report": "report",
     "gate": "gate",
     "repair": "repair",
+    "retire": "retire",
     "doctor": "doctor",
     "schema": "schema",
     "sim": "sim",
 }
 """Command -> module of this package, which has ``register(app)``. Only the module of the command that is called is imported."""
+
+_USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+"""Errors in how a command was called. Newer typer carries a click of its own, whose errors are not those of the package click."""
 
 
 @app.callback(invoke_without_command=True)
@@ -60,11 +64,11 @@ def main() -> None:
         code = build(sys.argv[1:])(standalone_mode=False)
         if isinstance(code, int) and code:
             sys.exit(code)
-    except click.exceptions.Exit as stop:
+    except typer.Exit as stop:
         sys.exit(stop.exit_code)
-    except click.ClickException as error:
+    except _USAGE as error:
         _refuse(RackreadyError(f"{error.format_message()} `rackready --help` says how it is called."), json_wanted=json_wanted)
-    except (click.exceptions.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
     except RackreadyError as error:
         _refuse(error, json_wanted=json_wanted)
