@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.rackready.ondevice.build import BuildTools
 from ansible.module_utils.rackready.ondevice.command import NodeProblem
 from ansible.module_utils.rackready.ondevice.driver import Driver
 
@@ -10,12 +11,14 @@ DOCUMENTATION = """
 module: rackready_driver
 short_description: load an exact version of the NVIDIA kernel module
 description:
+  - C(state=buildable) fails when what builds the module is neither on the node nor in its package sources, and says in C(absent) what is to be installed.
   - C(state=free) fails when another version is loaded and something computes with it; it changes nothing.
   - C(state=loaded) loads the version under the node's fence; another one is unloaded first, services that hold it stopped and started again.
   - Waits for another run's command that is still at work, refuses a token older than the last, and says what it found in C(notes).
 options:
   version: {description: full driver version, type: str, required: true}
-  state: {description: what is wanted, type: str, choices: [free, loaded], default: loaded}
+  state: {description: what is wanted, type: str, choices: [buildable, free, loaded], default: loaded}
+  needs: {description: for C(buildable), path that must be there to the package that brings it; KERNEL stands for the kernel's release, type: dict, default: {}}
   operation: {description: name of the lock and marker below /var/lib/rackready, type: str, default: install}
   token: {description: fencing token of the controller's ledger; 0 for a run by hand, type: int, default: 0}
   ledger: {description: identity of the ledger that gave the token, type: str, default: ""}
@@ -25,7 +28,8 @@ author: rackready
 
 OPTIONS = {
     "version": {"type": "str", "required": True},
-    "state": {"type": "str", "choices": ["free", "loaded"], "default": "loaded"},
+    "state": {"type": "str", "choices": ["buildable", "free", "loaded"], "default": "loaded"},
+    "needs": {"type": "dict", "default": {}},
     "operation": {"type": "str", "default": "install"},
     "token": {"type": "int", "default": 0},
     "ledger": {"type": "str", "default": ""},
@@ -40,6 +44,8 @@ def main() -> None:
     driver, wanted = Driver(lock_wait_s=options["lock_wait_s"]), options["version"]
     before, changed = driver.loaded(), False
     try:
+        if options["state"] == "buildable":
+            module.exit_json(changed=False, absent=BuildTools().absent(options["needs"]))
         if options["state"] == "free":
             driver.refuse_if_used(wanted)
         else:
