@@ -130,3 +130,9 @@ reference: setup ## write docs/reference anew from the models
 .PHONY: new-role
 new-role: setup-dev ## begin a role: make new-role NAME=x
 	@scripts/new-role "$(NAME)"
+
+# --- roles by themselves ------------------------------------------------------------------------------------------------
+
+.PHONY: molecule
+molecule: setup-test ## try every role, or ROLE=name, on a fresh node of a simulated rack (root)
+	@$(BIN)/python scripts/molecule $(ROLE)

@@ -6,13 +6,33 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+Play = Mapping[str, list[str]]
+"""``hosts`` of this play that are still in it, and those ``known`` to be up beside them."""
 
-def rail_request(interfaces: list[dict[str, Any]], node: str, hosts: list[str], hostvars: Mapping[str, Any], mtu: int, count: int) -> dict[str, Any]:
-    """Return what rail_ping.py is asked: for each interface, its peers of the same rail on the next hosts of the play, in a ring."""
-    ring = sorted(hosts)
+
+def rail_request(interfaces: list[dict[str, Any]], node: str, play: Play, hostvars: Mapping[str, Any], mtu: int, count: int) -> dict[str, Any]:
+    """Return what rail_ping.py is asked: for each interface, its peers of the same rail on the next hosts of the play, in a ring.
+
+    A rail on which the play has no other host is proven against hosts of the site that are known to be up, where there are any.
+    """
+    ring = sorted(play["hosts"])
     start = ring.index(node) + 1
-    peers = [*ring[start:], *ring[: start - 1]][:count]
-    return {"mtu": mtu, "rails": [{"rail": mine["rail"], "netdev": mine["netdev"], "peers": _of_rail(mine["rail"], peers, hostvars)} for mine in interfaces]}
+    peers = [*ring[start:], *ring[: start - 1]]
+    known = [name for name in sorted(play["known"]) if name in hostvars and name not in ring]
+    rails = []
+    for mine in interfaces:
+        found = _of_rail(mine["rail"], peers, hostvars) or _of_rail(mine["rail"], known, hostvars)
+        rails.append({"rail": mine["rail"], "netdev": mine["netdev"], "peers": found[:count]})
+    return {"mtu": mtu, "rails": rails}
+
+
+def rails_unmeasured(result: Mapping[str, Any]) -> list[str]:
+    """Return, in words, the rails that rail_ping.py could not measure; an unreadable answer is the check's to refuse."""
+    try:
+        document = json.loads(result.get("stdout") or "{}")
+    except ValueError:
+        return []
+    return [str(text) for text in document.get("unmeasured", [])]
 
 
 def _of_rail(rail: int, peers: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -46,4 +66,9 @@ class FilterModule:
 
     def filters(self) -> dict[str, object]:
         """Return the filters by the names that templates use."""
-        return {"rackready_rail_request": rail_request, "rackready_roce_words": roce_words, "rackready_roce_bad": roce_bad}
+        return {
+            "rackready_rail_request": rail_request,
+            "rackready_rails_unmeasured": rails_unmeasured,
+            "rackready_roce_words": roce_words,
+            "rackready_roce_bad": roce_bad,
+        }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.rackready.ondevice.build import BuildTools
 from ansible.module_utils.rackready.ondevice.command import NodeProblem
 from ansible.module_utils.rackready.ondevice.driver import Driver
 
@@ -10,31 +11,50 @@ DOCUMENTATION = """
 module: rackready_driver
 short_description: load an exact version of the NVIDIA kernel module
 description:
+  - C(state=buildable) fails when what builds the module is neither on the node nor in its package sources, and says in C(absent) what is to be installed.
   - C(state=free) fails when another version is loaded and something computes with it; it changes nothing.
-  - C(state=loaded) loads the version; another one is unloaded first, services that hold it stopped and started again.
+  - C(state=loaded) loads the version under the node's fence; another one is unloaded first, services that hold it stopped and started again.
+  - Waits for another run's command that is still at work, refuses a token older than the last, and says what it found in C(notes).
 options:
   version: {description: full driver version, type: str, required: true}
-  state: {description: what is wanted, type: str, choices: [free, loaded], default: loaded}
+  state: {description: what is wanted, type: str, choices: [buildable, free, loaded], default: loaded}
+  needs: {description: for C(buildable), path that must be there to the package that brings it; KERNEL stands for the kernel's release, type: dict, default: {}}
+  operation: {description: name of the lock and marker below /var/lib/rackready, type: str, default: install}
+  token: {description: fencing token of the controller's ledger; 0 for a run by hand, type: int, default: 0}
+  ledger: {description: identity of the ledger that gave the token, type: str, default: ""}
+  lock_wait_s: {description: longest wait for the lock in seconds, type: int, default: 600}
 author: rackready
 """
 
-OPTIONS = {"version": {"type": "str", "required": True}, "state": {"type": "str", "choices": ["free", "loaded"], "default": "loaded"}}
+OPTIONS = {
+    "version": {"type": "str", "required": True},
+    "state": {"type": "str", "choices": ["buildable", "free", "loaded"], "default": "loaded"},
+    "needs": {"type": "dict", "default": {}},
+    "operation": {"type": "str", "default": "install"},
+    "token": {"type": "int", "default": 0},
+    "ledger": {"type": "str", "default": ""},
+    "lock_wait_s": {"type": "int", "default": 600},
+}
 
 
 def main() -> None:
     """Read the options, call the package, say what changed."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
-    driver, wanted = Driver(), module.params["version"]
+    options = module.params
+    driver, wanted = Driver(lock_wait_s=options["lock_wait_s"]), options["version"]
     before, changed = driver.loaded(), False
     try:
-        if module.params["state"] == "free":
+        if options["state"] == "buildable":
+            module.exit_json(changed=False, absent=BuildTools().absent(options["needs"]))
+        if options["state"] == "free":
             driver.refuse_if_used(wanted)
         else:
-            changed = driver.ensure_loaded(wanted, check=module.check_mode)
+            changed = driver.ensure_loaded(wanted, options["token"], options["ledger"], operation=options["operation"], check=module.check_mode)
     except NodeProblem as problem:
         module.fail_json(msg=str(problem))
     after = wanted if changed else before
-    module.exit_json(changed=changed, loaded=after, diff={"before": f"driver {before or 'none'} loaded\n", "after": f"driver {after or 'none'} loaded\n"})
+    diff = {"before": f"driver {before or 'none'} loaded\n", "after": f"driver {after or 'none'} loaded\n"}
+    module.exit_json(changed=changed, loaded=after, notes=driver.notes, diff=diff)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,15 @@ CASES = [
     ),
     one(
         R1,
+        "every test declared as skipped",
+        Said(text("dcgm/dgx_h100_r1_dcgm4_healthy.json")),
+        Outcome.ERROR,
+        "node01: DCGM diagnostic measured nothing - Expected: at least one of software to run Actual: every one declared under the gate's input `skips`. "
+        "Take a test out of `skips`, or declare the whole gate's skip with its reason (site.yml gates.skip).",
+        skips={"software": "left out by whoever wrote this"},
+    ),
+    one(
+        R1,
         "engine down",
         Said(text("dcgm/dcgm4_hostengine_down.json"), exit_code=226),
         Outcome.ERROR,
@@ -174,3 +183,10 @@ def test_a_pass_measures_every_gpu() -> None:
 
 def test_a_failing_gpu_is_not_measured() -> None:
     assert "node01/gpu3" not in judge(R3, CASES[4][1]).measured
+
+
+@pytest.mark.parametrize(("gate", "name"), [(R1, "dcgm/dgx_h100_r1_dcgm4_healthy.json"), (R3, "dcgm/dgx_h100_r3_dcgm4_healthy.json")])
+def test_a_gate_whose_every_test_is_skipped_measures_no_gpu(gate: str, name: str) -> None:
+    skips = dict.fromkeys(("software", "memory", "pcie", "diagnostic", "targeted_stress", "targeted_power"), "left out")
+    verdict = judge(gate, Case("all skipped", {"dcgmi": Said(text(name))}, Outcome.ERROR, (), {"skips": skips}))
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])

@@ -8,8 +8,10 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from rackready.drivers.switch.agreement import verify_fabric
+from rackready.drivers.switch.nvue_text import expand_commands
 from rackready.drivers.switch.phase import run_switches
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
@@ -166,3 +168,31 @@ def test_a_wrong_password_names_where_it_is_kept(project: Project) -> None:
         assert "wrong" not in result["leaf02"].message
     finally:
         secret.write_text(before, encoding="utf-8")
+
+
+def test_ports_of_a_node_that_left_the_site_are_unset_and_somebody_elses_stay(project: Project) -> None:
+    run(project)
+    for words in ("interface swp60 bridge domain br_default access 1200", "bridge domain br_default vlan 1200"):
+        on_switch(project, "nv", "set", *words.split())
+    on_switch(project, "nv", "config", "apply", "-y")
+    site = project.paths.site_file
+    before = site.read_text(encoding="utf-8")
+    smaller = yaml.safe_load(before)
+    smaller["racks"][0]["nodes"] = [node for node in smaller["racks"][0]["nodes"] if node["name"] != "node04"]
+    smaller["links"] = [link for link in smaller["links"] if link["node"] != "node04"]
+    overlay = project.paths.overlay.read_text(encoding="utf-8")
+    try:
+        site.write_text(yaml.safe_dump(smaller), encoding="utf-8")
+        trimmed = yaml.safe_load(overlay)
+        trimmed["racks"][0]["nodes"] = [node for node in trimmed["racks"][0]["nodes"] if node["name"] != "node04"]
+        project.paths.overlay.write_text(yaml.safe_dump(trimmed), encoding="utf-8")
+        result = run(project, "leaf01")["leaf01"]
+        assert (result.outcome, result.changed) == (Outcome.PASS, True), result
+        left = expand_commands(on_switch(project, "nv", "config", "show", "-o", "commands"))
+        assert {words[3] for words in left if words[2] == "interface"} == {f"swp{number}" for number in (*range(1, 13), 60)}
+        assert ("nv", "set", "bridge", "domain", "br_default", "vlan", "1200") in left
+        assert not run(project, "leaf01")["leaf01"].changed
+    finally:
+        site.write_text(before, encoding="utf-8")
+        project.paths.overlay.write_text(overlay, encoding="utf-8")
+    assert run(project, "leaf01")["leaf01"].changed, "the node came back"

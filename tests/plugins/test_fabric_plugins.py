@@ -33,11 +33,32 @@ IFACES = {
     [("a", ["d", "b", "a", "c"], 8, "bcd"), ("c", ["a", "b", "c", "d"], 2, "da"), ("d", ["a", "d"], 8, "a"), ("a", ["a"], 8, "")],
 )
 def test_peers_are_the_next_hosts_in_a_ring(node: str, hosts: list[str], count: int, peers: str) -> None:
-    request = filters.rail_request(IFACES[node]["host_roce_interfaces"], node, hosts, IFACES, 9000, count)
+    request = filters.rail_request(IFACES[node]["host_roce_interfaces"], node, {"hosts": hosts, "known": []}, IFACES, 9000, count)
     assert [[peer["node"] for peer in rail["peers"]] for rail in request["rails"]] == [list(peers)] * 2
     assert request["mtu"] == 9000
     if peers:
         assert request["rails"][1]["peers"][0]["address"] == IFACES[peers[0]]["host_roce_interfaces"][1]["address"].removesuffix("/24")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "known", "peers"),
+    [(["a"], ["c", "b"], "bc"), (["a"], ["a", "gone"], ""), (["a", "d"], ["b"], "d")],
+)
+def test_a_node_alone_in_the_play_is_proven_against_nodes_known_to_be_up(hosts: list[str], known: list[str], peers: str) -> None:
+    request = filters.rail_request(IFACES["a"]["host_roce_interfaces"], "a", {"hosts": hosts, "known": known}, IFACES, 9000, 8)
+    assert [[peer["node"] for peer in rail["peers"]] for rail in request["rails"]] == [list(peers)] * 2
+
+
+def test_known_nodes_stand_in_on_the_rails_that_the_play_lacks() -> None:
+    narrow = {"host_roce_interfaces": [{"rail": 1, "netdev": "e1", "address": "192.168.1.99/24"}]}
+    request = filters.rail_request(IFACES["a"]["host_roce_interfaces"], "a", {"hosts": ["a", "n"], "known": ["b"]}, {**IFACES, "n": narrow}, 9000, 8)
+    assert [[peer["node"] for peer in rail["peers"]] for rail in request["rails"]] == [["n"], ["b"]]
+
+
+def test_unmeasured_rails_come_from_the_document() -> None:
+    text = "rail 1: no other node in this run to reach"
+    assert filters.rails_unmeasured({"stdout": json.dumps({"unmeasured": [text]})}) == [text]
+    assert filters.rails_unmeasured({"stdout": "{cut"}) == []
 
 
 def test_words_name_interface_part_and_both_sides() -> None:

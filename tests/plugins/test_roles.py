@@ -70,3 +70,22 @@ def test_refusals_say_what_was_expected_and_what_is(path: Path) -> None:
 @pytest.mark.parametrize("path", TASK_FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_task_files_stay_short(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= TASKS_OF_A_FILE
+
+
+FENCED = ("rackready_apt", "rackready_driver")
+"""Modules that act under the node's fence: without the controller's token an older controller would not be refused."""
+PLAYS = [(path.name, play) for path in sorted((ROOT / "playbooks").glob("*.yml")) for play in read(path) if play.get("roles")]
+
+
+@pytest.mark.parametrize(("name", "play"), PLAYS, ids=lambda value: value if isinstance(value, str) else None)
+def test_every_play_gives_the_token_to_the_fenced_modules_of_its_roles(name: str, play: dict[str, Any]) -> None:
+    used = {
+        module
+        for role in play["roles"]
+        for path in (ROOT / "roles" / role["role"] / "tasks").glob("*.yml")
+        for task in tasks(path)
+        for module in FENCED
+        if module in task
+    }
+    given = play.get("module_defaults", {})
+    assert {module for module in used if not {"token", "ledger"} <= set(given.get(module, {}))} == set(), name

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rackready.drivers.process import ChildResult
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
-from rackready.stacks import phase
+from rackready.stacks import phase, worker
 
 ROOT = Path(__file__).resolve().parents[2]
 Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil's own
@@ -68,7 +69,53 @@ def test_check_only_previews(context: PhaseContext, monkeypatch: pytest.MonkeyPa
 
 def test_a_worker_that_was_stopped_for_its_time_says_so(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
     child(monkeypatch, lambda _request: None, timed_out=True)
-    assert "none (stopped after 1500 s)" in phase.run_provision(context, ["node01"])["node01"].message
+    found = phase.run_provision(context, ["node01"])["node01"]
+    assert "none (stopped after 1500 s: 1 round of 1500 s (campaign.provision_timeout_s + 600)). Look at " in found.message
+
+
+def site_of_racks(context: PhaseContext, racks: int, nodes: int) -> list[str]:
+    """Write a site of so many racks with so many nodes each; returns the nodes' names."""
+    path = context.root / "inventories/t/site.yml"
+    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    raw["links"], raw["racks"], names = [], [], []
+    ports = iter(range(1, 65))
+    template = {"platform": "dgx_h100", "unit": 1}
+    for rack in range(racks):
+        here = []
+        for k in range(nodes):
+            number = rack * nodes + k + 1
+            name = f"n{number:03}"
+            names.append(name)
+            bmc = {"address": f"192.0.3.{number}", "username": "admin", "password": {"file": "p"}}
+            here.append({**template, "name": name, "serial": name, "unit": 1 + 8 * k, "address": f"192.0.4.{number}", "bmc": bmc})
+            first = [next(ports) for _ in range(4)]
+            span = f"swp{first[0]}-swp{first[-1]}"
+            raw["links"] += [{"node": name, "rails": rails, "switch": switch, "ports": span} for rails, switch in (("1-4", "leaf01"), ("5-8", "leaf02"))]
+        raw["racks"].append({"name": f"rack{rack + 1:02}", "nodes": here})
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    return names
+
+
+def test_the_time_limit_counts_the_rounds_of_many_racks(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = site_of_racks(context, 10, 1)
+    limits: list[float] = []
+
+    def run(_argv: list[str], *, timeout_s: float, **_rest: object) -> ChildResult:
+        limits.append(timeout_s)
+        return ChildResult(1, timed_out=True, seconds=1.0)
+
+    monkeypatch.setattr(phase, "run_child", run)
+    found = phase.run_provision(context, names)
+    assert limits == [3 * 1500.0], "ten racks, four at once: three rounds"
+    assert "none (stopped after 4500 s: 3 rounds of 1500 s (campaign.provision_timeout_s + 600)). Look at " in found["n010"].message
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count"),
+    [([1], 1), ([1, 1, 1, 1], 1), ([1] * 5, 2), ([4], 2), ([32], 2), ([33], 3), ([64] * 4, 3), ([64] * 5, 6), ([64, 1, 1, 1, 1], 3)],
+)
+def test_rounds(sizes: list[int], count: int) -> None:
+    assert worker.rounds({f"r{at}": [f"n{at}-{k}" for k in range(size)] for at, size in enumerate(sizes)}) == count
 
 
 def test_a_full_disk_is_named(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     nodes = choose(site, limit)
     require(site, nodes, kind)
     begun = time.monotonic()
-    able, held = _without_quarantined(paths, nodes)
+    able, held = _without_those_out(paths, nodes)
     request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check)
     finished = Finished(request.campaign, {}, resumed=False)
     if able:
@@ -49,6 +49,10 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     _leave(exit_code(rows))
 
 
+_OUT = {NodeState.QUARANTINED: "fail", NodeState.RETIRED: "skip"}
+"""Side states whose nodes no campaign takes up, and the outcome that stands for them in its summary."""
+
+
 def choose(site: Site, limit: str) -> list[str]:
     """Return the nodes of the site, or those that ``--limit`` names (comma separated). Raises RackreadyError for an unknown one."""
     known = [node.name for node in site.nodes()]
@@ -62,20 +66,24 @@ def choose(site: Site, limit: str) -> list[str]:
     return [name for name in known if name in wanted]
 
 
-def _without_quarantined(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], list[NodeSummary]]:
-    """A node in quarantine is not tried again by a mere repeat: measuring until it passes would launder a fault."""
+def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], list[NodeSummary]]:
+    """A node in quarantine is not tried again by a mere repeat: measuring until it passes would launder a fault. One that is retired is left out."""
     if not paths.database.exists():
         return nodes, []
     ledger = Ledger.open(paths.database)
     rows = {row.name: row for row in ledger.states()}
     ledger.close()
     held = [
-        NodeSummary(name, "quarantined", rows[name].phase, "fail", changed=False, reason=rows[name].reason)
+        NodeSummary(name, rows[name].state.value, rows[name].phase, _OUT[rows[name].state], changed=False, reason=rows[name].reason)
         for name in nodes
-        if name in rows and rows[name].state is NodeState.QUARANTINED
+        if name in rows and rows[name].state in _OUT
     ]
     for row in held:
-        progress.print(f"[yellow]{row.name} is in quarantine and left alone. When it is repaired: rackready repair {row.name} --reason '...'[/]")
+        if row.state == NodeState.RETIRED.value:
+            words = f"is retired ({row.reason}) and left out. Take it out of the site file; if it is to come back"
+        else:
+            words = "is in quarantine and left alone. When it is repaired"
+        progress.print(f"{row.name} {words}: rackready repair {row.name} --reason '...'", style="yellow", markup=False)
     return [name for name in nodes if name not in {row.name for row in held}], held
 
 

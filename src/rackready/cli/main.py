@@ -8,7 +8,6 @@ import os
 import sys
 import traceback
 
-import click
 import typer
 
 from rackready import __version__
@@ -32,6 +31,7 @@ COMMANDS = {
     "report": "report",
     "gate": "gate",
     "repair": "repair",
+    "retire": "retire",
     "doctor": "doctor",
     "schema": "schema",
     "import": "import_data",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from rackready.design.found import Found, Subject
+from rackready.design.qos import preset_problems, qos_facts
 from rackready.model.base import expand_range
 from rackready.model.site import Link, Site
 from rackready.profiles import loader
@@ -101,6 +102,7 @@ def check_fabric(subject: Subject) -> list[Found]:
     if fabric.mtu > fabric.switch_mtu:
         text = f"{fabric.mtu} bytes on hosts is more than {fabric.switch_mtu} on switch ports: large frames would be dropped."
         out.append(Found(("fabric", "mtu"), text, "Lower it, or raise fabric.switch_mtu."))
+    out += _qos(site)
     for noun, key in (("rail", "rail"), ("VLAN", "vlan")):
         seen: set[int] = set()
         for k, rail in enumerate(fabric.rails):
@@ -126,3 +128,14 @@ def check_fabric(subject: Subject) -> list[Found]:
     if missing and not subject.pruned and not planned:
         out.append(Found(("fabric", "rails"), f"rail {', '.join(str(rail) for rail in missing)} of the platform is not described.", "Add its VLAN and subnet."))
     return out
+
+
+_PRESET_SYSTEMS = frozenset({"cumulus_nvue"})
+"""Switch systems whose driver sets lossless RoCE by NVUE's preset, and can express nothing else."""
+
+
+def _qos(site: Site) -> list[Found]:
+    """What a switch of the site cannot do is said with everything else, not when the fabric phase comes to it."""
+    if not any(switch.os in _PRESET_SYSTEMS for switch in site.switches):
+        return []
+    return [Found(("fabric", "qos", problem.key), problem.message, problem.hint) for problem in preset_problems(qos_facts(site.fabric.qos))]

@@ -48,18 +48,38 @@ def qos_facts(qos: Qos) -> QosFacts:
     return QosFacts(qos.dscp, qos.priority, qos.cnp_dscp, qos.cnp_priority, qos.dscp << 2 | _ECT0, pfc)
 
 
-def check_preset(qos: QosFacts) -> None:
-    """Refuse what NVUE's lossless RoCE preset does not give. Raises QosUnsupportedError that names the key of the site file."""
+@dataclass(frozen=True, slots=True)
+class PresetProblem:
+    """One value of ``fabric.qos`` that NVUE's lossless RoCE preset does not give: its key, what is wrong with it, what to do."""
+
+    key: str
+    message: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"fabric.qos.{self.key}: {self.message} {self.hint}"
+
+
+def preset_problems(qos: QosFacts) -> list[PresetProblem]:
+    """Return everything that NVUE's lossless RoCE preset does not give (its defaults: Cumulus Linux RoCE guide, `nv show qos roce`)."""
+    out = []
     for key, actual, expected in (("priority", qos.priority, _PRESET_PRIORITY), ("cnp_priority", qos.cnp_priority, _PRESET_CNP_PRIORITY)):
         if actual != expected:
-            message = f"fabric.qos.{key}: the lossless RoCE preset of NVUE does not do this - Expected: {expected} Actual: {actual}. Use {expected}."
-            raise QosUnsupportedError(message)
-    for key, actual, priority in (("dscp", qos.dscp, qos.priority), ("cnp_dscp", qos.cnp_dscp, qos.cnp_priority)):
+            message = f"the lossless RoCE preset of NVUE does not do this - Expected: {expected} Actual: {actual}."
+            out.append(PresetProblem(key, message, f"Use {expected}."))
+    for key, actual, priority in (("dscp", qos.dscp, _PRESET_PRIORITY), ("cnp_dscp", qos.cnp_dscp, _PRESET_CNP_PRIORITY)):
         allowed = _PRESET_DSCP[priority]
         if actual not in allowed:
-            span = f"{allowed[0]} to {allowed[-1]}"
-            message = f"fabric.qos.{key}: the lossless RoCE preset of NVUE maps it to another priority - Expected: {span} Actual: {actual}. Choose one of them."
-            raise QosUnsupportedError(message)
+            message = f"the lossless RoCE preset of NVUE maps it to another priority - Expected: {allowed[0]} to {allowed[-1]} Actual: {actual}."
+            out.append(PresetProblem(key, message, "Choose one of them."))
+    return out
+
+
+def check_preset(qos: QosFacts) -> None:
+    """Refuse what NVUE's lossless RoCE preset does not give. Raises QosUnsupportedError that names every key of the site file."""
+    problems = preset_problems(qos)
+    if problems:
+        raise QosUnsupportedError("\n".join(str(problem) for problem in problems))
 
 
 def roce_vars(fabric: Fabric, software: SoftwareProfile) -> dict[str, Any]:

@@ -8,6 +8,9 @@ from rackready.design.facts import switch_facts
 from rackready.design.qos import QosFacts, check_preset, qos_facts
 from rackready.model.site import Site
 
+MARK = "(rackready)"
+"""Ends the description of every port that rackready configures: who looks at the switch sees whose it is, and so do we."""
+
 
 @dataclass(frozen=True, slots=True)
 class PortConfig:
@@ -39,5 +42,5 @@ def switch_config(site: Site, name: str) -> SwitchConfig:
     facts = switch_facts(site, name)
     qos = qos_facts(site.fabric.qos)
     check_preset(qos)
-    ports = tuple(PortConfig(port.port, port.node, port.netdev, port.rail, port.vlan, facts.mtu, port.description) for port in facts.ports)
+    ports = tuple(PortConfig(port.port, port.node, port.netdev, port.rail, port.vlan, facts.mtu, f"{port.description} {MARK}") for port in facts.ports)
     return SwitchConfig(name, facts.switch.os, "br_default", facts.vlans, ports, qos)

@@ -38,6 +38,8 @@ class Events:
     failures: dict[str, str] = field(default_factory=dict)
     unreachable: dict[str, str] = field(default_factory=dict)
     output: list[str] = field(default_factory=list)
+    unmeasured: dict[str, list[str]] = field(default_factory=dict)
+    """What a task says that it could not measure, per node: no fail, and no proof either."""
     _roles: dict[str, str] = field(default_factory=dict)
     _items: dict[str, list[str]] = field(default_factory=dict)
 
@@ -74,7 +76,8 @@ class Events:
         return int((self.stats or {}).get(kind, {}).get(node, 0))
 
     def _data(self, node: str) -> dict[str, Any]:
-        return {"changed": self._count("changed", node), "ok": self._count("ok", node)}
+        counts: dict[str, Any] = {"changed": self._count("changed", node), "ok": self._count("ok", node)}
+        return counts | ({"unmeasured": self.unmeasured[node]} if node in self.unmeasured else {})
 
     def _missing(self, node: str, *, timed_out: bool) -> str:
         errors = [line for line in self.output if "ERROR" in line or "Error" in line]
@@ -96,6 +99,9 @@ class Events:
         result = event.get("res", {})
         for note in result.get("notes") or []:
             self.tell(event["host"], str(note), "warn")
+        for text in result.get("unmeasured") or []:
+            self.unmeasured.setdefault(event["host"], []).append(str(text))
+            self.tell(event["host"], str(text), "info")
         if result.get("changed"):
             self.tell(event["host"], f"changed: {_task(event)}", "info")
 

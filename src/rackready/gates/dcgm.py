@@ -106,9 +106,23 @@ class DcgmDiagnostic(Gate):
                 self._result(judge, node, result)
         for test in self.required:
             self._required(judge, node, test, wanted, diagnostic)
-        complete = set.intersection(wanted, *(_gpus(diagnostic, test, wanted, {"Pass"}) for test in self.required if test not in self.inputs.skips))
+        ran = [test for test in self.required if test not in self.inputs.skips]
+        if not ran:
+            self._nothing_ran(judge, node)
+            return
+        complete = set.intersection(wanted, *(_gpus(diagnostic, test, wanted, {"Pass"}) for test in ran))
         bad = {result.gpu for result in diagnostic.results if result.status in {"Fail", "Warn"}}
         judge.measured.update(f"{node}/gpu{gpu}" for gpu in complete - bad)
+
+    def _nothing_ran(self, judge: Judge, node: str) -> None:
+        """Every test left out is no diagnostic: it measures no GPU, whatever else DCGM reports."""
+        judge.error(
+            node,
+            "DCGM diagnostic measured nothing",
+            f"at least one of {', '.join(self.required)} to run",
+            "every one declared under the gate's input `skips`",
+            "Take a test out of `skips`, or declare the whole gate's skip with its reason (site.yml gates.skip).",
+        )
 
     def _required(self, judge: Judge, node: str, test: str, wanted: set[int], diagnostic: dcgm_diag.Diagnostic) -> None:
         judge.judged += 1

@@ -5,11 +5,13 @@ Order of stopping and unloading: NVIDIA/gpu-driver-container, script ubuntu24.04
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .command import NodeProblem, Run, run
+from .fence import FOLDER, at_work, fence
 
 SERVICES = (
     "nvidia-cdi-refresh.path",
@@ -24,16 +26,23 @@ SERVICES = (
 MODULES = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem", "gdrdrv", "nvidia_fs", "nvidia")
 """Kernel modules in the order of unloading."""
 
+OPERATION = "install"
+"""The lock is that of package installation: a driver's package builds and replaces the module that is loaded here."""
+_STOPPED = "driver-stopped.json"
+"""Services that were stopped and not started again yet, below the fence's folder: a run that is killed in between leaves it."""
 _LOADED_BY_US = ("nvidia", "nvidia_uvm")
 _VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 
 
 @dataclass
 class Driver:
-    """The driver of one node. ``root`` is where its file system begins (tests)."""
+    """The driver of one node. ``root`` is where its file system begins (tests); ``notes``: what was found of other runs, in words."""
 
     run: Run = run
     root: Path = Path("/")
+    folder: Path = FOLDER
+    lock_wait_s: float = 600.0
+    notes: list[str] = field(default_factory=list)
 
     def loaded(self) -> str:
         """Return the version of the loaded module; empty when none is loaded."""
@@ -75,37 +84,59 @@ class Driver:
         if users:
             raise _in_use(wanted, loaded, f"used by {', '.join(users)}")
 
-    def ensure_loaded(self, wanted: str, *, check: bool = False) -> bool:
-        """Have the wanted version loaded; returns whether something was (in check mode: would be) loaded.
+    def ensure_loaded(self, wanted: str, token: int = 0, ledger: str = "", *, operation: str = OPERATION, check: bool = False) -> bool:
+        """Have the wanted version loaded, under the node's fence; returns whether something was (in check mode: would be) loaded.
 
-        Raises NodeProblem when another version is loaded and in use, or when loading fails.
+        A run that is still at work, left by a killed controller, is waited for and its effect observed. Raises NodeProblem when another
+        version is loaded and in use, when loading fails, when a newer controller of the same ledger was here, or the lock is not free in time.
         """
-        loaded = self.loaded()
-        missing = [name for name in _LOADED_BY_US if name not in self.modules()]
-        if loaded == wanted and not missing:
-            return False
-        if check:
-            return True
-        stopped: list[str] = []
-        if loaded and loaded != wanted:
-            self.refuse_if_used(wanted)
-            stopped = self._unload(wanted, loaded)
-        self._load(wanted)
-        self._start(stopped)
-        return True
+        if check or (self._as_wanted(wanted) and not at_work(operation, folder=self.folder) and not self._left_stopped()):
+            return not self._as_wanted(wanted)
+        with fence(operation, token, ledger, folder=self.folder, wait_s=self.lock_wait_s) as notes:
+            try:
+                return self._bring(wanted, notes)
+            finally:
+                self.notes += notes
 
-    def _unload(self, wanted: str, loaded: str) -> list[str]:
-        stopped = [unit for unit in SERVICES if self.run(["systemctl", "is-active", "--quiet", unit]).returncode == 0]
-        for unit in stopped:
+    def _as_wanted(self, wanted: str) -> bool:
+        modules = self.modules()
+        return self.loaded() == wanted and all(name in modules for name in _LOADED_BY_US)
+
+    def _bring(self, wanted: str, notes: list[str]) -> bool:
+        """Observe again, now that nobody else acts, and load what is missing."""
+        left = self._left_stopped()
+        if left:
+            notes.append(f"an interrupted run left stopped: {', '.join(left)}")
+        changed = not self._as_wanted(wanted)
+        loaded = self.loaded()
+        if changed and loaded and loaded != wanted:
+            self.refuse_if_used(wanted)
+            self._unload(wanted, loaded)
+        if changed:
+            self._load(wanted)
+        self._start()
+        return changed or bool(left)
+
+    def _left_stopped(self) -> list[str]:
+        try:
+            found = json.loads((self.folder / _STOPPED).read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # none, or torn by a power cut: services that are enabled start at boot
+            return []
+        return [unit for unit in SERVICES if unit in found]
+
+    def _unload(self, wanted: str, loaded: str) -> None:
+        active = [unit for unit in SERVICES if self.run(["systemctl", "is-active", "--quiet", unit]).returncode == 0]
+        stopped = {*active, *self._left_stopped()}
+        (self.folder / _STOPPED).write_text(json.dumps(sorted(stopped)), encoding="utf-8")
+        for unit in active:
             self.run(["systemctl", "stop", unit])
         for name in MODULES:
             if name not in self.modules():
                 continue
             done = self.run(["rmmod", name])
             if done.returncode != 0:
-                self._start(stopped)
+                self._start()
                 raise _in_use(wanted, loaded, done.out.strip().splitlines()[-1] if done.out.strip() else f"rmmod {name} failed")
-        return stopped
 
     def _load(self, wanted: str) -> None:
         for name in _LOADED_BY_US:
@@ -118,9 +149,11 @@ class Driver:
         if loaded != wanted:
             raise NodeProblem(f"driver {wanted} loaded", f"{loaded or 'none'} loaded, {self.on_disk() or 'none'} on disk", "Reboot the node, then run again.")
 
-    def _start(self, units: list[str]) -> None:
-        for unit in reversed(units):
+    def _start(self) -> None:
+        """Start what was stopped for the module, by this run or by one that was cut off."""
+        for unit in reversed(self._left_stopped()):
             self.run(["systemctl", "start", unit])
+        (self.folder / _STOPPED).unlink(missing_ok=True)
 
 
 def _in_use(wanted: str, loaded: str, who: str) -> NodeProblem:

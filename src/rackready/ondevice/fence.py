@@ -51,6 +51,11 @@ def fence(operation: str, token: int, ledger: str, *, folder: Path = FOLDER, wai
         raise disk_full(f"free disk space below {folder}", path=Path(error.filename) if error.filename else None) from error
 
 
+def at_work(operation: str, *, folder: Path = FOLDER) -> bool:
+    """Whether an operation was begun here and did not come to its end: it is still at work, or it was cut off."""
+    return _read(folder / f"{operation}.json").get("state") == "begun"
+
+
 def _lock(descriptor: int, marker: Path, wait_s: float, notes: list[str]) -> None:
     deadline = time.monotonic() + wait_s
     while True:

@@ -1,6 +1,6 @@
 """Pings peers within each rail with full-size frames that may not be split: proves cable, VLAN, address and MTU at once.
 
-Reads a request (JSON) from standard input and prints one JSON document.
+Reads a request (JSON) from standard input and prints one JSON document. A rail without a peer is not measured, and said to be so.
 """
 
 from __future__ import annotations
@@ -49,10 +49,22 @@ def problems(request: dict[str, Any], answers: dict[tuple[int, str], str]) -> li
     return out
 
 
+def unmeasured(request: dict[str, Any]) -> list[str]:
+    """Return, in words, each rail on which nobody could be asked: that nothing was found on it proves nothing."""
+    return [f"rail {rail['rail']}: no other node in this run to reach" for rail in request["rails"] if not rail["peers"]]
+
+
+def document(request: dict[str, Any], found: list[dict[str, str]]) -> dict[str, Any]:
+    """Return what is printed: problems, and which rails were measured and which were not."""
+    measured = [rail["rail"] for rail in request["rails"] if rail["peers"]]
+    return {"format": FORMAT, "problems": found, "measured": measured, "unmeasured": unmeasured(request), "complete": True}
+
+
 def main() -> int:
-    """Ping; the exit code is 0 when every rail reaches somebody."""
-    found = judged(json.load(sys.stdin))
-    sys.stdout.write(json.dumps({"format": FORMAT, "problems": found, "complete": True}) + "\n")
+    """Ping; the exit code is 0 when every rail that has a peer reaches somebody. Rails without one are listed as not measured."""
+    request = json.load(sys.stdin)
+    found = judged(request)
+    sys.stdout.write(json.dumps(document(request, found)) + "\n")
     return 1 if found else 0
 
 

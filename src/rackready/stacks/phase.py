@@ -19,11 +19,10 @@ from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
-from rackready.stacks.worker import Request
+from rackready.stacks.worker import Request, rounds
 
 _SPARE_S = 600
-"""Time for the engine itself, on top of the time that a node may take to boot."""
-
+"""Time for the engine itself in each round, on top of the time that a node may take to boot."""
 
 _FULL = 1 << 20
 """Free bytes below which a run that gave no result is put down to a full disk."""
@@ -76,8 +75,10 @@ def _request(ctx: PhaseContext, site: Site, nodes: list[str], action: str, resul
     return Request(ctx.env, str(ctx.root), ctx.campaign, action, racks, str(result))
 
 
-def _worker(paths: EnvPaths, request: Request, log: Path, timeout_s: float) -> str:
-    """Run the worker to its end and return how it ended, in words."""
+def _worker(paths: EnvPaths, request: Request, log: Path, round_s: int) -> str:
+    """Run the worker to its end and return how it ended, in words. ``round_s``: longest time of one round, in seconds."""
+    count = rounds(request.racks)
+    timeout_s = float(count * round_s)
     env = {**os.environ, **engine.environment(paths, campaign=request.campaign)}
     ledger = Ledger.open(paths.database)
     argv = [sys.executable, "-m", "rackready.stacks.worker"]
@@ -89,7 +90,8 @@ def _worker(paths: EnvPaths, request: Request, log: Path, timeout_s: float) -> s
         ledger.close()
     if shutil.disk_usage(paths.state).free < _FULL:
         return f"no space left on the disk of {paths.state}"
-    return f"stopped after {timeout_s:.0f} s" if ended.timed_out else f"exit status {ended.returncode}"
+    limit = f"{count} round{'' if count == 1 else 's'} of {round_s} s (campaign.provision_timeout_s + {_SPARE_S})"
+    return f"stopped after {timeout_s:.0f} s: {limit}" if ended.timed_out else f"exit status {ended.returncode}"
 
 
 def _result(node: str, found: dict[str, object] | None, ended: str, log: Path) -> NodeResult:

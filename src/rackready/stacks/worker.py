@@ -7,6 +7,7 @@ and judges nothing: a node that failed is a line in the result.
 from __future__ import annotations
 
 import fcntl
+import heapq
 import json
 import os
 import signal
@@ -37,6 +38,7 @@ from rackready.stacks.machine import Machine, made_by_us
 _RACKS_AT_ONCE = 4
 """Engines side by side: each takes some 150 MiB and a core while it starts."""
 _NODES_AT_ONCE = 32
+"""Nodes of one rack that its engine works on at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,19 @@ class Request:
     action: str
     racks: dict[str, list[str]]
     result: str
+
+
+def rounds(racks: dict[str, list[str]]) -> int:
+    """Return how often, at worst, nodes wait for others to boot before it is their turn: what a time limit of the whole run must count.
+
+    A rack's nodes go so many at once, and those that its stack knows go before those that are new to it; racks go so many at once,
+    each as soon as one before it is through.
+    """
+    free = [0] * _RACKS_AT_ONCE
+    for nodes in racks.values():
+        own = -(-len(nodes) // _NODES_AT_ONCE) + (1 if len(nodes) > 1 else 0)
+        heapq.heapreplace(free, free[0] + own)
+    return max(free)
 
 
 def run(request: Request) -> dict[str, NodeResult]:

@@ -138,3 +138,72 @@ def test_outside_a_checkout(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, "status"], capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=60, check=False)
     assert done.returncode == 2
     assert "no checkout of rackready here" in done.stderr
+
+
+def without_scheduler(project: Path) -> None:
+    path = project / "inventories/lab/site.yml"
+    site = yaml.safe_load(path.read_text(encoding="utf-8"))
+    site["handover"] = {"kind": "file", "path": "ready.txt"}
+    path.write_text(yaml.safe_dump(site), encoding="utf-8")
+
+
+def test_retire_without_yes_shows_and_touches_nothing(project: Path) -> None:
+    without_scheduler(project)
+    done = rackready(project, "retire", "node03", "--reason", "sold to  nobody", "--env", "lab", "--output", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "name": "node03",
+        "done": False,
+        "steps": [
+            "node03: declared",
+            "would be held in the scheduler: rackready: retired: sold to nobody",
+            "was not powered on by rackready: its power stays as it is",
+            "would be retired: sold to nobody",
+        ],
+    }
+    text = rackready(project, "retire", "node03", "--reason", "sold", "--env", "lab")
+    assert text.stdout.splitlines()[-1] == "nothing was touched: with --yes it is done"
+    assert not (project / ".rackready/lab/state.sqlite").exists()
+    assert not (project / "ready.txt").exists()
+
+
+@pytest.mark.parametrize("words", [(), ("--yes",)])
+def test_retire_of_an_unknown_node_is_refused(project: Path, words: tuple[str, ...]) -> None:
+    without_scheduler(project)
+    done = rackready(project, "retire", "node9", "--reason", "x", "--env", "lab", *words)
+    assert done.returncode == 2
+    assert done.stderr == "node9 - Expected: one of node01, node02, node03, node04 Actual: no such node. Correct the name.\n"
+    assert not (project / ".rackready/lab/state.sqlite").exists()
+
+
+def test_retire_needs_a_reason(project: Path) -> None:
+    done = rackready(project, "retire", "node01", "--yes", "--env", "lab")
+    assert done.returncode == 2
+    assert "Missing option '--reason'" in done.stderr
+
+
+def test_a_retired_node_is_left_out_and_that_is_said(project: Path) -> None:
+    (project / ".rackready/lab").mkdir(parents=True)
+    ledger = Ledger.open(project / ".rackready/lab/state.sqlite")
+    ledger.set_state("node03", NodeState.RETIRED, "sold")
+    done = rackready(project, "deploy", "--env", "lab", "--limit", "node03", "--output", "json")
+    assert done.returncode == 0, done.stderr
+    assert "node03 is retired (sold) and left out. Take it out of the site file; if it is to come back: rackready repair node03 --reason" in done.stderr
+    assert json.loads(done.stdout)["nodes"] == [{"name": "node03", "state": "retired", "phase": "", "outcome": "skip", "changed": False, "reason": "sold"}]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("repair", "node01"), "Missing option '--reason'."),
+        (("status", "--colour"), "No such option: --colour"),
+        (("nonsense",), "No such command 'nonsense'."),
+        (("status", "--output", "xml"), "Invalid value for '--output'"),
+    ],
+)
+def test_a_wrong_call_is_refused_in_words_and_is_no_defect(project: Path, words: tuple[str, ...], text: str) -> None:
+    done = rackready(project, *words)
+    assert done.returncode == 2
+    assert done.stderr.startswith(text), done.stderr
+    assert done.stderr.endswith("`rackready --help` says how it is called.\n")
+    assert "Traceback" not in done.stderr

@@ -153,6 +153,32 @@ def test_broken_section_does_not_hide_what_is_wrong_elsewhere(raw: dict[str, Any
     ]
 
 
+QOS_REFUSALS = [
+    "fabric.qos.cnp_dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 48 to 55 Actual: 4. Choose one of them.",
+    "fabric.qos.cnp_priority: the lossless RoCE preset of NVUE does not do this - Expected: 6 Actual: 7. Use 6.",
+    "fabric.qos.dscp: the lossless RoCE preset of NVUE maps it to another priority - Expected: 24 to 31 Actual: 34. Choose one of them.",
+    "fabric.qos.priority: the lossless RoCE preset of NVUE does not do this - Expected: 3 Actual: 4. Use 3.",
+]
+
+
+def test_what_the_switches_preset_cannot_do_is_said_with_everything_else(raw: dict[str, Any]) -> None:
+    raw["fabric"]["qos"] = {"dscp": 34, "priority": 4, "cnp_dscp": 4, "cnp_priority": 7}
+    raw["racks"][0]["nodes"][1]["colour"] = "red"
+    assert refusals(raw) == [
+        *QOS_REFUSALS,
+        "racks[0].nodes[1].colour: unknown key. Correct its spelling or remove it; `rackready schema` lists the keys.",
+    ]
+
+
+def test_a_mapping_within_the_preset_and_one_of_another_system_are_not_refused(raw: dict[str, Any]) -> None:
+    raw["fabric"]["qos"] = {"dscp": 24, "cnp_dscp": 55}
+    parse(raw)
+    raw["fabric"]["qos"] = {"dscp": 34}
+    for switch in raw["switches"]:
+        switch["os"] = "sonic"
+    assert [text for text in refusals(raw) if text.startswith("fabric.qos")] == []
+
+
 @pytest.mark.parametrize("section", ["fabric", "racks", "software", "gates", "schema", "access", "handover"])
 def test_missing_section_is_said(raw: dict[str, Any], section: str) -> None:
     del raw[section]

@@ -7,6 +7,7 @@ import re
 import shlex
 from dataclasses import dataclass, field
 
+from rackready.drivers.switch.nvue_owned import expand_unsets, within
 from rackready.drivers.switch.nvue_text import Tokens, expand_commands
 from rackready.drivers.switch.session import SwitchUnreachableError
 
@@ -70,6 +71,8 @@ class FakeNvue:
     def _answer(self, command: str) -> tuple[int, str]:
         if command.startswith("nv set "):
             return self._set(command)
+        if command.startswith("nv unset "):
+            return self._unset(command)
         for pattern, method in _ANSWERS:
             match = re.fullmatch(pattern, command)
             if match:
@@ -85,13 +88,23 @@ class FakeNvue:
         self.contents[self.attached] |= settings_of(command)
         return 0, f"created [rev_id: {self.attached}]\n"
 
+    def _unset(self, command: str) -> tuple[int, str]:
+        if not self.attached:
+            self.attached = self._new("cumulus")
+            self.contents[self.attached] = dict(self.applied)
+        heads = expand_unsets(command)
+        have = self.contents[self.attached]
+        self.contents[self.attached] = {key: value for key, value in have.items() if not within({_tokens(key, value)}, heads)}
+        return 0, f"created [rev_id: {self.attached}]\n"
+
     def _show_config(self, revision: str | None) -> tuple[int, str]:
         have = self.applied if revision is None else self.contents.get(revision, self.applied)
         return 0, "".join(f"{shlex.join(_tokens(key, value))}\n" for key, value in sorted(have.items()))
 
     def _diff(self) -> tuple[int, str]:
-        new = set(self.contents.get(self.attached, self.applied).items()) - set(self.applied.items())
-        return 0, "- set:\n" + "".join(f"    {' '.join(key[2:])}: {value}\n" for key, value in sorted(new)) if new else ""
+        after = self.contents.get(self.attached, self.applied)
+        parts = (("unset", {item for item in self.applied.items() if item[0] not in after}), ("set", set(after.items()) - set(self.applied.items())))
+        return 0, "".join(f"- {verb}:\n" + "".join(f"    {' '.join(key[2:])}: {value}\n" for key, value in sorted(items)) for verb, items in parts if items)
 
     def _apply(self, seconds: str) -> tuple[int, str]:
         assert int(seconds) > 0

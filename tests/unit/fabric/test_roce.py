@@ -208,5 +208,12 @@ def test_a_rail_that_reaches_nobody_is_bad(answers: dict[tuple[int, str], str], 
         assert found == [{"what": "rail 3 (enp79s0np0)", "expected": "an answer to 9000 byte packets from node02 or node03", "actual": "100% packet loss"}]
 
 
-def test_a_lone_node_has_no_peers_to_prove() -> None:
-    assert rail_ping.problems({"mtu": 9000, "rails": [{"rail": 1, "netdev": "x", "peers": []}]}, {}) == []
+def test_a_rail_without_a_peer_is_not_measured_and_said_to_be_so() -> None:
+    request = {"mtu": 9000, "rails": [{"rail": 1, "netdev": "x", "peers": []}, *REQUEST["rails"]]}  # type: ignore[misc]
+    assert rail_ping.document(request, []) == {
+        "format": "rackready/rail-ping/v1",
+        "problems": [],
+        "measured": [3],
+        "unmeasured": ["rail 1: no other node in this run to reach"],
+        "complete": True,
+    }

@@ -1,7 +1,9 @@
-"""The kernel module: loaded once, replaced only when nothing holds it."""
+"""The kernel module: loaded once, replaced only when nothing holds it, and by one controller's run at a time."""
 
 from __future__ import annotations
 
+import fcntl
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,7 +62,7 @@ class Kernel:
 
 
 def driver(kernel: Kernel, tmp_path: Path) -> Driver:
-    return Driver(run=kernel, root=tmp_path)
+    return Driver(run=kernel, root=tmp_path, folder=tmp_path / "fence", lock_wait_s=0.2)
 
 
 def test_absent_driver_is_loaded_once(tmp_path: Path) -> None:
@@ -145,3 +147,72 @@ def test_kernel_s_own_word_on_the_version_comes_first(path: str, text: str, tmp_
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).write_text(text)
     assert driver(Kernel(), tmp_path).loaded() == WANTED
+
+
+def marker(tmp_path: Path, **words: object) -> None:
+    (tmp_path / "fence").mkdir(exist_ok=True)
+    (tmp_path / "fence/install.json").write_text(json.dumps(words))
+
+
+def test_a_killed_controller_s_run_that_is_still_at_work_is_never_joined(tmp_path: Path) -> None:
+    marker(tmp_path, token=4, ledger="l", pid=4711, state="begun")
+    kernel = Kernel(loaded="570.133.20")
+    with (tmp_path / "fence/install.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(NodeProblem) as caught:
+            driver(kernel, tmp_path).ensure_loaded(WANTED, 5, "l")
+    assert str(caught.value) == (
+        f"Expected: the lock {tmp_path}/fence/install.lock within 0 s Actual: held by process 4711 of another run. End that run, then run again."
+    )
+    assert kernel.ran == []
+
+
+def test_also_what_looks_right_waits_for_the_run_that_is_still_at_work(tmp_path: Path) -> None:
+    """The module is loaded before the services are started again: only the end of that run says that all is done."""
+    marker(tmp_path, token=4, ledger="l", pid=4711, state="begun")
+    with (tmp_path / "fence/install.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(NodeProblem, match="held by process 4711 of another run"):
+            driver(Kernel(loaded=WANTED), tmp_path).ensure_loaded(WANTED, 5, "l")
+
+
+def test_an_older_token_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+    marker(tmp_path, token=7, ledger="l", pid=1, state="done")
+    kernel = Kernel(loaded="570.133.20")
+    with pytest.raises(NodeProblem) as caught:
+        driver(kernel, tmp_path).ensure_loaded(WANTED, 6, "l")
+    assert str(caught.value) == (
+        "Expected: fencing token 7 or newer Actual: token 6. A newer controller acts on this node: stop this one (`rackready status`)."
+    )
+    assert kernel.ran == []
+
+
+def test_services_that_a_killed_run_left_stopped_are_started_again(tmp_path: Path) -> None:
+    marker(tmp_path, token=4, ledger="l", pid=4711, state="begun")
+    (tmp_path / "fence/driver-stopped.json").write_text(json.dumps(["nvidia-dcgm.service", "nvidia-persistenced.service"]))
+    kernel = Kernel(loaded=WANTED)
+    found = driver(kernel, tmp_path)
+    assert found.ensure_loaded(WANTED, 5, "l")
+    assert kernel.ran == ["systemctl start nvidia-persistenced.service", "systemctl start nvidia-dcgm.service"]
+    assert found.notes == [
+        "an earlier run (token 4) was interrupted here: its effect is observed first",
+        "an interrupted run left stopped: nvidia-dcgm.service, nvidia-persistenced.service",
+    ]
+    assert json.loads((tmp_path / "fence/install.json").read_text())["state"] == "done"
+    assert not driver(kernel, tmp_path).ensure_loaded(WANTED, 6, "l")
+
+
+def test_killed_between_stopping_and_loading_goes_on(tmp_path: Path) -> None:
+    kernel = Kernel(loaded="570.133.20")
+
+    def dies(argv: Sequence[str]) -> Done:
+        if argv[0] == "rmmod":
+            raise SystemExit
+        return kernel(argv)
+
+    with pytest.raises(SystemExit):
+        Driver(run=dies, root=tmp_path, folder=tmp_path / "fence").ensure_loaded(WANTED, 4, "l")
+    kernel.active.clear()
+    assert driver(kernel, tmp_path).ensure_loaded(WANTED, 5, "l")
+    assert kernel.loaded == WANTED
+    assert kernel.ran[-2:] == ["systemctl start nvidia-persistenced.service", "systemctl start nvidia-dcgm.service"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rackready.design.site import load_site
-from rackready.sim.packages import deb, repo
+from rackready.sim.packages import deb, driver, repo
 from rackready.sim.programs import build
 
 pytestmark = pytest.mark.skipif(not (shutil.which("gpg") and shutil.which("gcc")), reason="gpg and gcc are needed to build the mirror")
@@ -46,6 +47,21 @@ def test_it_carries_what_the_site_wants_and_newer_ones(mirror: Path) -> None:
         for item in re.split(r"[,|]", row.get("Depends", "")):
             needed = item.split("(")[0].strip()
             assert needed in names | {"", "libc6", "python3"}, f"{row['Package']} needs {needed}"
+
+
+def test_it_carries_what_builds_a_module_for_the_kernel_that_runs(mirror: Path) -> None:
+    names = {row["Package"] for row in index(mirror)}
+    assert {f"linux-headers-{os.uname().release}", "dkms", "gcc", "make"} <= names
+
+
+def test_a_module_is_not_built_without_the_headers_of_the_kernel() -> None:
+    script = driver.driver_packages("580.173.02", "-1")[2].scripts["postinst"]
+    kernel = "0.0.0-not-there"
+    done = subprocess.run(["sh", "-c", f"uname() {{ echo {kernel}; }}\nset -- configure\n{script}"], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-2:] == [
+        f"Module build for kernel {kernel} was skipped since the",
+        "kernel headers for this kernel do not seem to be installed.",
+    ]
 
 
 def test_the_signature_is_the_published_keys(mirror: Path, tmp_path: Path) -> None:

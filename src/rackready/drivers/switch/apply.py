@@ -35,7 +35,7 @@ class Applied:
 
 def apply_config(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger, *, check: bool = False, settle_s: float = _SETTLE_S) -> Applied:
     """Bring a switch to its configuration. Raises SwitchError (busy, reverted, refused, unreachable)."""
-    commands = driver.wanted(config)
+    commands = _commands(driver, config, ledger)
     if check:
         return _preview(driver, commands)
     note = _recover(driver, config, commands, ledger)
@@ -60,9 +60,22 @@ def _digest(commands: list[str]) -> str:
     return hashlib.sha256("\n".join(commands).encode()).hexdigest()
 
 
+def _commands(driver: SwitchDriver, config: SwitchConfig, ledger: Ledger) -> list[str]:
+    """Return what is to hold: what the site wants, and out with what we wrote before and it wants no longer.
+
+    What an interrupted run was about to take out stays part of it: on the switch it may be gone already.
+    """
+    wanted = driver.wanted(config)
+    entries = [entry for entry in ledger.entries(config.name) if entry.operation == OPERATION]
+    wrote = [entry.observed.get("wrote", entry.observed.get("commands", [])) for entry in entries if entry.status == "done"]
+    begun = _open_intent(ledger, config.name)
+    left = [] if begun is None else driver.still_apart(list(begun.observed.get("commands", [])), wanted)
+    return wanted + sorted({*driver.unwanted(wrote, wanted), *left})
+
+
 def _preview(driver: SwitchDriver, commands: list[str]) -> Applied:
     missing = driver.missing(commands)
-    return Applied(bool(missing), "\n".join(f"+ {command}" for command in missing))
+    return Applied(bool(missing), "\n".join(f"{'-' if driver.removes(command) else '+'} {command}" for command in missing))
 
 
 def _open_intent(ledger: Ledger, name: str) -> Entry | None:
@@ -137,7 +150,9 @@ class _Work:
     settle_s: float
 
     def before(self) -> dict[str, object]:
-        return {"revisions": [revision.id for revision in self.driver.revisions()], "commands": self.commands}
+        """``wrote`` is what becomes ours by it: what somebody had set to the same value before stays theirs."""
+        revisions = [revision.id for revision in self.driver.revisions()]
+        return {"revisions": revisions, "commands": self.commands, "wrote": self.driver.missing(self.commands)}
 
     def observe(self, _stored: dict[str, object]) -> Observation:
         if any(revision.state == "confirm" for revision in self.driver.revisions()):

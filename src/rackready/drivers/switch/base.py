@@ -86,6 +86,21 @@ class SwitchDriver(ABC):
         """Return the commands of a configuration in the dialect of this switch's release."""
 
     @abstractmethod
+    def unwanted(self, wrote: list[list[str]], commands: list[str]) -> list[str]:
+        """Return the commands that take out what earlier runs ``wrote`` (oldest first), what is still so and what ``commands`` do not want.
+
+        What others configured is never among it.
+        """
+
+    @abstractmethod
+    def removes(self, command: str) -> bool:
+        """Whether a command takes something out."""
+
+    @abstractmethod
+    def still_apart(self, commands: list[str], wanted: list[str]) -> list[str]:
+        """Return those of the commands that take something out and touch nothing that is wanted."""
+
+    @abstractmethod
     def missing(self, commands: list[str], revision: str | None = None) -> list[str]:
         """Return those of the commands that the applied configuration (or that revision) does not hold yet."""
 

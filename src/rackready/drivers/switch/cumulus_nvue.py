@@ -11,6 +11,7 @@ from typing import Any
 
 from rackready.design.switches import SwitchConfig
 from rackready.drivers.switch.base import Revision, SwitchDriver, SwitchError, SwitchState
+from rackready.drivers.switch.nvue_owned import expand_unsets, stale, unset_commands, within, written
 from rackready.drivers.switch.nvue_text import Tokens, compact, expand_commands, is_no_difference, parse_ports, parse_revisions, parse_roce, read_json
 from rackready.render.switches import render_switch
 
@@ -28,14 +29,30 @@ class CumulusNvue(SwitchDriver):
     def missing(self, commands: list[str], revision: str | None = None) -> list[str]:
         """Return those of the commands that the applied configuration (or that revision) does not hold yet."""
         have = self._settings(revision)
-        return [command for command in commands if not expand_commands(command) <= have]
+        return [command for command in commands if not expand_commands(command) <= have or within(have, expand_unsets(command))]
+
+    def unwanted(self, wrote: list[list[str]], commands: list[str]) -> list[str]:
+        """Return the `nv unset` commands for ports and VLANs that rackready wrote and the site names no longer."""
+        have = self._settings(None)
+        return unset_commands(have, stale(have, written(wrote), expand_commands("\n".join(commands))))
+
+    def removes(self, command: str) -> bool:
+        """Whether it is an `nv unset`."""
+        return command.startswith("nv unset ")
+
+    def still_apart(self, commands: list[str], wanted: list[str]) -> list[str]:
+        """Return those `nv unset` commands whose branch holds nothing that is wanted."""
+        settings = expand_commands("\n".join(wanted))
+        return [command for command in commands if self.removes(command) and not within(settings, expand_unsets(command))]
 
     def only_holds(self, revision: str, commands: list[str]) -> bool:
         """Whether a revision differs from what is applied by some of these commands and nothing else."""
         wanted = expand_commands("\n".join(commands))
         applied, there = self._settings(None), self._settings(revision)
+        gone = applied - there
         replaced = {tokens[:-1] for tokens in wanted}
-        return there - applied <= wanted and all(tokens[:-1] in replaced for tokens in applied - there)
+        taken_out = within(gone, expand_unsets("\n".join(commands)))
+        return there - applied <= wanted and all(tokens[:-1] in replaced for tokens in gone - taken_out)
 
     def revisions(self) -> list[Revision]:
         """Return every revision that the switch keeps, oldest first."""

@@ -37,7 +37,7 @@ def expand_commands(text: str) -> set[Tokens]:
         tokens = tuple(shlex.split(line.strip(), comments=True))
         if tokens[:2] != ("nv", "set"):
             continue
-        position = _list_position(tokens)
+        position = list_position(tokens)
         if position is None:
             out.add(tokens)
         else:
@@ -45,7 +45,8 @@ def expand_commands(text: str) -> set[Tokens]:
     return out
 
 
-def _list_position(tokens: Tokens) -> int | None:
+def list_position(tokens: Tokens) -> int | None:
+    """Return where a command names interfaces or VLANs, which may be a list; None when it names none."""
     if len(tokens) > 3 and tokens[2] == "interface":  # noqa: PLR2004 - nv set interface NAMES
         return 3
     if len(tokens) > 6 and tokens[2:4] == ("bridge", "domain") and tokens[5] == "vlan":  # noqa: PLR2004 - nv set bridge domain D vlan IDS
@@ -58,7 +59,7 @@ def compact(commands: list[str]) -> list[str]:
     groups: dict[tuple[Tokens, Tokens], list[str]] = {}
     for command in commands:
         tokens = tuple(shlex.split(command))
-        position = _list_position(tokens)
+        position = list_position(tokens)
         key = (tokens, ()) if position is None else (tokens[:position], tokens[position + 1 :])
         groups.setdefault(key, []).append("" if position is None else tokens[position])
     return [line for (head, tail), names in groups.items() for line in _joined(head, tail, names)]

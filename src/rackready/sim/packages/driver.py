@@ -27,6 +27,11 @@ _DKMS_BUILD = """
 case "$1" in configure)
   kernel=$(uname -r); place=/lib/modules/$kernel/updates/dkms
   echo "Loading new nvidia-{version} DKMS files..."
+  if [ ! -e "/lib/modules/$kernel/build/Makefile" ]; then
+    echo "Module build for kernel $kernel was skipped since the"
+    echo "kernel headers for this kernel do not seem to be installed."
+    exit 0
+  fi
   echo "Building for $kernel"
   echo "Building initial module for $kernel"
   mkdir -p "$place"
@@ -119,7 +124,7 @@ def _kernel(version: str, full: str, support: str) -> Deb:
         "nvidia-kernel-open-dkms",
         full,
         "NVIDIA open kernel module flavour, DKMS",
-        {"Depends": support, "Provides": f"nvidia-kernel-{version}", "Conflicts": "nvidia-kernel-dkms"},
+        {"Depends": f"{support}, dkms", "Provides": f"nvidia-kernel-{version}", "Conflicts": "nvidia-kernel-dkms"},
         {f"/usr/src/nvidia-{version}/dkms.conf": dkms},
         scripts={"postinst": _DKMS_BUILD.format(version=version, modules=names), "prerm": _DKMS_REMOVE.format(version=version, modules=names)},
     )

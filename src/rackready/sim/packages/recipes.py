@@ -7,7 +7,7 @@ branch 580 on are unversioned), DCGM 4.6 packaging.cmake, Container Toolkit inst
 from __future__ import annotations
 
 from rackready.model.profile import SoftwareProfile
-from rackready.sim.packages import driver, fabric, monitoring
+from rackready.sim.packages import driver, fabric, kernel, monitoring
 from rackready.sim.packages.deb import Deb
 
 NEWER = ("580.178.01", "595.91.07")
@@ -18,7 +18,7 @@ def packages(software: SoftwareProfile, wanted: str) -> list[Deb]:
     """Return every package of the mirror for one software set; ``wanted`` is the driver version that the site asks for."""
     suffix = software.package_suffix
     versions = sorted({*software.driver.values(), wanted, *NEWER})
-    found: list[Deb] = []
+    found: list[Deb] = kernel.build_packages()
     for version in versions:
         found += driver.driver_packages(version, suffix)
         found += fabric.fabric_packages(version, suffix)

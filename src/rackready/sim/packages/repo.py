@@ -13,7 +13,7 @@ from rackready.design.facts import driver_version
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.profiles import loader
-from rackready.sim.packages import deb, recipes
+from rackready.sim.packages import deb, kernel, recipes
 
 _DATE = "Thu, 02 Jan 2025 00:00:00 UTC"
 _STAMP = ".built"
@@ -57,6 +57,7 @@ def digest(site: Site) -> str:
             total.update(path.read_bytes())
     total.update(loader.software(site.software.set).model_dump_json().encode())
     total.update(driver_version(site).encode())
+    total.update(kernel.release().encode())
     return total.hexdigest()
 
 

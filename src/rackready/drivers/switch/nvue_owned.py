@@ -1,0 +1,95 @@
+"""What on a switch is rackready's own: the settings that it wrote, less those that it took out again. Pure, on NVUE's set commands.
+
+Owned is what the ledger records as written and what is still exactly so; a value that somebody changed since is theirs. A port of which
+the ledger knows nothing (it was lost, or another controller's) is owned when its description carries our mark.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+
+from rackready.design.switches import MARK
+from rackready.drivers.switch.nvue_text import Tokens, expand_commands, expand_names, list_position
+
+_VALUES = frozenset({"access", "description", "enable", "mode", "mtu", "state", "type"})
+"""Leaves with one value, of those that templates/switches/cumulus_nvue writes: setting another value replaces it."""
+_PORT = frozenset({("type",), ("description",), ("link", "state"), ("link", "mtu"), ("bridge", "domain", "*", "access")})
+"""What interfaces.j2 writes for a port, without values."""
+_NAME = 3
+"""Where the name of a port stands in `nv set interface NAME ...`."""
+
+
+def expand_unsets(text: str) -> set[Tokens]:
+    """Return the branches that `nv unset` commands take out, as they begin in `nv set`: ranges of interfaces and VLANs expanded."""
+    out: set[Tokens] = set()
+    for line in text.splitlines():
+        tokens = tuple(shlex.split(line.strip(), comments=True))
+        if tokens[:2] != ("nv", "unset"):
+            continue
+        tokens = ("nv", "set", *tokens[2:])
+        at = list_position(tokens)
+        out |= {tokens} if at is None else {(*tokens[:at], name, *tokens[at + 1 :]) for name in expand_names(tokens[at])}
+    return out
+
+
+def within(settings: Iterable[Tokens], branches: Iterable[Tokens]) -> set[Tokens]:
+    """Return those of the settings that lie in one of the branches."""
+    heads = tuple(branches)
+    return {tokens for tokens in settings if any(tokens[: len(head)] == head for head in heads)}
+
+
+def written(runs: Iterable[Iterable[str]]) -> set[Tokens]:
+    """Return the settings that earlier runs, oldest first, wrote and did not take out again."""
+    out: set[Tokens] = set()
+    for commands in runs:
+        text = "\n".join(commands)
+        added = expand_commands(text)
+        replaced = {_leaf(tokens) for tokens in added}
+        out -= within(out, expand_unsets(text))
+        out = {tokens for tokens in out if _leaf(tokens) not in replaced} | added
+    return out
+
+
+def _leaf(tokens: Tokens) -> Tokens:
+    return tokens[:-1] if tokens[-2] in _VALUES else tokens
+
+
+def stale(applied: set[Tokens], wrote: set[Tokens], wanted: set[Tokens]) -> set[Tokens]:
+    """Return what is ours on the switch and what the site names no longer."""
+    kept = {_leaf(tokens) for tokens in wanted}
+    ours = (applied & wrote) | _marked(applied, wrote, wanted)
+    found = {tokens for tokens in ours if _leaf(tokens) not in kept}
+    return {tokens for tokens in found if not _serves_others(tokens, applied - found)}
+
+
+def _marked(applied: set[Tokens], wrote: set[Tokens], wanted: set[Tokens]) -> set[Tokens]:
+    """Return our settings of ports that carry our mark, where neither the site nor the ledger names the port."""
+    known = {tokens[_NAME] for tokens in wrote | wanted if tokens[2] == "interface"}
+    ports = {tokens[_NAME] for tokens in applied if tokens[2] == "interface" and tokens[4:5] == ("description",) and tokens[-1].endswith(MARK)} - known
+    return {tokens for tokens in applied if tokens[2] == "interface" and tokens[_NAME] in ports and _shape(tokens[4:-1]) in _PORT}
+
+
+def _shape(path: Tokens) -> Tokens:
+    return (*path[:2], "*", *path[3:]) if path[:2] == ("bridge", "domain") else path
+
+
+def _serves_others(tokens: Tokens, others: set[Tokens]) -> bool:
+    """Whether a VLAN of ours is used by a port (or has an address) that is not ours to touch."""
+    if tokens[2:4] != ("bridge", "domain") or tokens[-2] != "vlan":
+        return False
+    vlan = tokens[-1]
+    ports = [other for other in others if other[2] == "interface"]
+    return any(other[_NAME] == f"vlan{vlan}" or (other[-2] in {"access", "untagged", "vlan"} and other[-1] == vlan) for other in ports)
+
+
+def unset_commands(applied: set[Tokens], found: set[Tokens]) -> list[str]:
+    """Return the `nv unset` commands that take out these settings: the largest branches that hold nothing else, sorted."""
+    heads = {_branch(applied, found, tokens) for tokens in found}
+    return sorted(shlex.join(("nv", "unset", *head[2:])) for head in heads)
+
+
+def _branch(applied: set[Tokens], found: set[Tokens], tokens: Tokens) -> Tokens:
+    leaf = _leaf(tokens)
+    floor = _NAME + 1 if tokens[2] == "interface" else len(leaf)
+    return next((leaf[:length] for length in range(floor, len(leaf)) if within(applied, [leaf[:length]]) <= found), leaf)

@@ -1,0 +1,155 @@
+"""Taking a node out for good: out of the scheduler, empty of jobs, powered off if we powered it on, and recorded as retired.
+
+Every step observes first, so a run that was killed is simply repeated: what was done is found done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rackready.design.site import load_site
+from rackready.drivers.scheduler.base import Job
+from rackready.drivers.scheduler.registry import adapter_for
+from rackready.handover.phase import hold_nodes
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.problems import RackreadyError
+from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
+
+PHASE = "retire"
+_RELEASE = "scheduler-release"
+"""Operation under which handing over to the scheduler is recorded."""
+_SHOWN = 3
+
+
+class RetireRefusedError(RackreadyError):
+    """The node may not be retired now; nothing but the scheduler's hold was touched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a node is before it is retired. ``held``: its drain in the scheduler; ``trouble``: why the scheduler could not be asked."""
+
+    node: str
+    state: NodeState
+    reason: str
+    made: bool
+    handed_over: bool
+    usable: bool = False
+    held: str = ""
+    jobs: list[Job] = field(default_factory=list)
+    trouble: str = ""
+
+
+def look(ctx: PhaseContext, node: str) -> Standing:
+    """Return how a node stands; reads only. Raises RetireRefusedError when the site has no such node."""
+    site = load_site(ctx.env, root=ctx.root)
+    known = [item.name for item in site.nodes()]
+    if node not in known:
+        message = f"{node} - Expected: one of {', '.join(known)} Actual: no such node. Correct the name."
+        raise RetireRefusedError(message)
+    recorded = _recorded(EnvPaths(ctx.root, ctx.env), node)
+    try:
+        with adapter_for(site, EnvPaths(ctx.root, ctx.env)) as adapter:
+            now = adapter.show(node)
+            return Standing(node, *recorded, now.usable, now.reason if now.drained else "", adapter.jobs(node))
+    except RackreadyError as error:
+        return Standing(node, *recorded, trouble=str(error))
+
+
+def _recorded(paths: EnvPaths, node: str) -> tuple[NodeState, str, bool, bool]:
+    """Return state, its reason, whether we powered the node on, and whether we ever handed it over."""
+    from rackready.stacks.machine import made_by_us  # noqa: PLC0415 - SSH and Redfish take a second to import
+
+    if not paths.database.exists():
+        return NodeState.DECLARED, "", False, False
+    ledger = Ledger.read_only(paths.database)
+    try:
+        row = ledger.state(node)
+        given = any(entry.operation == _RELEASE and entry.status != "failed" for entry in ledger.entries(node))
+        return (row.state if row else NodeState.DECLARED), (row.reason if row else ""), made_by_us(ledger, node), given
+    finally:
+        ledger.close()
+
+
+def steps(standing: Standing, reason: str) -> list[str]:
+    """Return what retiring would do, or why it would be refused, a line each. Pure."""
+    if standing.state is NodeState.RETIRED:
+        return [f"{standing.node}: is retired already ({standing.reason})"]
+    refused = refusal(standing)
+    lines = [f"{standing.node}: {standing.state.value}{f' ({standing.reason})' if standing.reason else ''}"]
+    if standing.usable or not (standing.held or standing.trouble):
+        lines.append(f"would be held in the scheduler: rackready: retired: {reason}")
+    elif standing.held:
+        lines.append(f"is held in the scheduler already: {standing.held}")
+    if refused:
+        return [*lines, f"would be refused: {refused}"]
+    off = "would be powered off, and its resources removed from the rack's stack"
+    lines.append(off if standing.made else "was not powered on by rackready: its power stays as it is")
+    return [*lines, f"would be retired: {reason}"]
+
+
+def refusal(standing: Standing) -> str:
+    """Return why a node may not be retired now; empty when it may."""
+    if standing.jobs:
+        names = ", ".join(f"{job.id} ({job.user}, {job.name})" for job in standing.jobs[:_SHOWN])
+        more = f" and {len(standing.jobs) - _SHOWN} more" if len(standing.jobs) > _SHOWN else ""
+        return (
+            f"{standing.node}: jobs run on it - Expected: none Actual: {names}{more}. "
+            "It is held, so that it empties: wait for their end, then run again; see docs/runbooks/retire.md."
+        )
+    if standing.trouble and (standing.handed_over or standing.state is NodeState.READY):
+        asked = f"{standing.node}: whether jobs run on it - Expected: the scheduler says it Actual: {standing.trouble}"
+        return f"{asked} Nothing was touched: run again once it answers."
+    return ""
+
+
+def retire(ctx: PhaseContext, node: str, reason: str) -> NodeResult:
+    """Retire a node. Call it only while holding the controller lock.
+
+    Raises RetireRefusedError while jobs run on it (it is held then), or when a node in production cannot be held or asked for its jobs.
+    """
+    standing = look(ctx, node)
+    if standing.state is NodeState.RETIRED:
+        return NodeResult(Outcome.PASS, f"{node}: is retired already ({standing.reason})")
+    if not standing.trouble:
+        _hold(ctx, node, f"retired: {reason}")
+        standing = look(ctx, node)
+    if refused := refusal(standing):
+        raise RetireRefusedError(refused)
+    return _give_up(ctx, standing, reason)
+
+
+def _hold(ctx: PhaseContext, node: str, reason: str) -> None:
+    """Hold the node; from then on it is not in production any more, and the record says so."""
+    held = hold_nodes(ctx, [node], {node: reason})[node]
+    if held.outcome is not Outcome.PASS:
+        raise RetireRefusedError(held.message)
+    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+    try:
+        row = ledger.state(node)
+        if row is not None and row.state is NodeState.READY:
+            ledger.set_state(node, NodeState.CERTIFIED, f"held: {reason}", phase=row.phase, campaign=row.campaign)
+    finally:
+        ledger.close()
+
+
+def _give_up(ctx: PhaseContext, standing: Standing, reason: str) -> NodeResult:
+    """Remove what we made of the node, then record that it is retired: a kill in between leaves the state as it was, and the run is repeated."""
+    from rackready.stacks.phase import run_destroy  # noqa: PLC0415 - the Pulumi SDK takes a second to import
+
+    node = standing.node
+    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+    try:
+        token = ledger.change_begins(node, PHASE)
+        result = run_destroy(ctx, [node])[node]
+        ledger.done(token, {"outcome": result.outcome.value})
+        if result.outcome is not Outcome.PASS:
+            return result
+        ledger.set_state(node, NodeState.RETIRED, reason, phase=PHASE)
+    finally:
+        ledger.close()
+    said = f"; {standing.trouble}" if standing.trouble else ""
+    return NodeResult(Outcome.PASS, f"{node}: retired: {result.message}{said}", changed=True)

@@ -1,0 +1,29 @@
+"""`make molecule` for two quick roles: a fresh node each, the whole sequence, and the rack comes down again. All roles: `make molecule`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from rackready.sim import podman
+from rackready.sim.plan import clone_id
+from tests.integration.project import ROOT
+
+pytestmark = pytest.mark.integration
+_HOME = ROOT / ".rackready" / "molecule"
+
+
+def test_two_roles_pass_their_scenarios_and_nothing_is_left(image: None) -> None:
+    del image
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts/molecule", "base", "cuda_toolkit"], capture_output=True, text=True, timeout=900, check=False, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1] == "molecule: 2 of 2 roles passed"
+    for role in ("base", "cuda_toolkit"):
+        log = (_HOME / "logs" / f"{role}.log").read_text(encoding="utf-8")
+        for action in ("create", "prepare", "converge", "idempotence", "verify", "destroy"):
+            assert f"default > {action}: Executed: Successful" in log, f"{role}: {action}"
+    assert podman.containers(clone_id(_HOME)) == []

@@ -1,0 +1,89 @@
+"""The roles' scenarios: every role has one that verifies, they run in the order of the playbooks, and what a role needs runs before it."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
+ORDER: list[str] = runpy.run_path(str(ROOT / "scripts/molecule"))["in_order"]()
+NEEDS: dict[str, list[str]] = yaml.safe_load((ROOT / ".config/molecule/needs.yml").read_text(encoding="utf-8"))["molecule_needs"]
+
+
+def verify(role: str) -> list[dict[str, Any]]:
+    plays = yaml.safe_load((ROOT / "roles" / role / "molecule/default/verify.yml").read_text(encoding="utf-8"))
+    return [task for play in plays for task in play["tasks"]]
+
+
+def test_all_roles_run_in_the_order_of_the_playbooks() -> None:
+    assert sorted(ORDER) == ROLES
+    install = [role["role"] for play in yaml.safe_load((ROOT / "playbooks/install.yml").read_text(encoding="utf-8")) for role in play["roles"]]
+    assert ORDER[: len(install)] == install
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_a_role_needs_comes_before_it(role: str) -> None:
+    needs = NEEDS.get(role, ["base"])
+    assert set(needs) <= set(ORDER[: ORDER.index(role)])
+    assert needs == sorted(needs, key=ORDER.index)
+    assert all(set(NEEDS.get(needed, ["base"])) <= set(needs) for needed in needs), "a role needs what its needs need"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_scenario_asks_the_node_and_judges_the_answer(role: str) -> None:
+    tasks = verify(role)
+    checks = [task["ansible.builtin.assert"] for task in tasks if "ansible.builtin.assert" in task]
+    assert checks
+    assert [check["fail_msg"] for check in checks if not check["fail_msg"].startswith("Expected: ") or " Actual: " not in check["fail_msg"]] == []
+    asked = {task["register"] for task in tasks if "register" in task}
+    assert asked
+    assert [name for name in asked if not any(name in str(check["that"]) for check in checks)] == [], "what is asked is judged"
+
+
+def test_needs_name_roles_alone() -> None:
+    assert {name for role, needs in NEEDS.items() for name in (role, *needs)} <= set(ROLES)
+
+
+def test_the_whole_sequence_runs() -> None:
+    config = yaml.safe_load((ROOT / ".config/molecule/config.yml").read_text(encoding="utf-8"))
+    assert config["scenario"]["test_sequence"] == ["create", "prepare", "converge", "idempotence", "verify", "destroy"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gets as far as the names")
+def test_an_unknown_role_is_refused() -> None:
+    done = subprocess.run([sys.executable, ROOT / "scripts/molecule", "nonsense"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == f"nonsense - Expected: roles with a scenario: {', '.join(ORDER)}. Correct ROLE.\n"
+
+
+@pytest.mark.parametrize(("code", "passed"), [(0, True), (2, False), (None, False)])
+def test_a_scenario_passes_only_by_its_exit_code(
+    code: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, passed: bool
+) -> None:
+    script = runpy.run_path(str(ROOT / "scripts/molecule"))
+    known = script["scenario"].__globals__
+    monkeypatch.setitem(known, "HOME", tmp_path)
+    monkeypatch.setitem(known, "ROOT", tmp_path)
+
+    def run(argv: list[str], *, stdout: Any, **_rest: object) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - a file
+        stdout.write("fatal: [node01]: FAILED!\n")
+        if code is None:
+            raise subprocess.TimeoutExpired(argv, 900)
+        return subprocess.CompletedProcess(argv, code)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert script["scenario"]("base") is passed
+    said = capsys.readouterr().out
+    if passed:
+        assert said.startswith("molecule: base: pass (")
+    else:
+        assert "fatal: [node01]: FAILED!" in said
+        assert f"molecule: base: FAIL - Expected: exit code 0 Actual: {code or 124} (0 s). See logs/base.log." in said

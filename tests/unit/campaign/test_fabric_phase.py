@@ -1,0 +1,106 @@
+"""The fabric phase of a node that is alone in its run: rails that nobody could be reached on are not measured, and never a pass."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rackready.campaign.phases import PHASES
+from rackready.drivers import ansible
+from rackready.drivers.ansible_events import Events
+from rackready.drivers.switch import agreement
+from rackready.drivers.switch import phase as switches
+from rackready.drivers.switch.apply import OPERATION
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
+
+ROOT = Path(__file__).resolve().parents[3]
+ALONE = ["rail 1: no other node in this run to reach", "rail 2: no other node in this run to reach"]
+
+
+class World:
+    """What the phase would do to the world, written down; ``unmeasured`` is what the playbook says that it could not measure."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.known: list[str] = []
+        self.unmeasured: list[str] = []
+        self.agrees = Outcome.PASS
+        (root / "inventories/t").mkdir(parents=True)
+        shutil.copy(ROOT / "inventories/sim/site.yml", root / "inventories/t/site.yml")
+        self.context = PhaseContext("t", root, "c1")
+        self.ledger = Ledger.open(EnvPaths(root, "t").database)
+        self.visited: list[list[str]] = []
+        monkeypatch.setattr(switches, "run_switches", self._switches)
+        monkeypatch.setattr(ansible, "run_playbook", self._playbook)
+        monkeypatch.setattr(agreement, "verify_fabric", lambda _ctx, nodes: {node: NodeResult(self.agrees, f"{node}: said") for node in nodes})
+
+    def _switches(self, _ctx: PhaseContext, names: list[str]) -> dict[str, NodeResult]:
+        self.visited.append(names)
+        return {name: NodeResult(Outcome.PASS, f"{name}: changed and confirmed") for name in names}
+
+    def _playbook(self, _ctx: PhaseContext, playbook: str, nodes: list[str], extra: dict[str, Any]) -> dict[str, NodeResult]:
+        assert playbook == "fabric.yml"
+        self.known = extra["host_roce_known_peers"]
+        data = {"changed": 1, "ok": 9} | ({"unmeasured": self.unmeasured} if self.unmeasured else {})
+        return {node: NodeResult(Outcome.PASS, changed=True, data=data) for node in nodes}
+
+    def run(self, *nodes: str) -> dict[str, NodeResult]:
+        return PHASES["fabric"].run(self.context, list(nodes))
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def test_a_lone_node_is_never_a_pass(world: World) -> None:
+    world.unmeasured = ALONE
+    found = world.run("node01")["node01"]
+    assert (found.outcome, found.changed) == (Outcome.SKIP, True)
+    assert found.message == f"node01: said; not measured: {ALONE[0]}; {ALONE[1]}"
+    assert found.data == {"unmeasured": ALONE}
+
+
+def test_a_disagreement_stays_a_fail(world: World) -> None:
+    world.unmeasured, world.agrees = ALONE, Outcome.FAIL
+    assert world.run("node01")["node01"].outcome is Outcome.FAIL
+
+
+def test_a_measured_fabric_is_a_pass(world: World) -> None:
+    assert world.run("node01", "node02")["node02"].outcome is Outcome.PASS
+
+
+def test_nodes_that_are_connected_or_further_stand_in_as_peers(world: World) -> None:
+    for node, state in (("node02", NodeState.READY), ("node03", NodeState.CONNECTED), ("node04", NodeState.INSTALLED), ("node01", NodeState.READY)):
+        world.ledger.set_state(node, state)
+    world.run("node01")
+    assert world.known == ["node02", "node03"]
+
+
+def test_a_switch_that_no_cable_ends_on_any_more_is_cleared_when_we_had_configured_it(world: World) -> None:
+    path = world.context.root / "inventories/t/site.yml"
+    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    raw["switches"] += [{**raw["switches"][0], "name": name, "address": address} for name, address in (("leaf03", "192.0.2.23"), ("leaf04", "192.0.2.24"))]
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    world.ledger.done(world.ledger.begin("leaf03", OPERATION, "d", {"commands": []}).token)
+    assert world.run("node01")["node01"].outcome is Outcome.PASS
+    assert world.visited == [["leaf01", "leaf02"], ["leaf03"]]
+    told = [(event.node, event.text, event.level) for event in world.ledger.events("c1")]
+    assert told == [("leaf03", "no cable ends on it any more: leaf03: changed and confirmed", "ok")]
+
+
+def test_what_a_task_could_not_measure_is_told_as_information_and_kept() -> None:
+    told: list[tuple[str, str, str]] = []
+    events = Events("fabric", ["node01"], "log", lambda *words: told.append(words))
+    events.line(json.dumps({"event": "runner_on_ok", "host": "node01", "task": "rails", "res": {"changed": False, "unmeasured": ALONE}}))
+    events.line(json.dumps({"event": "playbook_on_stats", "ok": {"node01": 3}, "processed": {"node01": 1}}))
+    assert told == [("node01", text, "info") for text in ALONE]
+    assert events.result("node01").data == {"changed": 0, "ok": 3, "unmeasured": ALONE}

@@ -1,0 +1,69 @@
+"""What builds the driver's module: there, or installable, or refused before anything is installed; exact words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rackready.ondevice.build import BuildTools
+from rackready.ondevice.command import Done, NodeProblem
+
+KERNEL = "6.1.0-28-amd64"
+NEEDS = {"/lib/modules/KERNEL/build/Makefile": "linux-headers-KERNEL", "/usr/sbin/dkms": "dkms", "/usr/bin/gcc": "gcc"}
+
+
+class Node:
+    """A node whose package sources offer some packages."""
+
+    def __init__(self, *offered: str) -> None:
+        self.offered = offered
+        self.asked: list[str] = []
+
+    def __call__(self, argv: Sequence[str]) -> Done:
+        if argv[0] == "uname":
+            return Done(0, f"{KERNEL}\n")
+        self.asked += argv[2:]
+        known = "".join(f"{name}:\n  Installed: (none)\n  Candidate: {'1.0' if name in self.offered else '(none)'}\n  Version table:\n" for name in argv[2:3])
+        more = "".join(f"{name}:\n  Installed: (none)\n  Candidate: 1.0\n  Version table:\n" for name in argv[3:] if name in self.offered)
+        return Done(0, known + more)
+
+
+def there(root: Path, *paths: str) -> None:
+    for path in paths:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text("")
+
+
+def test_what_is_missing_and_can_be_had_is_listed(tmp_path: Path) -> None:
+    node = Node(f"linux-headers-{KERNEL}", "dkms", "gcc")
+    assert BuildTools(node, tmp_path).absent(NEEDS) == [f"linux-headers-{KERNEL}", "dkms", "gcc"]
+
+
+def test_what_is_there_is_enough_wherever_it_came_from(tmp_path: Path) -> None:
+    there(tmp_path, f"lib/modules/{KERNEL}/build/Makefile", "usr/sbin/dkms", "usr/bin/gcc")
+    node = Node()
+    assert BuildTools(node, tmp_path).absent(NEEDS) == []
+    assert node.asked == []
+
+
+def test_headers_of_another_kernel_do_not_count(tmp_path: Path) -> None:
+    there(tmp_path, "lib/modules/6.1.0-22-amd64/build/Makefile", "usr/sbin/dkms", "usr/bin/gcc")
+    assert BuildTools(Node(f"linux-headers-{KERNEL}"), tmp_path).absent(NEEDS) == [f"linux-headers-{KERNEL}"]
+
+
+def test_what_cannot_be_had_is_refused_by_name_with_the_next_step(tmp_path: Path) -> None:
+    there(tmp_path, "usr/bin/gcc")
+    with pytest.raises(NodeProblem) as caught:
+        BuildTools(Node(), tmp_path).absent(NEEDS)
+    assert str(caught.value) == (
+        f"Expected: what builds the driver's module for kernel {KERNEL}, installed or in the node's package sources "
+        f"Actual: no dkms, no linux-headers-{KERNEL}. Let the node's package sources carry them and run `apt-get update` there "
+        "(headers of a kernel that was replaced are often withdrawn: reboot into the newest installed kernel), then run again: docs/runbooks/driver-build.md."
+    )
+
+
+def test_one_that_cannot_be_had_is_enough_to_refuse(tmp_path: Path) -> None:
+    with pytest.raises(NodeProblem, match=rf"Actual: no linux-headers-{KERNEL}\. Let the node's package sources carry them"):
+        BuildTools(Node("dkms", "gcc"), tmp_path).absent(NEEDS)
