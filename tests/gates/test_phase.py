@@ -16,7 +16,7 @@ from rackready.evidence.report import build, render
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.coverage import GATE as COVERAGE
 from rackready.gates.nccl import collectives_run
-from rackready.gates.phase import Stage, gate_entries
+from rackready.gates.phase import Kept, Stage, gate_entries
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
@@ -70,6 +70,7 @@ class Rack:
             "format": "rackready/fingerprint/v1",
             "chassis_serial": None,
             "kernel": "6.1.0",
+            "boot_id": "b1",
             "nics": nics,
             "driver": "580.173.02",
             "gpus": gpus,
@@ -121,7 +122,14 @@ class Played:
 
 
 def play(
-    tmp_path: Path, rack: Rack, *, nodes: Sequence[str] = NODES, skips: Sequence[DeclaredSkip] = (), partners: Sequence[str] = (), only: list[str] | None = None
+    tmp_path: Path,
+    rack: Rack,
+    *,
+    nodes: Sequence[str] = NODES,
+    skips: Sequence[DeclaredSkip] = (),
+    partners: Sequence[str] = (),
+    only: list[str] | None = None,
+    kept: Kept | None = None,
 ) -> Played:
     site = load_site("sim", site_file=ROOT / "inventories/sim/site.yml", root=ROOT)
     site = site.model_copy(update={"gates": site.gates.model_copy(update={"skip": list(skips)})})
@@ -130,7 +138,7 @@ def play(
     ledger.put_campaign("c1", env="sim", kind="validate", nodes=list(nodes), site_digest="", abi="1", status="running")
     store = EvidenceStore.open(ledger, paths.raw)
     stage = Stage.begin(site, rack.connection(), None, store, ledger, "c1", [*nodes, *partners])
-    return Played(stage.run(list(nodes), partners, gate_entries(site, only), whole=only is None), store, ledger, site, paths)
+    return Played(stage.run(list(nodes), partners, gate_entries(site, only), whole=only is None, kept=kept), store, ledger, site, paths)
 
 
 def outcomes(played: Played) -> dict[str, Outcome]:

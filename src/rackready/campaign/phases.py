@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rackready.campaign.evidence_check import run_where_needed
-from rackready.design.facts import node_facts
-from rackready.design.site import load_site
-from rackready.model.outcome import Outcome
-from rackready.model.phase import NodeResult, PhaseContext
+from rackready.campaign.hold import Results, Runner, run_held
+from rackready.model.phase import PhaseContext
 from rackready.model.state import NodeState
-
-Results = dict[str, NodeResult]
-Runner = Callable[[PhaseContext, list[str]], Results]
 
 _NO_BASELINE = "passed through: firmware and BIOS are not compared with a baseline yet"
 _NO_PARTS = "passed through: parts are compared by the inventory gate after the driver is installed"
@@ -42,42 +36,19 @@ def _provision(ctx: PhaseContext, nodes: list[str]) -> Results:
 def _install(ctx: PhaseContext, nodes: list[str]) -> Results:
     from rackready.drivers.ansible import run_playbook  # noqa: PLC0415
 
-    return run_playbook(ctx, "install.yml", nodes)
+    return run_held(ctx, "install", lambda ctx, nodes: run_playbook(ctx, "install.yml", nodes), nodes)
 
 
 def _fabric(ctx: PhaseContext, nodes: list[str]) -> Results:
-    """Configure the switches that these nodes are cabled to, then the nodes' NICs, then hold both ends of every cable against each other.
+    from rackready.campaign.fabric import run_fabric_held  # noqa: PLC0415
 
-    A bad switch spoils only the nodes behind it.
-    """
-    from rackready.drivers.ansible import run_playbook  # noqa: PLC0415
-    from rackready.drivers.switch.phase import run_switches  # noqa: PLC0415
-
-    site = load_site(ctx.env, root=ctx.root)
-    behind = {name: sorted({nic.switch for nic in node_facts(site, name).nics if nic.switch}) for name in nodes}
-    switches = run_switches(ctx, sorted({switch for names in behind.values() for switch in names}))
-    out: Results = {}
-    for name in nodes:
-        bad = [switches[switch] for switch in behind[name] if switches[switch].outcome is not Outcome.PASS]
-        if bad:
-            out[name] = NodeResult(Outcome.ERROR, bad[0].message)
-    hosts = run_playbook(ctx, "fabric.yml", [name for name in nodes if name not in out])
-    for name, result in hosts.items():
-        out[name] = replace(result, changed=result.changed or any(switches[switch].changed for switch in behind[name]))
-    return out if ctx.check else out | _agreement(ctx, {name: out[name] for name in hosts if out[name].outcome is Outcome.PASS})
-
-
-def _agreement(ctx: PhaseContext, done: Results) -> Results:
-    from rackready.drivers.switch.agreement import verify_fabric  # noqa: PLC0415
-
-    verified = verify_fabric(ctx, list(done)) if done else {}
-    return {name: replace(found, changed=done[name].changed) for name, found in verified.items()}
+    return run_fabric_held(ctx, nodes)
 
 
 def _optimize(ctx: PhaseContext, nodes: list[str]) -> Results:
     from rackready.drivers.ansible import run_playbook  # noqa: PLC0415
 
-    return run_playbook(ctx, "optimize.yml", nodes)
+    return run_held(ctx, "optimize", lambda ctx, nodes: run_playbook(ctx, "optimize.yml", nodes), nodes)
 
 
 def _certify(ctx: PhaseContext, nodes: list[str]) -> Results:

@@ -23,14 +23,16 @@ _GENERIC = frozenset({"", "non-zero return code", "One or more items failed", "M
 
 @dataclass
 class Events:
-    """Collects the events of one run. ``phase`` and ``log`` stand in its messages."""
+    """Collects the events of one run. ``phase`` and ``log`` stand in its messages; with ``check`` nothing was changed, only looked at."""
 
     phase: str
     nodes: list[str]
     log: str
     tell: Tell
+    check: bool = False
     stats: dict[str, dict[str, int]] | None = None
     failures: dict[str, str] = field(default_factory=dict)
+    changes: dict[str, list[str]] = field(default_factory=dict)
     unreachable: dict[str, str] = field(default_factory=dict)
     output: list[str] = field(default_factory=list)
     _roles: dict[str, str] = field(default_factory=dict)
@@ -69,7 +71,8 @@ class Events:
         return int((self.stats or {}).get(kind, {}).get(node, 0))
 
     def _data(self, node: str) -> dict[str, Any]:
-        return {"changed": self._count("changed", node), "ok": self._count("ok", node)}
+        counts: dict[str, Any] = {"changed": self._count("changed", node), "ok": self._count("ok", node)}
+        return counts | ({"changes": self.changes[node]} if node in self.changes else {})
 
     def _missing(self, node: str, *, timed_out: bool) -> str:
         errors = [line for line in self.output if "ERROR" in line or "Error" in line]
@@ -92,7 +95,8 @@ class Events:
         for note in result.get("notes") or []:
             self.tell(event["host"], str(note), "warn")
         if result.get("changed"):
-            self.tell(event["host"], f"changed: {_task(event)}", "info")
+            self.changes.setdefault(event["host"], []).append(_task(event))
+            self.tell(event["host"], f"{'would change' if self.check else 'changed'}: {_task(event)}", "info")
 
     def _runner_retry(self, event: dict[str, Any]) -> None:
         result = event.get("res", {})

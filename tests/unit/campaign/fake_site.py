@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rackready.campaign import phases
 from rackready.campaign.controller import run_campaign
+from rackready.campaign.hold import Runner
 from rackready.campaign.request import DEPLOY, Request
 from rackready.campaign.summary import exit_code, summarise
 from rackready.drivers.process import check_stop
@@ -27,7 +28,7 @@ from rackready.paths import EnvPaths
 NODES = ("node01", "node02", "node03")
 
 
-def fake(root: Path, phase: str, mode: str) -> phases.Runner:
+def fake(root: Path, phase: str, mode: str) -> Runner:
     """Return a phase that logs its nodes and does what the mode says."""
     kind, _, rest = mode.partition(":")
     wanted, _, victim = rest.partition(":")

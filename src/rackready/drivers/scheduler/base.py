@@ -39,6 +39,16 @@ class SchedulerNode:
         return self.reason.startswith(PREFIX)
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job that a scheduler has started on a node. ``id`` is what ends it (an array's task carries its number)."""
+
+    id: str
+    user: str
+    partition: str
+    name: str
+
+
 def reason_text(reason: str) -> str:
     """Return a reason with our prefix, on one line."""
     line = " ".join(reason.split())
@@ -65,6 +75,9 @@ class SchedulerAdapter(ABC):
         """Let jobs start on a node. Raises NotOursError when somebody else drained it."""
 
     @abstractmethod
+    def jobs(self, node: str) -> list[Job]:
+        """Return the jobs that hold the node now, those that are just ending among them; by id."""
+
     @abstractmethod
     def close(self) -> None:
         """Give back connections."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rackready.drivers.scheduler.base import PREFIX, NotOursError, SchedulerAdapter, SchedulerError, SchedulerNode, reason_text
+from rackready.drivers.scheduler.base import PREFIX, Job, NotOursError, SchedulerAdapter, SchedulerError, SchedulerNode, reason_text
 
 _HEAD = "# Nodes that are ready, one a line. A line '# NAME: reason' is a node that is not; remove a foreign one yourself."
 
@@ -28,6 +28,11 @@ class FileAdapter(SchedulerAdapter):
         return SchedulerNode(
             node, "held" if reason else "absent", usable=False, drained=bool(reason), down=False, reason=reason, by="" if not reason else str(self._path)
         )
+
+    def jobs(self, node: str) -> list[Job]:
+        """Return none: a file starts no jobs, and what other tools run on a node is theirs to say."""
+        del node
+        return []
 
     def close(self) -> None:
         """Nothing to give back."""

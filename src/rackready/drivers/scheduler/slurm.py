@@ -6,8 +6,8 @@ import shlex
 import time
 from collections.abc import Callable
 
-from rackready.drivers.scheduler.base import NotOursError, SchedulerAdapter, SchedulerError, SchedulerNode, reason_text
-from rackready.drivers.scheduler.slurm_text import parse_node, state_words
+from rackready.drivers.scheduler.base import Job, NotOursError, SchedulerAdapter, SchedulerError, SchedulerNode, reason_text
+from rackready.drivers.scheduler.slurm_text import JOB_FORMAT, parse_jobs, parse_node, state_words
 
 Runner = Callable[[str], tuple[int, str, str]]
 """Runs one command line on the controller: exit code, standard output, standard error."""
@@ -61,6 +61,15 @@ class SlurmAdapter(SchedulerAdapter):
             )
             raise NotOursError(message)
         return self._resume(node)
+
+    def jobs(self, node: str) -> list[Job]:
+        """Return what `squeue` says runs on a node. Raises SchedulerError."""
+        code, out, err = self._run(f"squeue --noheader --nodelist={shlex.quote(node)} --format={shlex.quote(JOB_FORMAT)}")
+        if code != 0:
+            actual = " ".join((err or out).split())
+            message = f"{node}: `squeue --nodelist` on {self._where} - Expected: the node's jobs Actual: {actual}. See whether slurmctld runs there."
+            raise SchedulerError(message)
+        return parse_jobs(out)
 
     def close(self) -> None:
         """End the SSH session."""

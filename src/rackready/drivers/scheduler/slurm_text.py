@@ -1,10 +1,10 @@
-"""What `scontrol show node -o` prints, read purely (Slurm 22.05 and later)."""
+"""What `scontrol show node -o` and `squeue` print, read purely (Slurm 22.05 and later)."""
 
 from __future__ import annotations
 
 import re
 
-from rackready.drivers.scheduler.base import SchedulerError, SchedulerNode
+from rackready.drivers.scheduler.base import Job, SchedulerError, SchedulerNode
 
 _AUTHOR = re.compile(r"\[(?P<by>[^\[\]@\s]+)@\d{4}-\d\d-\d\dT[\d:]+\]")
 """Who set a reason, and when: Slurm appends it to the text."""
@@ -23,6 +23,26 @@ def parse_node(line: str) -> SchedulerNode:
     words = state_words(state)
     reason, by = _reason(line)
     return SchedulerNode(name, state, not words & _STOPS, "DRAIN" in words, bool(words & _DOWN), reason, by)
+
+
+JOB_FORMAT = "%i|%u|%P|%T|%j"
+"""Id, user, partition, state, name; the name last, for it may hold anything."""
+
+_NOT_STARTED = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"})
+
+
+def parse_jobs(text: str) -> list[Job]:
+    """Return the jobs of `squeue --noheader` in JOB_FORMAT that have started, by id. Raises SchedulerError for another line."""
+    found = []
+    for line in text.splitlines():
+        fields = line.split("|", 4)
+        if len(fields) != len(JOB_FORMAT.split("|")):
+            message = f"`squeue` - Expected: lines of {JOB_FORMAT} Actual: {line[:200]!r}. Run it on the controller; its release may print another format."
+            raise SchedulerError(message)
+        job, user, partition, state, name = fields
+        if state not in _NOT_STARTED:
+            found.append(Job(job, user, partition, name))
+    return sorted(found, key=lambda job: [int(part) if part.isdigit() else 0 for part in job.id.split("_")])
 
 
 def state_words(state: str) -> set[str]:
