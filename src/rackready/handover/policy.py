@@ -102,7 +102,9 @@ def _voided(node: str, entry: GateSetEntry, record: EvidenceRecord, moment: Mome
     Which boot a record of an older rackready is from is not known: it is not taken for the present one.
     """
     if FLEET_PENDING in (record.verdict.note or ""):
-        return f"{node}: {entry.id} - Expected: a bound that judges Actual: {FLEET_PENDING}. Measure at least 16 identical nodes, or give the profile a reference."
+        return (
+            f"{node}: {entry.id} - Expected: a bound that judges Actual: {FLEET_PENDING}. Measure at least 16 identical nodes, or give the profile a reference."
+        )
     boots = {item.boot_id for item in record.fingerprints if item.node == node}
     if entry.after_boot and boots != {moment.boot_id}:
         return f"{node}: {entry.id} - Expected: measured since the node's last boot Actual: measured before it. {_AGAIN}"

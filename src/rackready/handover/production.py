@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from rackready.design.site import load_site
 from rackready.drivers.process import STOP, check_stop
@@ -32,16 +32,18 @@ _SHOWN = 3
 def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], dict[str, NodeResult]]:
     """Return the nodes on which jobs run or may start, and an error for each of which the scheduler cannot say it.
 
-    The scheduler is asked, not our own record: a node that is drained but not empty yet carries somebody's job as well. One that
-    rackready never handed over, and of which the scheduler knows nothing, is taken as not in production; that is said.
+    The scheduler is asked, not our own record: a node that is drained but not empty yet carries somebody's job as well, and one
+    that was handed over, is down and not drained may come back by itself at any moment. One that rackready never handed over, and
+    of which the scheduler cannot say anything, is taken as not in production; that is said.
     """
     ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
     busy, unknown = [], {}
     try:
         for node, answer in _ask(ctx, list(nodes)).items():
-            if isinstance(answer, bool):
-                busy += [node] if answer else []
-            elif any(entry.operation == RELEASE and entry.status != "failed" for entry in ledger.entries(node)):
+            given = any(entry.operation == RELEASE and entry.status != "failed" for entry in ledger.entries(node))
+            if isinstance(answer, _Use):
+                busy += [node] if answer.offered or answer.jobs or (given and not answer.drained) else []
+            elif given:
                 text = f"{node}: whether jobs run on it - Expected: the scheduler says it Actual: {answer} Nothing was touched: run again once it answers."
                 unknown[node] = NodeResult(Outcome.ERROR, text, touched=False)
             else:
@@ -51,18 +53,28 @@ def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], d
     return busy, unknown
 
 
-def _ask(ctx: PhaseContext, nodes: list[str]) -> dict[str, bool | str]:
-    """Return per node whether it is in production, or the words of the scheduler's error."""
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What a scheduler says of the use of one node."""
+
+    offered: bool
+    drained: bool
+    jobs: bool
+
+
+def _ask(ctx: PhaseContext, nodes: list[str]) -> dict[str, _Use | str]:
+    """Return how each node is used, or the words of the scheduler's error."""
     try:
         with adapter_for(load_site(ctx.env, root=ctx.root), EnvPaths(ctx.root, ctx.env)) as adapter:
-            return {node: _one(adapter, node) for node in nodes}
+            return {node: _use(adapter, node) for node in nodes}
     except RackreadyError as error:
         return dict.fromkeys(nodes, str(error))
 
 
-def _one(adapter: SchedulerAdapter, node: str) -> bool | str:
+def _use(adapter: SchedulerAdapter, node: str) -> _Use | str:
     try:
-        return adapter.show(node).usable or bool(adapter.jobs(node))
+        now = adapter.show(node)
+        return _Use(now.usable, now.drained, bool(adapter.jobs(node)))
     except RackreadyError as error:
         return str(error)
 
