@@ -67,8 +67,7 @@ def run_where_needed(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResul
     lent = [node for node in busy if node not in take_out(ctx, {node: f"partner in the measurement of {', '.join(item.node for item in able)}"})]
     helping = [node for node in partners if node in lent or (node not in busy and node not in unknown)]
     out |= run_gates(ctx, [item.node for item in able], partners=helping, kept={item.node: item.kept for item in able})
-    if lent:
-        run_handover(ctx, lent)
+    _give_back(ctx, lent)
     return out
 
 
@@ -76,6 +75,21 @@ def _out_of_production(ctx: PhaseContext, nodes: list[str], why: str) -> dict[st
     """Empty those of the nodes that are in production. Returns the ones for which that did not work, or is not known to be needed."""
     busy, unknown = in_production(ctx, nodes)
     return unknown | take_out(ctx, dict.fromkeys(busy, why))
+
+
+def _give_back(ctx: PhaseContext, lent: list[str]) -> None:
+    """Hand partners that were in production over again; one for which that does not work stays held, and that is said."""
+    if not lent:
+        return
+    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+    try:
+        for node, result in run_handover(ctx, lent).items():
+            if result.outcome is Outcome.PASS:
+                ledger.set_state(node, NodeState.READY, phase="validate", campaign=ctx.campaign)
+            else:
+                ledger.event(ctx.campaign, node, "validate", f"it helped to measure and could not be handed over again: {result.message}", "error")
+    finally:
+        ledger.close()
 
 
 def _standings(ctx: PhaseContext, site: Site, nodes: list[str]) -> list[Standing]:

@@ -105,7 +105,8 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str]) -> dict[str, NodeRes
             if row is not None and row.state is NodeState.READY:
                 ledger.set_state(node, NodeState.CERTIFIED, f"held: {reasons[node]}", phase=row.phase, campaign=ctx.campaign)
         with adapter_for(site, paths) as adapter:
-            left = wait_for_jobs(adapter, [node for node in reasons if node not in bad], limit_s, lambda node, text: _tell(ledger, ctx, node, text))
+            drained = [node for node in reasons if node not in bad]
+            left = wait_for_jobs(adapter, drained, limit_s, lambda node, text: ledger.event(ctx.campaign, node, PHASE, text, "warn"), _POLL_S)
     except RackreadyError as error:
         left = {node: str(error) for node in reasons if node not in bad}
     finally:
@@ -113,11 +114,7 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str]) -> dict[str, NodeRes
     return bad | {node: NodeResult(Outcome.ERROR, text, data={HELD: True}, touched=False) for node, text in left.items()}
 
 
-def _tell(ledger: Ledger, ctx: PhaseContext, node: str, text: str) -> None:
-    ledger.event(ctx.campaign, node, PHASE, text, "warn")
-
-
-def wait_for_jobs(adapter: SchedulerAdapter, nodes: list[str], limit_s: float, tell: Callable[[str, str], None], poll_s: float = _POLL_S) -> dict[str, str]:
+def wait_for_jobs(adapter: SchedulerAdapter, nodes: list[str], limit_s: float, tell: Callable[[str, str], None], poll_s: float) -> dict[str, str]:
     """Wait until no job runs on any of the nodes. Returns the words about each node that is not empty (or not known to be) after ``limit_s``."""
     deadline = time.monotonic() + limit_s
     told: dict[str, str] = {}
