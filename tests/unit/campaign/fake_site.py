@@ -2,7 +2,8 @@
 """A controller with phases of its own that write down what they did: run as a program by the kill tests.
 
 Usage: fake_site.py ROOT MODE. MODE names what happens: ``run``; ``die:PHASE`` (SIGKILL inside that phase); ``hang:PHASE``;
-``fail:PHASE:NODE``; ``error:PHASE:NODE``; ``untouched:PHASE:NODE`` (held, and kept by its jobs); ``defect:PHASE``; ``silent:PHASE:NODE`` (no result for the node).
+``fail:PHASE:NODE``; ``error:PHASE:NODE``; ``untouched:PHASE:NODE`` (held, and kept by its jobs);
+``defect:PHASE``; ``silent:PHASE:NODE`` (no result for the node).
 """
 
 from __future__ import annotations

@@ -184,13 +184,13 @@ def test_ready_node_that_goes_wrong_is_not_ready_any_more(tmp_path: Path, mode: 
 
 def test_ready_node_that_its_jobs_keep_is_not_on_offer_and_its_evidence_stands(tmp_path: Path) -> None:
     run(tmp_path, "run")
-    code, text = run(tmp_path, "untouched:optimize:node03")
+    code, text = run(tmp_path, "untouched:provision:node03")
     assert code == 1
-    assert "ROW node03 certified optimize error node03: jobs run on it" in text
+    assert "ROW node03 certified provision error node03: jobs run on it" in text
     assert "could not be held in the scheduler" not in text, "it is held already: its reason stays"
     ledger = Ledger.open(tmp_path / ".rackready/x/state.sqlite")
     last = [entry for entry in ledger.entries("node03") if entry.operation == "changed"][-1]
-    assert (last.desired, last.status) == ("optimize", "failed"), "nothing was done to it"
+    assert (last.desired, last.status) == ("provision", "failed"), "nothing was done to it"
 
 
 def test_ready_node_that_is_changed_is_back_where_the_change_leaves_it(tmp_path: Path) -> None:
@@ -211,10 +211,10 @@ def test_a_campaign_that_measures_anew_is_not_resumed_by_one_that_does_not(tmp_p
     def request(*, again: bool) -> Request:
         return new_request(site, env="sim", root=tmp_path, kind="validate", phases=("validate",), nodes=("node01",), check=False, again=again)
 
-    first, _ = controller._choose(paths, ledger, request(again=True), said.append)  # noqa: SLF001 - what is chosen is seen nowhere else without an engine
+    first, _ = controller._choose(paths, ledger, request(again=True), said.append)
     assert first.context().again
     paths.workflows.touch()
-    other, resumed = controller._choose(paths, ledger, request(again=False), said.append)  # noqa: SLF001
+    other, resumed = controller._choose(paths, ledger, request(again=False), said.append)
     assert (resumed, other.context().again) == (False, False)
     paths.workflows.touch()
-    assert controller._choose(paths, ledger, request(again=False), said.append) == (other, True)  # noqa: SLF001
+    assert controller._choose(paths, ledger, request(again=False), said.append) == (other, True)

@@ -95,7 +95,7 @@ class Rack:
 
     def handover(self, _ctx: object, nodes: list[str]) -> dict[str, NodeResult]:
         self.returned += nodes
-        return {node: self.back for node in nodes}
+        return dict.fromkeys(nodes, self.back)
 
 
 @pytest.fixture
