@@ -16,7 +16,7 @@ from rackready.evidence.report import build, render
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.coverage import GATE as COVERAGE
 from rackready.gates.nccl import collectives_run
-from rackready.gates.phase import Stage, gate_entries
+from rackready.gates.phase import Kept, Stage, gate_entries
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
@@ -70,6 +70,7 @@ class Rack:
             "format": "rackready/fingerprint/v1",
             "chassis_serial": None,
             "kernel": "6.1.0",
+            "boot_id": "b1",
             "nics": nics,
             "driver": "580.173.02",
             "gpus": gpus,
@@ -120,8 +121,15 @@ class Played:
     paths: EnvPaths
 
 
-def play(
-    tmp_path: Path, rack: Rack, *, nodes: Sequence[str] = NODES, skips: Sequence[DeclaredSkip] = (), partners: Sequence[str] = (), only: list[str] | None = None
+def play(  # noqa: PLR0913 - what a test may vary
+    tmp_path: Path,
+    rack: Rack,
+    *,
+    nodes: Sequence[str] = NODES,
+    skips: Sequence[DeclaredSkip] = (),
+    partners: Sequence[str] = (),
+    only: list[str] | None = None,
+    kept: Kept | None = None,
 ) -> Played:
     site = load_site("sim", site_file=ROOT / "inventories/sim/site.yml", root=ROOT)
     site = site.model_copy(update={"gates": site.gates.model_copy(update={"skip": list(skips)})})
@@ -130,7 +138,7 @@ def play(
     ledger.put_campaign("c1", env="sim", kind="validate", nodes=list(nodes), site_digest="", abi="1", status="running")
     store = EvidenceStore.open(ledger, paths.raw)
     stage = Stage.begin(site, rack.connection(), None, store, ledger, "c1", [*nodes, *partners])
-    return Played(stage.run(list(nodes), partners, gate_entries(site, only), whole=only is None), store, ledger, site, paths)
+    return Played(stage.run(list(nodes), partners, gate_entries(site, only), whole=only is None, kept=kept), store, ledger, site, paths)
 
 
 def outcomes(played: Played) -> dict[str, Outcome]:
@@ -182,6 +190,14 @@ def test_two_bad_ends_of_one_cable_run_are_each_told_their_own(tmp_path: Path) -
     assert played.results["node02"].message.startswith("node02 mlx5_0 (rail 1): link down")
 
 
+def test_a_node_that_does_not_say_its_boot_has_no_fingerprint(tmp_path: Path) -> None:
+    silent = {
+        "node01": {"fingerprint": said('{"format": "rackready/fingerprint/v1", "kernel": "6.1", "driver": "580", "gpus": [{"id": "a"}], "complete": true}')}
+    }
+    played = play(tmp_path, Rack(silent), nodes=["node01"], only=["node/gpu/sanity/inventory"])
+    assert "no GPU, driver, kernel or boot id in it" in played.results["node01"].message
+
+
 def test_an_unreachable_node_is_an_error_of_that_node(tmp_path: Path) -> None:
     played = play(tmp_path, Rack(dead=frozenset({"node02"}), ring=("node01", "node02")), only=["node/gpu/sanity/inventory"])
     assert outcomes(played)["node02"] is Outcome.ERROR
@@ -215,6 +231,28 @@ def test_a_bad_node_takes_nothing_from_its_partner(tmp_path: Path) -> None:
     played = play(tmp_path, Rack(bad_writes=frozenset({("node01", "mlx5_9")})), nodes=["node01"], partners=["node02"], only=[PAIR])
     assert outcomes(played) == {"node01": Outcome.FAIL}
     assert played.store.records(target="node02") == []
+
+
+def test_only_what_is_due_is_run_and_coverage_is_over_both(tmp_path: Path) -> None:
+    """After a boot of node01, say: its pair gate is due, the others count; node02, in the same run, lacks its inventory alone."""
+    first = play(tmp_path, Rack(ring=("node01", "node02")), nodes=["node01", "node02"])
+    records = {node: {record.gate: record.verdict for record in first.store.records(target=node)} for node in ("node01", "node02")}
+    kept = {"node01": {gate: verdict for gate, verdict in records["node01"].items() if gate != PAIR}}
+    kept["node02"] = {gate: verdict for gate, verdict in records["node02"].items() if gate != "node/gpu/sanity/inventory"}
+    before = len(first.store.records())
+    again = play(tmp_path, Rack(ring=("node01", "node02")), nodes=["node01", "node02"], kept=kept)
+    assert outcomes(again) == {"node01": Outcome.PASS, "node02": Outcome.PASS}
+    fresh = [(record.target, record.gate) for record in again.store.records()[before:] if record.target in {"node01", "node02"}]
+    assert sorted(fresh) == [("node01", COVERAGE), ("node01", PAIR), ("node02", COVERAGE), ("node02", "node/gpu/sanity/inventory")]
+    assert again.results["node01"].data["coverage"] == first.results["node01"].data["coverage"]
+
+
+def test_a_fault_that_shows_now_is_not_covered_by_what_was_kept(tmp_path: Path) -> None:
+    first = play(tmp_path, Rack(ring=("node01", "node02")), nodes=["node01", "node02"])
+    kept = {"node01": {record.gate: record.verdict for record in first.store.records(target="node01") if record.gate != "node/gpu/sanity/inventory"}}
+    link = {"node01": {"inventory": said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}}
+    again = play(tmp_path, Rack(link), nodes=["node01"], kept=kept)
+    assert outcomes(again) == {"node01": Outcome.FAIL}
 
 
 def test_nothing_run_is_no_pass(tmp_path: Path) -> None:

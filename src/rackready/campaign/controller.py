@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -71,6 +72,7 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: Request, say: Say) -> tuple
             and row["site_digest"] == wanted.site_digest
             and row["nodes"] == list(wanted.nodes)
             and row["summary"].get("check") == wanted.check
+            and row["summary"]["request"].get("again", False) == wanted.again
         )
         if same and row["abi"] == CAMPAIGN_ABI and paths.workflows.exists():
             say(f"going on with campaign {row['id']}, which was cut off")
@@ -102,9 +104,9 @@ def _forget(database: Path) -> None:
 def _drive(paths: EnvPaths, ledger: Ledger, request: Request, *, resumed: bool, say: Say, show: Show) -> Finished:
     after = max((event.id for event in ledger.events(request.campaign)), default=0)
     box: dict[str, Any] = {}
-    if not request.check:
-        ledger.put_campaign(request.campaign, status="running")
-    with _engine(paths.dry_workflows if request.check else paths.workflows), _signals(say):
+    record, workflows = (_nothing, paths.dry_workflows) if request.check else (partial(ledger.put_campaign, request.campaign), paths.workflows)
+    record(status="running")
+    with _engine(workflows), _signals(say):
         waiter = threading.Thread(target=_wait, args=(request, resumed, box), daemon=True)
         waiter.start()
         stop_at: float | None = None
@@ -117,27 +119,25 @@ def _drive(paths: EnvPaths, ledger: Ledger, request: Request, *, resumed: bool, 
                     break
         _show_new(ledger, request.campaign, after, show)
     if STOP.is_set() and "results" not in box:
-        _leave_now(ledger, request, say)
-    if "error" in box and request.check:
-        raise box["error"]
+        _leave_now(record, request, say)
     if "error" in box:
-        ledger.put_campaign(request.campaign, status="superseded", ended=time.time())
+        record(status="superseded", ended=time.time())
         raise box["error"]
-    summary = {"request": request.plain(), "check": request.check, "results": box["results"]}
-    if request.check:
-        return Finished(request.campaign, box["results"], resumed=resumed)
-    ledger.put_campaign(request.campaign, status="finished", ended=time.time(), summary=summary)
+    record(status="finished", ended=time.time(), summary={"request": request.plain(), "check": request.check, "results": box["results"]})
     return Finished(request.campaign, box["results"], resumed=resumed)
 
 
-def _leave_now(ledger: Ledger, request: Request, say: Say) -> NoReturn:
+def _nothing(**_values: object) -> None:
+    """A dry run leaves no record of itself."""
+
+
+def _leave_now(record: Callable[..., None], request: Request, say: Say) -> NoReturn:
     """Record the stop and end the process at once, the lock still held.
 
     The engine's threads cannot be ended: left alive they would take up the resumed campaign's work, and refuse it because of STOP.
     """
     kill_all_children()
-    if not request.check:
-        ledger.put_campaign(request.campaign, status="interrupted")
+    record(status="interrupted")
     again = f"make deploy ENV={request.env}" if request.kind == "deploy" else f"rackready {request.kind} --env {request.env}"
     say(f"stopped. Nothing is lost: `{again}` goes on where it stopped.")
     sys.stdout.flush()

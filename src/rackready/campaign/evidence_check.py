@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
@@ -10,84 +12,148 @@ from rackready.evidence.store import EvidenceStore
 from rackready.gates.phase import run_gates
 from rackready.gates.registry import gate
 from rackready.handover.certify import entries, fingerprints
-from rackready.handover.phase import hold_nodes, run_handover
-from rackready.handover.policy import decide, declared_skips
+from rackready.handover.phase import run_handover
+from rackready.handover.policy import Decision, Moment, decide, declared_skips
+from rackready.handover.production import in_production, take_out
 from rackready.ledger.store import Ledger
-from rackready.model.evidence import Fingerprint
-from rackready.model.outcome import Finding, Outcome
+from rackready.model.evidence import EvidenceRecord, Fingerprint
+from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.site import Site
-from rackready.model.state import NodeState
+from rackready.model.state import NodeState, at_least
 from rackready.paths import EnvPaths
 from rackready.profiles import loader
 
+_COUNTS = "evidence of this very node still counts: nothing was measured again"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is on record for a node as it is now. ``why``: why it must be measured, empty when its evidence is complete and counts."""
+
+    node: str
+    why: str
+    kept: Mapping[str, Verdict]
+    """Gate -> the verdict that counts: it is not run again."""
+    failed: str = ""
+    """The fail on record since the node was last changed or repaired."""
+
+    def due(self, gates: Iterable[str]) -> set[str]:
+        """Return those of the gates that must be run on it."""
+        return {name for name in gates if name not in self.kept} if self.why else set()
+
 
 def run_where_needed(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
-    """Run the gate set on the nodes whose evidence is missing or void; the others pass with the words that say why.
+    """Run the gates that are due on the nodes whose evidence is missing, void or too old; the others pass with the words that say why.
 
-    A node that failed as it is now is not measured again: measuring until it passes would launder a fault.
+    A node that failed as it is now is not measured again: measuring until it passes would launder a fault. One in production is
+    taken out of it first, and so is a partner; a node that keeps its jobs is left alone.
     """
     site = load_site(ctx.env, root=ctx.root)
+    standings = _standings(ctx, site, nodes)
+    out = {item.node: NodeResult(Outcome.FAIL, _recorded(item)) for item in standings if item.failed}
+    out |= {item.node: NodeResult(Outcome.PASS, _COUNTS) for item in standings if not item.failed and not item.why}
+    lacking = [item for item in standings if item.node not in out]
+    if not lacking:
+        return out
+    if ctx.check:
+        return out | {item.node: NodeResult(Outcome.NOT_RUN, f"would be measured: {item.why}") for item in lacking}
+    out |= _out_of_production(ctx, [item.node for item in lacking], "is measured again")
+    able = [item for item in lacking if item.node not in out]
+    if not able:
+        return out
+    partners = _partners(ctx, site, [item.node for item in standings if not item.failed and not item.why], able)
+    busy, unknown = in_production(ctx, partners)
+    lent = [node for node in busy if node not in take_out(ctx, {node: f"partner in the measurement of {', '.join(item.node for item in able)}"})]
+    helping = [node for node in partners if node in lent or (node not in busy and node not in unknown)]
+    out |= run_gates(ctx, [item.node for item in able], partners=helping, kept={item.node: item.kept for item in able})
+    _give_back(ctx, lent)
+    return out
+
+
+def _out_of_production(ctx: PhaseContext, nodes: list[str], why: str) -> dict[str, NodeResult]:
+    """Empty those of the nodes that are in production. Returns the ones for which that did not work, or is not known to be needed."""
+    busy, unknown = in_production(ctx, nodes)
+    return unknown | take_out(ctx, dict.fromkeys(busy, why))
+
+
+def _give_back(ctx: PhaseContext, lent: list[str]) -> None:
+    """Hand partners that were in production over again; one for which that does not work stays held, and that is said."""
+    if not lent:
+        return
+    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+    try:
+        for node, result in run_handover(ctx, lent).items():
+            if result.outcome is Outcome.PASS:
+                ledger.set_state(node, NodeState.READY, phase="validate", campaign=ctx.campaign)
+            else:
+                ledger.event(ctx.campaign, node, "validate", f"it helped to measure and could not be handed over again: {result.message}", "error")
+    finally:
+        ledger.close()
+
+
+def _standings(ctx: PhaseContext, site: Site, nodes: list[str]) -> list[Standing]:
+    """Return how each node stands, and say of each that must be measured why."""
     paths = EnvPaths(ctx.root, ctx.env)
     prints = fingerprints(site, paths, nodes)
     ledger = Ledger.open(paths.database)
     try:
-        out = {node: failed for node in nodes if (failed := _failed_already(site, paths, ledger, node, prints[node]))}
-        lacking = {node: why for node in nodes if node not in out and (why := missing(site, paths, ledger, node, prints[node]))}
-        for node, why in lacking.items():
-            ledger.event(ctx.campaign, node, "validate", f"to be measured: {why}")
-        partners = _partners(site, ledger, [node for node in nodes if node not in out], lacking)
-        ready = {row.name for row in ledger.states() if row.state is NodeState.READY}
+        store = EvidenceStore.read_only(ledger, paths.raw)
+        out = [standing(site, store, ledger, node, prints[node], again=ctx.again) for node in nodes]
+        for item in out:
+            if item.why and not item.failed:
+                ledger.event(ctx.campaign, item.node, "validate", f"to be measured: {item.why}")
+        return out
     finally:
         ledger.close()
-    out |= {
-        node: NodeResult(Outcome.PASS, "evidence of this very node still counts: nothing was measured again") for node in nodes if node not in lacking | out
-    }
-    if not lacking:
-        return out
-    out |= _hold(ctx, [node for node in lacking if node in ready], "is measured again")
-    lent = [node for node in partners if node in ready]
-    unheld = _hold(ctx, lent, f"partner in the measurement of {', '.join(lacking)}")
-    out |= run_gates(ctx, [node for node in lacking if node not in out], partners=[node for node in partners if node not in unheld])
-    if lent:
-        run_handover(ctx, lent)
-    return out
 
 
-def _hold(ctx: PhaseContext, nodes: list[str], reason: str) -> dict[str, NodeResult]:
-    """Take nodes out of production before they are measured. Returns those for which that did not work: they are left alone."""
-    held = hold_nodes(ctx, nodes, dict.fromkeys(nodes, reason)) if nodes else {}
-    return {node: result for node, result in held.items() if result.outcome is not Outcome.PASS}
+def standing(site: Site, store: EvidenceStore, ledger: Ledger, node: str, found: Fingerprint | Finding, *, again: bool = False) -> Standing:
+    """Return how a node stands: its evidence is read once, and judged as handover judges it.
 
-
-def _failed_already(site: Site, paths: EnvPaths, ledger: Ledger, node: str, found: Fingerprint | Finding) -> NodeResult | None:
-    """Return the fail that is on record for this very node, as it is now, since it was last changed or repaired."""
+    With ``again`` nothing is kept, but a fail on record stays one.
+    """
     if isinstance(found, Finding):
-        return None
-    records = EvidenceStore.read_only(ledger, paths.raw).valid(node, desired_digest(site, node), found)
-    since = ledger.last_change(node)
+        return Standing(node, f"what it is could not be read ({found})", {})
+    records = store.valid(node, desired_digest(site, node), found)
+    moment = Moment(time.time(), found.boot_id, ledger.last_change(node))
+    failed = _failed(site, node, records, moment.changed)
+    if again:
+        return Standing(node, f"{node}: measured anew as asked for", {}, failed)
+    decision = decide(node, entries(site), records, declared_skips(site.gates.skip, node), moment)
+    return Standing(node, decision.refusals[0] if decision.refusals else "", _kept(records, decision), failed)
+
+
+def _kept(records: Mapping[str, EvidenceRecord], decision: Decision) -> dict[str, Verdict]:
+    return {name: record.verdict for name, record in records.items() if name in decision.counting}
+
+
+def _failed(site: Site, node: str, records: Mapping[str, EvidenceRecord], since: float) -> str:
+    """Return the fail that is on record for this very node, as it is now, since it was last changed or repaired."""
     for entry in entries(site):
         record = records.get(entry.id)
         if entry.required and record is not None and record.verdict.outcome is Outcome.FAIL and record.started.timestamp() >= since:
-            text = str(record.verdict.findings[0]) if record.verdict.findings else f"{node}: {entry.id} failed"
-            return NodeResult(Outcome.FAIL, f"{text} (measured before and not again: when it is repaired, `rackready repair {node} --reason '...'`)")
-    return None
+            return str(record.verdict.findings[0]) if record.verdict.findings else f"{node}: {entry.id} failed"
+    return ""
 
 
-def missing(site: Site, paths: EnvPaths, ledger: Ledger, node: str, found: Fingerprint | Finding) -> str:
-    """Return why a node must be measured (empty when its evidence is complete and counts): what handover would object to."""
-    if isinstance(found, Finding):
-        return f"what it is could not be read ({found})"
-    records = EvidenceStore.read_only(ledger, paths.raw).valid(node, desired_digest(site, node), found)
-    decision = decide(node, entries(site), records, declared_skips(site.gates.skip, node), not_before=ledger.last_change(node))
-    return decision.refusals[0] if decision.refusals else ""
+def _recorded(item: Standing) -> str:
+    return f"{item.failed} (measured before and not again: when it is repaired, `rackready repair {item.node} --reason '...'`)"
 
 
-def _partners(site: Site, ledger: Ledger, nodes: list[str], lacking: Mapping[str, str]) -> list[str]:
-    """Choose who serves as the other end when too few nodes are to be measured: rather one that carries no jobs yet."""
+def _partners(ctx: PhaseContext, site: Site, nodes: Sequence[str], lacking: Sequence[Standing]) -> list[str]:
+    """Choose who serves as the other end when too few nodes are to be measured: rather one that is not in production.
+
+    Only the gates that are due ask for partners.
+    """
     ids = [entry.id for entry in loader.gate_set(site.gates.set).gates]
-    wanted = max((gate(wanted_id, {}).min_nodes for wanted_id in ids), default=1) - len(lacking)
-    if not lacking or wanted <= 0:
+    due = set[str]().union(*(item.due(ids) for item in lacking))
+    wanted = max((gate(name, {}).min_nodes for name in due), default=1) - len(lacking)
+    if wanted <= 0:
         return []
-    states = {row.name: row.state for row in ledger.states()}
-    return sorted((node for node in nodes if node not in lacking), key=lambda node: states.get(node) is NodeState.READY)[:wanted]
+    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+    try:
+        states = {row.name: row.state for row in ledger.states()}
+    finally:
+        ledger.close()
+    return sorted(nodes, key=lambda node: at_least(states.get(node, NodeState.DECLARED), NodeState.READY))[:wanted]

@@ -34,6 +34,7 @@ class Request:
     stop_above_pct: int
     site_digest: str
     check: bool = False
+    again: bool = False
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON types."""
@@ -46,7 +47,7 @@ class Request:
 
     def context(self) -> PhaseContext:
         """Return what the phases are told."""
-        return PhaseContext(self.env, Path(self.root), self.campaign, self.check)
+        return PhaseContext(self.env, Path(self.root), self.campaign, self.check, self.again)
 
     def waves(self) -> list[tuple[str, ...]]:
         """Return the nodes in waves."""
@@ -67,7 +68,7 @@ def site_digest(site: Site) -> str:
 
 
 def new_request(  # noqa: PLR0913 - what is asked for
-    site: Site, *, env: str, root: Path, kind: str, phases: tuple[str, ...], nodes: tuple[str, ...], check: bool
+    site: Site, *, env: str, root: Path, kind: str, phases: tuple[str, ...], nodes: tuple[str, ...], check: bool, again: bool = False
 ) -> Request:
     """Return a request under a new id that sorts by time."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
@@ -84,4 +85,5 @@ def new_request(  # noqa: PLR0913 - what is asked for
         stop_above_pct=limits.stop_above_pct,
         site_digest=site_digest(site),
         check=check,
+        again=again,
     )

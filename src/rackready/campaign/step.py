@@ -5,10 +5,11 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
-from rackready.campaign.phases import PHASES, Phase
+from rackready.campaign.phases import PHASES
 from rackready.campaign.request import Request
 from rackready.drivers.process import check_stop, working
 from rackready.handover.phase import hold_nodes
+from rackready.handover.production import HELD
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
@@ -34,7 +35,7 @@ def run_phase(request: Request, phase: str, nodes: list[str]) -> dict[str, dict[
             for node in nodes:
                 _settle_change(ledger, touched[node], results[node])
                 _record(ledger, request, phase, node, results[node])
-            _hold(ledger, request, phase, [node for node in nodes if results[node].outcome.value not in CONTINUES])
+            _hold(ledger, request, phase, [node for node in nodes if results[node].outcome.value not in CONTINUES and not results[node].data.get(HELD)])
     finally:
         ledger.close()
     return {node: {"outcome": result.outcome.value, "message": result.message, "changed": result.changed} for node, result in results.items()}
@@ -52,10 +53,10 @@ def _begin(ledger: Ledger, request: Request, phase: str, node: str) -> int | Non
 
 
 def _settle_change(ledger: Ledger, token: int | None, result: NodeResult) -> None:
-    """Only a phase that came to its end and says "unchanged" surely changed nothing."""
+    """Only a phase that came to its end and says "unchanged", or says that it did not touch the node, surely changed nothing."""
     if token is None:
         return
-    if result.changed or result.outcome.value not in CONTINUES:
+    if result.touched and (result.changed or result.outcome.value not in CONTINUES):
         ledger.done(token, {"outcome": result.outcome.value})
     else:
         ledger.failed(token, "unchanged")
@@ -92,14 +93,14 @@ def _record(ledger: Ledger, request: Request, phase: str, node: str, result: Nod
     if request.check:
         return
     if good:
-        _advance(ledger, request, phase, node, spec)
+        _advance(ledger, request, phase, node, result)
         return
     row = ledger.state(node)
     state = row.state if row else NodeState.DECLARED
     if result.outcome is Outcome.FAIL and spec.fail_quarantines:
         state = NodeState.QUARANTINED
-    elif at_least(state, spec.holds):
-        state = spec.holds
+    elif at_least(state, spec.holds if result.touched else NodeState.CERTIFIED):
+        state = spec.holds if result.touched else NodeState.CERTIFIED
     ledger.set_state(node, state, result.message, phase=phase, campaign=request.campaign)
 
 
@@ -118,8 +119,10 @@ def _hold(ledger: Ledger, request: Request, phase: str, nodes: list[str]) -> Non
             ledger.event(request.campaign, node, phase, f"could not be held in the scheduler: {result.message}", "error")
 
 
-def _advance(ledger: Ledger, request: Request, phase: str, node: str, spec: Phase) -> None:
+def _advance(ledger: Ledger, request: Request, phase: str, node: str, result: NodeResult) -> None:
+    """A node reaches the phase's state; one that was further and was changed is back there: what came after is to be proven anew."""
+    spec = PHASES[phase]
     for state, note in spec.reaches:
         row = ledger.state(node)
-        if row is None or not at_least(row.state, state):
+        if row is None or not at_least(row.state, state) or (spec.touches and result.changed):
             ledger.set_state(node, state, note, phase=phase, campaign=request.campaign)

@@ -23,7 +23,7 @@ from rackready.paths import EnvPaths
 _STYLE = {"ok": "green", "error": "bold red", "warn": "yellow", "info": "dim"}
 
 
-def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool, output: Format) -> None:
+def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool, output: Format, again: bool = False) -> None:  # noqa: PLR0913 - what is asked for
     """Run phases on the site's nodes and leave with the honest exit code."""
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
@@ -31,7 +31,7 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     require(site, nodes, kind)
     begun = time.monotonic()
     able, held = _without_those_out(paths, nodes)
-    request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check)
+    request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again)
     finished = Finished(request.campaign, {}, resumed=False)
     if able:
         command = f"rackready {kind} --env {env}"

@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 
+import click
 import typer
 
 from rackready import __version__

@@ -38,6 +38,7 @@ def run_playbook(
 ) -> dict[str, NodeResult]:
     """Run ``playbooks/<playbook>`` for these nodes of the site; ``data`` of each result has ``changed`` and ``ok`` (task counts).
 
+    Where a task changed something (in a dry run: would), ``data`` has ``changes``, the names of those tasks.
     Every node asked for gets a result: pass, fail (a task failed) or error (not reached, or not reported). The intent is
     committed for each node before and its end after; with ``ctx.check`` nothing is changed and nothing recorded.
     Raises SiteInvalidError, LedgerError, and Interrupted when the operator stops the run.
@@ -65,7 +66,7 @@ class _Run:
 
     def go(self, extra_vars: dict[str, Any], tags: list[str]) -> dict[str, NodeResult]:
         tokens = {} if self.ctx.check else {node: self._begin(node) for node in self.nodes}
-        events = Events(self.phase, self.nodes, str(self.log), self._tell)
+        events = Events(self.phase, self.nodes, str(self.log), self._tell, self.ctx.check)
         variables = {**extra_vars, "rackready_tokens": tokens, "rackready_ledger": _identity(self.paths.database)}
         try:
             with _vars_file(self.folder / f"{self.ident}.vars.json", variables) as file, connections(self.paths.state) as connection:

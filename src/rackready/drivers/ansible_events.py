@@ -28,14 +28,16 @@ _GENERIC = frozenset({"", "non-zero return code", "One or more items failed", "M
 
 @dataclass
 class Events:
-    """Collects the events of one run. ``phase`` and ``log`` stand in its messages."""
+    """Collects the events of one run. ``phase`` and ``log`` stand in its messages; with ``check`` nothing was changed, only looked at."""
 
     phase: str
     nodes: list[str]
     log: str
     tell: Tell
+    check: bool = False
     stats: dict[str, dict[str, int]] | None = None
     failures: dict[str, str] = field(default_factory=dict)
+    changes: dict[str, list[str]] = field(default_factory=dict)
     unreachable: dict[str, str] = field(default_factory=dict)
     output: list[str] = field(default_factory=list)
     unmeasured: dict[str, list[str]] = field(default_factory=dict)
@@ -77,7 +79,8 @@ class Events:
 
     def _data(self, node: str) -> dict[str, Any]:
         counts: dict[str, Any] = {"changed": self._count("changed", node), "ok": self._count("ok", node)}
-        return counts | ({"unmeasured": self.unmeasured[node]} if node in self.unmeasured else {})
+        kept = {"changes": self.changes, "unmeasured": self.unmeasured}
+        return counts | {key: found[node] for key, found in kept.items() if node in found}
 
     def _missing(self, node: str, *, timed_out: bool) -> str:
         errors = [line for line in self.output if "ERROR" in line or "Error" in line]
@@ -103,7 +106,8 @@ class Events:
             self.unmeasured.setdefault(event["host"], []).append(str(text))
             self.tell(event["host"], str(text), "info")
         if result.get("changed"):
-            self.tell(event["host"], f"changed: {_task(event)}", "info")
+            self.changes.setdefault(event["host"], []).append(_task(event))
+            self.tell(event["host"], f"{'would change' if self.check else 'changed'}: {_task(event)}", "info")
 
     def _runner_retry(self, event: dict[str, Any]) -> None:
         result = event.get("res", {})

@@ -153,8 +153,9 @@ class EvidenceStore:
         """Return gate -> the newest conclusion about a node, as far as it counts for what the node is wanted to be now.
 
         A conclusion is the record whose target is the node itself; of pair and cluster gates, too. It counts while it was made
-        under this desired digest and, when ``fingerprint`` is given, on exactly this hardware, firmware and software. Only the
-        newest conclusion of a gate is looked at: an older pass never covers a newer fail.
+        under this desired digest and, when ``fingerprint`` is given, on exactly this hardware, firmware and software, in whatever
+        boot: whether a reboot or age voids it is the gate set's to say (handover.policy). Only the newest conclusion of a gate is
+        looked at: an older pass never covers a newer fail.
         """
         newest = {record.gate: record for record in self.records(target=node)}
         return {gate: record for gate, record in newest.items() if _counts(record, node, desired_digest, fingerprint)}
@@ -167,7 +168,7 @@ def _counts(record: EvidenceRecord, node: str, desired_digest: str, fingerprint:
     of_node = next((item for item in record.fingerprints if item.node == node), None)
     if of_node is None or of_node.desired_digest != desired_digest:
         return False
-    return fingerprint is None or of_node == fingerprint
+    return fingerprint is None or of_node.identity() == fingerprint.identity()
 
 
 def _checked(record_id: str, text: str, digest: str) -> EvidenceRecord:

@@ -11,7 +11,6 @@ from rackready.gates.base import Gate
 from rackready.model.outcome import Finding, Outcome, Verdict
 
 _SHOWN = 8
-KINDS = ("node", "gpu", "nvlink", "nic", "rail")
 GATE = "node/all/sanity/coverage"
 """Id under which coverage is recorded."""
 
@@ -70,12 +69,6 @@ def of_node(facts: NodeFacts, verdicts: Mapping[str, Sequence[Verdict]], gates: 
                 unmeasured.append(part)
     own = {part: sorted(by[part]) for members in parts.values() for part in members if part in by}
     return Coverage(facts.node.name, own, unmeasured, left_out)
-
-
-def missing_kinds(gates: Iterable[Gate]) -> list[str]:
-    """Return the kinds of parts that no gate of a set would measure."""
-    covered = frozenset[str]().union(*(gate.covers for gate in gates))
-    return [kind for kind in KINDS if kind not in covered]
 
 
 def verdict(coverage: Coverage) -> Verdict:

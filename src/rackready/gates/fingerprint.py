@@ -50,8 +50,8 @@ def build(found: dict[str, Any], site: Site, node: str) -> Fingerprint:
         raise FormatError(str(found["gpu_error"]))
     gpus, nics = found.get("gpus") or [], found.get("nics") or []
     nameless = [f"gpu{gpu.get('index')}" for gpu in gpus if not gpu.get("id")] + [str(nic.get("device")) for nic in nics if not nic.get("guid")]
-    if nameless or not gpus or not found.get("driver") or not found.get("kernel"):
-        raise FormatError(f"no identity of {', '.join(nameless)}" if nameless else "no GPU, driver or kernel in it")
+    if nameless or not gpus or not all(found.get(key) for key in ("driver", "kernel", "boot_id")):
+        raise FormatError(f"no identity of {', '.join(nameless)}" if nameless else "no GPU, driver, kernel or boot id in it")
     return Fingerprint(
         node=node,
         chassis_serial=str(found.get("chassis_serial") or site.node(node).serial),
@@ -62,4 +62,5 @@ def build(found: dict[str, Any], site: Site, node: str) -> Fingerprint:
         nic_firmware=[str(nic.get("firmware") or "") for nic in nics],
         kernel=str(found["kernel"]),
         desired_digest=desired_digest(site, node),
+        boot_id=str(found["boot_id"]),
     )

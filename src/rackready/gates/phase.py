@@ -34,10 +34,17 @@ _NODE_WORKERS = 16
 _GOOD = frozenset({Outcome.PASS, Outcome.SKIP})
 
 
-def run_gates(ctx: PhaseContext, nodes: list[str], *, only: list[str] | None = None, partners: Sequence[str] = ()) -> dict[str, NodeResult]:
+Kept = Mapping[str, Mapping[str, Verdict]]
+"""Node -> gate -> the verdict of evidence that still counts: what need not be measured again."""
+
+
+def run_gates(
+    ctx: PhaseContext, nodes: list[str], *, only: list[str] | None = None, partners: Sequence[str] = (), kept: Kept | None = None
+) -> dict[str, NodeResult]:
     """Run the site's gate set (or ``only`` these gates) on nodes, and return what it means for each.
 
-    ``partners`` are nodes that may serve as the other end of pair and cluster gates without being judged themselves.
+    ``partners`` are nodes that may serve as the other end of pair and cluster gates without being judged themselves; ``kept`` says
+    which gates count already and are not run, node by node: coverage and the result are over both.
     Raises RackreadyError for a site or gate set that cannot be used, Interrupted when the operator stops.
     """
     site = load_site(ctx.env, root=ctx.root)
@@ -50,8 +57,8 @@ def run_gates(ctx: PhaseContext, nodes: list[str], *, only: list[str] | None = N
         try:
             store = EvidenceStore.open(ledger, paths.raw)
             _sweep(connection, ledger, ctx.campaign, [*nodes, *partners])
-            whole = only is None
-            return Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, [*nodes, *partners]).run(nodes, partners, entries, whole=whole)
+            stage = Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, [*nodes, *partners])
+            return stage.run(nodes, partners, entries, whole=only is None, kept=kept or {})
         finally:
             ledger.close()
 
@@ -101,6 +108,7 @@ class Stage:
     prints: Mapping[str, Fingerprint | Finding]
     verdicts: dict[str, dict[str, list[Verdict]]] = field(default_factory=lambda: defaultdict(dict))
     """node -> gate -> what the gate says of it."""
+    kept: Kept = field(default_factory=dict)
 
     @classmethod
     def begin(  # noqa: PLR0913, PLR0917
@@ -112,8 +120,13 @@ class Stage:
         recorder = Recorder(store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)})
         return cls(site, facts, Runner(connection, facts, recorder.attempt, launcher), recorder, prints)
 
-    def run(self, nodes: Sequence[str], partners: Sequence[str], entries: Sequence[GateSetEntry], *, whole: bool) -> dict[str, NodeResult]:
-        """Run everything and conclude per node."""
+    def run(
+        self, nodes: Sequence[str], partners: Sequence[str], entries: Sequence[GateSetEntry], *, whole: bool, kept: Kept | None = None
+    ) -> dict[str, NodeResult]:
+        """Run everything that is not kept, and conclude per node."""
+        self.kept = kept or {}
+        for node, verdicts in self.kept.items():
+            self.verdicts[node] = {gate: [verdict] for gate, verdict in verdicts.items()}
         gates = [make_gate(entry.id, entry.inputs) for entry in entries]
         required = {entry.id for entry in entries if entry.required}
         for node in nodes:
@@ -143,6 +156,8 @@ class Stage:
             stopped_by = stopped_by or failed
 
     def _one(self, gate: Gate, node: str, stopped_by: str) -> Verdict:
+        if gate.id in self.kept.get(node, {}):
+            return self.kept[node][gate.id]
         reason = self._skip_reason(gate.id, node)
         if reason:
             return self._note(gate.id, node, skipped(reason))
@@ -157,7 +172,13 @@ class Stage:
     # pair and cluster gates ------------------------------------------------------------------------------------------
 
     def _group_gate(self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str]) -> None:
-        """Over the nodes that passed everything so far: a bad node would only make its partners look bad."""
+        """Over the nodes that passed everything so far: a bad node would only make its partners look bad.
+
+        A node whose own evidence counts takes part like a partner: what it has stands.
+        """
+        judged = [node for node in nodes if gate.id not in self.kept.get(node, {})]
+        if not judged:
+            return
         able: list[str] = []
         notes: dict[str, Verdict] = {}
         for node in [*nodes, *partners]:
@@ -172,15 +193,15 @@ class Stage:
             step = "Deploy it together with more nodes, or declare the skip with its reason in site.yml (gates.skip)."
             notes |= {node: not_run(node, gate.id, words, step) for node in able}
             able = []
-        for node in (node for node in nodes if node in notes):  # partners are not judged: what they have stands
+        for node in (node for node in judged if node in notes):  # partners are not judged: what they have stands
             self._note(gate.id, node, notes[node])
-        if not able:
+        if not set(able) & set(judged):
             return
         for node in able:
             self.recorder.say(node, f"{gate.id} begins: {gate.title()}", Outcome.PASS)
         done = self.runner.gate(gate, able)
         by_node = gate.attribute(self.facts, done)
-        for node in (node for node in able if node in nodes):
+        for node in (node for node in able if node in judged):
             self.verdicts[node][gate.id] = by_node.get(node, [])
             self.recorder.conclusion(
                 gate.id,

@@ -56,8 +56,8 @@ def folder(paths: EnvPaths) -> Path:
 
 
 def fingerprint_digest(fingerprint: Fingerprint) -> str:
-    """Return the SHA-256 (hex) of a fingerprint in canonical JSON."""
-    return hashlib.sha256(json.dumps(fingerprint.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    """Return the SHA-256 (hex) of a fingerprint's identity in canonical JSON."""
+    return hashlib.sha256(json.dumps(fingerprint.identity(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def statement(
@@ -76,7 +76,7 @@ def statement(
         "predicateType": PREDICATE_TYPE,
         "predicate": {
             **about,
-            "fingerprint": fingerprint.model_dump(mode="json"),
+            "fingerprint": fingerprint.identity(),
             "gates": gates,
             "declaredSkips": [{"gate": gate, "reason": reason} for gate, reason in sorted(decision.skips.items())],
             "issued": issued.astimezone(UTC).isoformat(timespec="seconds"),
@@ -131,7 +131,7 @@ def require(paths: EnvPaths, node: str, fingerprint: Fingerprint) -> Certificate
     """Return the certificate that counts for what a node is now. Raises CertificateError that names what differs."""
     certificate = read(paths, node)
     if certificate.statement["subject"][0]["digest"]["sha256"] != fingerprint_digest(fingerprint):
-        raise CertificateError(_drift(node, certificate.predicate["fingerprint"], fingerprint.model_dump(mode="json")))
+        raise CertificateError(_drift(node, certificate.predicate["fingerprint"], fingerprint.identity()))
     return certificate
 
 

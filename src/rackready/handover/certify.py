@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,7 +13,7 @@ from rackready.gates.coverage import GATE as COVERAGE
 from rackready.gates.fingerprint import gather
 from rackready.gates.phase import connect
 from rackready.handover.certificate import issue, statement
-from rackready.handover.policy import Decision, decide, declared_skips
+from rackready.handover.policy import Decision, Moment, decide, declared_skips
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Finding, Outcome
@@ -56,7 +57,8 @@ class _Desk:
             return NodeResult(Outcome.ERROR, str(found))
         records = EvidenceStore.read_only(self.ledger, self.paths.raw).valid(node, desired_digest(self.site, node), found)
         skips = declared_skips(self.site.gates.skip, node)
-        decision = decide(node, entries(self.site), records, skips, not_before=self.ledger.last_change(node))
+        moment = Moment(time.time(), found.boot_id, self.ledger.last_change(node))
+        decision = decide(node, entries(self.site), records, skips, moment)
         if not decision.allowed:
             return NodeResult(Outcome.FAIL, "; ".join(decision.refusals))
         if self.ctx.check:

@@ -21,7 +21,7 @@ from rackready.model.site import FileHandover, SlurmHandover
 from rackready.paths import EnvPaths
 
 PLAYBOOK = "handover.yml"
-_RELEASE, _DRAIN = "scheduler-release", "scheduler-drain"
+RELEASE, _DRAIN = "scheduler-release", "scheduler-drain"
 _GOOD = frozenset({Outcome.PASS, Outcome.SKIP})
 
 
@@ -103,7 +103,7 @@ def _release(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: dict
         effect = run_effect(
             ledger,
             node,
-            _RELEASE,
+            RELEASE,
             digests[node],
             before=lambda: {"state": before.state, "reason": before.reason},
             observe=lambda _stored: Observation.HAPPENED if adapter.show(node).usable else Observation.NOT_HAPPENED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,18 @@ from rackready.model.profile import GateSetEntry
 from rackready.model.site import DeclaredSkip
 
 _AGAIN = "Run `rackready validate`."
+
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When evidence is judged. ``at``: now; ``boot_id``: of the node's present boot; ``changed``: when the node was last changed (both times: s since 1970)."""
+
+    at: float
+    boot_id: str
+    changed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +42,27 @@ class Decision:
         """Whether the node may be handed over."""
         return not self.refusals
 
+    @property
+    def counting(self) -> frozenset[str]:
+        """The gates whose evidence counts: the others are due."""
+        return frozenset(self.passed) | frozenset(self.skips)
+
 
 def declared_skips(skips: Sequence[DeclaredSkip], node: str) -> dict[str, str]:
     """Return gate to reason of what the site leaves out on a node."""
     return {skip.gate: skip.reason for skip in skips if node in skip.nodes}
 
 
-def decide(node: str, entries: Sequence[GateSetEntry], records: Mapping[str, EvidenceRecord], skips: Mapping[str, str], *, not_before: float = 0.0) -> Decision:
+def decide(node: str, entries: Sequence[GateSetEntry], records: Mapping[str, EvidenceRecord], skips: Mapping[str, str], moment: Moment) -> Decision:
     """Return whether a node may be handed over.
 
-    ``records``: gate to its newest conclusion that counts for the node's present fingerprint and desired state;
-    ``not_before``: when the node was last changed (seconds since 1970): older evidence is about another node.
+    ``records``: gate to its newest conclusion that counts for the node's present identity and desired state. Evidence from
+    before the node's last change is about another node; from before its boot, or too old, where the gate set says so.
     A gate set that requires nothing opens no door.
     """
     refusals, passed, advisory, used = [], [], [], {}
     for entry in entries:
-        why = _objection(node, entry.id, records.get(entry.id), skips, not_before)
+        why = _objection(node, entry, records.get(entry.id), skips, moment)
         if why and entry.required:
             refusals.append(why)
         elif why:
@@ -58,17 +76,39 @@ def decide(node: str, entries: Sequence[GateSetEntry], records: Mapping[str, Evi
     return Decision(node, tuple(refusals), tuple(passed), used, tuple(advisory))
 
 
-def _objection(node: str, gate: str, record: EvidenceRecord | None, skips: Mapping[str, str], not_before: float) -> str:
+def _objection(node: str, entry: GateSetEntry, record: EvidenceRecord | None, skips: Mapping[str, str], moment: Moment) -> str:
+    gate = entry.id
     if record is None:
         return f"{node}: {gate} - Expected: pass, measured on the node as it is now Actual: no such evidence. {_AGAIN}"
-    if record.started.timestamp() < not_before:
+    if record.started.timestamp() < moment.changed:
         return f"{node}: {gate} - Expected: measured after the node's last change Actual: measured before it. {_AGAIN}"
+    return _voided(node, entry, record, moment) if record.verdict.outcome is Outcome.PASS else _not_passed(node, gate, record, skips)
+
+
+def _not_passed(node: str, gate: str, record: EvidenceRecord, skips: Mapping[str, str]) -> str:
+    """Return why a record that is no pass does not serve; a skip that the site declares serves, however old."""
     outcome = record.verdict.outcome
-    if outcome is Outcome.PASS and FLEET_PENDING in (record.verdict.note or ""):
-        return f"{node}: {gate} - Expected: a bound that judges Actual: {FLEET_PENDING}. Measure at least 16 identical nodes, or give the profile a reference."
-    if outcome is Outcome.PASS or (outcome is Outcome.SKIP and gate in skips):
+    if outcome is Outcome.SKIP and gate in skips:
         return ""
     if outcome is Outcome.SKIP:
         return f"{node}: {gate} - Expected: pass Actual: skipped, but the site declares no such skip. Declare it with a reason (gates.skip), or measure."
     findings = "; ".join(str(finding) for finding in record.verdict.findings)
     return f"{node}: {gate} - Expected: pass Actual: {outcome.value}. {findings or record.verdict.note or _AGAIN}"
+
+
+def _voided(node: str, entry: GateSetEntry, record: EvidenceRecord, moment: Moment) -> str:
+    """Return why a pass does not count: nothing judged it, or the gate set voids it by boot or age.
+
+    Which boot a record of an older rackready is from is not known: it is not taken for the present one.
+    """
+    if FLEET_PENDING in (record.verdict.note or ""):
+        return (
+            f"{node}: {entry.id} - Expected: a bound that judges Actual: {FLEET_PENDING}. Measure at least 16 identical nodes, or give the profile a reference."
+        )
+    boots = {item.boot_id for item in record.fingerprints if item.node == node}
+    if entry.after_boot and boots != {moment.boot_id}:
+        return f"{node}: {entry.id} - Expected: measured since the node's last boot Actual: measured before it. {_AGAIN}"
+    hours = (moment.at - record.started.timestamp()) / _HOUR_S
+    if entry.max_age_hours is not None and hours > entry.max_age_hours:
+        return f"{node}: {entry.id} - Expected: measured within the last {entry.max_age_hours:g} h Actual: {math.ceil(hours)} h ago. {_AGAIN}"
+    return ""

@@ -11,7 +11,7 @@ from rackready.model.outcome import Verdict
 
 
 class Fingerprint(Model):
-    """What a node was when it was measured. Evidence counts only while this is still the node's fingerprint."""
+    """What a node was when it was measured. Evidence counts only while its identity is still the node's."""
 
     node: str
     chassis_serial: str
@@ -22,6 +22,11 @@ class Fingerprint(Model):
     nic_firmware: list[str]
     kernel: str
     desired_digest: str = Field(description="SHA-256 of the node's desired state (design.desired_digest)")
+    boot_id: str = Field("", description="random id of the boot in which it was read (/proc/sys/kernel/random/boot_id); empty in older records")
+
+    def identity(self) -> dict[str, object]:
+        """Return what makes it this node in this state: all but the boot. A reboot voids only what a gate set says that it voids."""
+        return self.model_dump(mode="json", exclude={"boot_id"})
 
 
 class RawOutput(Model):

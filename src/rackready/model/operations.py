@@ -62,6 +62,7 @@ class SlurmHandover(Model):
     private_key: Path
     partition: Name = Field("gpu", description="partition that users submit to")
     munge_key: SecretRef | None = Field(None, description="the cluster's munge key (base64), put on every node")
+    drain_wait_s: int = Field(3600, ge=0, description="longest wait in s for the jobs of a node in production to end before something changes on it")
 
 
 class FileHandover(Model):

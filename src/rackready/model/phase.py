@@ -17,6 +17,8 @@ class PhaseContext:
     root: Path
     campaign: str
     check: bool = False
+    again: bool = False
+    """Measure also what valid evidence spares; a fail on record stays one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +29,5 @@ class NodeResult:
     message: str = ""
     changed: bool = False
     data: dict[str, Any] = field(default_factory=dict)
+    touched: bool = True
+    """False: the phase surely did nothing to it, so what was measured on it before still counts."""

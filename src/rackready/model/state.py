@@ -28,8 +28,6 @@ class NodeState(StrEnum):
 LIFE = tuple(list(NodeState)[: list(NodeState).index(NodeState.READY) + 1])
 """The states of the way up, in order."""
 
-SIDE = tuple(state for state in NodeState if state not in LIFE)
-
 
 def at_least(state: NodeState, wanted: NodeState) -> bool:
     """Whether a node in ``state`` has come as far as ``wanted`` (side states never have)."""

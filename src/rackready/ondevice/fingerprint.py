@@ -1,4 +1,4 @@
-"""Prints what a node is (serials, firmware, kernel, driver) as one JSON document. Sent to the node's python3 on standard input.
+"""Prints what a node is (serials, firmware, kernel, boot, driver) as one JSON document. Sent to the node's python3 on standard input.
 
 Everything comes from sysfs, uname and NVML; what cannot be read is null, and then the fingerprint is not complete.
 """
@@ -17,6 +17,7 @@ LIBRARY = "/opt/rackready/lib"
 def main() -> int:
     """Print the document; always exit 0: what is missing stands in it."""
     document: dict[str, Any] = {"format": FORMAT, "chassis_serial": read("/sys/class/dmi/id/product_serial"), "kernel": os.uname().release, "nics": nics()}
+    document["boot_id"] = read("/proc/sys/kernel/random/boot_id")
     document.update(gpus())
     document["complete"] = True
     sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")

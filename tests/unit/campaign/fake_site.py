@@ -2,7 +2,8 @@
 """A controller with phases of its own that write down what they did: run as a program by the kill tests.
 
 Usage: fake_site.py ROOT MODE. MODE names what happens: ``run``; ``die:PHASE`` (SIGKILL inside that phase); ``hang:PHASE``;
-``fail:PHASE:NODE``; ``error:PHASE:NODE``; ``defect:PHASE``; ``silent:PHASE:NODE`` (no result for the node).
+``fail:PHASE:NODE``; ``error:PHASE:NODE``; ``untouched:PHASE:NODE`` (held, and kept by its jobs);
+``defect:PHASE``; ``silent:PHASE:NODE`` (no result for the node).
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from pathlib import Path
 
 from rackready.campaign import phases
 from rackready.campaign.controller import run_campaign
+from rackready.campaign.hold import Runner
 from rackready.campaign.request import DEPLOY, Request
 from rackready.campaign.summary import exit_code, summarise
 from rackready.drivers.process import check_stop
+from rackready.handover.production import HELD
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -27,7 +30,7 @@ from rackready.paths import EnvPaths
 NODES = ("node01", "node02", "node03")
 
 
-def fake(root: Path, phase: str, mode: str) -> phases.Runner:
+def fake(root: Path, phase: str, mode: str) -> Runner:
     """Return a phase that logs its nodes and does what the mode says."""
     kind, _, rest = mode.partition(":")
     wanted, _, victim = rest.partition(":")
@@ -46,6 +49,8 @@ def fake(root: Path, phase: str, mode: str) -> phases.Runner:
         if wanted == phase and victim in nodes:
             if kind == "silent":
                 del out[victim]
+            elif kind == "untouched":
+                out[victim] = NodeResult(Outcome.ERROR, f"{victim}: jobs run on it", data={HELD: True}, touched=False)
             elif kind in {"fail", "error"}:
                 out[victim] = NodeResult(Outcome(kind), f"{victim} gpu2: broken - Expected: 18 Actual: 17. Replace it.")
         return out

@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from rackready.campaign import workflow
+from rackready.campaign import controller, workflow
 from rackready.campaign.abi import CAMPAIGN_ABI
-from rackready.campaign.request import DEPLOY
+from rackready.campaign.request import DEPLOY, Request, new_request
 from rackready.campaign.summary import exit_code, summarise
+from rackready.design.site import load_site
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
 
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).with_name("fake_site.py")
 
 
@@ -180,3 +183,41 @@ def test_ready_node_that_goes_wrong_is_not_ready_any_more(tmp_path: Path, mode: 
     code, text = run(tmp_path, mode)
     assert code == 1
     assert f"ROW node03 {state} " in text
+
+
+def test_ready_node_that_its_jobs_keep_is_not_on_offer_and_its_evidence_stands(tmp_path: Path) -> None:
+    run(tmp_path, "run")
+    code, text = run(tmp_path, "untouched:provision:node03")
+    assert code == 1
+    assert "ROW node03 certified provision error node03: jobs run on it" in text
+    assert "could not be held in the scheduler" not in text, "it is held already: its reason stays"
+    ledger = Ledger.open(tmp_path / ".rackready/x/state.sqlite")
+    last = [entry for entry in ledger.entries("node03") if entry.operation == "changed"][-1]
+    assert (last.desired, last.status) == ("provision", "failed"), "nothing was done to it"
+
+
+def test_ready_node_that_is_changed_is_back_where_the_change_leaves_it(tmp_path: Path) -> None:
+    run(tmp_path, "run")
+    code, text = run(tmp_path, "die:fabric")
+    assert code == -signal.SIGKILL, text
+    states = {row.name: row.state for row in Ledger.open(tmp_path / ".rackready/x/state.sqlite").states()}
+    assert set(states.values()) == {NodeState.INSTALLED}, "what came after the install is to be proven anew"
+
+
+def test_a_campaign_that_measures_anew_is_not_resumed_by_one_that_does_not(tmp_path: Path) -> None:
+    site = load_site("sim", site_file=ROOT / "inventories/sim/site.yml", root=ROOT)
+    paths = EnvPaths(tmp_path, "sim")
+    ledger = Ledger.open(paths.database)
+    paths.workflows.touch()
+    said: list[str] = []
+
+    def request(*, again: bool) -> Request:
+        return new_request(site, env="sim", root=tmp_path, kind="validate", phases=("validate",), nodes=("node01",), check=False, again=again)
+
+    first, _ = controller._choose(paths, ledger, request(again=True), said.append)
+    assert first.context().again
+    paths.workflows.touch()
+    other, resumed = controller._choose(paths, ledger, request(again=False), said.append)
+    assert (resumed, other.context().again) == (False, False)
+    paths.workflows.touch()
+    assert controller._choose(paths, ledger, request(again=False), said.append) == (other, True)

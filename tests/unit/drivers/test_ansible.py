@@ -48,12 +48,25 @@ def test_unchanged_and_changed_nodes_pass_with_their_counts() -> None:
     )
     one, two = events.result("node01"), events.result("node02")
     assert (one.outcome, one.changed, one.data) == (Outcome.PASS, False, {"changed": 0, "ok": 9})
-    assert (two.outcome, two.changed, two.data) == (Outcome.PASS, True, {"changed": 1, "ok": 8})
+    assert (two.outcome, two.changed, two.data) == (
+        Outcome.PASS,
+        True,
+        {"changed": 1, "ok": 8, "changes": ["nvidia_driver : install | Install exact version"]},
+    )
     assert told == [
         ("node01", "role nvidia_driver", "info"),
         ("node02", "waited for process 77, which held dpkg's lock", "warn"),
         ("node02", "changed: nvidia_driver : install | Install exact version", "info"),
     ]
+
+
+def test_a_dry_run_names_what_would_change() -> None:
+    told: list[str] = []
+    events = Events("optimize", NODES, "/logs/optimize.log", lambda _node, text, _level: told.append(text), check=True)
+    collect([event("runner_on_ok", "node02", changed=True), stats(ok=BOTH, changed={"node02": 1}, processed=BOTH)], events)
+    assert told == ["would change: nvidia_driver : install | Install exact version"]
+    assert events.result("node02").data["changes"] == ["nvidia_driver : install | Install exact version"]
+    assert "changes" not in events.result("node01").data
 
 
 def test_failed_task_names_node_phase_task_and_reason() -> None:

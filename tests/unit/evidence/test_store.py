@@ -130,6 +130,13 @@ def test_only_the_newest_conclusion_of_the_present_node_counts(store: EvidenceSt
     assert store.valid("node01", "d1") == {GATE: bad}, "an older pass never covers a newer fail"
 
 
+def test_evidence_of_an_earlier_boot_is_of_the_same_node(store: EvidenceStore) -> None:
+    """Whether it counts after a reboot is the gate set's to say, gate by gate."""
+    good = record(prints=[fingerprint().model_copy(update={"boot_id": "b1"})])
+    store.append(good)
+    assert store.valid("node01", "d1", fingerprint().model_copy(update={"boot_id": "b2"})) == {GATE: good}
+
+
 def test_evidence_without_a_fingerprint_counts_for_nothing(store: EvidenceStore) -> None:
     store.append(record(prints=[]))
     assert store.valid("node01", "d1") == {}

@@ -17,6 +17,7 @@ from rackready.handover.dsse import Key, SignatureError, sign, verify
 from rackready.handover.policy import decide
 from rackready.paths import EnvPaths
 from tests.unit.handover.evidence import ENTRIES, fingerprint, good
+from tests.unit.handover.evidence import NOW as MOMENT
 
 ABOUT = {"site": "sim", "gateSet": "bringup", "campaign": "c1"}
 NOW = datetime(2026, 11, 21, 13, 0, tzinfo=UTC)
@@ -28,7 +29,7 @@ def paths(tmp_path: Path) -> EnvPaths:
 
 
 def content(**about: str) -> dict[str, Any]:
-    return statement(decide("node01", ENTRIES, good(), {}), fingerprint(), good(), about=ABOUT | about, issued=NOW)
+    return statement(decide("node01", ENTRIES, good(), {}, MOMENT), fingerprint(), good(), about=ABOUT | about, issued=NOW)
 
 
 def test_a_certificate_says_what_was_measured_on_what(paths: EnvPaths) -> None:
@@ -128,6 +129,12 @@ def test_drift_voids_it_and_names_what_changed(paths: EnvPaths) -> None:
     )
 
 
+def test_a_reboot_is_no_drift(paths: EnvPaths) -> None:
+    """What a boot voids is evidence of the gates that say so, and policy asks for it before anything is signed or handed over."""
+    issue(paths, content())
+    assert "boot_id" not in require(paths, "node01", fingerprint(boot_id="b2")).predicate["fingerprint"]
+
+
 def test_a_missing_certificate_says_where_it_was_looked_for(paths: EnvPaths) -> None:
     with pytest.raises(CertificateError) as caught:
         require(paths, "node01", fingerprint())
@@ -135,7 +142,7 @@ def test_a_missing_certificate_says_where_it_was_looked_for(paths: EnvPaths) -> 
 
 
 def test_a_refused_node_gets_no_statement() -> None:
-    decision = decide("node01", ENTRIES, {}, {})
+    decision = decide("node01", ENTRIES, {}, {}, MOMENT)
     with pytest.raises(CertificateError, match="no such evidence"):
         statement(decision, fingerprint(), {}, about=ABOUT, issued=NOW)
 

@@ -50,3 +50,9 @@ def test_somebody_elses_hold_stays(path: Path) -> None:
 
 def test_a_node_that_is_not_named_is_not_offered(path: Path) -> None:
     assert not FileAdapter(path).show("node07").usable
+
+
+def test_a_file_knows_of_no_jobs(path: Path) -> None:
+    adapter = FileAdapter(path)
+    adapter.release("node01")
+    assert adapter.jobs("node01") == []

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
-from rackready.handover.policy import decide, declared_skips
+import pytest
+from pydantic import ValidationError
+
+from rackready.handover.policy import Decision, decide, declared_skips
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Finding, Outcome
+from rackready.model.profile import GateSetEntry
 from rackready.model.site import DeclaredSkip
-from tests.unit.handover.evidence import ENTRIES, T0, good, record
+from rackready.profiles import loader
+from tests.unit.handover.evidence import ENTRIES, NOW, T0, fingerprint, good, record
 
 VERSIONS, DCGM, EXTRA = (entry.id for entry in ENTRIES)
 BAD = [Finding(where="node01 gpu2", what="NVLink down", expected="18 links", actual="17", next_step="Reseat the board.")]
@@ -52,33 +57,93 @@ def changed(**records: EvidenceRecord | None) -> dict[str, EvidenceRecord]:
     ],
 )
 def test_table(records: dict[str, EvidenceRecord], skips: dict[str, str], refusals: tuple[str, ...]) -> None:
-    decision = decide("node01", ENTRIES, records, skips)
+    decision = decide("node01", ENTRIES, records, skips, NOW)
     assert decision.refusals == refusals
     assert decision.allowed is not bool(refusals)
 
 
 def test_a_declared_skip_is_shown_with_its_reason() -> None:
-    decision = decide("node01", ENTRIES, changed(dcgm=record(DCGM, Outcome.SKIP)), {DCGM: "burnt in by the vendor"})
+    decision = decide("node01", ENTRIES, changed(dcgm=record(DCGM, Outcome.SKIP)), {DCGM: "burnt in by the vendor"}, NOW)
     assert decision.skips == {DCGM: "burnt in by the vendor"}
     assert DCGM not in decision.passed
 
 
 def test_an_advisory_gate_that_failed_is_shown() -> None:
-    decision = decide("node01", ENTRIES, changed(extra=record(EXTRA, Outcome.FAIL)), {})
+    decision = decide("node01", ENTRIES, changed(extra=record(EXTRA, Outcome.FAIL)), {}, NOW)
     assert decision.advisory == (f"node01: {EXTRA} - Expected: pass Actual: fail. Run `rackready validate`.",)
 
 
 def test_evidence_older_than_the_last_change_does_not_count() -> None:
-    decision = decide("node01", ENTRIES, good(), {}, not_before=T0.timestamp() + 1)
+    decision = decide("node01", ENTRIES, good(), {}, replace(NOW, changed=T0.timestamp() + 1))
     assert decision.refusals[0] == f"node01: {VERSIONS} - Expected: measured after the node's last change Actual: measured before it. Run `rackready validate`."
 
 
 @pytest.mark.parametrize("records", [{}, {VERSIONS: record(VERSIONS, Outcome.SKIP), DCGM: record(DCGM, Outcome.SKIP)}])
 def test_nothing_measured_opens_no_door(records: dict[str, EvidenceRecord]) -> None:
-    decision = decide("node01", ENTRIES[:2], records, {VERSIONS: "declared for the test", DCGM: "declared for the test"})
+    decision = decide("node01", ENTRIES[:2], records, {VERSIONS: "declared for the test", DCGM: "declared for the test"}, NOW)
     assert decision.refusals[-1] == "node01: nothing was measured - Expected: at least one required gate passed Actual: none. Run `rackready validate`."
 
 
 def test_skips_are_those_of_the_node() -> None:
     skips = [DeclaredSkip(gate=DCGM, nodes=["node01"], reason="burnt in by the vendor"), DeclaredSkip(gate=VERSIONS, nodes=["node02"], reason="another reason")]
     assert declared_skips(skips, "node01") == {DCGM: "burnt in by the vendor"}
+
+
+def of_dcgm(*, made: EvidenceRecord | None = None, boot_id: str = "b1", hours: float = 1, skips: dict[str, str] | None = None, **rules: object) -> Decision:
+    entry = GateSetEntry.model_validate({"id": DCGM, **rules})
+    records = {VERSIONS: record(VERSIONS), DCGM: made or record(DCGM)}
+    return decide("node01", [ENTRIES[0], entry], records, skips or {}, replace(NOW, at=T0.timestamp() + hours * 3600, boot_id=boot_id))
+
+
+@pytest.mark.parametrize("rules", [{}, {"after_boot": True}, {"max_age_hours": 24}, {"after_boot": True, "max_age_hours": 24}])
+def test_evidence_of_this_boot_and_young_enough_counts(rules: dict[str, object]) -> None:
+    decision = of_dcgm(hours=24, **rules)
+    assert decision.refusals == ()
+    assert decision.counting == {VERSIONS, DCGM}
+
+
+def test_a_reboot_voids_what_the_gate_set_says_and_nothing_else() -> None:
+    assert of_dcgm(boot_id="b2").refusals == ()
+    decision = of_dcgm(boot_id="b2", after_boot=True)
+    assert decision.refusals == (f"node01: {DCGM} - Expected: measured since the node's last boot Actual: measured before it. Run `rackready validate`.",)
+    assert decision.counting == {VERSIONS}
+
+
+def test_a_record_that_does_not_say_its_boot_is_not_of_this_one() -> None:
+    older = record(DCGM).model_copy(update={"fingerprints": [fingerprint(boot_id="")]})
+    assert "Expected: measured since the node's last boot" in of_dcgm(made=older, after_boot=True).refusals[0]
+    assert of_dcgm(made=older).refusals == ()
+
+
+def test_the_boot_of_a_partner_says_nothing_of_this_node() -> None:
+    pair = record(DCGM).model_copy(update={"fingerprints": [fingerprint(), fingerprint(node="node02", boot_id="b9")]})
+    assert of_dcgm(made=pair, after_boot=True).refusals == ()
+
+
+def test_aged_evidence_does_not_count() -> None:
+    assert of_dcgm(hours=800).refusals == ()
+    decision = of_dcgm(hours=800.2, max_age_hours=720)
+    assert decision.refusals == (f"node01: {DCGM} - Expected: measured within the last 720 h Actual: 801 h ago. Run `rackready validate`.",)
+    assert of_dcgm(hours=800, max_age_hours=800).refusals == ()
+
+
+def test_a_fail_stays_a_fail_whatever_its_boot_and_age() -> None:
+    decision = of_dcgm(made=record(DCGM, Outcome.FAIL, findings=BAD), boot_id="b2", hours=9000, after_boot=True, max_age_hours=24)
+    assert decision.refusals == (f"node01: {DCGM} - Expected: pass Actual: fail. node01 gpu2: NVLink down - Expected: 18 links Actual: 17. Reseat the board.",)
+
+
+def test_a_declared_skip_does_not_age() -> None:
+    skips = {DCGM: "burnt in by the vendor"}
+    assert of_dcgm(made=record(DCGM, Outcome.SKIP), boot_id="b2", hours=9000, skips=skips, after_boot=True, max_age_hours=24).refusals == ()
+
+
+def test_the_bringup_set_says_of_every_gate_how_long_it_counts() -> None:
+    gates = loader.gate_set("bringup").gates
+    assert all(entry.max_age_hours for entry in gates)
+    assert {entry.id for entry in gates if not entry.after_boot} == {DCGM, "cluster/fabric/performance/nccl-all-reduce-ring"}
+
+
+@pytest.mark.parametrize("hours", [0, -1])
+def test_evidence_cannot_be_too_old_at_once(hours: float) -> None:
+    with pytest.raises(ValidationError, match="greater than 0"):
+        GateSetEntry(id=DCGM, max_age_hours=hours)

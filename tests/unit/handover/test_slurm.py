@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rackready.drivers.scheduler.base import NotOursError, SchedulerError
+from rackready.drivers.scheduler.base import Job, NotOursError, SchedulerError
 from rackready.drivers.scheduler.slurm import SlurmAdapter
-from rackready.drivers.scheduler.slurm_text import parse_node
+from rackready.drivers.scheduler.slurm_text import parse_jobs, parse_node
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/slurm"
 
@@ -161,3 +161,37 @@ def test_a_refused_update_says_why() -> None:
         SchedulerError, match=r"`scontrol update State=RESUME` on 10.0.0.5:22 - Expected: accepted Actual: slurm_update error: Invalid user id\."
     ):
         adapter(controller).release("node01")
+
+
+def test_jobs_of_a_node_are_those_that_have_started() -> None:
+    asked: list[str] = []
+
+    def run(command: str) -> tuple[int, str, str]:
+        asked.append(command)
+        return 0, (FIXTURES / "22.05.8_squeue_node_jobs.txt").read_text(encoding="utf-8"), ""
+
+    assert SlurmAdapter(run, "10.0.0.5:22").jobs("node01") == [Job("7", "root", "gpu", "train"), Job("12_3", "ann", "gpu", "sweep|lr=0.1")]
+    assert asked == ["squeue --noheader --nodelist=node01 --format='%i|%u|%P|%T|%j'"]
+
+
+def test_a_node_without_jobs_has_none() -> None:
+    assert parse_jobs("") == []
+
+
+@pytest.mark.parametrize("text", ["JOBID PARTITION NAME", "7|root|gpu|RUNNING"])
+def test_what_is_no_job_is_refused(text: str) -> None:
+    with pytest.raises(SchedulerError) as caught:
+        parse_jobs(text)
+    assert str(caught.value) == (
+        f"`squeue` - Expected: lines of %i|%u|%P|%T|%j Actual: {text!r}. Run it on the controller; its release may print another format."
+    )
+
+
+def test_jobs_that_cannot_be_asked_for_are_not_taken_for_none() -> None:
+    words = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
+    with pytest.raises(SchedulerError) as caught:
+        SlurmAdapter(lambda _command: (1, "", words), "10.0.0.5:22").jobs("node01")
+    assert str(caught.value) == (
+        "node01: `squeue --nodelist` on 10.0.0.5:22 - Expected: the node's jobs "
+        "Actual: slurm_load_jobs error: Unable to contact slurm controller (connect failure). See whether slurmctld runs there."
+    )

@@ -1,0 +1,201 @@
+"""The fabric phase: switches, then the nodes' NICs, then both ends of every cable; nodes in production are held where their end changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from rackready.campaign.hold import Results, reason, settled
+from rackready.design.facts import node_facts
+from rackready.design.site import load_site
+from rackready.design.switches import switch_config
+from rackready.drivers.ansible import run_playbook
+from rackready.drivers.switch.agreement import verify_fabric
+from rackready.drivers.switch.apply import OPERATION
+from rackready.drivers.switch.phase import run_switches
+from rackready.handover.production import changes_words, in_production, take_out
+from rackready.ledger.store import Ledger
+from rackready.model.base import expand_range
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.site import Site
+from rackready.model.state import NodeState, at_least
+from rackready.paths import EnvPaths
+
+PLAYBOOK = "fabric.yml"
+Cables = Mapping[str, list[str]]
+"""Node -> the switches that it is cabled to."""
+
+
+def run_fabric(ctx: PhaseContext, nodes: list[str], same: Results | None = None) -> Results:
+    """Configure the switches that these nodes are cabled to, then the nodes' NICs, then hold both ends of every cable against each other.
+
+    A bad switch spoils only the nodes behind it. ``same``: results of nodes on which, and on whose ports, nothing is to change:
+    their NICs are not done again.
+    """
+    same = same or {}
+    site = load_site(ctx.env, root=ctx.root)
+    behind = cables(site, nodes)
+    switches = run_switches(ctx, sorted({switch for names in behind.values() for switch in names}))
+    _clear_idle(ctx, site)
+    out: Results = {}
+    for name in nodes:
+        bad = [switches[switch] for switch in behind[name] if switches[switch].outcome is not Outcome.PASS]
+        if bad:
+            out[name] = NodeResult(Outcome.ERROR, bad[0].message)
+    known = {"host_roce_known_peers": _known_up(ctx, [node.name for node in site.nodes()], nodes)}
+    hosts = run_playbook(ctx, PLAYBOOK, [name for name in nodes if name not in out and name not in same], known)
+    out |= {name: replace(result, changed=result.changed or any(switches[switch].changed for switch in behind[name])) for name, result in hosts.items()}
+    out |= {name: result for name, result in same.items() if name in nodes and name not in out}
+    if ctx.check:
+        return out
+    done = {name: out[name] for name in nodes if name in out and out[name].outcome is Outcome.PASS}
+    return out | _agreement(ctx, done)
+
+
+def _clear_idle(ctx: PhaseContext, site: Site) -> None:
+    """Take out what we wrote on switches that no cable of the site ends on any more. No node waits for it: what goes wrong is told and tried again."""
+    cabled = {link.switch for link in site.links}
+    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+    try:
+        idle = [switch.name for switch in site.switches if switch.name not in cabled and ledger.latest(switch.name, OPERATION) is not None]
+        for name, result in run_switches(ctx, idle).items() if idle else ():
+            ledger.event(ctx.campaign, name, "fabric", f"no cable ends on it any more: {result.message}", "ok" if result.outcome is Outcome.PASS else "error")
+    finally:
+        ledger.close()
+
+
+def _agreement(ctx: PhaseContext, done: Results) -> Results:
+    verified = verify_fabric(ctx, list(done)) if done else {}
+    return {name: _proven(replace(found, changed=done[name].changed), done[name].data.get("unmeasured", [])) for name, found in verified.items()}
+
+
+def _proven(result: NodeResult, unmeasured: list[str]) -> NodeResult:
+    """Say which rails nobody could be reached on: they were not measured, so the node's fabric is no pass."""
+    if not unmeasured:
+        return result
+    data = {**result.data, "unmeasured": unmeasured}
+    outcome = Outcome.SKIP if result.outcome is Outcome.PASS else result.outcome
+    return replace(result, outcome=outcome, message=f"{result.message}; not measured: {'; '.join(unmeasured)}", data=data)
+
+
+def _known_up(ctx: PhaseContext, names: list[str], run: list[str]) -> list[str]:
+    """Return the site's nodes, not of this run, whose fabric was proven before: a lone node's rails are proven against them."""
+    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+    try:
+        states = {row.name: row.state for row in ledger.states()}
+    finally:
+        ledger.close()
+    return [name for name in names if name not in run and at_least(states.get(name, NodeState.DECLARED), NodeState.CONNECTED)]
+
+
+def cables(site: Site, nodes: Iterable[str]) -> dict[str, list[str]]:
+    """Return node -> the switches that it is cabled to, sorted."""
+    return {name: sorted({nic.switch for nic in node_facts(site, name).nics if nic.switch}) for name in nodes}
+
+
+def run_fabric_held(ctx: PhaseContext, nodes: list[str]) -> Results:
+    """Run the phase; where it would change a node in production, or a switch port of one, that node is emptied of jobs first.
+
+    A switch is not changed while a node keeps jobs whose port it would change: every node behind it waits for that.
+    """
+    if ctx.check:
+        return run_fabric(ctx, nodes)
+    site = load_site(ctx.env, root=ctx.root)
+    behind = cables(site, [node.name for node in site.nodes()])
+    switches = {switch for name in nodes for switch in behind[name]}
+    near = [name for name in behind if name in nodes or switches & set(behind[name])]
+    busy, unknown = in_production(ctx, near)
+    if not busy and not unknown:
+        return run_fabric(ctx, nodes)
+    touched = _touched(ctx, site, sorted(switches))
+    looked = run_playbook(replace(ctx, check=True), PLAYBOOK, [name for name in nodes if name in busy])
+    same = {name: result for name, result in settled(looked).items() if name not in touched}
+    wanted = {name: _reason(touched.get(name, []), looked.get(name)) for name in busy if name in touched or (name in nodes and name not in same)}
+    ours = _campaign_nodes(ctx) | set(nodes)
+    kept = take_out(ctx, {name: words for name, words in wanted.items() if name in ours})
+    keeping = {name for name in touched if name in kept or name in unknown or (name in wanted and name not in ours)}
+    blocked = {switch for name in keeping for switch in touched[name]}
+    out = {name: unknown[name] for name in nodes if name in unknown} | {name: kept[name] for name in nodes if name in kept}
+    out |= {name: result for name, result in same.items() if result.outcome is not Outcome.PASS}
+    out |= {name: _blocked(blocked & set(behind[name]), keeping, ours) for name in nodes if name not in out and blocked & set(behind[name])}
+    elsewhere = [name for name in wanted if name in ours and name not in nodes and name not in kept]
+    return out | _run_marked(ctx, [name for name in nodes if name not in out], same, elsewhere)
+
+
+def _run_marked(ctx: PhaseContext, nodes: list[str], same: Results, elsewhere: list[str]) -> Results:
+    """Run the phase. Nodes of a later wave whose ports are changed by it are recorded as changed: their evidence is void as well."""
+    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+    try:
+        tokens = [ledger.change_begins(name, "fabric") for name in elsewhere] if nodes else []
+        out = run_fabric(ctx, nodes, same) if nodes else {}
+        for token in tokens:
+            ledger.done(token, {"outcome": "its switch ports were changed"})
+        return out
+    finally:
+        ledger.close()
+
+
+def _touched(ctx: PhaseContext, site: Site, switches: list[str]) -> dict[str, list[str]]:
+    """Return node -> the switches that would change something at its ports: those named by the difference, or all when it names none.
+
+    A change that a killed run left open on a switch is settled by the next one, whatever it was: all its ports count.
+    """
+    previews = run_switches(replace(ctx, check=True), switches)
+    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+    out: dict[str, list[str]] = {}
+    try:
+        for switch in switches:
+            last = ledger.latest(switch, OPERATION)
+            ports = {port.name: port.node for port in switch_config(site, switch).ports}
+            names = set(ports) if last is not None and last.status == "intent" else ports_changed(str(previews[switch].data.get("diff", "")), set(ports))
+            for name in {ports[port] for port in names}:
+                out.setdefault(name, []).append(switch)
+    finally:
+        ledger.close()
+    return out
+
+
+def ports_changed(diff: str, ports: set[str]) -> set[str]:
+    """Return the ports that a switch's difference is about; a line that names no port (QoS, VLANs of the bridge) is about all of them."""
+    out: set[str] = set()
+    for line in diff.splitlines():
+        out |= _named(line, ports) or ports
+    return out
+
+
+def _named(line: str, ports: set[str]) -> set[str]:
+    """Return the ports that a line names: swp1, swp1-4, swp1,swp3."""
+    found = set()
+    for word in re.split(r"[\s,]+", line):
+        try:
+            found |= set(expand_range(word))
+        except ValueError:
+            continue
+    return found & ports
+
+
+def _reason(switches: list[str], looked: NodeResult | None) -> str:
+    if not switches and looked is not None:
+        return reason("fabric", looked)
+    return changes_words("fabric", [f"its ports on {switch}" for switch in switches] + list(looked.data.get("changes", []) if looked else []))
+
+
+def _campaign_nodes(ctx: PhaseContext) -> set[str]:
+    """Return all nodes of the campaign: those of a later wave are handed over again when their wave comes."""
+    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+    try:
+        return {name for row in ledger.campaigns() if row["id"] == ctx.campaign for name in row["nodes"]}
+    finally:
+        ledger.close()
+
+
+def _blocked(switches: set[str], keeping: set[str], ours: set[str]) -> NodeResult:
+    """Say why a switch is not changed now: somebody behind it keeps jobs, or is in production and was not asked for."""
+    names, where = ", ".join(sorted(keeping)), ", ".join(sorted(switches))
+    step = "Nothing was touched: run again when their jobs have ended."
+    if not keeping <= ours:
+        step = "Nothing was touched: run it for them too (--limit), or for the whole site."
+    text = f"{where}: a change of ports is due - Expected: no node in production behind them that is not held Actual: {names}. {step}"
+    return NodeResult(Outcome.ERROR, text, touched=False)

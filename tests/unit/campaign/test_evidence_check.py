@@ -1,0 +1,251 @@
+"""What is measured again, and what not: missing, voided, aged and pre-boot evidence, and a fail that no wish launders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from rackready.campaign import evidence_check
+from rackready.campaign.evidence_check import run_where_needed
+from rackready.design.facts import desired_digest
+from rackready.design.site import load_site
+from rackready.evidence.store import EvidenceStore, new_id
+from rackready.handover.certify import entries
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import EvidenceRecord, Fingerprint
+from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
+
+ROOT = Path(__file__).resolve().parents[3]
+NODES = ["node01", "node02"]
+R3, PAIR, RING = "node/gpu/validation/dcgm-r3", "pair/fabric/performance/ib-write-bw", "cluster/fabric/performance/nccl-all-reduce-ring"
+COUNTS = "evidence of this very node still counts: nothing was measured again"
+KEPT = NodeResult(Outcome.ERROR, "jobs run on it", touched=False)
+
+
+@dataclass
+class Rack:
+    """Nodes with complete evidence of boot b1, and what is done to them."""
+
+    ctx: PhaseContext
+    boots: dict[str, str] = field(default_factory=lambda: dict.fromkeys(NODES, "b1"))
+    busy: set[str] = field(default_factory=set)
+    keep: set[str] = field(default_factory=set)
+    unread: set[str] = field(default_factory=set)
+    runs: list[tuple[list[str], list[str], dict[str, set[str]]]] = field(default_factory=list)
+    """Nodes, partners, and per node the gates that were due, of every call of the gates."""
+    taken: dict[str, str] = field(default_factory=dict)
+    returned: list[str] = field(default_factory=list)
+    back: NodeResult = field(default_factory=lambda: NodeResult(Outcome.PASS))
+
+    def __post_init__(self) -> None:
+        self.site = load_site("sim", root=self.ctx.root)
+        self.paths = EnvPaths(self.ctx.root, "sim")
+        self.ledger = Ledger.open(self.paths.database)
+        self.store = EvidenceStore.open(self.ledger, self.paths.raw)
+
+    def measured(self, node: str, gate: str = "", *, outcome: Outcome = Outcome.PASS, hours_ago: float = 0.5, findings: Sequence[Finding] = ()) -> None:
+        """Append evidence of all gates that decide, or of one."""
+        at = datetime.now(UTC) - timedelta(hours=hours_ago)
+        for entry in entries(self.site):
+            if gate in {"", entry.id}:
+                verdict = Verdict(outcome=outcome, findings=list(findings))
+                prints = [self.prints(node)]
+                self.store.append(
+                    EvidenceRecord(
+                        id=new_id(), campaign="c0", gate=entry.id, target=node, nodes=[node], fingerprints=prints, verdict=verdict,
+                        rackready_version="0", started=at, finished=at,
+                    )
+                )  # fmt: skip
+
+    def prints(self, node: str) -> Fingerprint:
+        return Fingerprint(
+            node=node, chassis_serial="S", gpus=["G"], nics=["n"], driver="580", vbios=["96"], nic_firmware=["28"], kernel="6.1",
+            desired_digest=desired_digest(self.site, node), boot_id=self.boots[node],
+        )  # fmt: skip
+
+    def run(self, *nodes: str, again: bool = False, check: bool = False) -> dict[str, NodeResult]:
+        return run_where_needed(PhaseContext("sim", self.ctx.root, "c1", check=check, again=again), list(nodes or NODES))
+
+    def due(self) -> dict[str, set[str]]:
+        assert len(self.runs) == 1
+        return self.runs[0][2]
+
+    def fingerprints(self, _site: object, _paths: object, nodes: list[str]) -> dict[str, Fingerprint | Finding]:
+        lost = Finding(where="x", what="SSH", expected="an answer", actual="none", next_step="Look.")
+        return {node: lost if node in self.unread else self.prints(node) for node in nodes}
+
+    def gates(self, _ctx: object, nodes: list[str], *, partners: Sequence[str], kept: Mapping[str, Mapping[str, Verdict]]) -> dict[str, NodeResult]:
+        ids = [entry.id for entry in entries(self.site)]
+        self.runs.append((nodes, list(partners), {node: {name for name in ids if name not in kept[node]} for node in nodes}))
+        return {node: NodeResult(Outcome.PASS) for node in nodes}
+
+    def in_production(self, _ctx: object, nodes: list[str]) -> tuple[list[str], dict[str, NodeResult]]:
+        return [node for node in nodes if node in self.busy], {}
+
+    def take_out(self, _ctx: object, reasons: dict[str, str]) -> dict[str, NodeResult]:
+        self.taken |= reasons
+        return {node: KEPT for node in reasons if node in self.keep}
+
+    def handover(self, _ctx: object, nodes: list[str]) -> dict[str, NodeResult]:
+        self.returned += nodes
+        return dict.fromkeys(nodes, self.back)
+
+
+@pytest.fixture
+def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
+    (tmp_path / "inventories/sim").mkdir(parents=True)
+    (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
+    made = Rack(PhaseContext("sim", tmp_path, "c1"))
+    stands = {"fingerprints": made.fingerprints, "run_gates": made.gates, "in_production": made.in_production, "take_out": made.take_out}
+    for name, stand_in in {**stands, "run_handover": made.handover}.items():
+        monkeypatch.setattr(evidence_check, name, stand_in)
+    return made
+
+
+def test_complete_evidence_counts_and_nobody_is_asked(rack: Rack) -> None:
+    for node in NODES:
+        rack.measured(node)
+    rack.busy = set(NODES)
+    assert {node: (result.outcome, result.message) for node, result in rack.run().items()} == dict.fromkeys(NODES, (Outcome.PASS, COUNTS))
+    assert (rack.runs, rack.taken) == ([], {})
+
+
+def test_a_node_without_evidence_gets_every_gate(rack: Rack) -> None:
+    assert set(rack.run()) == set(NODES)
+    assert rack.due() == {node: {entry.id for entry in entries(rack.site)} for node in NODES}
+
+
+def test_a_reboot_makes_only_the_gates_due_that_say_so(rack: Rack) -> None:
+    for node in NODES:
+        rack.measured(node)
+    rack.boots["node02"] = "b2"
+    results = rack.run()
+    assert results["node01"].message == COUNTS
+    after_boot = {entry.id for entry in entries(rack.site) if entry.after_boot}
+    assert rack.due() == {"node02": after_boot}
+    assert rack.runs[0][1] == ["node01"], "a pair gate is due: it needs the other end"
+    texts = [event.text for event in rack.ledger.events("c1")]
+    words = "Expected: measured since the node's last boot Actual: measured before it. Run `rackready validate`."
+    assert texts == [f"to be measured: node02: node/gpu/sanity/inventory - {words}"]
+
+
+def test_aged_evidence_is_measured_again_and_needs_no_partner_where_no_pair_is_due(rack: Rack) -> None:
+    for node in NODES:
+        rack.measured(node)
+    rack.measured("node01", R3, hours_ago=2161)
+    rack.run()
+    assert rack.runs == [(["node01"], [], {"node01": {R3}})]
+
+
+def test_what_was_changed_is_measured_whole(rack: Rack) -> None:
+    for node in NODES:
+        rack.measured(node)
+    rack.ledger.done(rack.ledger.change_begins("node01", "optimize"), {})
+    rack.run()
+    assert rack.due() == {"node01": {entry.id for entry in entries(rack.site)}}
+
+
+def test_again_measures_everything_anew(rack: Rack) -> None:
+    for node in NODES:
+        rack.measured(node)
+    rack.run("node01", again=True)
+    assert rack.due() == {"node01": {entry.id for entry in entries(rack.site)}}
+    assert [event.text for event in rack.ledger.events("c1")] == ["to be measured: node01: measured anew as asked for"]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_fail_on_record_is_not_measured_away(rack: Rack, *, again: bool) -> None:
+    for node in NODES:
+        rack.measured(node)
+    bad = Finding(where="node02 gpu2", what="NVLink down", expected="18 links", actual="17", next_step="Reseat the board.")
+    rack.measured("node02", R3, outcome=Outcome.FAIL, hours_ago=0.1, findings=[bad])
+    rack.boots["node02"] = "b2"
+    result = rack.run(again=again)["node02"]
+    assert result.outcome is Outcome.FAIL
+    assert result.message == (
+        "node02 gpu2: NVLink down - Expected: 18 links Actual: 17. Reseat the board. "
+        "(measured before and not again: when it is repaired, `rackready repair node02 --reason '...'`)"
+    )
+    assert all("node02" not in [*nodes, *partners] for nodes, partners, _ in rack.runs)
+
+
+def test_a_node_in_production_is_taken_out_before_it_is_measured(rack: Rack) -> None:
+    rack.busy = {"node01"}
+    rack.run()
+    assert rack.taken == {"node01": "is measured again"}
+    assert rack.runs[0][0] == NODES
+
+
+def test_a_node_that_keeps_its_jobs_is_left_alone(rack: Rack) -> None:
+    rack.busy, rack.keep = {"node01"}, {"node01"}
+    assert rack.run()["node01"] == KEPT
+    assert rack.runs[0][0] == ["node02"]
+
+
+def test_no_gate_is_called_when_no_node_could_be_held(rack: Rack) -> None:
+    rack.busy, rack.keep = set(NODES), set(NODES)
+    assert rack.run() == dict.fromkeys(NODES, KEPT)
+    assert rack.runs == []
+
+
+def test_a_partner_in_production_is_lent_and_given_back(rack: Rack) -> None:
+    rack.measured("node02")
+    rack.busy = {"node02"}
+    rack.run()
+    assert rack.taken == {"node02": "partner in the measurement of node01"}
+    assert (rack.runs[0][1], rack.returned) == (["node02"], ["node02"])
+    row = rack.ledger.state("node02")
+    assert row is not None
+    assert row.state is NodeState.READY
+
+
+def test_a_partner_that_cannot_be_given_back_is_said(rack: Rack) -> None:
+    rack.measured("node02")
+    rack.busy, rack.back = {"node02"}, NodeResult(Outcome.ERROR, "node02: no answer.")
+    rack.run("node02", "node01")
+    assert rack.ledger.events("c1")[-1].text == "it helped to measure and could not be handed over again: node02: no answer."
+    assert rack.ledger.state("node02") is None, "it is not said to be ready"
+
+
+def test_a_partner_that_keeps_its_jobs_does_not_serve(rack: Rack) -> None:
+    rack.measured("node02")
+    rack.busy, rack.keep = {"node02"}, {"node02"}
+    rack.run()
+    assert (rack.runs[0][1], rack.returned) == ([], [])
+
+
+def test_a_node_that_cannot_be_read_is_said(rack: Rack) -> None:
+    rack.unread = {"node01"}
+    rack.run("node01")
+    assert [event.text for event in rack.ledger.events("c1")] == [
+        "to be measured: what it is could not be read (x: SSH - Expected: an answer Actual: none. Look.)"
+    ]
+
+
+def test_a_dry_run_says_what_would_be_measured_and_holds_nobody(rack: Rack) -> None:
+    rack.busy = set(NODES)
+    found = rack.run("node01", check=True)["node01"]
+    assert found.outcome is Outcome.NOT_RUN
+    assert found.message.startswith("would be measured: node01: node/gpu/sanity/inventory - Expected: pass, measured on the node as it is now")
+    assert (rack.runs, rack.taken) == ([], {})
+
+
+def test_evidence_of_a_node_is_read_once(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    rack.measured("node01")
+    read: list[str] = []
+    valid = EvidenceStore.valid
+
+    def counted(self: EvidenceStore, node: str, *rest: object) -> dict[str, EvidenceRecord]:
+        read.append(node)
+        return valid(self, node, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(EvidenceStore, "valid", counted)
+    rack.run("node01")
+    assert read == ["node01"]

@@ -1,0 +1,233 @@
+"""A phase on nodes in production: looked at first, held only when something would change, left alone while jobs run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rackready.campaign import fabric, hold
+from rackready.campaign.fabric import ports_changed, run_fabric_held
+from rackready.campaign.hold import Results, run_held
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.paths import EnvPaths
+
+ROOT = Path(__file__).resolve().parents[3]
+PASS = NodeResult(Outcome.PASS)
+KEPT = NodeResult(Outcome.ERROR, "jobs run on it", touched=False)
+NODES = ["node01", "node02", "node03"]
+
+
+class World:
+    """What is in production, what would change, whose jobs do not end; and what was done."""
+
+    def __init__(
+        self, busy: tuple[str, ...] = (), would: dict[str, NodeResult] | None = None, keep: tuple[str, ...] = (), unknown: tuple[str, ...] = ()
+    ) -> None:
+        self.busy, self.would, self.keep, self.unknown = busy, would or {}, keep, unknown
+        self.looked: list[str] = []
+        self.done: list[str] = []
+        self.held: dict[str, str] = {}
+
+    def in_production(self, _ctx: PhaseContext, nodes: list[str]) -> tuple[list[str], Results]:
+        return [node for node in nodes if node in self.busy], {node: KEPT for node in nodes if node in self.unknown}
+
+    def take_out(self, _ctx: PhaseContext, reasons: dict[str, str]) -> Results:
+        self.held |= reasons
+        return {node: KEPT for node in reasons if node in self.keep}
+
+    def run(self, ctx: PhaseContext, nodes: list[str]) -> Results:
+        (self.looked if ctx.check else self.done).extend(nodes)
+        return {node: self.would.get(node, PASS) for node in nodes}
+
+
+def would(*tasks: str) -> NodeResult:
+    return NodeResult(Outcome.PASS, changed=True, data={"changes": list(tasks)})
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> PhaseContext:
+    (tmp_path / "inventories/sim").mkdir(parents=True)
+    (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
+    return PhaseContext("sim", tmp_path, "c1")
+
+
+def play(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext, world: World) -> Results:
+    monkeypatch.setattr(hold, "in_production", world.in_production)
+    monkeypatch.setattr(hold, "take_out", world.take_out)
+    return run_held(ctx, "optimize", world.run, NODES)
+
+
+def test_nodes_out_of_production_are_done_without_a_look(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    world = World()
+    assert play(monkeypatch, ctx, world) == dict.fromkeys(NODES, PASS)
+    assert (world.looked, world.done, world.held) == ([], NODES, {})
+
+
+def test_where_nothing_would_change_nothing_is_held_and_nothing_runs_twice(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    world = World(busy=("node01", "node02", "node03"))
+    assert play(monkeypatch, ctx, world) == dict.fromkeys(NODES, PASS)
+    assert (world.looked, world.done, world.held) == (NODES, [], {})
+
+
+def test_only_what_would_change_is_held_with_the_reason(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    world = World(busy=("node01", "node02"), would={"node02": would("gpu_tuning : configure | Set")})
+    assert set(play(monkeypatch, ctx, world)) == set(NODES)
+    assert world.looked == ["node01", "node02"]
+    assert sorted(world.done) == ["node02", "node03"]
+    assert world.held == {"node02": "optimize is about to change: gpu_tuning : configure | Set"}
+
+
+def test_a_node_that_keeps_its_jobs_is_not_touched(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    world = World(busy=("node01", "node02"), would={"node01": would("a"), "node02": would("a")}, keep=("node01",))
+    assert play(monkeypatch, ctx, world)["node01"] == KEPT
+    assert sorted(world.done) == ["node02", "node03"]
+
+
+def test_a_node_of_which_nobody_can_say_it_is_not_touched(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    world = World(unknown=("node02",))
+    assert play(monkeypatch, ctx, world)["node02"] == KEPT
+    assert world.done == ["node01", "node03"]
+
+
+def test_a_dry_run_that_fails_is_no_word_about_changes(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    world = World(busy=("node01",), would={"node01": NodeResult(Outcome.FAIL, "node01: optimize: broken")})
+    play(monkeypatch, ctx, world)
+    assert world.held == {"node01": "optimize is about to run, its dry run failed: node01: optimize: broken"}
+    assert "node01" in world.done
+
+
+def test_a_node_that_cannot_be_looked_at_is_an_error_and_not_changed(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    world = World(busy=("node01",), would={"node01": NodeResult(Outcome.ERROR, "cannot log in")})
+    result = play(monkeypatch, ctx, world)["node01"]
+    assert (result.outcome, result.message, result.touched) == (Outcome.ERROR, "cannot log in", False)
+    assert world.held == {}
+
+
+def test_a_dry_run_holds_nobody(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    world = World(busy=("node01",), would={"node01": would("a")})
+    monkeypatch.setattr(hold, "in_production", world.in_production)
+    monkeypatch.setattr(hold, "take_out", world.take_out)
+    assert run_held(PhaseContext("sim", ctx.root, "c1", check=True), "optimize", world.run, NODES)["node01"].changed
+    assert world.held == {}
+
+
+PORTS = {"swp1", "swp2", "swp3", "swp4"}
+
+
+@pytest.mark.parametrize(
+    ("diff", "ports"),
+    [
+        ("", set()),
+        ("+ nv set interface swp2 link mtu 9216", {"swp2"}),
+        ("+ nv set interface swp1-3 link state up", {"swp1", "swp2", "swp3"}),
+        ("+ nv set interface swp1,swp4 link state up", {"swp1", "swp4"}),
+        ("+ nv set interface swp2 link mtu 9216\n+ nv set interface swp3 type swp", {"swp2", "swp3"}),
+        ("+ nv set qos roce mode lossless", PORTS),
+        ("+ nv set bridge domain br_default vlan 901", PORTS),
+        ("+ nv set interface swp60 type swp", PORTS),
+    ],
+)
+def test_which_ports_a_difference_is_about(diff: str, ports: set[str]) -> None:
+    assert ports_changed(diff, PORTS) == ports
+
+
+class Fabric(World):
+    """A fabric with a difference per switch."""
+
+    diffs: dict[str, str]
+
+    def switches(self, ctx: PhaseContext, names: list[str]) -> Results:
+        if not ctx.check:
+            self.done += names
+        return {name: NodeResult(Outcome.PASS, changed=bool(self.diffs.get(name)), data={"diff": self.diffs.get(name, "")}) for name in names}
+
+    def playbook(self, ctx: PhaseContext, _playbook: str, nodes: list[str]) -> Results:
+        return self.run(ctx, nodes)
+
+
+def fabric_of(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext, world: Fabric, nodes: list[str], **diffs: str) -> Results:
+    world.diffs = diffs
+    for name, stand_in in {
+        "in_production": world.in_production,
+        "take_out": world.take_out,
+        "run_switches": world.switches,
+        "run_playbook": world.playbook,
+        "verify_fabric": lambda _ctx, names: dict.fromkeys(names, PASS),
+    }.items():
+        monkeypatch.setattr(fabric, name, stand_in)
+    return run_fabric_held(ctx, nodes)
+
+
+ALL = ("node01", "node02", "node03", "node04")
+
+
+def test_a_fabric_as_wanted_is_verified_and_nobody_is_held(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    world = Fabric(busy=ALL)
+    out = fabric_of(monkeypatch, ctx, world, list(ALL))
+    assert {node: (result.outcome, result.changed) for node, result in out.items()} == dict.fromkeys(ALL, (Outcome.PASS, False))
+    assert world.held == {}
+    assert world.done == ["leaf01", "leaf02"], "switches are verified; the hosts' dry run stands"
+
+
+def test_ports_of_a_new_node_touch_nobody_in_production(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    world = Fabric(busy=("node01", "node02", "node03"))
+    out = fabric_of(monkeypatch, ctx, world, list(ALL), leaf01="+ nv set interface swp13-16 link mtu 9216")
+    assert world.held == {}
+    assert [node for node, result in sorted(out.items()) if result.changed] == ["node04"]
+
+
+def test_a_change_of_all_ports_holds_everybody_behind_the_switch(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    world = Fabric(busy=("node01", "node02"))
+    fabric_of(monkeypatch, ctx, world, list(ALL), leaf01="+ nv set qos roce mode lossless")
+    assert world.held == dict.fromkeys(("node01", "node02"), "fabric is about to change: its ports on leaf01")
+    assert {"leaf01", "leaf02", *ALL} == set(world.done)
+
+
+def test_a_switch_waits_while_jobs_run_behind_the_ports_that_change(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    world = Fabric(busy=("node01", "node02"), keep=("node01",))
+    out = fabric_of(monkeypatch, ctx, world, list(ALL), leaf01="+ nv set qos roce mode lossless")
+    assert out["node01"] == KEPT
+    assert out["node03"].message == (
+        "leaf01: a change of ports is due - Expected: no node in production behind them that is not held Actual: node01. "
+        "Nothing was touched: run again when their jobs have ended."
+    )
+    assert not out["node03"].touched
+    assert world.done == []
+
+
+def test_a_node_in_production_that_was_not_asked_for_is_not_cut_off(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    world = Fabric(busy=("node01", "node02"))
+    out = fabric_of(monkeypatch, ctx, world, ["node03"], leaf02="+ nv set qos roce mode lossless")
+    assert out["node03"].message == (
+        "leaf02: a change of ports is due - Expected: no node in production behind them that is not held Actual: node01, node02. "
+        "Nothing was touched: run it for them too (--limit), or for the whole site."
+    )
+    assert (world.done, world.held) == ([], {})
+
+
+def test_a_node_of_a_later_wave_is_held_and_its_evidence_voided(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    ledger = Ledger.open(EnvPaths(ctx.root, "sim").database)
+    ledger.put_campaign("c1", env="sim", kind="deploy", nodes=list(ALL), site_digest="d", abi="1", status="running")
+    world = Fabric(busy=("node02",))
+    fabric_of(monkeypatch, ctx, world, ["node01"], leaf01="+ nv set qos roce mode lossless")
+    assert list(world.held) == ["node02"]
+    assert ledger.last_change("node02") > 0
+    assert ledger.last_change("node03") == 0
+
+
+def test_a_change_that_a_killed_run_left_open_counts_for_every_port(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    ledger = Ledger.open(EnvPaths(ctx.root, "sim").database)
+    ledger.begin("leaf02", "switch-commit", "digest", {})
+    world = Fabric(busy=("node02",))
+    fabric_of(monkeypatch, ctx, world, list(ALL))
+    assert world.held == {"node02": "fabric is about to change: its ports on leaf02"}
+
+
+def test_a_host_that_would_change_is_held_for_that(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    world = Fabric(busy=("node01", "node02"), would={"node01": would("host_roce : service | Apply")})
+    fabric_of(monkeypatch, ctx, world, list(ALL))
+    assert world.held == {"node01": "fabric is about to change: host_roce : service | Apply"}
+    assert "node02" not in world.done

@@ -1,0 +1,216 @@
+"""Nodes in production: who they are, by the scheduler's word, and how one is emptied before anything is done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from rackready.drivers import process
+from rackready.drivers.process import Interrupted
+from rackready.drivers.scheduler import registry
+from rackready.drivers.scheduler.base import Job, SchedulerAdapter, SchedulerError, SchedulerNode
+from rackready.handover import production
+from rackready.handover.phase import RELEASE
+from rackready.handover.production import HELD, changes_words, in_production, take_out, wait_for_jobs
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import PhaseContext
+from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
+
+ROOT = Path(__file__).resolve().parents[3]
+TRAIN = Job("7", "root", "gpu", "train")
+OTHER = Job("12_3", "ann", "gpu", "sweep")
+DRAINED = SchedulerNode("", "IDLE+DRAIN", usable=False, drained=True, down=False, reason="rackready: x", by="root")
+DOWN = SchedulerNode("", "DOWN+NOT_RESPONDING", usable=False, drained=False, down=True, reason="Not responding", by="slurm")
+IDLE = SchedulerNode("", "IDLE", usable=True, drained=False, down=False)
+THEIRS = SchedulerNode("", "MIXED+DRAIN", usable=False, drained=True, down=False, reason="bad PSU, maria", by="maria")
+
+
+@dataclass
+class Cluster(SchedulerAdapter):
+    """A scheduler in memory. ``ends``: after how many looks the jobs of a node are over; ``silent``: nodes of which it cannot say anything."""
+
+    nodes: dict[str, SchedulerNode] = field(default_factory=dict)
+    running: dict[str, list[Job]] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
+    looks: dict[str, int] = field(default_factory=dict)
+
+    def show(self, node: str) -> SchedulerNode:
+        if node in self.silent:
+            raise SchedulerError(f"{node}: no answer.")
+        return self.nodes[node]
+
+    def jobs(self, node: str) -> list[Job]:
+        if node in self.silent:
+            raise SchedulerError(f"{node}: no answer.")
+        self.looks[node] = self.looks.get(node, 0) + 1
+        over = node in self.ends and self.looks[node] > self.ends[node]
+        return [] if over else self.running.get(node, [])
+
+    def hold(self, node: str, reason: str) -> bool:
+        return self.drain(node, reason)
+
+    def drain(self, node: str, reason: str) -> bool:
+        now = self.show(node)
+        if now.drained and not now.ours:
+            return False
+        self.nodes[node] = SchedulerNode(node, "MIXED+DRAIN", usable=False, drained=True, down=False, reason=reason, by="root")
+        return True
+
+    def release(self, node: str) -> bool:
+        raise AssertionError(node)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+@dataclass
+class Scene:
+    ctx: PhaseContext
+    ledger: Ledger
+    cluster: Cluster
+
+    def given(self, *nodes: str) -> None:
+        """These nodes were handed over once."""
+        for node in nodes:
+            self.ledger.done(self.ledger.begin(node, RELEASE, "digest", {}).token, {})
+            self.ledger.set_state(node, NodeState.READY)
+
+    def told(self) -> list[tuple[str, str, str]]:
+        return [(event.node, event.phase, event.text) for event in self.ledger.events("c1")]
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    (tmp_path / "inventories/sim").mkdir(parents=True)
+    (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
+    cluster = Cluster()
+    monkeypatch.setitem(registry.ADAPTERS, "slurm", lambda _handover, _paths: cluster)
+    monkeypatch.setattr(production, "_POLL_S", 0.01)
+    return Scene(PhaseContext("sim", tmp_path, "c1"), Ledger.open(EnvPaths(tmp_path, "sim").database), cluster)
+
+
+def wait_limit(scene: Scene, seconds: int) -> None:
+    EnvPaths(scene.ctx.root, "sim").overlay.parent.mkdir(parents=True, exist_ok=True)
+    EnvPaths(scene.ctx.root, "sim").overlay.write_text(f"handover: {{drain_wait_s: {seconds}}}\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("state", "jobs", "given", "busy"),
+    [
+        (IDLE, [], True, True),
+        (IDLE, [], False, True),
+        (DRAINED, [], True, False),
+        (DRAINED, [TRAIN], True, True),
+        (DRAINED, [TRAIN], False, True),
+        (THEIRS, [], True, False),
+        (DOWN, [], True, True),
+        (DOWN, [], False, False),
+    ],
+)
+def test_the_scheduler_says_who_is_in_production(scene: Scene, state: SchedulerNode, jobs: list[Job], *, given: bool, busy: bool) -> None:
+    scene.cluster.nodes["node01"], scene.cluster.running["node01"] = state, jobs
+    scene.given(*(["node01"] if given else []))
+    assert in_production(scene.ctx, ["node01"]) == (["node01"] if busy else [], {})
+    assert scene.told() == []
+
+
+def test_a_node_of_which_the_scheduler_cannot_say_it_is_left_alone_when_it_was_handed_over(scene: Scene) -> None:
+    scene.cluster.silent = {"node01", "node02"}
+    scene.given("node01")
+    busy, unknown = in_production(scene.ctx, ["node01", "node02"])
+    assert busy == []
+    assert {node: (result.outcome, result.message, result.touched) for node, result in unknown.items()} == {
+        "node01": (
+            Outcome.ERROR,
+            "node01: whether jobs run on it - Expected: the scheduler says it Actual: node01: no answer. Nothing was touched: run again once it answers.",
+            False,
+        )
+    }
+    assert scene.told() == [("node02", "hold", "taken as not in production: rackready never handed it over, and the scheduler says: node02: no answer.")]
+
+
+def test_a_job_is_waited_for_and_said_once(scene: Scene) -> None:
+    scene.cluster.nodes["node01"], scene.cluster.running["node01"], scene.cluster.ends["node01"] = IDLE, [TRAIN], 3
+    scene.given("node01")
+    assert take_out(scene.ctx, {"node01": "optimize is about to change: x"}) == {}
+    assert scene.told() == [("node01", "hold", "drained; waits, at most 3600 s in all, for the end of 7 (root, gpu)")]
+    assert scene.cluster.nodes["node01"].reason == "rackready: optimize is about to change: x"
+    row = scene.ledger.state("node01")
+    assert row is not None
+    assert (row.state, row.reason) == (NodeState.CERTIFIED, "held: optimize is about to change: x"), "it is on offer no more"
+
+
+def test_a_job_that_stays_keeps_its_node_untouched(scene: Scene) -> None:
+    wait_limit(scene, 0)
+    scene.cluster.nodes = {"node01": IDLE, "node02": IDLE}
+    scene.cluster.running = {"node01": [TRAIN, OTHER]}
+    found = take_out(scene.ctx, {"node01": "x", "node02": "x"})
+    assert list(found) == ["node01"]
+    assert (found["node01"].outcome, found["node01"].touched, found["node01"].data) == (Outcome.ERROR, False, {HELD: True})
+    assert found["node01"].message == (
+        "node01: jobs run on it - Expected: none within 0 s of draining it Actual: 7 (root, train), 12_3 (ann, sweep). "
+        "Nothing was touched, and it stays drained so that it empties: wait and run again, or end them with `scancel 7 12_3`."
+    )
+    assert scene.cluster.nodes["node01"].drained
+
+
+def test_what_somebody_else_drained_keeps_its_reason(scene: Scene) -> None:
+    wait_limit(scene, 0)
+    scene.cluster.nodes["node01"] = THEIRS
+    assert take_out(scene.ctx, {"node01": "x"}) == {}
+    assert scene.cluster.nodes["node01"] == THEIRS
+
+
+def test_a_node_that_cannot_be_drained_is_not_touched(scene: Scene) -> None:
+    wait_limit(scene, 0)
+    scene.cluster.silent = {"node01"}
+    found = take_out(scene.ctx, {"node01": "x"})
+    assert {node: (result.outcome, result.message, result.touched) for node, result in found.items()} == {
+        "node01": (Outcome.ERROR, "node01: no answer.", False)
+    }
+
+
+def test_a_scheduler_that_falls_silent_is_asked_again() -> None:
+    answers: list[Callable[[], list[Job]]] = [lambda: [TRAIN], _silent, list]
+
+    class Restarting(Cluster):
+        def jobs(self, node: str) -> list[Job]:
+            del node
+            return answers.pop(0)()
+
+    told: list[str] = []
+    assert wait_for_jobs(Restarting(), ["node01"], 60, lambda _node, text: told.append(text), poll_s=0.01) == {}
+    assert told[-1] == "drained; waits, at most 60 s in all, for the end of node01: no answer."
+
+
+def _silent() -> list[Job]:
+    raise SchedulerError("node01: no answer.")
+
+
+def test_ctrl_c_ends_the_wait_at_once(scene: Scene) -> None:
+    scene.cluster.running["node01"] = [TRAIN]
+
+    def stop(_node: str, _text: str) -> None:
+        process.STOP.set()
+
+    try:
+        with pytest.raises(Interrupted):
+            wait_for_jobs(scene.cluster, ["node01"], 3600, stop, poll_s=3600)
+    finally:
+        process.STOP.clear()
+
+
+def test_nothing_to_take_out_asks_nobody(scene: Scene) -> None:
+    scene.cluster.silent = {"node01"}
+    assert take_out(scene.ctx, {}) == {}
+
+
+def test_reason_names_three_changes_and_counts_the_rest() -> None:
+    assert changes_words("install", ["a", "b"]) == "install is about to change: a; b"
+    assert changes_words("install", ["a", "b", "c", "d", "e"]) == "install is about to change: a; b; c and 2 more"
