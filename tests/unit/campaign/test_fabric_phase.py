@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from rackready.campaign import fabric
 from rackready.campaign.phases import PHASES
-from rackready.drivers import ansible
 from rackready.drivers.ansible_events import Events
-from rackready.drivers.switch import agreement
-from rackready.drivers.switch import phase as switches
 from rackready.drivers.switch.apply import OPERATION
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
@@ -38,9 +36,10 @@ class World:
         self.context = PhaseContext("t", root, "c1")
         self.ledger = Ledger.open(EnvPaths(root, "t").database)
         self.visited: list[list[str]] = []
-        monkeypatch.setattr(switches, "run_switches", self._switches)
-        monkeypatch.setattr(ansible, "run_playbook", self._playbook)
-        monkeypatch.setattr(agreement, "verify_fabric", lambda _ctx, nodes: {node: NodeResult(self.agrees, f"{node}: said") for node in nodes})
+        monkeypatch.setattr(fabric, "in_production", lambda _ctx, _nodes: ([], {}))
+        monkeypatch.setattr(fabric, "run_switches", self._switches)
+        monkeypatch.setattr(fabric, "run_playbook", self._playbook)
+        monkeypatch.setattr(fabric, "verify_fabric", lambda _ctx, nodes: {node: NodeResult(self.agrees, f"{node}: said") for node in nodes})
 
     def _switches(self, _ctx: PhaseContext, names: list[str]) -> dict[str, NodeResult]:
         self.visited.append(names)

@@ -144,7 +144,7 @@ class Fabric(World):
             self.done += names
         return {name: NodeResult(Outcome.PASS, changed=bool(self.diffs.get(name)), data={"diff": self.diffs.get(name, "")}) for name in names}
 
-    def playbook(self, ctx: PhaseContext, _playbook: str, nodes: list[str]) -> Results:
+    def playbook(self, ctx: PhaseContext, _playbook: str, nodes: list[str], _more: dict[str, list[str]] | None = None) -> Results:
         return self.run(ctx, nodes)
 
 
