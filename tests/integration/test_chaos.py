@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
 from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +16,8 @@ from typing import Any
 import pytest
 
 from rackready.campaign.request import DEPLOY
-from tests.integration.aftermath import installed_twice, power_problems
+from rackready.drivers.marks import VARIABLE, child_mark, project_mark
+from tests.integration.aftermath import installed_twice, left_on, orphans, power_problems
 from tests.integration.chaos import EVENTS, LENGTHS_S, Point, Record, Round, Seen, Strike, count_in, draw, has_come, is_past, under_way
 
 EVERY = dict.fromkeys(DEPLOY, 3)
@@ -102,12 +106,45 @@ def test_package_installed_twice_is_found() -> None:
     assert installed_twice(line.format("a", "a") * 2 + line.format("b", "b")) == {"a:amd64": 2}
 
 
+def test_command_left_at_work_on_a_node_is_found_and_the_search_itself_is_not() -> None:
+    here = SimpleNamespace(ssh=lambda _, command: subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False).stdout)
+    left = subprocess.Popen(["bash", "-c", "exec -a '/usr/bin/apt-get install nothing' sleep 60"])
+    try:
+        while not Path(f"/proc/{left.pid}/cmdline").read_bytes().startswith(b"/usr/bin/apt-get"):
+            time.sleep(0.02)
+        found = left_on(here, "node01")  # type: ignore[arg-type]
+    finally:
+        left.kill()
+        left.wait()
+    assert f"{left.pid} /usr/bin/apt-get install nothing 60" in found
+    assert not any("pgrep" in line for line in found)
+
+
+@pytest.mark.parametrize(("marked", "root"), [(True, False), (False, True)])
+def test_process_left_on_the_controller_is_found_by_its_mark_and_by_its_root(tmp_path: Path, marked: bool, root: bool) -> None:  # noqa: FBT001 - table
+    project = SimpleNamespace(root=tmp_path, paths=SimpleNamespace(database=tmp_path / "state.sqlite"))
+    env = (
+        {**os.environ}
+        | ({VARIABLE: child_mark(project_mark(tmp_path / "state.sqlite"))} if marked else {})
+        | ({"RACKREADY_ROOT": str(tmp_path)} if root else {})
+    )
+    left = subprocess.Popen(["bash", "-c", "exec -a 'ansible-playbook x.yml' sleep 60"], env=env)
+    other = subprocess.Popen(["bash", "-c", "exec -a 'ansible-playbook y.yml' sleep 60"])
+    try:
+        while not Path(f"/proc/{left.pid}/cmdline").read_bytes().startswith(b"ansible"):
+            time.sleep(0.02)
+        assert orphans(project) == {left.pid: "ansible-playbook x.yml 60"}  # type: ignore[arg-type]
+    finally:
+        for child in (left, other):
+            child.kill()
+            child.wait()
+
+
 DEPLOYS = """
 import sqlite3, sys, time
 from pathlib import Path
 root = Path(sys.argv[1])
-ledger = sqlite3.connect(root / "state.sqlite", isolation_level=None)
-ledger.execute("CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, phase TEXT, text TEXT)")
+ledger = sqlite3.connect(root / "state.sqlite", isolation_level=None, timeout=30)
 for phase in sys.argv[2:]:
     if not (root / phase).exists():
         ledger.execute("INSERT INTO events (phase, text) VALUES (?, 'begins')", (phase,))
@@ -125,6 +162,9 @@ class Rehearsal:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.paths = SimpleNamespace(database=root / "state.sqlite")
+        ledger = sqlite3.connect(self.paths.database)
+        ledger.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, phase TEXT, text TEXT)")
+        ledger.close()
 
     def start(self, *_: str) -> subprocess.Popen[str]:
         return subprocess.Popen([sys.executable, "-c", DEPLOYS, str(self.root), *DEPLOY], stdout=subprocess.PIPE, text=True)
