@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -141,33 +142,37 @@ def test_process_left_on_the_controller_is_found_by_its_mark_and_by_its_root(tmp
 
 
 DEPLOYS = """
-import sqlite3, sys, time
+import json, sqlite3, sys, time
 from pathlib import Path
-root = Path(sys.argv[1])
+root, turns = Path(sys.argv[1]), json.loads(sys.argv[2])
 ledger = sqlite3.connect(root / "state.sqlite", isolation_level=None, timeout=30)
-for phase in sys.argv[2:]:
+for phase in sys.argv[3:]:
     if not (root / phase).exists():
+        times = len(list(root.glob(f"{phase}.*")))
+        (root / f"{phase}.{times}").touch()
         ledger.execute("INSERT INTO events (phase, text) VALUES (?, 'begins')", (phase,))
-        time.sleep(0.3)
+        time.sleep(60 if times in turns.get(phase, []) else 0.05)
         ledger.execute("INSERT INTO events (phase, text) VALUES (?, 'unchanged')", (phase,))
         (root / phase).touch()
-for phase in sys.argv[2:]:
+for phase in sys.argv[3:]:
     (root / phase).unlink()
 """
+"""A deploy that goes on with the phase that it was killed in; ``turns`` says at which of its beginnings a phase waits for a blow."""
 
 
 class Rehearsal:
-    """A project whose deploy takes a moment for each phase, and goes on with the phase that it was killed in."""
+    """A project without a rack."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, turns: dict[str, list[int]]) -> None:
         self.root = root
+        self.turns = json.dumps(turns)
         self.paths = SimpleNamespace(database=root / "state.sqlite")
         ledger = sqlite3.connect(self.paths.database)
         ledger.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, phase TEXT, text TEXT)")
         ledger.close()
 
     def start(self, *_: str) -> subprocess.Popen[str]:
-        return subprocess.Popen([sys.executable, "-c", DEPLOYS, str(self.root), *DEPLOY], stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen([sys.executable, "-c", DEPLOYS, str(self.root), self.turns, *DEPLOY], stdout=subprocess.PIPE, text=True)
 
     def json(self, *_: str) -> tuple[int, Any]:
         child = self.start()
@@ -178,13 +183,14 @@ class Rehearsal:
         return "nothing was said"
 
 
-def play(root: Path, points: list[Point]) -> tuple[Record, list[str]]:
+def play(root: Path, points: list[Point], turns: dict[str, list[int]]) -> tuple[Record, list[str]]:
     said: list[str] = []
-    return Round(Rehearsal(root), said.append).play(points), said  # type: ignore[arg-type]
+    return Round(Rehearsal(root, turns), said.append).play(points), said  # type: ignore[arg-type]
 
 
 def test_every_point_is_struck_and_then_the_deploy_ends(tmp_path: Path) -> None:
-    record, said = play(tmp_path, [Point(phase, event=1) for phase in DEPLOY] + [Point("handover", delay_s=0.05)])
+    points = [Point(phase, event=1) for phase in DEPLOY] + [Point("handover", delay_s=0.05)]
+    record, said = play(tmp_path, points, dict.fromkeys(DEPLOY, [0]) | {"handover": [0, 1]})
     assert record.hits() == dict.fromkeys(DEPLOY, 1) | {"handover": 2}
     assert {strike.code for strike in record.strikes} == {-signal.SIGKILL}
     assert (record.missed, record.code, record.nodes) == ([], 0, {"node01": "ready"})
@@ -193,10 +199,10 @@ def test_every_point_is_struck_and_then_the_deploy_ends(tmp_path: Path) -> None:
 
 
 def test_point_that_never_comes_is_missed_and_its_phase_hit_in_another_campaign(tmp_path: Path) -> None:
-    points = [Point(phase, event=1) for phase in DEPLOY if phase not in {"fabric", "handover"}]
-    points.insert(2, Point("fabric", event=99))
-    record, _ = play(tmp_path, [*points, Point("handover", delay_s=99.0)])
-    assert record.missed == [Point("fabric", event=99), Point("handover", delay_s=99.0)]
+    never = [Point("fabric", event=99), Point("handover", delay_s=99.0)]
+    struck = [Point(phase, event=1) for phase in DEPLOY if phase not in {"fabric", "handover"}]
+    record, _ = play(tmp_path, [*struck[:2], never[0], *struck[2:], never[1]], dict.fromkeys(DEPLOY, [0]) | {"fabric": [1], "handover": [1]})
+    assert record.missed == never
     assert record.spared() == []
     assert [strike.landed for strike in record.strikes][-2:] == ["fabric", "handover"]
     assert record.code == 0
@@ -204,7 +210,8 @@ def test_point_that_never_comes_is_missed_and_its_phase_hit_in_another_campaign(
 
 def test_hook_comes_before_the_blow_while_the_deploy_lives(tmp_path: Path) -> None:
     lived = []
-    Round(Rehearsal(tmp_path), lambda _: None, before=lambda point, child: lived.append((str(point), child.poll())))._campaign(  # type: ignore[arg-type]
+    rehearsal = Rehearsal(tmp_path, {"install": [0]})
+    Round(rehearsal, lambda _: None, before=lambda point, child: lived.append((str(point), child.poll())))._campaign(  # type: ignore[arg-type]
         deque([Point("install", event=1)])
     )
     assert lived == [("install at event 1", None)]
