@@ -190,7 +190,7 @@ def play(root: Path, points: list[Point], turns: dict[str, list[int]]) -> tuple[
 
 def test_every_point_is_struck_and_then_the_deploy_ends(tmp_path: Path) -> None:
     points = [Point(phase, event=1) for phase in DEPLOY] + [Point("handover", delay_s=0.05)]
-    record, said = play(tmp_path, points, dict.fromkeys(DEPLOY, [0]) | {"handover": [0, 1]})
+    record, said = play(tmp_path, points, {phase: [0] for phase in DEPLOY} | {"handover": [0, 1]})
     assert record.hits() == dict.fromkeys(DEPLOY, 1) | {"handover": 2}
     assert {strike.code for strike in record.strikes} == {-signal.SIGKILL}
     assert (record.missed, record.code, record.nodes) == ([], 0, {"node01": "ready"})
@@ -201,7 +201,7 @@ def test_every_point_is_struck_and_then_the_deploy_ends(tmp_path: Path) -> None:
 def test_point_that_never_comes_is_missed_and_its_phase_hit_in_another_campaign(tmp_path: Path) -> None:
     never = [Point("fabric", event=99), Point("handover", delay_s=99.0)]
     struck = [Point(phase, event=1) for phase in DEPLOY if phase not in {"fabric", "handover"}]
-    record, _ = play(tmp_path, [*struck[:2], never[0], *struck[2:], never[1]], dict.fromkeys(DEPLOY, [0]) | {"fabric": [1], "handover": [1]})
+    record, _ = play(tmp_path, [*struck[:2], never[0], *struck[2:], never[1]], {phase: [0] for phase in DEPLOY} | {"fabric": [1], "handover": [1]})
     assert record.missed == never
     assert record.spared() == []
     assert [strike.landed for strike in record.strikes][-2:] == ["fabric", "handover"]
