@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 
 from rackready.campaign.request import DEPLOY
 from rackready.drivers.marks import VARIABLE, child_mark, project_mark
+from tests.integration import chaos
 from tests.integration.aftermath import installed_twice, left_on, orphans, power_problems
 from tests.integration.chaos import EVENTS, LENGTHS_S, Point, Record, Round, Seen, Strike, count_in, draw, has_come, is_past, under_way
 
@@ -215,3 +217,42 @@ def test_hook_comes_before_the_blow_while_the_deploy_lives(tmp_path: Path) -> No
         deque([Point("install", event=1)])
     )
     assert lived == [("install at event 1", None)]
+
+
+@pytest.mark.parametrize(("wrong", "code", "last"), [([], 0, "everything holds"), (["node01 is lost"], 1, "1 things do not hold")])
+def test_rounds_say_their_seed_every_blow_and_what_does_not_hold(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrong: list[str], code: int, last: str
+) -> None:
+    """The command as `make chaos` calls it, on a rack that is none."""
+    closed = []
+
+    class Rack(Rehearsal):
+        def __init__(self, root: Path) -> None:
+            root.mkdir()
+            super().__init__(root, {phase: [0] for phase in DEPLOY})
+
+        def run(self, *_: str) -> tuple[int, str]:
+            return 0, ""
+
+        def close(self) -> None:
+            closed.append(self.root.name)
+
+    monkeypatch.setattr(chaos, "Project", Rack)
+    monkeypatch.setattr(chaos, "cannot_run", lambda: "")
+    monkeypatch.setattr(chaos, "held_image", lambda _: nullcontext())
+    monkeypatch.setattr(chaos, "draw", lambda seed, counts: [Point(phase, event=1) for phase in counts] if seed in {5, 6} else [])
+    monkeypatch.setattr(chaos.aftermath, "problems", lambda _: wrong)
+    monkeypatch.setattr(sys, "argv", ["chaos", "--rounds", "2", "--seed", "5", "--points", "1"])
+    assert chaos.main() == code
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "chaos: seed 5, 1 points a phase (again: make chaos SEED=5 ARGS='--points 1')"
+    assert "handover at event 1: landed in handover" in said
+    assert said[-1] == f"chaos: seed 6: {last}"
+    assert closed == ["seed-5", "seed-6"]
+
+
+def test_without_root_or_tools_it_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(chaos, "cannot_run", lambda: "podman not installed: run `make setup-sim`")
+    monkeypatch.setattr(sys, "argv", ["chaos"])
+    assert chaos.main() == 2
+    assert capsys.readouterr().out == "chaos: podman not installed: run `make setup-sim`\n"
