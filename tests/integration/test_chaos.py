@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
 from collections import deque
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +18,9 @@ from typing import Any
 import pytest
 
 from rackready.campaign.request import DEPLOY
-from tests.integration.aftermath import installed_twice, power_problems
+from rackready.drivers.marks import VARIABLE, child_mark, project_mark
+from tests.integration import chaos
+from tests.integration.aftermath import installed_twice, left_on, orphans, power_problems
 from tests.integration.chaos import EVENTS, LENGTHS_S, Point, Record, Round, Seen, Strike, count_in, draw, has_come, is_past, under_way
 
 EVERY = dict.fromkeys(DEPLOY, 3)
@@ -102,32 +109,72 @@ def test_package_installed_twice_is_found() -> None:
     assert installed_twice(line.format("a", "a") * 2 + line.format("b", "b")) == {"a:amd64": 2}
 
 
+def test_command_left_at_work_on_a_node_is_found_and_the_search_itself_is_not() -> None:
+    here = SimpleNamespace(ssh=lambda _, command: subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False).stdout)
+    left = subprocess.Popen(["bash", "-c", "exec -a '/usr/bin/apt-get install nothing' sleep 60"])
+    try:
+        while not Path(f"/proc/{left.pid}/cmdline").read_bytes().startswith(b"/usr/bin/apt-get"):
+            time.sleep(0.02)
+        found = left_on(here, "node01")  # type: ignore[arg-type]
+    finally:
+        left.kill()
+        left.wait()
+    assert f"{left.pid} /usr/bin/apt-get install nothing 60" in found
+    assert not any("pgrep" in line for line in found)
+
+
+@pytest.mark.parametrize(("marked", "root"), [(True, False), (False, True)])
+def test_process_left_on_the_controller_is_found_by_its_mark_and_by_its_root(tmp_path: Path, marked: bool, root: bool) -> None:  # noqa: FBT001 - table
+    project = SimpleNamespace(root=tmp_path, paths=SimpleNamespace(database=tmp_path / "state.sqlite"))
+    env = (
+        {**os.environ}
+        | ({VARIABLE: child_mark(project_mark(tmp_path / "state.sqlite"))} if marked else {})
+        | ({"RACKREADY_ROOT": str(tmp_path)} if root else {})
+    )
+    left = subprocess.Popen(["bash", "-c", "exec -a 'ansible-playbook x.yml' sleep 60"], env=env)
+    other = subprocess.Popen(["bash", "-c", "exec -a 'ansible-playbook y.yml' sleep 60"])
+    try:
+        while not Path(f"/proc/{left.pid}/cmdline").read_bytes().startswith(b"ansible"):
+            time.sleep(0.02)
+        assert orphans(project) == {left.pid: "ansible-playbook x.yml 60"}  # type: ignore[arg-type]
+    finally:
+        for child in (left, other):
+            child.kill()
+            child.wait()
+
+
 DEPLOYS = """
-import sqlite3, sys, time
+import json, sqlite3, sys, time
 from pathlib import Path
-root = Path(sys.argv[1])
-ledger = sqlite3.connect(root / "state.sqlite", isolation_level=None)
-ledger.execute("CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, phase TEXT, text TEXT)")
-for phase in sys.argv[2:]:
+root, turns = Path(sys.argv[1]), json.loads(sys.argv[2])
+ledger = sqlite3.connect(root / "state.sqlite", isolation_level=None, timeout=30)
+for phase in sys.argv[3:]:
     if not (root / phase).exists():
+        times = len(list(root.glob(f"{phase}.*")))
+        (root / f"{phase}.{times}").touch()
         ledger.execute("INSERT INTO events (phase, text) VALUES (?, 'begins')", (phase,))
-        time.sleep(0.3)
+        time.sleep(60 if times in turns.get(phase, []) else 0.05)
         ledger.execute("INSERT INTO events (phase, text) VALUES (?, 'unchanged')", (phase,))
         (root / phase).touch()
-for phase in sys.argv[2:]:
+for phase in sys.argv[3:]:
     (root / phase).unlink()
 """
+"""A deploy that goes on with the phase that it was killed in; ``turns`` says at which of its beginnings a phase waits for a blow."""
 
 
 class Rehearsal:
-    """A project whose deploy takes a moment for each phase, and goes on with the phase that it was killed in."""
+    """A project without a rack."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, turns: dict[str, list[int]]) -> None:
         self.root = root
+        self.turns = json.dumps(turns)
         self.paths = SimpleNamespace(database=root / "state.sqlite")
+        ledger = sqlite3.connect(self.paths.database)
+        ledger.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, phase TEXT, text TEXT)")
+        ledger.close()
 
     def start(self, *_: str) -> subprocess.Popen[str]:
-        return subprocess.Popen([sys.executable, "-c", DEPLOYS, str(self.root), *DEPLOY], stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen([sys.executable, "-c", DEPLOYS, str(self.root), self.turns, *DEPLOY], stdout=subprocess.PIPE, text=True)
 
     def json(self, *_: str) -> tuple[int, Any]:
         child = self.start()
@@ -138,13 +185,14 @@ class Rehearsal:
         return "nothing was said"
 
 
-def play(root: Path, points: list[Point]) -> tuple[Record, list[str]]:
+def play(root: Path, points: list[Point], turns: dict[str, list[int]]) -> tuple[Record, list[str]]:
     said: list[str] = []
-    return Round(Rehearsal(root), said.append).play(points), said  # type: ignore[arg-type]
+    return Round(Rehearsal(root, turns), said.append).play(points), said  # type: ignore[arg-type]
 
 
 def test_every_point_is_struck_and_then_the_deploy_ends(tmp_path: Path) -> None:
-    record, said = play(tmp_path, [Point(phase, event=1) for phase in DEPLOY] + [Point("handover", delay_s=0.05)])
+    points = [Point(phase, event=1) for phase in DEPLOY] + [Point("handover", delay_s=0.05)]
+    record, said = play(tmp_path, points, {phase: [0] for phase in DEPLOY} | {"handover": [0, 1]})
     assert record.hits() == dict.fromkeys(DEPLOY, 1) | {"handover": 2}
     assert {strike.code for strike in record.strikes} == {-signal.SIGKILL}
     assert (record.missed, record.code, record.nodes) == ([], 0, {"node01": "ready"})
@@ -153,10 +201,10 @@ def test_every_point_is_struck_and_then_the_deploy_ends(tmp_path: Path) -> None:
 
 
 def test_point_that_never_comes_is_missed_and_its_phase_hit_in_another_campaign(tmp_path: Path) -> None:
-    points = [Point(phase, event=1) for phase in DEPLOY if phase not in {"fabric", "handover"}]
-    points.insert(2, Point("fabric", event=99))
-    record, _ = play(tmp_path, [*points, Point("handover", delay_s=99.0)])
-    assert record.missed == [Point("fabric", event=99), Point("handover", delay_s=99.0)]
+    never = [Point("fabric", event=99), Point("handover", delay_s=99.0)]
+    struck = [Point(phase, event=1) for phase in DEPLOY if phase not in {"fabric", "handover"}]
+    record, _ = play(tmp_path, [*struck[:2], never[0], *struck[2:], never[1]], {phase: [0] for phase in DEPLOY} | {"fabric": [1], "handover": [1]})
+    assert record.missed == never
     assert record.spared() == []
     assert [strike.landed for strike in record.strikes][-2:] == ["fabric", "handover"]
     assert record.code == 0
@@ -164,7 +212,47 @@ def test_point_that_never_comes_is_missed_and_its_phase_hit_in_another_campaign(
 
 def test_hook_comes_before_the_blow_while_the_deploy_lives(tmp_path: Path) -> None:
     lived = []
-    Round(Rehearsal(tmp_path), lambda _: None, before=lambda point, child: lived.append((str(point), child.poll())))._campaign(  # type: ignore[arg-type]
+    rehearsal = Rehearsal(tmp_path, {"install": [0]})
+    Round(rehearsal, lambda _: None, before=lambda point, child: lived.append((str(point), child.poll())))._campaign(  # type: ignore[arg-type]
         deque([Point("install", event=1)])
     )
     assert lived == [("install at event 1", None)]
+
+
+@pytest.mark.parametrize(("wrong", "code", "last"), [([], 0, "everything holds"), (["node01 is lost"], 1, "1 things do not hold")])
+def test_rounds_say_their_seed_every_blow_and_what_does_not_hold(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrong: list[str], code: int, last: str
+) -> None:
+    """The command as `make chaos` calls it, on a rack that is none."""
+    closed = []
+
+    class Rack(Rehearsal):
+        def __init__(self, root: Path) -> None:
+            root.mkdir()
+            super().__init__(root, {phase: [0] for phase in DEPLOY})
+
+        def run(self, *_: str) -> tuple[int, str]:
+            return 0, ""
+
+        def close(self) -> None:
+            closed.append(self.root.name)
+
+    monkeypatch.setattr(chaos, "Project", Rack)
+    monkeypatch.setattr(chaos, "cannot_run", lambda: "")
+    monkeypatch.setattr(chaos, "held_image", lambda _: nullcontext())
+    monkeypatch.setattr(chaos, "draw", lambda seed, counts: [Point(phase, event=1) for phase in counts] if seed in {5, 6} else [])
+    monkeypatch.setattr(chaos.aftermath, "problems", lambda _: wrong)
+    monkeypatch.setattr(sys, "argv", ["chaos", "--rounds", "2", "--seed", "5", "--points", "1"])
+    assert chaos.main() == code
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "chaos: seed 5, 1 points a phase (again: make chaos SEED=5 ARGS='--points 1')"
+    assert "handover at event 1: landed in handover" in said
+    assert said[-1] == f"chaos: seed 6: {last}"
+    assert closed == ["seed-5", "seed-6"]
+
+
+def test_without_root_or_tools_it_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(chaos, "cannot_run", lambda: "podman not installed: run `make setup-sim`")
+    monkeypatch.setattr(sys, "argv", ["chaos"])
+    assert chaos.main() == 2
+    assert capsys.readouterr().out == "chaos: podman not installed: run `make setup-sim`\n"

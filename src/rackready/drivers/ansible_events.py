@@ -167,7 +167,7 @@ def _words(result: dict[str, Any]) -> str:
         return "the result is kept secret (no_log)"
     message = " ".join(str(result.get("msg") or "").split())
     generic = message in _GENERIC or message.startswith("MODULE FAILURE")
-    if not generic and _FULL not in message:
+    if message.startswith("Expected: ") or (not generic and _FULL not in message):
         return message
     for key in ("stderr", "stdout", "exception"):
         lines = [line.strip() for line in str(result.get(key) or "").splitlines() if line.strip()]

@@ -129,6 +129,14 @@ def test_unreachable_node_is_an_error(words: str, step: str) -> None:
     assert events.result("node01").outcome is Outcome.PASS
 
 
+def test_module_s_own_words_about_a_full_disk_win_over_ansible_s_exception() -> None:
+    """ansible-core 2.19 adds an exception to whatever a module says when it fails."""
+    words = "Expected: room on the node's disk for the packages Actual: No space left on device (/var/cache/apt has 0 MiB free of 2 MiB). Free disk space."
+    failed = event("runner_on_failed", "node02", msg=words, exception="(traceback unavailable)")
+    events, _ = judge(failed, stats(ok={"node01": 3}, failures={"node02": 1}, processed=BOTH))
+    assert events.result("node02").message.endswith(f"failed - {words}")
+
+
 NO_FOLDER = (
     "Failed to create temporary directory. In some cases, you may have been able to authenticate and did not have permissions on the target directory. "
     'Consider changing the remote tmp path in ansible.cfg to a path rooted in "/tmp". Failed command was: ( umask 77 && mkdir -p "..." ), exited with result 1'

@@ -58,6 +58,12 @@ def test_root_is_called_by_its_name(tmp_path: Path) -> None:
     assert node(tmp_path, {"": (1, 20000)}).fullest().place == "/"
 
 
+LISTS = (
+    "  Write error - write (28: No space left on device) Could not open file /var/lib/apt/lists/partial/m_._Packages.lz4 - open (28: No space left on device) "
+    "Problem closing the file  - close (9: Bad file descriptor)\nReading package lists...\nE: Some index files failed to download.\n"
+)
+"""What Debian 12's apt said on a full /var/lib/apt/lists."""
+
 MOUNTS = {"": (9000, 20000), "var/cache/apt": (200, 400), "usr": (30, 9000), "var/lib/apt/lists": (0, 16)}
 DPKG = " cannot copy extracted data for './usr/bin/nvidia-smi' to '/usr/bin/nvidia-smi.dpkg-new': failed to write (No space left on device)\n"
 
@@ -77,6 +83,7 @@ DPKG = " cannot copy extracted data for './usr/bin/nvidia-smi' to '/usr/bin/nvid
             "E: Write error - write (28: No space left on device)\n",
             "No space left on device (/var/lib/apt/lists has 0 MiB free of 16 MiB). Free disk space on the node in /var/lib/apt/lists,",
         ),
+        (LISTS, "No space left on device (/var/lib/apt/lists has 0 MiB free of 16 MiB). "),
         ("E: Failed to fetch http://10.0.0.2:8080/./Packages  Error writing to file - write (28: No space left on device)\n", "(/var/lib/apt/lists has 0"),
     ],
 )
