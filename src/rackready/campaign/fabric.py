@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from rackready.campaign.hold import Results, reason, settled
+from rackready.campaign.hold import GOOD, Results, reason, settled
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
 from rackready.design.switches import switch_config
@@ -46,7 +46,7 @@ def run_fabric(ctx: PhaseContext, nodes: list[str], same: Results | None = None)
     out |= {name: result for name, result in same.items() if name in nodes and name not in out}
     if ctx.check:
         return out
-    done = {name: out[name] for name in nodes if name in out and out[name].outcome is Outcome.PASS}
+    done = {name: out[name] for name in nodes if name in out and out[name].outcome in GOOD}
     verified = verify_fabric(ctx, list(done)) if done else {}
     return out | {name: replace(found, changed=done[name].changed) for name, found in verified.items()}
 
@@ -79,7 +79,7 @@ def run_fabric_held(ctx: PhaseContext, nodes: list[str]) -> Results:
     keeping = {name for name in touched if name in kept or name in unknown or (name in wanted and name not in ours)}
     blocked = {switch for name in keeping for switch in touched[name]}
     out = {name: unknown[name] for name in nodes if name in unknown} | {name: kept[name] for name in nodes if name in kept}
-    out |= {name: result for name, result in same.items() if result.outcome is not Outcome.PASS}
+    out |= {name: result for name, result in same.items() if result.outcome not in GOOD}
     out |= {name: _blocked(blocked & set(behind[name]), keeping, ours) for name in nodes if name not in out and blocked & set(behind[name])}
     elsewhere = [name for name in wanted if name in ours and name not in nodes and name not in kept]
     return out | _run_marked(ctx, [name for name in nodes if name not in out], same, elsewhere)
