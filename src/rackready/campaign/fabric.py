@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from rackready.campaign.hold import Results, reason, settled
+from rackready.campaign.hold import GOOD, Results, reason, settled
+from rackready.campaign.rails import clear_idle, known_up, proven
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
 from rackready.design.switches import switch_config
@@ -20,7 +21,6 @@ from rackready.model.base import expand_range
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.site import Site
-from rackready.model.state import NodeState, at_least
 from rackready.paths import EnvPaths
 
 PLAYBOOK = "fabric.yml"
@@ -38,56 +38,25 @@ def run_fabric(ctx: PhaseContext, nodes: list[str], same: Results | None = None)
     site = load_site(ctx.env, root=ctx.root)
     behind = cables(site, nodes)
     switches = run_switches(ctx, sorted({switch for names in behind.values() for switch in names}))
-    _clear_idle(ctx, site)
+    clear_idle(ctx, site)
     out: Results = {}
     for name in nodes:
         bad = [switches[switch] for switch in behind[name] if switches[switch].outcome is not Outcome.PASS]
         if bad:
             out[name] = NodeResult(Outcome.ERROR, bad[0].message)
-    known = {"host_roce_known_peers": _known_up(ctx, [node.name for node in site.nodes()], nodes)}
+    known = {"host_roce_known_peers": known_up(ctx, [node.name for node in site.nodes()], nodes)}
     hosts = run_playbook(ctx, PLAYBOOK, [name for name in nodes if name not in out and name not in same], known)
     out |= {name: replace(result, changed=result.changed or any(switches[switch].changed for switch in behind[name])) for name, result in hosts.items()}
     out |= {name: result for name, result in same.items() if name in nodes and name not in out}
     if ctx.check:
         return out
-    done = {name: out[name] for name in nodes if name in out and out[name].outcome is Outcome.PASS}
+    done = {name: out[name] for name in nodes if name in out and out[name].outcome in GOOD}
     return out | _agreement(ctx, done)
-
-
-def _clear_idle(ctx: PhaseContext, site: Site) -> None:
-    """Take out what we wrote on switches that no cable of the site ends on any more. No node waits for it: what goes wrong is told and tried again."""
-    cabled = {link.switch for link in site.links}
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
-    try:
-        idle = [switch.name for switch in site.switches if switch.name not in cabled and ledger.latest(switch.name, OPERATION) is not None]
-        for name, result in run_switches(ctx, idle).items() if idle else ():
-            ledger.event(ctx.campaign, name, "fabric", f"no cable ends on it any more: {result.message}", "ok" if result.outcome is Outcome.PASS else "error")
-    finally:
-        ledger.close()
 
 
 def _agreement(ctx: PhaseContext, done: Results) -> Results:
     verified = verify_fabric(ctx, list(done)) if done else {}
-    return {name: _proven(replace(found, changed=done[name].changed), done[name].data.get("unmeasured", [])) for name, found in verified.items()}
-
-
-def _proven(result: NodeResult, unmeasured: list[str]) -> NodeResult:
-    """Say which rails nobody could be reached on: they were not measured, so the node's fabric is no pass."""
-    if not unmeasured:
-        return result
-    data = {**result.data, "unmeasured": unmeasured}
-    outcome = Outcome.SKIP if result.outcome is Outcome.PASS else result.outcome
-    return replace(result, outcome=outcome, message=f"{result.message}; not measured: {'; '.join(unmeasured)}", data=data)
-
-
-def _known_up(ctx: PhaseContext, names: list[str], run: list[str]) -> list[str]:
-    """Return the site's nodes, not of this run, whose fabric was proven before: a lone node's rails are proven against them."""
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
-    try:
-        states = {row.name: row.state for row in ledger.states()}
-    finally:
-        ledger.close()
-    return [name for name in names if name not in run and at_least(states.get(name, NodeState.DECLARED), NodeState.CONNECTED)]
+    return {name: proven(replace(found, changed=done[name].changed), done[name].data.get("unmeasured", [])) for name, found in verified.items()}
 
 
 def cables(site: Site, nodes: Iterable[str]) -> dict[str, list[str]]:
@@ -118,7 +87,7 @@ def run_fabric_held(ctx: PhaseContext, nodes: list[str]) -> Results:
     keeping = {name for name in touched if name in kept or name in unknown or (name in wanted and name not in ours)}
     blocked = {switch for name in keeping for switch in touched[name]}
     out = {name: unknown[name] for name in nodes if name in unknown} | {name: kept[name] for name in nodes if name in kept}
-    out |= {name: result for name, result in same.items() if result.outcome is not Outcome.PASS}
+    out |= {name: result for name, result in same.items() if result.outcome not in GOOD}
     out |= {name: _blocked(blocked & set(behind[name]), keeping, ours) for name in nodes if name not in out and blocked & set(behind[name])}
     elsewhere = [name for name in wanted if name in ours and name not in nodes and name not in kept]
     return out | _run_marked(ctx, [name for name in nodes if name not in out], same, elsewhere)

@@ -168,10 +168,15 @@ def test_jobs_of_a_node_are_those_that_have_started() -> None:
 
     def run(command: str) -> tuple[int, str, str]:
         asked.append(command)
-        return 0, (FIXTURES / "22.05.8_squeue_node_jobs.txt").read_text(encoding="utf-8"), ""
+        return 0, (FIXTURES / "22.05.8_squeue_jobs.txt").read_text(encoding="utf-8"), ""
 
-    assert SlurmAdapter(run, "10.0.0.5:22").jobs("node01") == [Job("7", "root", "gpu", "train"), Job("12_3", "ann", "gpu", "sweep|lr=0.1")]
+    assert SlurmAdapter(run, "10.0.0.5:22").jobs("node01") == [Job("1", "root", "gpu", "train")]
     assert asked == ["squeue --noheader --nodelist=node01 --format='%i|%u|%P|%T|%j'"]
+
+
+def test_tasks_of_an_array_and_jobs_that_are_ending_hold_the_node_too() -> None:
+    text = "12_10|ann|gpu|RUNNING|sweep|lr=0.1\n12_9|ann|gpu|COMPLETING|sweep|lr=0.1\n7|root|gpu|SUSPENDED|train\n"
+    assert [(job.id, job.name) for job in parse_jobs(text)] == [("7", "train"), ("12_9", "sweep|lr=0.1"), ("12_10", "sweep|lr=0.1")]
 
 
 def test_a_node_without_jobs_has_none() -> None:
