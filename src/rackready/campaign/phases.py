@@ -6,14 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rackready.campaign.evidence_check import run_where_needed
+from rackready.campaign.rails import clear_idle, known_up, proven
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
-from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
-from rackready.model.site import Site
-from rackready.model.state import NodeState, at_least
-from rackready.paths import EnvPaths
+from rackready.model.state import NodeState
 
 Results = dict[str, NodeResult]
 Runner = Callable[[PhaseContext, list[str]], Results]
@@ -59,58 +57,24 @@ def _fabric(ctx: PhaseContext, nodes: list[str]) -> Results:
     site = load_site(ctx.env, root=ctx.root)
     behind = {name: sorted({nic.switch for nic in node_facts(site, name).nics if nic.switch}) for name in nodes}
     switches = run_switches(ctx, sorted({switch for names in behind.values() for switch in names}))
-    _clear_idle(ctx, site)
+    clear_idle(ctx, site)
     out: Results = {}
     for name in nodes:
         bad = [switches[switch] for switch in behind[name] if switches[switch].outcome is not Outcome.PASS]
         if bad:
             out[name] = NodeResult(Outcome.ERROR, bad[0].message)
-    known = {"host_roce_known_peers": _known_up(ctx, [node.name for node in site.nodes()], nodes)}
+    known = {"host_roce_known_peers": known_up(ctx, [node.name for node in site.nodes()], nodes)}
     hosts = run_playbook(ctx, "fabric.yml", [name for name in nodes if name not in out], known)
     for name, result in hosts.items():
         out[name] = replace(result, changed=result.changed or any(switches[switch].changed for switch in behind[name]))
     return out if ctx.check else out | _agreement(ctx, {name: out[name] for name in hosts if out[name].outcome is Outcome.PASS})
 
 
-def _clear_idle(ctx: PhaseContext, site: Site) -> None:
-    """Take out what we wrote on switches that no cable of the site ends on any more. No node waits for it: what goes wrong is told and tried again."""
-    from rackready.drivers.switch.apply import OPERATION  # noqa: PLC0415
-    from rackready.drivers.switch.phase import run_switches  # noqa: PLC0415
-
-    cabled = {link.switch for link in site.links}
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
-    try:
-        idle = [switch.name for switch in site.switches if switch.name not in cabled and ledger.latest(switch.name, OPERATION) is not None]
-        for name, result in run_switches(ctx, idle).items() if idle else ():
-            ledger.event(ctx.campaign, name, "fabric", f"no cable ends on it any more: {result.message}", "ok" if result.outcome is Outcome.PASS else "error")
-    finally:
-        ledger.close()
-
-
 def _agreement(ctx: PhaseContext, done: Results) -> Results:
     from rackready.drivers.switch.agreement import verify_fabric  # noqa: PLC0415
 
     verified = verify_fabric(ctx, list(done)) if done else {}
-    return {name: _proven(replace(found, changed=done[name].changed), done[name].data.get("unmeasured", [])) for name, found in verified.items()}
-
-
-def _proven(result: NodeResult, unmeasured: list[str]) -> NodeResult:
-    """Say which rails nobody could be reached on: they were not measured, so the node's fabric is no pass."""
-    if not unmeasured:
-        return result
-    data = {**result.data, "unmeasured": unmeasured}
-    outcome = Outcome.SKIP if result.outcome is Outcome.PASS else result.outcome
-    return replace(result, outcome=outcome, message=f"{result.message}; not measured: {'; '.join(unmeasured)}", data=data)
-
-
-def _known_up(ctx: PhaseContext, names: list[str], run: list[str]) -> list[str]:
-    """Return the site's nodes, not of this run, whose fabric was proven before: a lone node's rails are proven against them."""
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
-    try:
-        states = {row.name: row.state for row in ledger.states()}
-    finally:
-        ledger.close()
-    return [name for name in names if name not in run and at_least(states.get(name, NodeState.DECLARED), NodeState.CONNECTED)]
+    return {name: proven(replace(found, changed=done[name].changed), done[name].data.get("unmeasured", [])) for name, found in verified.items()}
 
 
 def _optimize(ctx: PhaseContext, nodes: list[str]) -> Results:
