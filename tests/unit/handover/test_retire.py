@@ -29,6 +29,8 @@ class Scheduler(SchedulerAdapter):
         self.reason = ""
         self.running: list[Job] = []
         self.trouble = ""
+        self.starts: list[Job] = []
+        """Jobs that start in the moment before the node is held."""
 
     def show(self, node: str) -> SchedulerNode:
         if self.trouble:
@@ -42,6 +44,7 @@ class Scheduler(SchedulerAdapter):
         if self.show(node).drained and not self.show(node).ours:
             return False
         self.reason = reason_text(reason)
+        self.running = self.running + self.starts
         return True
 
     def release(self, node: str) -> bool:
@@ -162,6 +165,14 @@ def test_jobs_are_never_ended_the_node_is_held_and_refused(world: World) -> None
     world.scheduler.running = []
     assert world.retire().outcome is Outcome.PASS
     assert world.state() == (NodeState.RETIRED, "sold")
+
+
+def test_a_job_that_starts_right_before_the_hold_is_seen(world: World) -> None:
+    world.made()
+    world.scheduler.starts = [JOB]
+    with pytest.raises(RetireRefusedError, match=r"jobs run on it - Expected: none Actual: 4711 \(maria, train\)\."):
+        world.retire()
+    assert world.destroyed == []
 
 
 def test_many_jobs_are_counted(world: World) -> None:

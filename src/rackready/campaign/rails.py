@@ -1,0 +1,48 @@
+"""What the fabric phase says of rails that it could not measure, whom a lone node is proven against, and switches that no cable ends on any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.site import Site
+from rackready.model.state import NodeState, at_least
+from rackready.paths import EnvPaths
+
+
+def proven(result: NodeResult, unmeasured: list[str]) -> NodeResult:
+    """Say which rails nobody could be reached on: they were not measured, so the node's fabric is no pass."""
+    if not unmeasured:
+        return result
+    data = {**result.data, "unmeasured": unmeasured}
+    outcome = Outcome.SKIP if result.outcome is Outcome.PASS else result.outcome
+    return replace(result, outcome=outcome, message=f"{result.message}; not measured: {'; '.join(unmeasured)}", data=data)
+
+
+def known_up(ctx: PhaseContext, names: list[str], run: list[str]) -> list[str]:
+    """Return the site's nodes, not of this run, whose fabric was proven before: a lone node's rails are proven against them."""
+    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+    try:
+        states = {row.name: row.state for row in ledger.states()}
+    finally:
+        ledger.close()
+    return [name for name in names if name not in run and at_least(states.get(name, NodeState.DECLARED), NodeState.CONNECTED)]
+
+
+def clear_idle(ctx: PhaseContext, site: Site) -> None:
+    """Take out what we wrote on switches that no cable of the site ends on any more. No node waits for it: what goes wrong is told and tried again."""
+    from rackready.drivers.switch.apply import OPERATION  # noqa: PLC0415
+    from rackready.drivers.switch.phase import run_switches  # noqa: PLC0415
+
+    if ctx.check:
+        return
+    cabled = {link.switch for link in site.links}
+    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+    try:
+        idle = [switch.name for switch in site.switches if switch.name not in cabled and ledger.latest(switch.name, OPERATION) is not None]
+        for name, result in run_switches(ctx, idle).items() if idle else ():
+            ledger.event(ctx.campaign, name, "fabric", f"no cable ends on it any more: {result.message}", "ok" if result.outcome is Outcome.PASS else "error")
+    finally:
+        ledger.close()

@@ -1,0 +1,51 @@
+"""Role base: package lists count as old exactly when none that the node has fetched is the Release that the mirror serves now."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+ROOT = Path(__file__).resolve().parents[2]
+VARS: dict[str, str] = yaml.safe_load((ROOT / "roles/base/vars/main.yml").read_text(encoding="utf-8"))
+SERVED = "-----BEGIN PGP SIGNED MESSAGE-----\nDate: Thu, 02 Jan 2025 00:00:00 UTC\n"
+
+
+def said(name: str, **known: Any) -> Any:  # noqa: ANN401 - what a template gives
+    variables = {key: trust_as_template(value) for key, value in VARS.items()} | known
+    return Templar(loader=DataLoader(), variables=variables).template(trust_as_template(f"{{{{ {name} }}}}"))
+
+
+def fetched(*texts: str) -> dict[str, Any]:
+    return {"files": [{"checksum": hashlib.sha256(text.encode()).hexdigest()} for text in texts]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "files", "old"),
+    [
+        ({"status": 200, "content": SERVED}, fetched("Debian's own", SERVED), False),
+        ({"status": 200, "content": SERVED}, fetched("Debian's own", SERVED.replace("02 Jan", "01 Jan")), True),
+        ({"status": 200, "content": SERVED}, fetched(), True),
+        ({"status": -1, "msg": "refused"}, fetched(), False),
+        ({"skipped": True}, fetched(), False),
+    ],
+)
+def test_lists_are_old_when_the_mirror_serves_another_release(answer: dict[str, Any], files: dict[str, Any], *, old: bool) -> None:
+    assert said("__base_lists_old", __base_release=answer, __base_fetched=files) is old
+
+
+@pytest.mark.parametrize(
+    ("url", "suite", "release"),
+    [
+        ("http://192.0.2.2:8080", "./", "http://192.0.2.2:8080/InRelease"),
+        ("https://mirror.example.com/cuda/debian12/x86_64", "/", "https://mirror.example.com/cuda/debian12/x86_64/InRelease"),
+        ("https://mirror.example.com/debian/", "bookworm", "https://mirror.example.com/debian/dists/bookworm/InRelease"),
+    ],
+)
+def test_where_the_mirror_says_what_it_carries(url: str, suite: str, release: str) -> None:
+    assert said("__base_release_url", base_mirror_url=url, base_mirror_suite=suite) == release
