@@ -127,22 +127,29 @@ def _touched(ctx: PhaseContext, site: Site, switches: list[str]) -> dict[str, li
 
 
 def ports_changed(diff: str, ports: set[str]) -> set[str]:
-    """Return the ports that a switch's difference is about; a line that names no port (QoS, VLANs of the bridge) is about all of them."""
+    """Return the site's ports that a switch's difference is about.
+
+    A line that names none of them (QoS, VLANs of the bridge) is about all; one that clears an interface which the site no longer
+    names is about none.
+    """
     out: set[str] = set()
     for line in diff.splitlines():
-        out |= _named(line, ports) or ports
+        out |= (_named(line) & ports) or (set() if _CLEARED.search(line) else ports)
     return out
 
 
-def _named(line: str, ports: set[str]) -> set[str]:
+_CLEARED = re.compile(r"\bnv unset interface [A-Za-z]")
+
+
+def _named(line: str) -> set[str]:
     """Return the ports that a line names: swp1, swp1-4, swp1,swp3."""
     found = set()
     for word in re.split(r"[\s,]+", line):
         try:
-            found |= set(expand_range(word))
+            found |= {name for name in expand_range(word) if not name.isdigit()}
         except ValueError:
             continue
-    return found & ports
+    return found
 
 
 def _reason(switches: list[str], looked: NodeResult | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rackready.drivers.switch.apply import OPERATION
+from rackready.drivers.switch.phase import run_switches
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -33,9 +35,6 @@ def known_up(ctx: PhaseContext, names: list[str], run: list[str]) -> list[str]:
 
 def clear_idle(ctx: PhaseContext, site: Site) -> None:
     """Take out what we wrote on switches that no cable of the site ends on any more. No node waits for it: what goes wrong is told and tried again."""
-    from rackready.drivers.switch.apply import OPERATION  # noqa: PLC0415
-    from rackready.drivers.switch.phase import run_switches  # noqa: PLC0415
-
     if ctx.check:
         return
     cabled = {link.switch for link in site.links}

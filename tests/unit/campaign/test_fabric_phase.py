@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rackready.campaign import fabric
+from rackready.campaign import fabric, rails
 from rackready.campaign.phases import PHASES
 from rackready.drivers.ansible_events import Events
 from rackready.drivers.switch.apply import OPERATION
@@ -37,7 +37,8 @@ class World:
         self.ledger = Ledger.open(EnvPaths(root, "t").database)
         self.visited: list[list[str]] = []
         monkeypatch.setattr(fabric, "in_production", lambda _ctx, _nodes: ([], {}))
-        monkeypatch.setattr(fabric, "run_switches", self._switches)
+        for module in (fabric, rails):
+            monkeypatch.setattr(module, "run_switches", self._switches)
         monkeypatch.setattr(fabric, "run_playbook", self._playbook)
         monkeypatch.setattr(fabric, "verify_fabric", lambda _ctx, nodes: {node: NodeResult(self.agrees, f"{node}: said") for node in nodes})
 

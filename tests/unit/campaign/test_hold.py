@@ -128,6 +128,9 @@ PORTS = {"swp1", "swp2", "swp3", "swp4"}
         ("+ nv set qos roce mode lossless", PORTS),
         ("+ nv set bridge domain br_default vlan 901", PORTS),
         ("+ nv set interface swp60 type swp", PORTS),
+        ("- nv unset interface swp13", set()),
+        ("- nv unset interface swp2 bridge", {"swp2"}),
+        ("- nv unset qos roce", PORTS),
     ],
 )
 def test_which_ports_a_difference_is_about(diff: str, ports: set[str]) -> None:
