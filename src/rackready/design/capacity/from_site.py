@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 
 from rackready.design.capacity.parts import Device, DeviceModel, RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
+from rackready.design.placement import place_switches
+from rackready.design.topology.types import FabricPlan
 from rackready.model import site as intent
 from rackready.model.profile import Cooling, Figure, Psus
 from rackready.model.site import Site
 from rackready.profiles import loader
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedSwitch:
-    """A switch that the topology makes, with the place that the plan gives it."""
-
-    name: str
-    model: str
-    rack: str
-    unit: int | None
 
 
 def _value(figure: Figure | None) -> float | None:
@@ -66,16 +56,21 @@ def device_model(device: intent.Device) -> DeviceModel:
     return DeviceModel(name, device.height_u, drawn, known, known, device.weight_kg, liquid_share=0.0 if passive else None)
 
 
-def racks_of(site: Site, switches: Iterable[PlacedSwitch] = ()) -> list[RackInput]:
-    """Return every rack of a site with all that stands in it. Virtual nodes draw nothing: their host does. Raises UnknownProfileError."""
+def racks_of(site: Site, fabric: FabricPlan | None = None) -> list[RackInput]:
+    """Return every rack of a site with all that stands in it. Virtual nodes draw nothing: their host does. Raises UnknownProfileError.
+
+    ``fabric``: what the topology makes; its switches stand where the site's slots put them, and those without a slot are in no rack.
+    """
     beside: dict[str, list[Device]] = {}
     for switch in site.switches:
         if switch.rack is not None:
             beside.setdefault(switch.rack, []).append(Device(switch.name, switch_model(switch.model), switch.unit, "switch"))
     written = {switch.name for switch in site.switches}
-    for placed in switches:
-        if placed.name not in written:
-            beside.setdefault(placed.rack, []).append(Device(placed.name, switch_model(placed.model), placed.unit, "switch"))
+    places = place_switches(site, fabric).places if fabric is not None else {}
+    for made in fabric.switches if fabric is not None else ():
+        if made.name in places and made.name not in written:
+            rack, unit = places[made.name]
+            beside.setdefault(rack, []).append(Device(made.name, switch_model(made.model), unit, "switch"))
     for device in site.devices:
         if device.rack is not None:
             beside.setdefault(device.rack, []).append(Device(device.name, device_model(device), device.unit, "device"))
@@ -87,6 +82,6 @@ def _rack(rack: intent.Rack, beside: list[Device]) -> RackInput:
     return RackInput(rack.name, (*nodes, *beside), tuple(rack.feeds), rack.height_u, rack.cooling, rack.max_weight_kg, rack.hall)
 
 
-def capacity_of(site: Site, switches: Iterable[PlacedSwitch] = ()) -> CapacityReport:
-    """Return the capacity of a site. ``switches``: those that the topology makes, with their places."""
-    return capacity(racks_of(site, switches), site.facility)
+def capacity_of(site: Site, fabric: FabricPlan | None = None) -> CapacityReport:
+    """Return the capacity of a site with the switches that its topology makes. Raises UnknownProfileError."""
+    return capacity(racks_of(site, fabric), site.facility)
