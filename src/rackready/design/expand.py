@@ -272,6 +272,11 @@ def is_series(value: dict[str, Any]) -> bool:
     return ("first" in value or "offset" in value) and value.keys() <= SERIES_KEYS
 
 
+def is_secret(value: dict[str, Any]) -> bool:
+    """Say whether a mapping says where a secret is kept: given anew it replaces the other, since a secret has one place."""
+    return bool(value) and value.keys() <= {"file", "env"}
+
+
 def fill(text: str, facts: dict[str, Any]) -> str:
     """Put facts into the places of a text; a place whose fact is not known stays as it is, and is refused as a bad value later."""
 
@@ -347,7 +352,7 @@ def _under(item: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
     out = dict(template)
     for key, value in item.items():
         below = out.get(key)
-        if isinstance(value, dict) and isinstance(below, dict) and not is_series(value) and not is_series(below):
+        if isinstance(value, dict) and isinstance(below, dict) and not (is_series(value) or is_series(below) or is_secret(value)):
             out[key] = _under(value, below)
         else:
             out[key] = value

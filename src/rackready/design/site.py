@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from rackready.design import check
 from rackready.design.assign import assign
-from rackready.design.expand import Expanded, expand
+from rackready.design.expand import Expanded, expand, is_secret
 from rackready.design.found import Found
 from rackready.design.origin import path_text
 from rackready.design.prune import IndexMap, data_path, explicit, prune
@@ -77,8 +77,8 @@ def _digest(path: Path) -> str:
 
 
 def merge(below: Any, above: Any) -> Any:  # noqa: ANN401 - YAML documents
-    """Merge an overlay over a document: mappings by key, lists of named mappings by ``name``, all else replaced."""
-    if isinstance(below, dict) and isinstance(above, dict):
+    """Merge an overlay over a document: mappings by key, lists of named mappings by ``name``, all else (and places of secrets) replaced."""
+    if isinstance(below, dict) and isinstance(above, dict) and not is_secret(above):
         return {
             key: merge(below[key], above[key]) if key in below and key in above else above.get(key, below.get(key))
             for key in (*below, *(k for k in above if k not in below))

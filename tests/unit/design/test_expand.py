@@ -120,6 +120,17 @@ def test_overlay_is_merged_by_name_after_writing_out() -> None:
     assert site.node("node02").serial is None
 
 
+def test_place_of_a_secret_is_replaced_whole() -> None:
+    bmc = {"password": {"file": "secrets/node03"}}
+    lab = example("lab-4-nodes")
+    lab["racks"][0]["nodes"][0]["bmc"] |= {"password": {"file": "secrets/{name}"}}
+    site = parse(lab, {"racks": [{"name": "rack01", "nodes": [{"name": "node03", "bmc": {"password": {"env": "OTHER"}}}]}]})
+    assert [str(node.bmc.password) for node in site.nodes()][1:3] == ["file /base/secrets/node02", "environment variable OTHER"]
+    assert str(parse(example("lab-4-nodes"), {"racks": [{"name": "rack01", "nodes": [{"name": "node03", "bmc": bmc}]}]}).node("node03").bmc.password) == (
+        "file /base/secrets/node03"
+    )
+
+
 def test_problems_are_told_where_they_were_written() -> None:
     lab = example("lab-4-nodes")
     lab["templates"]["nodes"]["h100"]["colour"] = "red"
