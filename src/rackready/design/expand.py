@@ -11,7 +11,7 @@ from typing import Any
 from rackready.design.origin import Chain, Loc, Origins, path_text
 from rackready.model.base import expand_names, expand_range
 from rackready.model.problems import Problem
-from rackready.model.site_file import PLACES, SERIES_KEYS
+from rackready.model.site_file import PLACES, PLAIN_LISTS, SERIES_KEYS
 
 _PLACE = re.compile(r"\{(" + "|".join(PLACES) + r")(?::0?(\d))?\}")
 _LAST_NUMBER = re.compile(r"(\d+)\D*$")
@@ -77,7 +77,7 @@ class _Expansion:
     def value(self, value: Any, loc: Loc, facts: dict[str, Any]) -> Any:  # noqa: ANN401 - a YAML document
         """Return a value written out. ``facts``: what may stand in braces, and ``k`` and ``n`` for series; empty outside of any item."""
         if isinstance(value, list):
-            plain = loc[-1] in _PLAIN_LISTS and any(isinstance(item, str) and "[" in item for item in value)
+            plain = loc[-1] in PLAIN_LISTS and any(isinstance(item, str) and "[" in item for item in value)
             return self.listed(value, loc, facts) if plain or any(_varies(item) for item in value) else value
         if isinstance(value, dict):
             if "k" in facts and is_series(value):
@@ -91,7 +91,7 @@ class _Expansion:
         chains: list[Chain] = []
         for place, item in enumerate(items):
             here = (*loc, place)
-            if isinstance(item, str) and loc[-1] in _PLAIN_LISTS:
+            if isinstance(item, str) and loc[-1] in PLAIN_LISTS:
                 names = self.names(fill(item, facts) if facts else item, here)
                 out += names
                 chains += [(here,)] * len(names)
@@ -261,9 +261,6 @@ class _Expansion:
 _NESTED = ("nodes", *_HOISTED)
 """Lists inside a rack; their text may name facts of the rack."""
 
-_PLAIN_LISTS = frozenset({"rows", "fed_by"})
-"""Lists of plain names in which a host list may stand."""
-
 _VARIED = frozenset({"name", "rail", *_NESTED})
 
 
@@ -328,7 +325,7 @@ def _varies(value: Any) -> bool:  # noqa: ANN401
     if isinstance(value, list):
         return any(_varies(item) for item in value)
     if isinstance(value, dict):
-        if any(isinstance(item, str) and "[" in item for key in _PLAIN_LISTS for item in _listed(value.get(key))):
+        if any(isinstance(item, str) and "[" in item for key in PLAIN_LISTS for item in _listed(value.get(key))):
             return True
         if is_series(value) or "template" in value or ("name" in value and any(key in value for key in _HOISTED)):
             return True
