@@ -29,7 +29,9 @@ def elevation(rack: RackInput, alike: Sequence[str] = ()) -> str:
     for device in placed:
         parts += _device(device, 22 + height, named=len(names) == 1)
     foot = [f"{rack.used_u} of {rack.height_u} U, {rack.max_w / 1000:.1f} kW at most"]
-    foot += [f"no unit: {count} x {model}" for model, count in sorted(Counter(device.model.id for device in loose).items())]
+    unknown = sum(1 for device in rack.devices if device.model.max_w is None)
+    foot += [f"draw not published for {unknown} devices"] if unknown else []
+    foot += [f"no unit: {count} x {model}" for model, count in sorted(Counter(device.model.label for device in loose).items())]
     parts += [svg.text(24, 36 + height + 13 * row, svg.shortened(content, RACK_W), "small") for row, content in enumerate(foot)]
     return svg.picture((RACK_W + 30, height + 32 + 13 * len(foot)), title, parts)
 
@@ -38,7 +40,7 @@ def _device(device: Device, bottom: float, *, named: bool) -> list[str]:
     """Return the box of one device. In a picture that stands for many racks its model is written, since names differ."""
     height = device.model.rack_units * UNIT_H
     top = bottom - ((device.unit or 1) - 1) * UNIT_H - height
-    label = f"{device.name}  {device.model.id}" if named else device.model.id
+    label = f"{device.name}  {device.model.label}" if named else device.model.label
     return [svg.box(25, top + 0.5, RACK_W - 2, height - 1, device.kind), svg.text(30, top + height / 2 + 3.5, svg.shortened(label, RACK_W - 12), "label")]
 
 

@@ -30,10 +30,10 @@ def _lacks(model: DeviceModel) -> list[str]:
 
 def _figures(racks: Sequence[RackInput]) -> list[str]:
     models = {device.model.id: device.model for rack in racks for device in rack.devices}
-    missing: dict[str, list[str]] = {}
-    for name, model in sorted(models.items()):
+    missing: dict[str, dict[str, None]] = {}
+    for _, model in sorted(models.items()):
         for what in _lacks(model):
-            missing.setdefault(what, []).append(name)
+            missing.setdefault(what, {})[model.label] = None
     return [f"{what} {NOT_PUBLISHED}: {', '.join(names)}" for what, names in missing.items()]
 
 
