@@ -67,6 +67,12 @@ def test_infiniband_and_topologies_are_planned_only() -> None:
     ]
 
 
+def test_ports_that_are_split_are_planned_only() -> None:
+    document = example("lab-4-nodes")
+    document["switches"][0]["ports"] = [{"ports": "swp33", "breakout": 2}]
+    assert reasons(parse(document), [], "fabric") == ["leaf01, leaf02: ports with breakout - Expected: whole ports. Breakout is not configured yet."]
+
+
 def test_virtual_nodes_and_unpublished_platforms_are_planned_only() -> None:
     found = reasons(parse(example("mixed-metal-virtual")), ["vm-a03", "vm-a04"], "install")
     assert found[0] == "vm-a03, vm-a04: kind virtual - Expected: metal. Virtual nodes are not provisioned yet; leave them out with --limit."
