@@ -23,7 +23,7 @@ def _lacks(model: DeviceModel) -> list[str]:
         out.append("transient draw")
     if model.weight_kg is None:
         out.append("weight")
-    if model.psus is None or (model.psu_min is None and model.psu_max_w is None):
+    if model.max_w != 0 and (model.psus is None or (model.psu_min is None and model.psu_max_w is None)):
         out.append("minimum of power supplies")
     return out
 
