@@ -301,13 +301,18 @@ def _where(run: Run) -> str:
 def _suits(assembly: Assembly, wanted: Wanted) -> bool:
     """Say whether an assembly has the plugs and lanes of one link, whatever else shares its cages."""
     forms = {(wanted.a_form, wanted.b_form), (wanted.b_form, wanted.a_form)}
-    lanes = wanted.rate == assembly.lane_rate * wanted.lanes and wanted.lanes <= assembly.lanes // assembly.ways
-    return (assembly.a_form, assembly.b_form) in forms and lanes and wanted.layer in assembly.layers
+    return (assembly.a_form, assembly.b_form) in forms and _carries(assembly, wanted.rate, wanted.lanes, wanted.layer)
+
+
+def _carries(assembly: Assembly, rate: int, lanes: int, layer: str) -> bool:
+    """Say whether a far end is made for links of that rate and lanes: whole far ends, or the two halves of a twin-port plug."""
+    each = assembly.lanes // assembly.ways
+    return rate == assembly.lane_rate * lanes and lanes <= each and lanes in {each, CONNECTOR_LANES} and layer in assembly.layers
 
 
 def _fits(assembly: Assembly, group: list[Run]) -> bool:
     """Say whether one assembly carries these runs: they start in one cage and end in as many as it has far ends, with its plugs, lanes and rate."""
-    if any(run.rate != assembly.lane_rate * run.lanes or run.layer not in assembly.layers for run in group):
+    if not all(_carries(assembly, run.rate, run.lanes, run.layer) for run in group):
         return False
     return _hangs(assembly, [(run.a, run.b, run.lanes) for run in group]) or _hangs(assembly, [(run.b, run.a, run.lanes) for run in group])
 
