@@ -24,7 +24,7 @@ def elevation(rack: RackInput, alike: Sequence[str] = ()) -> str:
     height = rack.height_u * UNIT_H
     placed = [device for device in rack.devices if device.unit is not None and device.model.rack_units > 0]
     loose = [device for device in rack.devices if device not in placed]
-    parts = [svg.text(24, 14, svg.shortened(title, RACK_W), "strong"), svg.box(24, 22, RACK_W, height, "frame")]
+    parts = [svg.text(24, 14, svg.shortened(title.replace(" racks)", ")"), RACK_W, 6.8), "strong"), svg.box(24, 22, RACK_W, height, "frame")]
     parts += [svg.text(2, 22 + height - (unit - 1) * UNIT_H - 3, str(unit), "small") for unit in range(1, rack.height_u + 1, 5)]
     for device in placed:
         parts += _device(device, 22 + height, named=len(names) == 1)
@@ -52,7 +52,7 @@ def alike(racks: Sequence[RackInput]) -> list[tuple[RackInput, list[str]]]:
     return list(groups.values())
 
 
-def fabric(plan: FabricPlan, width: float = 900) -> str:
+def fabric(plan: FabricPlan, width: float = 1100) -> str:
     """Return the fabric by tier, from core to nodes: every switch of a small one, one box a pod and then one a tier with their numbers of a large one."""
     rows = [(tier, [switch for switch in plan.switches if switch.tier == tier]) for tier in ("core", "spine", "leaf")]
     rows = [(tier, switches) for tier, switches in rows if switches]
@@ -86,7 +86,8 @@ def _boxes(switches: Sequence[TopoSwitch]) -> list[str]:
     sizes = Counter((plane, count) for (plane, _), count in pods.items())
     planes = len({plane for plane, _ in sizes})
     out = [
-        f"{'plane ' + str(plane) + ': ' if planes > 1 else ''}{number} pods x {count} {switches[0].model}" for (plane, count), number in sorted(sizes.items())
+        f"{'plane ' + str(plane) + ': ' if planes > 1 else ''}{number} pod{'s' if number > 1 else ''} x {count} {switches[0].model}"
+        for (plane, count), number in sorted(sizes.items())
     ]
     return out if len(out) <= MOST_BOXES else [f"{len(pods)} pods, {len(switches)} x {switches[0].model}"]
 
@@ -101,11 +102,11 @@ def _row(labels: Sequence[str], y: float, width: float) -> list[str]:
     out = []
     for place, label in enumerate(labels):
         x = 110 + place * each
-        out += [svg.box(x + 1, y, each - 4, 28, "switch"), svg.text(x + 6, y + 18, svg.shortened(label, each - 12), "label")]
+        out += [svg.box(x + 1, y, each - 4, 28, "switch"), svg.text(x + 6, y + 18, svg.tail(label, each - 12), "label")]
     return out
 
 
-def power_bars(nodes: Sequence[NodeLoad], width: float = 900) -> str:
+def power_bars(nodes: Sequence[NodeLoad], width: float = 1100) -> str:
     """Return the power nodes nearest to their ratings: what they carry with everything alive, and in their worst single loss."""
     rated = [(node, node.usable_w) for node in nodes if node.usable_w is not None]
     rated.sort(key=lambda pair: (-pair[0].worst_w / pair[1], pair[0].name))
@@ -130,7 +131,7 @@ def power_bars(nodes: Sequence[NodeLoad], width: float = 900) -> str:
     return svg.picture((width, bottom + 22), title, parts)
 
 
-def distribution(values_w: Sequence[float], width: float = 900) -> str:
+def distribution(values_w: Sequence[float], width: float = 1100) -> str:
     """Return how many racks draw how much at most, in ten steps."""
     title = f"Highest draw of {len(values_w)} racks"
     top = max([*values_w, 1.0])

@@ -38,3 +38,9 @@ def shortened(content: str, width: float, per_letter: float = 5.6) -> str:
     """Return text that fits a width (of 10 px letters, about 5.6 px each), cut with an ellipsis."""
     most = max(1, int(width / per_letter))
     return content if len(content) <= most else content[: most - 1] + "…"
+
+
+def tail(content: str, width: float, per_letter: float = 5.6) -> str:
+    """Return text that fits a width, cut at its beginning: numbered names differ at their ends."""
+    most = max(1, int(width / per_letter))
+    return content if len(content) <= most else "…" + content[len(content) - most + 1 :]
