@@ -164,7 +164,9 @@ class _Expansion:
         for place, name in enumerate(names):
             number = _inside(filled, name) if plain else last_number(name)
             begin = _inside(filled, names[0]) if plain else first
-            yield {**facts, key: name, "name": name, "n": number or place + 1, "k": (number or 0) - (begin or 0) if plain and number is not None else place}
+            k = (number or 0) - (begin or 0) if plain and number is not None else place
+            n = number or place + 1
+            yield {"rack_k": k, "rack_n": n, **facts, key: name, "name": name, "n": n, "k": k}
 
     def instance(self, written: _Item, facts: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
         out = dict(written.fixed)
@@ -178,7 +180,8 @@ class _Expansion:
             else:
                 out[key] = self.value(value, self._loc(written.chain, key), own)
         if nested:
-            own = {key: item for key, item in out.items() if key in PLACES} | {"rack": out.get("name")}
+            counted = {key: facts[key] for key in ("rack_k", "rack_n") if key in facts}
+            own = {key: item for key, item in out.items() if key in PLACES} | {"rack": out.get("name")} | counted
         for key in nested:
             inner = self.value(written.varied[key], self._loc(written.chain, key), own)
             if key in _HOISTED:
@@ -244,7 +247,8 @@ class _Expansion:
     def series(self, value: dict[str, Any], loc: Loc, facts: dict[str, Any]) -> Any:  # noqa: ANN401
         """Return the value of a series for one item."""
         try:
-            return _series(value, int(facts["k"]), int(facts["n"]))
+            whose = "rack_" if value.get("of") == "rack" else ""
+            return _series(value, int(facts[f"{whose}k"]), int(facts[f"{whose}n"]))
         except (ValueError, TypeError, AddressValueError) as error:
             self.problem(loc, f"no series: {error}.", "Give first (a whole number, an IPv4 address or a subnet) or offset, and whole numbers for the rest.")
             return None

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -33,6 +33,7 @@ class Series(Model):
 
     first: int | str | None = Field(None, description="value of the first item: a whole number, an IPv4 address, or a subnet")
     offset: int | None = Field(None, description="instead of first: the value is the number in the item's name plus this")
+    of: Literal["item", "rack"] = Field("item", description="whose numbers count: the item's own, or those of the rack that it is written in")
     start: int | None = Field(None, description="number in a name that counts as k = 0; the first of the range when absent")
     step: int = Field(1, description="how much it goes up")
     every: int = Field(1, ge=1, description="how many items in a row share one value")

@@ -101,6 +101,14 @@ def test_template_lies_under_the_item_and_places_are_filled() -> None:
     ]
 
 
+def test_series_of_the_rack_inside_of_its_items() -> None:
+    feeds = [{"name": "f[1-2]", "from": {"first": 1, "every": 2, "of": "rack", "text": "b{n}"}}]
+    devices = [{"name": "{rack}-d", "kind": "pdu", "index": {"first": 5, "of": "rack"}}]
+    document = expand({"racks": [{"name": "a[1-3]", "feeds": feeds, "devices": devices}]}).document
+    assert [[feed["from"] for feed in rack["feeds"]] for rack in document["racks"]] == [["b1", "b1"], ["b1", "b1"], ["b2", "b2"]]
+    assert [device["index"] for device in document["devices"]] == [5, 6, 7]
+
+
 def test_devices_of_a_rack_stand_at_the_top_with_their_rack() -> None:
     document = expand(
         {"racks": [{"name": "a[1-2]", "devices": [{"name": "{rack}-pdu[1-2]", "kind": "pdu"}]}], "devices": [{"name": "cdu", "kind": "cdu"}]}
