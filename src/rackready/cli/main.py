@@ -40,6 +40,7 @@ COMMANDS = {
     "import": "import_data",
     "sim": "sim",
     "size": "size",
+    "plan": "plan",
 }
 """Command -> module of this package, which has ``register(app)``. Only the module of the command that is called is imported."""
 
