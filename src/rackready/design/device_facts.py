@@ -112,7 +112,8 @@ def _links(plan: Plan) -> Iterator[tuple[_End, _End]]:
 
 
 def _fabric_links(plan: Plan) -> Iterator[tuple[_End, _End]]:
-    named = {switch.name: _ports(switch.model, _rate(plan.site)) for switch in plan.fabric.switches}
+    rate = _rate(plan.site)
+    named = {switch.name: _ports(switch.model, rate) for switch in plan.fabric.switches}
     nodes = {node.name for node in plan.site.nodes()}
     for link in plan.fabric.endpoints:
         port = named[link.switch][link.port - 1]

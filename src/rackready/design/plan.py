@@ -95,8 +95,9 @@ def _models(site: Site, fabric: FabricPlan) -> Mapping[str, Mapping[str, int]]:
 
 def _problem(text: str) -> Problem:
     """Return a text that begins with its place as a problem at that place."""
-    where, _, what = text.partition(": ")
-    return Problem(where, what, "") if what else Problem("", where, "")
+    where, between, what = text.partition(": ")
+    place, dash, begun = where.partition(" - ")
+    return Problem(place, f"{begun}{between}{what}" if dash else what, "")
 
 
 def switch_models(plan: Plan) -> Iterable[tuple[str, str, str]]:

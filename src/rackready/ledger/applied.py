@@ -75,14 +75,10 @@ def _write(path: Path, applied: Applied) -> None:
     text = json.dumps({"schema": SCHEMA, "at": applied.at, "devices": devices})
     scratch = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        with scratch.open("xb", opener=_private) as file:
+        with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(gzip.compress(text.encode(), mtime=0))
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
