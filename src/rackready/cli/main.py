@@ -41,6 +41,7 @@ COMMANDS = {
     "sim": "sim",
     "size": "size",
     "plan": "plan",
+    "export": "netbox",
 }
 """Command -> module of this package, which has ``register(app)``. Only the module of the command that is called is imported."""
 

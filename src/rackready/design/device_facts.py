@@ -103,27 +103,32 @@ _End = tuple[str, str]
 
 def _links(plan: Plan) -> Iterator[tuple[_End, _End]]:
     """Yield every link from both of its ends, as (key, field) and (name, port) of the far one."""
-    if plan.site.topology is None:
-        for (node, rail), (switch, port) in written_links(plan.site).items():
-            yield (f"node {node}", f"link {rail}.1"), (switch, port)
-            yield (f"switch {switch}", f"port {port}"), (node, f"rail {rail}")
-        return
-    yield from _fabric_links(plan)
-
-
-def _fabric_links(plan: Plan) -> Iterator[tuple[_End, _End]]:
-    rate = _rate(plan.site)
-    named = {switch.name: _ports(switch.model, rate) for switch in plan.fabric.switches}
     nodes = {node.name for node in plan.site.nodes()}
-    for link in plan.fabric.endpoints:
-        port = named[link.switch][link.port - 1]
-        if link.node in nodes:
-            yield (f"node {link.node}", f"link {link.nic}.{link.plane}"), (link.switch, port)
-        yield (f"switch {link.switch}", f"port {port}"), (link.node, f"rail {link.nic}")
+    for name, rail, plane, switch, port in links_of(plan):
+        if name in nodes:
+            yield (f"node {name}", f"link {rail}.{plane}"), (switch, port)
+        yield (f"switch {switch}", f"port {port}"), (name, f"rail {rail}")
+    if plan.site.topology is None:
+        return
+    named = _port_names(plan)
     for trunk in plan.fabric.trunks:
         low, high = named[trunk.lower][trunk.lower_port - 1], named[trunk.upper][trunk.upper_port - 1]
         yield (f"switch {trunk.lower}", f"port {low}"), (trunk.upper, high)
         yield (f"switch {trunk.upper}", f"port {high}"), (trunk.lower, low)
+
+
+def links_of(plan: Plan) -> Iterator[tuple[str, int, int, str, str]]:
+    """Yield (node or device, rail, plane, switch, port) of every link between a NIC and a leaf."""
+    if plan.site.topology is None:
+        yield from ((node, rail, 1, switch, port) for (node, rail), (switch, port) in written_links(plan.site).items())
+        return
+    named = _port_names(plan)
+    yield from ((link.node, link.nic, link.plane, link.switch, named[link.switch][link.port - 1]) for link in plan.fabric.endpoints)
+
+
+def _port_names(plan: Plan) -> dict[str, tuple[str, ...]]:
+    rate = _rate(plan.site)
+    return {switch.name: _ports(switch.model, rate) for switch in plan.fabric.switches}
 
 
 def _rate(site: Site) -> int:
