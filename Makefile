@@ -117,6 +117,10 @@ bench-site: setup ## measure loading and checking a site file, by number of node
 bench-topology: setup ## measure wiring and proving a three-tier fabric, by number of GPUs
 	@$(BIN)/python scripts/bench/topology.py $(ARGS)
 
+.PHONY: bench-plan
+bench-plan: setup ## measure loading and the full plan of a site, by number of GPUs
+	@$(BIN)/python scripts/bench/plan.py $(ARGS)
+
 .PHONY: bench-deploy
 bench-deploy: site-exists setup prepare ## measure one deploy of ENV as it stands
 	@$(BIN)/python scripts/bench/deploy.py $(ENV)

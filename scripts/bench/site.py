@@ -6,9 +6,6 @@ Ends with one JSON line per case.
 from __future__ import annotations
 
 import copy
-import json
-import resource
-import subprocess
 import sys
 import time
 from ipaddress import IPv4Address
@@ -16,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from scripts.bench.cases import Line, each, peak_mib  # noqa: E402 - run by path: the root is put on the path first
+
 NODES_A_RACK = 4
 CASES = (4, 16, 64)
 """Nodes per case. One leaf a rail without spines: its 64 ports are the limit."""
@@ -51,7 +52,7 @@ def _link(index: int, rail: int) -> dict[str, str]:
     return {"node": f"gpu-{index:05d}", "rails": str(rail), "switch": f"leaf{rail:02d}", "ports": f"swp{index + 1}"}
 
 
-def measure(count: int) -> dict[str, object]:
+def measure(count: int) -> Line:
     """Load a site of that many nodes and compute every node's facts; return seconds and peak memory in MiB."""
     from rackready.design.facts import node_facts  # noqa: PLC0415
     from rackready.design.site import parse_site  # noqa: PLC0415
@@ -63,18 +64,8 @@ def measure(count: int) -> dict[str, object]:
     for node in site.nodes():
         node_facts(site, node.name)
     done = time.perf_counter()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"bench": "site", "n": count, "seconds": round(done - began, 3), "load_seconds": round(loaded - began, 3), "peak_mib": round(peak)}
-
-
-def main() -> None:
-    """Measure each case in a process of its own, so that one's memory is not another's."""
-    if sys.argv[1:2] == ["--one"]:
-        print(json.dumps(measure(int(sys.argv[2]))))
-        return
-    for count in [int(item) for item in sys.argv[1:]] or CASES:
-        subprocess.run([sys.executable, __file__, "--one", str(count)], check=True)
+    return {"bench": "site", "n": count, "seconds": round(done - began, 3), "load_seconds": round(loaded - began, 3), "peak_mib": round(peak_mib())}
 
 
 if __name__ == "__main__":
-    main()
+    each(__file__, CASES, measure)

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 from rich.table import Table
 
+from rackready.campaign.applied import record_applied
 from rackready.campaign.controller import Finished, run_campaign
 from rackready.campaign.request import new_request
 from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
@@ -40,6 +41,7 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     rows = summarise(ledger, able, finished.results) + held
     rows.sort(key=lambda row: nodes.index(row.name))
     ledger.close()
+    record_applied(paths, site, request, finished, rows)
     result = document(finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed)
     result |= _reports(paths, finished.campaign)
     if output is Format.JSON:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 import yaml
 
+from rackready.cli import netbox
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
 from rackready.design.manifest import Machine, overlay, read_manifest, secret_name
 from rackready.design.site import MACHINES, overlay_files, parse_site
@@ -90,4 +91,5 @@ def _replace(path: Path, text: str, *, mode: int) -> None:
 
 def register(parent: typer.Typer) -> None:
     """Add the commands."""
+    app.command("netbox")(netbox.import_netbox)
     parent.add_typer(app, name="import")

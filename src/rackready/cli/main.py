@@ -22,7 +22,10 @@ app = typer.Typer(
     add_completion=False,
 )
 
-_MISUSE = (click.ClickException, *(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"))
+_MISUSE: tuple[type[Exception], ...] = (
+    click.ClickException,
+    *(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException" and issubclass(kind, Exception)),
+)
 """What a wrong call raises. Newer releases of typer bring a copy of click of their own, whose errors are not click's."""
 
 COMMANDS = {
@@ -38,6 +41,8 @@ COMMANDS = {
     "import": "import_data",
     "sim": "sim",
     "size": "size",
+    "plan": "plan",
+    "export": "netbox",
 }
 """Command -> module of this package, which has ``register(app)``. Only the module of the command that is called is imported."""
 

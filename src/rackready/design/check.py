@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from rackready.design.check_fabric import check_fabric, check_links
+from rackready.design.check_fabric import check_fabric, check_links, check_ports
 from rackready.design.check_groups import check_groups
 from rackready.design.check_networks import check_networks
 from rackready.design.check_nics import check_nic_plans
@@ -160,6 +160,7 @@ _RULES: tuple[Callable[[Subject], list[Found]], ...] = (
     _skips,
     check_units,
     check_places,
+    check_ports,
     check_links,
     check_fabric,
     check_networks,

@@ -32,8 +32,44 @@ def check_links(subject: Subject) -> list[Found]:
 
 
 def _ports(site: Site) -> dict[str, list[str]]:
+    """Return the ports of every switch, those that are broken out as their sub-ports (swp1s0, swp1s1, ...)."""
     known = set(loader.known("switch"))
-    return {switch.name: expand_range(loader.switch(switch.model).ports) for switch in site.switches if switch.model in known}
+    out = {}
+    for switch in site.switches:
+        if switch.model not in known:
+            continue
+        ways = {port: group.breakout for group in switch.ports for port in expand_range(group.ports)}
+        whole = expand_range(loader.switch(switch.model).ports)
+        out[switch.name] = [name for port in whole for name in ([port] if ways.get(port, 1) == 1 else [f"{port}s{sub}" for sub in range(ways[port])])]
+    return out
+
+
+def check_ports(subject: Subject) -> list[Found]:
+    """Return what is wrong with how switches' ports are set up: ports that are not there, given twice, or that cannot be split so."""
+    known = set(loader.known("switch"))
+    out: list[Found] = []
+    for s, switch in enumerate(subject.site.switches):
+        if switch.model not in known:
+            continue
+        profile = loader.switch(switch.model)
+        offered, seen = expand_range(profile.ports), set[str]()
+        for g, group in enumerate(switch.ports):
+            here = ("switches", s, "ports", g)
+            ports = expand_range(group.ports)
+            missing = [port for port in ports if port not in offered]
+            if missing:
+                text = f"{switch.name} has no port {', '.join(missing)} - Expected: {offered[0]} to {offered[-1]}."
+                out.append(Found((*here, "ports"), text, "Correct the range."))
+            if seen & set(ports):
+                out.append(Found((*here, "ports"), f"{group.ports} of {switch.name} is set up already.", "A port is in one group."))
+            if group.breakout != 1 and group.breakout not in profile.breakout:
+                ways = ", ".join(str(way) for way in profile.breakout)
+                text = f"a port of {profile.id} cannot be split in {group.breakout} - Expected: one of {ways}."
+                out.append(Found((*here, "breakout"), text, "Correct it."))
+            if group.cage is not None and profile.cage is not None and group.cage != profile.cage:
+                out.append(Found((*here, "cage"), f"ports of {profile.id} have cages of kind {profile.cage} - Actual: {group.cage}.", "Remove it."))
+            seen |= set(ports)
+    return out
 
 
 def _rails(site: Site) -> dict[str, list[int]]:

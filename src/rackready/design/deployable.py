@@ -32,6 +32,9 @@ def _fabric(site: Site) -> list[str]:
         out.append("fabric.kind: infiniband - Expected: roce. InfiniBand switches and NICs are not configured yet.")
     if site.topology is not None:
         out.append("topology: given - Expected: links to leaf switches only. Spines, planes and the cables of a topology are not configured yet.")
+    split = [switch.name for switch in site.switches if any(group.breakout != 1 for group in switch.ports)]
+    if split:
+        out.append(f"{_listed(split)}: ports with breakout - Expected: whole ports. Breakout is not configured yet.")
     return out
 
 

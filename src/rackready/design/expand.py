@@ -11,7 +11,7 @@ from typing import Any
 from rackready.design.origin import Chain, Loc, Origins, path_text
 from rackready.model.base import expand_names, expand_range
 from rackready.model.problems import Problem
-from rackready.model.site_file import PLACES, SERIES_KEYS
+from rackready.model.site_file import PLACES, PLAIN_LISTS, SERIES_KEYS
 
 _PLACE = re.compile(r"\{(" + "|".join(PLACES) + r")(?::0?(\d))?\}")
 _LAST_NUMBER = re.compile(r"(\d+)\D*$")
@@ -77,7 +77,7 @@ class _Expansion:
     def value(self, value: Any, loc: Loc, facts: dict[str, Any]) -> Any:  # noqa: ANN401 - a YAML document
         """Return a value written out. ``facts``: what may stand in braces, and ``k`` and ``n`` for series; empty outside of any item."""
         if isinstance(value, list):
-            plain = loc[-1] in _PLAIN_LISTS and any(isinstance(item, str) and "[" in item for item in value)
+            plain = loc[-1] in PLAIN_LISTS and any(isinstance(item, str) and "[" in item for item in value)
             return self.listed(value, loc, facts) if plain or any(_varies(item) for item in value) else value
         if isinstance(value, dict):
             if "k" in facts and is_series(value):
@@ -91,7 +91,7 @@ class _Expansion:
         chains: list[Chain] = []
         for place, item in enumerate(items):
             here = (*loc, place)
-            if isinstance(item, str) and loc[-1] in _PLAIN_LISTS:
+            if isinstance(item, str) and loc[-1] in PLAIN_LISTS:
                 names = self.names(fill(item, facts) if facts else item, here)
                 out += names
                 chains += [(here,)] * len(names)
@@ -164,7 +164,9 @@ class _Expansion:
         for place, name in enumerate(names):
             number = _inside(filled, name) if plain else last_number(name)
             begin = _inside(filled, names[0]) if plain else first
-            yield {**facts, key: name, "name": name, "n": number or place + 1, "k": (number or 0) - (begin or 0) if plain and number is not None else place}
+            k = (number or 0) - (begin or 0) if plain and number is not None else place
+            n = number or place + 1
+            yield {"rack_k": k, "rack_n": n, **facts, key: name, "name": name, "n": n, "k": k}
 
     def instance(self, written: _Item, facts: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
         out = dict(written.fixed)
@@ -178,7 +180,8 @@ class _Expansion:
             else:
                 out[key] = self.value(value, self._loc(written.chain, key), own)
         if nested:
-            own = {key: item for key, item in out.items() if key in PLACES} | {"rack": out.get("name")}
+            counted = {key: facts[key] for key in ("rack_k", "rack_n") if key in facts}
+            own = {key: item for key, item in out.items() if key in PLACES} | {"rack": out.get("name")} | counted
         for key in nested:
             inner = self.value(written.varied[key], self._loc(written.chain, key), own)
             if key in _HOISTED:
@@ -244,7 +247,8 @@ class _Expansion:
     def series(self, value: dict[str, Any], loc: Loc, facts: dict[str, Any]) -> Any:  # noqa: ANN401
         """Return the value of a series for one item."""
         try:
-            return _series(value, int(facts["k"]), int(facts["n"]))
+            whose = "rack_" if value.get("of") == "rack" else ""
+            return _series(value, int(facts[f"{whose}k"]), int(facts[f"{whose}n"]))
         except (ValueError, TypeError, AddressValueError) as error:
             self.problem(loc, f"no series: {error}.", "Give first (a whole number, an IPv4 address or a subnet) or offset, and whole numbers for the rest.")
             return None
@@ -261,15 +265,17 @@ class _Expansion:
 _NESTED = ("nodes", *_HOISTED)
 """Lists inside a rack; their text may name facts of the rack."""
 
-_PLAIN_LISTS = frozenset({"rows", "fed_by"})
-"""Lists of plain names in which a host list may stand."""
-
 _VARIED = frozenset({"name", "rail", *_NESTED})
 
 
 def is_series(value: dict[str, Any]) -> bool:
     """Say whether a mapping is a series: it says ``first`` or ``offset``, and nothing that a series has not."""
     return ("first" in value or "offset" in value) and value.keys() <= SERIES_KEYS
+
+
+def is_secret(value: dict[str, Any]) -> bool:
+    """Say whether a mapping says where a secret is kept: given anew it replaces the other, since a secret has one place."""
+    return bool(value) and value.keys() <= {"file", "env"}
 
 
 def fill(text: str, facts: dict[str, Any]) -> str:
@@ -323,7 +329,7 @@ def _varies(value: Any) -> bool:  # noqa: ANN401
     if isinstance(value, list):
         return any(_varies(item) for item in value)
     if isinstance(value, dict):
-        if any(isinstance(item, str) and "[" in item for key in _PLAIN_LISTS for item in _listed(value.get(key))):
+        if any(isinstance(item, str) and "[" in item for key in PLAIN_LISTS for item in _listed(value.get(key))):
             return True
         if is_series(value) or "template" in value or ("name" in value and any(key in value for key in _HOISTED)):
             return True
@@ -347,7 +353,7 @@ def _under(item: dict[str, Any], template: dict[str, Any]) -> dict[str, Any]:
     out = dict(template)
     for key, value in item.items():
         below = out.get(key)
-        if isinstance(value, dict) and isinstance(below, dict) and not is_series(value) and not is_series(below):
+        if isinstance(value, dict) and isinstance(below, dict) and not (is_series(value) or is_series(below) or is_secret(value)):
             out[key] = _under(value, below)
         else:
             out[key] = value

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,8 @@ from pydantic import ValidationError
 
 from rackready.design import check
 from rackready.design.assign import assign
-from rackready.design.expand import Expanded, expand
+from rackready.design.collector import without_gc
+from rackready.design.expand import Expanded, expand, is_secret
 from rackready.design.found import Found
 from rackready.design.origin import path_text
 from rackready.design.prune import IndexMap, data_path, explicit, prune
@@ -77,8 +76,8 @@ def _digest(path: Path) -> str:
 
 
 def merge(below: Any, above: Any) -> Any:  # noqa: ANN401 - YAML documents
-    """Merge an overlay over a document: mappings by key, lists of named mappings by ``name``, all else replaced."""
-    if isinstance(below, dict) and isinstance(above, dict):
+    """Merge an overlay over a document: mappings by key, lists of named mappings by ``name``, all else (and places of secrets) replaced."""
+    if isinstance(below, dict) and isinstance(above, dict) and not is_secret(above):
         return {
             key: merge(below[key], above[key]) if key in below and key in above else above.get(key, below.get(key))
             for key in (*below, *(k for k in above if k not in below))
@@ -102,7 +101,7 @@ def parse_site(raw: Any, *, source: str, base: Path, overlays: Sequence[Any] = (
     """
     if not isinstance(raw, dict):
         raise SiteInvalidError(source, [Problem("", "Expected: a mapping Actual: something else.", "Begin one from inventories/example/site.yml.")])
-    with gc_paused():
+    with without_gc():
         expanded = expand(raw)
         document = expanded.document
         for overlay in overlays:
@@ -173,18 +172,6 @@ def gathered(problems: list[Problem]) -> list[Problem]:
             last = out.pop()
             out.append(Problem(path, f"{last.message} (and {len(same) - _SHOWN} more like this)", last.hint))
     return out
-
-
-@contextmanager
-def gc_paused() -> Iterator[None]:
-    """Keep the cyclic garbage collector from walking over everything that is being built, again and again (nothing here makes cycles)."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def _absolute(value: Any, base: Path, key: str = "") -> Any:  # noqa: ANN401

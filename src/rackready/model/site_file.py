@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -18,8 +18,11 @@ from rackready.model.site import Site
 PLACES = ("name", "n", "rack", "hall", "row", "position", "su", "index")
 """What may stand in braces inside text: facts of the item itself, or of the rack around it; ``{n:02}`` is padded with zeros to two places."""
 
-WRITTEN_OUT = ("Rack", "Node", "Switch", "Device", "Feed", "PowerNode", "NvlinkDomain", "Rail", "SwitchSlot", "Link")
-"""Models whose lists are written out."""
+WRITTEN_OUT = ("Rack", "Node", "NodeBmc", "Switch", "Device", "Feed", "RackCooling", "Hall", "PowerNode", "NvlinkDomain", "Rail", "SwitchSlot", "Link")
+"""Models whose lists are written out, and what lies in their items."""
+
+PLAIN_LISTS = frozenset({"rows", "fed_by"})
+"""Lists of plain names in which a host list may stand."""
 
 
 class Series(Model):
@@ -30,6 +33,7 @@ class Series(Model):
 
     first: int | str | None = Field(None, description="value of the first item: a whole number, an IPv4 address, or a subnet")
     offset: int | None = Field(None, description="instead of first: the value is the number in the item's name plus this")
+    of: Literal["item", "rack"] = Field("item", description="whose numbers count: the item's own, or those of the rack that it is written in")
     start: int | None = Field(None, description="number in a name that counts as k = 0; the first of the range when absent")
     step: int = Field(1, description="how much it goes up")
     every: int = Field(1, ge=1, description="how many items in a row share one value")
@@ -61,12 +65,18 @@ def json_schema() -> dict[str, Any]:
 def _shorter(definition: dict[str, Any]) -> dict[str, Any]:
     """Let every plain value be a series or text with places, and let nothing be required: a template may bring it."""
     out = {key: value for key, value in definition.items() if key != "required"}
-    properties = {name: _or_series(value) for name, value in definition["properties"].items()}
+    properties = {name: _or_series(value) if name not in PLAIN_LISTS else _or_host_lists(value) for name, value in definition["properties"].items()}
+    if "rail" in properties:
+        properties["rail"]["anyOf"].append({"type": "string", "pattern": r"^\d+-\d+$"})
     if "name" in properties:
         what = definition["properties"]["name"].get("description", "name")
         properties["name"] = {"type": "string", "description": f"{what}; a host list makes one item of each name"}
     properties["template"] = {"type": "string", "description": "template of this list"}
     return out | {"properties": properties}
+
+
+def _or_host_lists(value: dict[str, Any]) -> dict[str, Any]:
+    return value | {"items": {"type": "string"}}
 
 
 def _or_series(value: dict[str, Any]) -> dict[str, Any]:

@@ -198,7 +198,30 @@ GROUPS: list[tuple[str, Change, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "mistake", "text"), [*PLACES, *NETWORKS, *NICS, *GROUPS])
+LAB = "lab-4-nodes"
+OTHER = {"name": "oob01", "os": "cumulus_nvue", "model": "sn2201", "address": "192.0.2.40", "password": {"env": "X"}, "role": "oob"}
+PORTS: list[tuple[str, Change, str]] = [
+    (
+        LAB,
+        change("switches.0.ports", [{"ports": "swp60-swp66"}]),
+        "switches[0].ports[0].ports: leaf01 has no port swp65, swp66 - Expected: swp1 to swp64. Correct the range.",
+    ),
+    (
+        LAB,
+        change("switches.0.ports", [{"ports": "swp33-swp40"}, {"ports": "swp40"}]),
+        "switches[0].ports[1].ports: swp40 of leaf01 is set up already. A port is in one group.",
+    ),
+    (
+        LAB,
+        change("switches.+", {**OTHER, "ports": [{"ports": "swp33", "breakout": 4}]}),
+        "switches[1].ports[0].breakout: a port of sn2201 cannot be split in 4 - Expected: one of 1. Correct it.",
+    ),
+    (LAB, change("switches.0.ports", [{"ports": "swp33", "cage": "qsfp56"}]), "switches[0].ports[0].cage: ports of sn5600 have cages of kind "),
+    (LAB, change("switches.0.ports", [{"ports": "swp1", "breakout": 2}]), "links[0].ports: leaf01 has no port swp1 - Expected: swp1s0 to swp64."),
+]
+
+
+@pytest.mark.parametrize(("name", "mistake", "text"), [*PLACES, *NETWORKS, *NICS, *GROUPS, *PORTS])
 def test_refusal(name: str, mistake: Change, text: str) -> None:
     document = example(name)
     if name == B200:
@@ -206,6 +229,18 @@ def test_refusal(name: str, mistake: Change, text: str) -> None:
     mistake(document)
     found = refusals(document)
     assert any(item.startswith(text) for item in found), found
+
+
+def test_links_may_end_on_sub_ports() -> None:
+    document = example(LAB)
+    document["switches"] = [{**document["switches"][0], "name": name, "address": f"192.0.2.2{number}"} for number, name in enumerate(("leaf01", "leaf02"))]
+    document["switches"][0]["ports"] = [{"ports": "swp1-swp8", "breakout": 2, "polarity": "B"}]
+    document["links"][0] = {"node": "node01", "rails": "1-2", "switch": "leaf01", "ports": "swp1s0-swp1s1"}
+    document["links"] += [
+        {"node": "node01", "rails": "3-4", "switch": "leaf01", "ports": "swp2s0-swp2s1"},
+        {"node": "node[02-04]", "rails": "1-4", "switch": "leaf01", "ports": "swp9-swp20"},
+    ]
+    assert {link.ports for link in parse(document).links if link.node == "node01"} == {"swp1s0-swp1s1", "swp2s0-swp2s1", "swp1-swp4"}
 
 
 def test_a_window_that_ends_before_it_begins() -> None:

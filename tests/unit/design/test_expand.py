@@ -101,6 +101,14 @@ def test_template_lies_under_the_item_and_places_are_filled() -> None:
     ]
 
 
+def test_series_of_the_rack_inside_of_its_items() -> None:
+    feeds = [{"name": "f[1-2]", "from": {"first": 1, "every": 2, "of": "rack", "text": "b{n}"}}]
+    devices = [{"name": "{rack}-d", "kind": "pdu", "index": {"first": 5, "of": "rack"}}]
+    document = expand({"racks": [{"name": "a[1-3]", "feeds": feeds, "devices": devices}]}).document
+    assert [[feed["from"] for feed in rack["feeds"]] for rack in document["racks"]] == [["b1", "b1"], ["b1", "b1"], ["b2", "b2"]]
+    assert [device["index"] for device in document["devices"]] == [5, 6, 7]
+
+
 def test_devices_of_a_rack_stand_at_the_top_with_their_rack() -> None:
     document = expand(
         {"racks": [{"name": "a[1-2]", "devices": [{"name": "{rack}-pdu[1-2]", "kind": "pdu"}]}], "devices": [{"name": "cdu", "kind": "cdu"}]}
@@ -118,6 +126,17 @@ def test_overlay_is_merged_by_name_after_writing_out() -> None:
     site = parse(example("lab-4-nodes"), {"racks": [{"name": "rack01", "nodes": [{"name": "node03", "serial": "S3", "address": "198.51.100.3"}]}]})
     assert (site.node("node03").serial, str(site.node("node03").address), site.node("node03").unit) == ("S3", "198.51.100.3", 17)
     assert site.node("node02").serial is None
+
+
+def test_place_of_a_secret_is_replaced_whole() -> None:
+    bmc = {"password": {"file": "secrets/node03"}}
+    lab = example("lab-4-nodes")
+    lab["racks"][0]["nodes"][0]["bmc"] |= {"password": {"file": "secrets/{name}"}}
+    site = parse(lab, {"racks": [{"name": "rack01", "nodes": [{"name": "node03", "bmc": {"password": {"env": "OTHER"}}}]}]})
+    assert [str(node.bmc.password) for node in site.nodes()][1:3] == ["file /base/secrets/node02", "environment variable OTHER"]
+    assert str(parse(example("lab-4-nodes"), {"racks": [{"name": "rack01", "nodes": [{"name": "node03", "bmc": bmc}]}]}).node("node03").bmc.password) == (
+        "file /base/secrets/node03"
+    )
 
 
 def test_problems_are_told_where_they_were_written() -> None:

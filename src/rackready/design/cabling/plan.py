@@ -8,31 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from rackready.design.cabling.catalogue import Catalogue, Optics, Wanted
 from rackready.design.cabling.length import LengthError, Ruler
 from rackready.design.cabling.sockets import CONNECTOR_LANES
-from rackready.design.cabling.types import Cable, CablePlan, Cage, FloorPlan, Run
-from rackready.design.topology.build import without_gc
+from rackready.design.cabling.types import Cable, CablePlan, Cage, Choice, FloorPlan, Run
+from rackready.design.collector import without_gc
 from rackready.model.parts import Assembly
 
 LARGEST_ASSEMBLY = 4
 """No assembly has more far ends: larger groups need not be tried."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The parts of one cable; ``group`` is the run whose label names the piece when several rows are one assembly, -1 otherwise."""
-
-    medium: str = ""
-    cable_part: str = ""
-    stock_m: float = 0.0
-    a_part: str = ""
-    b_part: str = ""
-    group: int = -1
-    problem: str = ""
-    cause: str = ""
 
 
 def plan_cables(runs: Iterable[Run], floor: FloorPlan, catalogue: Catalogue, notes: Sequence[str] = ()) -> CablePlan:
@@ -281,19 +266,21 @@ class _Planner:
 
     def cables(self) -> Iterable[Cable]:
         """Yield the rows: one for each run, or one for each of its fibres where a link takes several."""
-        for index, (run, choice) in enumerate(zip(self._runs, self._choices, strict=True)):
-            label, length = label_of(run), self._lengths[index]
+        lengths = self._lengths
+        for index, choice in enumerate(self._choices):
+            run = self._runs[index]
+            label = label_of(run)
             if choice is None:
                 raise AssertionError(label)
-            parts = (choice.medium, choice.cable_part, choice.a_part, choice.b_part)
-            count = connectors(run) if choice.group < 0 and not choice.problem else 1
-            if count == 1:
-                group = label if choice.group in {-1, index} else label_of(self._runs[choice.group])
-                yield Cable(label, run, run.a_sub, run.b_sub, length, choice.stock_m, *parts, group, choice.problem)
-                continue
-            for fibre in range(count):
-                name = f"{label}#{fibre + 1}"
-                yield Cable(name, run, run.a_sub + fibre, run.b_sub + fibre, length, choice.stock_m, *parts, name)
+            if choice.group >= 0:
+                group = label if choice.group == index else label_of(self._runs[choice.group])
+                yield Cable(label, run, 0, lengths[index], choice, group)
+            elif choice.problem or connectors(run) == 1:
+                yield Cable(label, run, 0, lengths[index], choice, label)
+            else:
+                for fibre in range(connectors(run)):
+                    name = f"{label}#{fibre + 1}"
+                    yield Cable(name, run, fibre, lengths[index], choice, name)
 
 
 def _common(able: Sequence[Sequence[Optics]]) -> str:
@@ -314,13 +301,18 @@ def _where(run: Run) -> str:
 def _suits(assembly: Assembly, wanted: Wanted) -> bool:
     """Say whether an assembly has the plugs and lanes of one link, whatever else shares its cages."""
     forms = {(wanted.a_form, wanted.b_form), (wanted.b_form, wanted.a_form)}
-    lanes = wanted.rate == assembly.lane_rate * wanted.lanes and wanted.lanes <= assembly.lanes // assembly.ways
-    return (assembly.a_form, assembly.b_form) in forms and lanes and wanted.layer in assembly.layers
+    return (assembly.a_form, assembly.b_form) in forms and _carries(assembly, wanted.rate, wanted.lanes, wanted.layer)
+
+
+def _carries(assembly: Assembly, rate: int, lanes: int, layer: str) -> bool:
+    """Say whether a far end is made for links of that rate and lanes: whole far ends, or the two halves of a twin-port plug."""
+    each = assembly.lanes // assembly.ways
+    return rate == assembly.lane_rate * lanes and lanes <= each and lanes in {each, CONNECTOR_LANES} and layer in assembly.layers
 
 
 def _fits(assembly: Assembly, group: list[Run]) -> bool:
     """Say whether one assembly carries these runs: they start in one cage and end in as many as it has far ends, with its plugs, lanes and rate."""
-    if any(run.rate != assembly.lane_rate * run.lanes or run.layer not in assembly.layers for run in group):
+    if not all(_carries(assembly, run.rate, run.lanes, run.layer) for run in group):
         return False
     return _hangs(assembly, [(run.a, run.b, run.lanes) for run in group]) or _hangs(assembly, [(run.b, run.a, run.lanes) for run in group])
 

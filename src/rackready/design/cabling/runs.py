@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from rackready.design.cabling.beside import beside
 from rackready.design.cabling.sockets import Socket, SwitchPorts, nic_socket, switch_ports
 from rackready.design.cabling.types import Cage, Device, FloorPlan, HallPlan, Place, Racked, Run
+from rackready.design.collector import without_gc
 from rackready.design.endpoints import link_rate
 from rackready.design.facts import cables as wired
 from rackready.design.placement import place_switches
-from rackready.design.topology.build import without_gc
 from rackready.design.topology.types import FabricPlan
 from rackready.model.base import Name
 from rackready.model.site import Node, Site

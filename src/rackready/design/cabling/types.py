@@ -91,27 +91,79 @@ class Run:
     layer: str
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The parts of one cable; one object serves all cables that are alike.
+
+    ``group``: number of the run whose label names the piece when several rows are one assembly, -1 otherwise. ``cause``: what refusals have in common.
+    """
+
+    medium: str = ""
+    cable_part: str = ""
+    stock_m: float = 0.0
+    a_part: str = ""
+    b_part: str = ""
+    group: int = -1
+    problem: str = ""
+    cause: str = ""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Cable:
     """One cable as it is pulled: what a row of the list says.
 
     ``length_m`` is what the way needs, ``stock_m`` what is ordered. ``cable_part`` is the fibre or the assembly; ``a_part`` and ``b_part`` are the
     modules at the ends, or the assembly again where plugs are fixed on. ``group`` names the physical cable: rows that share it (legs of a
-    splitter, the two links of a twin-port copper cable) are one piece. ``problem`` is empty, or says why no part serves; then the parts are empty.
+    splitter, the two links of a twin-port copper cable) are one piece. ``fibre``: which of a link's fibres it is, from 0. ``problem`` is empty, or says
+    why no part serves; then the parts are empty.
     """
 
     label: str
     run: Run
-    a_sub: int
-    b_sub: int
+    fibre: int
     length_m: float
-    stock_m: float
-    medium: str
-    cable_part: str
-    a_part: str
-    b_part: str
+    choice: Choice
     group: str
-    problem: str = ""
+
+    @property
+    def medium(self) -> str:
+        """Copper, multimode, single mode, ... (model.parts.Medium)."""
+        return self.choice.medium
+
+    @property
+    def stock_m(self) -> float:
+        """Length that is ordered, m; 0 when no part serves."""
+        return self.choice.stock_m
+
+    @property
+    def cable_part(self) -> str:
+        """Part number of the fibre or the assembly."""
+        return self.choice.cable_part
+
+    @property
+    def a_part(self) -> str:
+        """Part number at end A."""
+        return self.choice.a_part
+
+    @property
+    def b_part(self) -> str:
+        """Part number at end B."""
+        return self.choice.b_part
+
+    @property
+    def problem(self) -> str:
+        """Why no part serves, or an empty text."""
+        return self.choice.problem
+
+    @property
+    def a_sub(self) -> int:
+        """Connector of the module at end A, from 0."""
+        return self.run.a_sub + self.fibre
+
+    @property
+    def b_sub(self) -> int:
+        """Connector of the module at end B, from 0."""
+        return self.run.b_sub + self.fibre
 
     @property
     def a_device(self) -> str:

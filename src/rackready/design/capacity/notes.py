@@ -23,17 +23,17 @@ def _lacks(model: DeviceModel) -> list[str]:
         out.append("transient draw")
     if model.weight_kg is None:
         out.append("weight")
-    if model.psus is None or (model.psu_min is None and model.psu_max_w is None):
+    if model.max_w != 0 and (model.psus is None or (model.psu_min is None and model.psu_max_w is None)):
         out.append("minimum of power supplies")
     return out
 
 
 def _figures(racks: Sequence[RackInput]) -> list[str]:
     models = {device.model.id: device.model for rack in racks for device in rack.devices}
-    missing: dict[str, list[str]] = {}
-    for name, model in sorted(models.items()):
+    missing: dict[str, dict[str, None]] = {}
+    for _, model in sorted(models.items()):
         for what in _lacks(model):
-            missing.setdefault(what, []).append(name)
+            missing.setdefault(what, {})[model.label] = None
     return [f"{what} {NOT_PUBLISHED}: {', '.join(names)}" for what, names in missing.items()]
 
 

@@ -26,6 +26,11 @@ class DeviceModel:
     liquid_share: float | None = None
     """Share of its heat that goes into liquid; 0 for air-cooled."""
 
+    @property
+    def label(self) -> str:
+        """Return what people read: the id without the figures that keep devices of one kind apart."""
+        return self.id.partition("/")[0]
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -93,3 +98,8 @@ def collapse(names: Sequence[str], noun: str = "racks") -> str:
     if len(names) <= shown:
         return ", ".join(names)
     return f"{names[0]} .. {names[-1]} ({len(names)} {noun})"
+
+
+def where(names: Sequence[str]) -> str:
+    """Return where a problem of some racks is."""
+    return f"rack {names[0]}" if len(names) == 1 else f"racks {collapse(names)}"

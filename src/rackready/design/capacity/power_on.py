@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackready.design.capacity.graph import PowerGraph
-from rackready.design.capacity.parts import RackInput
+from rackready.design.capacity.parts import RackInput, where
 from rackready.model.facility import PowerOn
 from rackready.model.problems import Problem
 
@@ -102,23 +102,26 @@ class _Stage:
         return False
 
     def _refuse(self, waiting: list[_Load]) -> list[_Load]:
-        """No rack of those that wait fits even alone: name the first and what it meets, and go on with the others."""
-        load = waiting[0]
+        """Tell of every rack that waits: none of them fits even alone, so no further wave can help."""
         limit = self.limit.max_step_kw
-        if limit is not None and load.step_w > limit * 1000:
-            text = f"its load cannot come on within facility.power_on.max_step_kw - Expected: at most {limit:g} kW Actual: {load.step_w / 1000:.1f} kW."
-            fix = "Raise the limit with the facility, or start its nodes a few at a time."
-        else:
-            node, share = next(pair for pair in load.shares if self._meets(pair, load))
-            usable = self.graph.usable[node] or 0.0
-            have = self.running[node] + share * load.step_w
-            text = (
-                f"its load cannot come on beside what runs before it: {self.graph.nodes[node].kind} {self.graph.nodes[node].name}"
-                f" - Expected: at most {usable / 1000:.1f} kW Actual: {have / 1000:.1f} kW."
-            )
-            fix = "Leave as much load off during burn-in, or feed the rack from elsewhere."
-        self.problems.append(Problem(f"rack {load.rack.name}", text, fix))
-        return waiting[1:]
+        alike: dict[tuple[str, str], list[str]] = {}
+        for load in waiting:
+            if limit is not None and load.step_w > limit * 1000:
+                text = f"load cannot come on within facility.power_on.max_step_kw - Expected: at most {limit:g} kW Actual: {load.step_w / 1000:.1f} kW."
+                fix = "Raise the limit with the facility, or start the rack's nodes a few at a time."
+            else:
+                text, fix = self._met(load), "Leave as much load off during burn-in, or feed the rack from elsewhere."
+            alike.setdefault((text, fix), []).append(load.rack.name)
+        self.problems += [Problem(where(names), text, fix) for (text, fix), names in alike.items()]
+        return []
+
+    def _met(self, load: _Load) -> str:
+        number, share = next(pair for pair in load.shares if self._meets(pair, load))
+        node, usable = self.graph.nodes[number], self.graph.usable[number] or 0.0
+        have = self.running[number] + share * load.step_w
+        return (
+            f"load cannot come on beside what runs before it: {node.kind} {node.name} - Expected: at most {usable / 1000:.1f} kW Actual: {have / 1000:.1f} kW."
+        )
 
     def _meets(self, pair: tuple[int, float], load: _Load) -> bool:
         usable = self.graph.usable[pair[0]]

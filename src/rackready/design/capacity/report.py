@@ -109,7 +109,7 @@ class _Loads:
         models = [device.model for device in rack.devices]
         counts: dict[str, int] = {}
         for model in models:
-            counts[model.id] = counts.get(model.id, 0) + 1
+            counts[model.label] = counts.get(model.label, 0) + 1
         return RackLoad(
             name=rack.name,
             hall=rack.hall,
@@ -122,7 +122,7 @@ class _Loads:
             weight_kg=total(model.weight_kg for model in models),
             heat=cooling.heat(rack),
             feeds=self._feeds(rack),
-            unpublished=tuple(sorted({model.id for model in models if model.max_w is None})),
+            unpublished=tuple(sorted({model.label for model in models if model.max_w is None})),
         )
 
     def _feeds(self, rack: RackInput) -> tuple[FeedLoad, ...]:

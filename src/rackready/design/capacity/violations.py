@@ -8,14 +8,10 @@ from collections.abc import Iterator, Sequence
 from rackready.design.capacity import circuits, findings
 from rackready.design.capacity.findings import Finding
 from rackready.design.capacity.losses import Flow, Group, grouped
-from rackready.design.capacity.parts import RackInput, collapse
+from rackready.design.capacity.parts import RackInput, collapse, where
 from rackready.design.capacity.remedies import Planner, bigger_feeds, movable, without_moves
 from rackready.design.capacity.supply import Supplies
 from rackready.model.problems import Problem
-
-
-def _where(names: Sequence[str]) -> str:
-    return f"rack {names[0]}" if len(names) == 1 else f"racks {collapse(names)}"
 
 
 def _first_of_topics(found: Sequence[Finding]) -> Iterator[Finding]:
@@ -64,7 +60,7 @@ class _Shared:
         for (text, fix), names in self.racks.items():
             causes = list(self.causes[text, fix])
             also = f" The loss of {collapse(causes, 'power nodes')} does the same." if causes else ""
-            yield Problem(_where(names), text + also, fix)
+            yield Problem(where(names), text + also, fix)
 
 
 def _causes(group: Group | None, finding: Finding) -> list[str]:
@@ -110,7 +106,7 @@ def node_problems(flow: Flow) -> list[Problem]:
 
 
 def _fed(flow: Flow, number: int) -> str:
-    return _where([name for group in flow.groups if number in flow.graph.upstream_of(group.rack.sources) for name in group.names])
+    return where([name for group in flow.groups if number in flow.graph.upstream_of(group.rack.sources) for name in group.names])
 
 
 def _node_fix(flow: Flow, number: int, load: tuple[float, float], given: dict[int, float]) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
+from rackready.design.collector import without_gc
 from rackready.design.topology import wire
 from rackready.design.topology.graph import downward, upward
 from rackready.design.topology.place import place
@@ -19,18 +18,6 @@ from rackready.model.topology import Topology
 
 Radix = tuple[int, int, int]
 """Ports of a leaf, a spine, a core, at the rate of the links."""
-
-
-@contextmanager
-def without_gc() -> Iterator[None]:
-    """Keep the cyclic garbage collector off: it walks hundreds of thousands of new objects again and again and frees none (they form no cycles)."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def build(topology: Topology, nodes: Sequence[EndpointNode], *, platform_su_nodes: int | None = None) -> FabricPlan:

@@ -259,3 +259,15 @@ def test_a_cause_is_told_once_with_how_many_cables_it_keeps_back() -> None:
             "Say where the rack stands, so that lengths can be computed. So it is with 2 more."
         ),
     )
+
+
+def test_half_a_connector_is_refused() -> None:
+    """Two links of two lanes on one connector need a splitter fibre, of which there is no part yet."""
+    bench = Bench()
+    bench.join(bench.nic("r/1/gpu01/rail1"), bench.twin("near/1/leaf01/swp1"), rate=200, lanes=2, layer="infiniband")
+    assert refusal(bench) == (
+        (
+            "r U1 gpu01 rail1 to near U1 leaf01 swp1s0: Expected: a part for 200 Gb/s infiniband over 2 lanes between osfp_flat and osfp_finned "
+            "Actual: none in profiles/parts. Change cage or rate of one end, or add the part."
+        ),
+    )

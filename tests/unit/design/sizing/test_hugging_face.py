@@ -66,6 +66,9 @@ def test_experts_of_qwen_and_of_deepseek() -> None:
     assert (qwen.count, qwen.active, qwen.intermediate, qwen.shared, qwen.dense_layers) == (128, 8, 768, 0, 0)
     deepseek = read(n_routed_experts=64, num_experts_per_tok=6, moe_intermediate_size=1408, n_shared_experts=2, first_k_dense_replace=1)[0].experts
     assert (deepseek.shared, deepseek.dense_layers) == (2816, 1)
+    gated = read(num_experts=60, num_experts_per_tok=4, moe_intermediate_size=1408, shared_expert_intermediate_size=5632)[0].experts
+    assert gated is not None
+    assert gated.shared == 5632
     every_second = read(num_experts=16, num_experts_per_tok=1, decoder_sparse_step=2)[0].experts
     assert every_second.dense_layers == 16
 

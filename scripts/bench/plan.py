@@ -1,0 +1,72 @@
+"""How long loading, checking and the full plan of a site take, and how that grows. usage: scripts/bench/plan.py [GPUS ...].
+
+The site is the largest example (DGX B200, three tiers), cut to so many GPUs. One JSON line per case. The time of making the site's YAML text is not counted;
+reading it is.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from scripts.bench.cases import Clock, Line, each  # noqa: E402 - run by path: the root is put on the path first
+
+CASES = (1_000, 10_000, 100_000)
+GPUS_A_NODE = 8
+NODES_A_RACK = 4
+LARGEST = 3125
+"""Racks of nodes of the example."""
+
+
+def document(gpus: int) -> dict[str, Any]:
+    """Return the example with as many racks of nodes as hold so many GPUs; its network racks stay, since their slots may be left free."""
+    import yaml  # noqa: PLC0415 - only the measuring process needs it
+
+    site: dict[str, Any] = yaml.safe_load((ROOT / "inventories/examples/gpus-100k-three-tier.yml").read_text(encoding="utf-8"))
+    racks = -(-gpus // (GPUS_A_NODE * NODES_A_RACK))
+    if racks < LARGEST:
+        site["racks"][0]["name"] = f"g[0001-{racks:04d}]"
+        site.pop("deliveries")
+    return site
+
+
+def measure(gpus: int) -> Line:
+    """Load and plan a site of so many GPUs, difference to nothing included, as `rackready plan` does."""
+    import yaml  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "site.yml"
+        file.write_text(yaml.safe_dump(document(gpus)), encoding="utf-8")
+        return _planned(gpus, file)
+
+
+def _planned(gpus: int, file: Path) -> Line:
+    clock = Clock()
+    from rackready.design.device_facts import device_facts  # noqa: PLC0415
+    from rackready.design.diff import difference  # noqa: PLC0415
+    from rackready.design.plan import plan_site  # noqa: PLC0415
+    from rackready.design.plan_summary import summary  # noqa: PLC0415
+    from rackready.design.site import load_site  # noqa: PLC0415
+
+    site = load_site("bench", site_file=file, root=ROOT)
+    loaded = clock.line()
+    plan = plan_site(site)
+    planned = clock.line()
+    summary(plan, None, difference({}, device_facts(plan)))
+    if plan.problems:
+        raise SystemExit("\n".join(str(problem) for problem in plan.problems))
+    parts = {"load_seconds": loaded["seconds"], "plan_seconds": _less(planned, loaded), "plan_mib": planned["peak_mib"]}
+    return {"bench": "plan", "n": gpus, "nodes": len(site.nodes()), "cables": len(plan.cables.cables), **clock.line(), **parts}
+
+
+def _less(after: Line, before: Line) -> float:
+    return round(float(str(after["seconds"])) - float(str(before["seconds"])), 3)
+
+
+if __name__ == "__main__":
+    each(__file__, CASES, measure, growing=("seconds", "cpu_seconds", "peak_mib"))

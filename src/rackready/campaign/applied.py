@@ -1,0 +1,44 @@
+"""Records what a deploy applied: the facts of nodes that are ready and of switches whose configuration was verified, and of nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rackready.campaign.controller import Finished
+from rackready.campaign.request import DEPLOY, Request
+from rackready.campaign.step import CONTINUES
+from rackready.campaign.summary import NodeSummary
+from rackready.design.device_facts import device_facts
+from rackready.design.facts import node_facts
+from rackready.design.plan import plan_site
+from rackready.ledger.applied import record
+from rackready.model.site import Site
+from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
+
+
+def record_applied(paths: EnvPaths, site: Site, request: Request, finished: Finished, rows: Sequence[NodeSummary]) -> list[str]:
+    """Record what this campaign applied, and return its keys. Only a deploy applies everything that a plan says: other kinds and checks record nothing."""
+    if request.kind != "deploy" or request.check:
+        return []
+    # Nodes that the campaign never came to (quarantine, a wave that was stopped) still show the phase of an earlier one.
+    done = applied_keys(site, [row for row in rows if row.name in finished.results])
+    if done:
+        record(paths.state, device_facts(plan_site(site)), done, finished.campaign)
+    return done
+
+
+def applied_keys(site: Site, rows: Sequence[NodeSummary]) -> list[str]:
+    """Return the keys (``node gpu01``, ``switch leaf01``) of what rows of a deploy show as applied."""
+    ready = [row.name for row in rows if row.state == NodeState.READY.value and row.outcome in CONTINUES]
+    # A node passes the fabric phase only when every switch that it is cabled to was committed and read back.
+    behind = {nic.switch for row in rows if _past_fabric(row) for nic in node_facts(site, row.name).nics if nic.switch}
+    return [f"node {name}" for name in ready] + [f"switch {name}" for name in sorted(behind)]
+
+
+def _past_fabric(row: NodeSummary) -> bool:
+    """Say whether a node came through the fabric phase in this campaign."""
+    if row.phase not in DEPLOY:
+        return False
+    place, fabric = DEPLOY.index(row.phase), DEPLOY.index("fabric")
+    return place > fabric or (place == fabric and row.outcome in CONTINUES)

@@ -1,0 +1,118 @@
+"""`rackready import netbox` and `rackready export netbox`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+from rackready.design.netbox.compare import steps
+from rackready.design.netbox.items import NODE_ROLE, items, slug
+from rackready.design.netbox.to_site import Imported, site_of
+from rackready.design.plan import plan_site
+from rackready.design.site import load_site
+from rackready.model.problems import RackreadyError
+
+app = typer.Typer(help="Give the plan of a site to others.", no_args_is_help=True)
+
+Url = Annotated[str, typer.Option("--url", envvar="NETBOX_URL", help="Address of NetBox, https://...")]
+TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File that holds nothing but the API token; else the variable NETBOX_TOKEN is read.")]
+
+_SHOWN = 50
+
+
+@app.callback()
+def _group() -> None:
+    """Keep `netbox` a command of its own while it is the only one."""
+
+
+def token(file: Path | None) -> str:
+    """Return the API token. Raises RackreadyError that says where it was looked for; it never says the token."""
+    if file is not None:
+        try:
+            found = file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not UTF-8"
+            raise RackreadyError(f"--token-file {file} - Expected: a file that holds the API token Actual: {reason}. Correct the path.") from error
+        where = f"--token-file {file}"
+    else:
+        found, where = os.environ.get("NETBOX_TOKEN", ""), "environment variable NETBOX_TOKEN"
+    if not found:
+        raise RackreadyError(f"{where} - Expected: an API token of NetBox Actual: nothing. Give --token-file FILE, or set NETBOX_TOKEN.")
+    return found
+
+
+def import_netbox(
+    site: Annotated[str, typer.Argument(help="Slug of the site in NetBox.")],
+    url: Url,
+    into: Annotated[Path, typer.Option("--into", help="Site file to write; it must not be there yet.")],
+    token_file: TokenFile = None,
+    node_role: Annotated[str, typer.Option("--node-role", help="Slug of the device role of nodes.")] = NODE_ROLE,
+    output: Output = Format.TEXT,
+) -> None:
+    """Begin a site file from NetBox: racks, nodes, switches, addresses, links. Exit codes: 0 written, 2 refused and nothing written."""
+    from rackready.drivers.netbox import Netbox  # noqa: PLC0415 - only who talks to NetBox pays for its client
+
+    if into.exists():
+        raise RackreadyError(f"--into {into} - Expected: a new file Actual: it is there. Name another one, and compare the two.")
+    found = Netbox(url, token(token_file)).read(site, ("dcim.racks", "dcim.devices", "dcim.cables"))
+    if not found["dcim.racks"]:
+        raise RackreadyError(f"site {site} in {url} - Expected: racks Actual: none. Correct the slug, or the token's permissions.")
+    made = site_of(site, found, node_role)
+    with into.open("x", encoding="utf-8") as file:
+        file.write(_text(made))
+    nodes = sum(len(rack["nodes"]) for rack in made.document["racks"])
+    if output is Format.JSON:
+        print_json({"file": str(into), "nodes": nodes, "links": len(made.document["links"]), "missing": made.missing, "left_out": made.left_out})
+        return
+    console.print(f"{nodes} nodes and {len(made.document['links'])} links written to {into}", markup=False)
+    for title, lines in (("to be filled in", made.missing), ("left out", made.left_out)):
+        _show(title, list(lines))
+
+
+def _text(made: Imported) -> str:
+    head = ["# Taken from NetBox. To be filled in, since NetBox does not know it:", *(f"#   {line}" for line in made.missing)]
+    return "\n".join(head) + "\n" + yaml.safe_dump(made.document, sort_keys=False)
+
+
+def _show(title: str, lines: list[str]) -> None:
+    if lines:
+        more = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+        console.print("\n".join([f"{title} ({len(lines)})", *(f"  {line}" for line in lines[:_SHOWN]), *more]), markup=False)
+
+
+@app.command("netbox")
+def export_netbox(
+    url: Url,
+    env: Env = "sim",
+    token_file: TokenFile = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Write it; without, the difference is shown and nothing is written.")] = False,  # noqa: FBT002 - a flag
+    output: Output = Format.TEXT,
+) -> None:
+    """Show what NetBox lacks of the plan, and with --yes write it. Never deletes. Exit: 0 nothing to do or written, 1 differences shown, 2 refused."""
+    from rackready.drivers.netbox import Netbox  # noqa: PLC0415 - only who talks to NetBox pays for its client
+
+    plan = plan_site(load_site(env, root=env_paths(env).root))
+    if plan.problems:
+        lines = [f"site {plan.site.name} cannot be exported: its plan has problems; nothing was written.", *(f"  {item}" for item in plan.problems)]
+        raise RackreadyError("\n".join(lines))
+    netbox = Netbox(url, token(token_file))
+    known = netbox.known(slug(plan.site.name))
+    todo = steps(items(plan), known)
+    if yes:
+        netbox.write(todo, known)
+    if output is Format.JSON:
+        print_json({"written": yes, "steps": [step.text for step in todo]})
+    else:
+        _show("written to NetBox" if yes else "NetBox differs", [step.text for step in todo])
+        console.print("no difference" if not todo else "done" if yes else "nothing was written: --yes writes it", markup=False)
+    raise typer.Exit(1 if todo and not yes else 0)
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command."""
+    parent.add_typer(app, name="export")

@@ -1,0 +1,79 @@
+"""`rackready plan`: what a site file comes to, and what is different from what was last applied. Touches nothing."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rackready.cli.output import Env, env_paths, print_json
+from rackready.design.device_facts import device_facts
+from rackready.design.diff import difference
+from rackready.design.plan import SLACK_M, SPARES_PCT, plan_site
+from rackready.design.plan_summary import summary
+from rackready.design.site import load_site
+from rackready.ledger import applied
+from rackready.model.problems import RackreadyError
+
+NO_CHANGE, CHANGES, INVALID = 0, 1, 2
+
+
+class PlanFormat(StrEnum):
+    """How a plan is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+Site = Annotated[Path | None, typer.Option("--site", help="Plan this site file instead of the environment's own.", dir_okay=False)]
+Output = Annotated[PlanFormat, typer.Option("--output", help="text for people, json for programs, markdown for a comment on a pull request.")]
+Write = Annotated[Path | None, typer.Option("--write", help="Folder for plan.html, plan.json, cables.csv, bom.csv, addresses.csv and a cable page a rack.")]
+Slack = Annotated[float, typer.Option("--slack-m", min=0, help="Spare length at each end of a cable, m.")]
+Spares = Annotated[float, typer.Option("--spares-pct", min=0, help="Spares of each cable part, per cent.")]
+
+
+def plan(
+    env: Env = "sim",
+    site: Site = None,
+    output: Output = PlanFormat.TEXT,
+    write: Write = None,
+    slack_m: Slack = SLACK_M,
+    spares_pct: Spares = SPARES_PCT,
+) -> None:
+    """Plan a site: fabric, cables, addresses, capacity, bill of materials, and what changes. Exit: 0 no change, 1 changes, 2 invalid."""
+    paths = env_paths(env)
+    made = plan_site(load_site(env, site_file=_there(site), root=paths.root), slack_m=slack_m, spares_pct=spares_pct)
+    before = applied.read(paths.state)
+    different = difference(before.facts, device_facts(made))
+    document = summary(made, before.at, different)
+    if write is not None:
+        from rackready.render.plan_files import write_plan  # noqa: PLC0415 - only who writes files pays for templates
+
+        document["written"] = {"folder": str(write), "files": write_plan(made, document, write)}
+    _print(document, output)
+    raise typer.Exit(INVALID if made.problems else CHANGES if different else NO_CHANGE)
+
+
+def _there(site: Path | None) -> Path | None:
+    if site is not None and not site.is_file():
+        raise RackreadyError(f"--site {site} - Expected: a site file Actual: none. Correct the path.")
+    return site
+
+
+def _print(document: dict[str, object], output: PlanFormat) -> None:
+    from rackready.render.plan_markdown import plan_markdown  # noqa: PLC0415 - one of the two is needed
+    from rackready.render.plan_text import plan_text  # noqa: PLC0415 - one of the two is needed
+
+    if output is PlanFormat.JSON:
+        print_json(document)
+        return
+    sys.stdout.write(plan_markdown(document) if output is PlanFormat.MARKDOWN else plan_text(document))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(plan)

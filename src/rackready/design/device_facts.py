@@ -1,0 +1,159 @@
+"""What is wanted of every node and switch as short texts by name: what a plan is compared by, and what is kept of what was applied."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cache
+
+from rackready.design.addresses import NodeAddresses
+from rackready.design.collector import without_gc
+from rackready.design.endpoints import link_rate
+from rackready.design.facts import cables as written_links
+from rackready.design.facts import driver_version
+from rackready.design.placement import place_switches
+from rackready.design.plan import Plan, switch_models
+from rackready.design.topology.ports import breakout_of, port_names
+from rackready.model.site import Node, Rack, Site
+from rackready.profiles import loader
+
+Facts = dict[str, str]
+"""Field to text, of one device."""
+
+
+def device_facts(plan: Plan) -> dict[str, Facts]:
+    """Return the facts of every node (``node gpu01``) and switch (``switch leaf01``): position, addresses, links, cables, power, software.
+
+    Devices beside them (PDUs, storage) are in the plan, but nothing is ever applied to them.
+    """
+    with without_gc():
+        facts: dict[str, Facts] = dict(_nodes(plan))
+        facts |= _switches(plan)
+        for (end, port), (far, far_port) in _links(plan):
+            facts[end][port] = f"{far} {far_port}"
+        _add_cables(plan, facts)
+        return facts
+
+
+def digest(facts: Facts) -> str:
+    """Return the SHA-256 (hex) of one device's facts."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _nodes(plan: Plan) -> Iterator[tuple[str, Facts]]:
+    site = plan.site
+    software = f"{site.software.set}, driver {driver_version(site)}"
+    fabric = _digest_of(site.fabric.model_dump_json())
+    given = {own.name: own for own in plan.addresses.nodes}
+    for rack in site.racks:
+        supply = _supply(rack)
+        for node in rack.nodes:
+            yield f"node {node.name}", _node(node, rack, given[node.name]) | {"software": software, "fabric settings": fabric} | supply
+
+
+def _supply(rack: Rack) -> Facts:
+    return {"feeds": ", ".join(f"{feed.name} from {feed.source}" for feed in rack.feeds)} if rack.feeds else {}
+
+
+def _node(node: Node, rack: Rack, own: NodeAddresses) -> Facts:
+    platform = loader.platform(node.platform)
+    out = {"platform": node.platform, "platform profile": _profiles(node.platform), "rack": rack.name, "kind": node.kind}
+    out |= {"unit": str(node.unit or ""), "serial": node.serial or "", "in-band address": own.in_band, "storage address": own.storage}
+    out |= {"BMC address": f"{own.oob}:{node.bmc.port}" if own.oob else "", "BMC MAC": node.bmc.mac or "", "host": node.host or ""}
+    out["power"] = f"{platform.max_power.value:g} W at most" if node.kind == "metal" else ""
+    for nic in own.nics:
+        out[f"NIC {nic.rail}.{nic.plane}"] = f"{nic.address}/{nic.prefix} VLAN {nic.vlan}"
+    for dpu in own.dpus:
+        out[dpu.name] = f"BMC {dpu.bmc}, system {dpu.os}"
+    return {field: text for field, text in out.items() if text}
+
+
+@cache
+def _profiles(platform: str) -> str:
+    profile = loader.platform(platform)
+    return _digest_of(profile.model_dump_json() + loader.gpu(profile.gpu).model_dump_json())
+
+
+def _digest_of(text: str) -> str:
+    """Return the first 12 hex digits of a SHA-256: enough to see that something changed."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _switches(plan: Plan) -> Iterator[tuple[str, Facts]]:
+    site = plan.site
+    settings = _digest_of(site.fabric.model_dump_json())
+    written = {switch.name: switch for switch in site.switches}
+    places = place_switches(site, plan.fabric).places
+    given = {own.name: own for own in plan.addresses.switches}
+    for name, tier, model in switch_models(plan):
+        rack, unit = places.get(name, ("", ""))
+        own, by_hand = given.get(name), written.get(name)
+        out = {"model": model, "tier": tier, "rack": rack, "unit": str(unit), "fabric settings": settings}
+        if own is not None:
+            out |= {"management address": own.oob, "loopback": own.loopback, "AS number": str(own.asn or "")}
+        if by_hand is not None:
+            out |= {"system": by_hand.os, "SSH port": str(by_hand.port)}
+        yield f"switch {name}", {field: text for field, text in out.items() if text}
+
+
+_End = tuple[str, str]
+"""(key of the device, name of the field of its port)."""
+
+
+def _links(plan: Plan) -> Iterator[tuple[_End, _End]]:
+    """Yield every link from both of its ends, as (key, field) and (name, port) of the far one."""
+    nodes = {node.name for node in plan.site.nodes()}
+    for name, rail, plane, switch, port in links_of(plan):
+        if name in nodes:
+            yield (f"node {name}", f"link {rail}.{plane}"), (switch, port)
+        yield (f"switch {switch}", f"port {port}"), (name, f"rail {rail}")
+    if plan.site.topology is None:
+        return
+    named = _port_names(plan)
+    for trunk in plan.fabric.trunks:
+        low, high = named[trunk.lower][trunk.lower_port - 1], named[trunk.upper][trunk.upper_port - 1]
+        yield (f"switch {trunk.lower}", f"port {low}"), (trunk.upper, high)
+        yield (f"switch {trunk.upper}", f"port {high}"), (trunk.lower, low)
+
+
+def links_of(plan: Plan) -> Iterator[tuple[str, int, int, str, str]]:
+    """Yield (node or device, rail, plane, switch, port) of every link between a NIC and a leaf."""
+    if plan.site.topology is None:
+        yield from ((node, rail, 1, switch, port) for (node, rail), (switch, port) in written_links(plan.site).items())
+        return
+    named = _port_names(plan)
+    yield from ((link.node, link.nic, link.plane, link.switch, named[link.switch][link.port - 1]) for link in plan.fabric.endpoints)
+
+
+def _port_names(plan: Plan) -> dict[str, tuple[str, ...]]:
+    rate = _rate(plan.site)
+    return {switch.name: _ports(switch.model, rate) for switch in plan.fabric.switches}
+
+
+def _rate(site: Site) -> int:
+    topology = site.topology
+    platforms = {node.platform for node in site.nodes() if node.kind == "metal"}
+    return max((link_rate(loader.platform(name), topology) for name in platforms), default=0) if topology is not None else 0
+
+
+@cache
+def _ports(model: str, rate: int) -> tuple[str, ...]:
+    profile = loader.switch(model)
+    return port_names(profile, breakout_of(profile, rate) or 1)
+
+
+def _add_cables(plan: Plan, facts: dict[str, Facts]) -> None:
+    """Add each cable's part at its first end, and links beside the compute fabric."""
+    parts: dict[tuple[str, float], str] = {}
+    nodes = {node.name for node in plan.site.nodes()}
+    for cable in plan.cables.cables:
+        key = f"node {cable.a_device}" if cable.a_device in nodes else f"switch {cable.a_device}"
+        if key not in facts:
+            continue  # a device beside nodes and switches: the far end says the link
+        piece = (cable.cable_part, cable.stock_m)
+        if piece not in parts:
+            parts[piece] = f"{piece[0]}, {piece[1]:g} m" if piece[0] else "no part serves"
+        facts[key][f"cable {cable.a_port}"] = parts[piece]
+        if cable.run.kind not in {"compute", "trunk"}:
+            facts[key][f"port {cable.a_port}"] = f"{cable.b_device} {cable.b_port}"

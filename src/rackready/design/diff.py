@@ -1,0 +1,42 @@
+"""What is different between what was applied and what is planned, device by device and field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rackready.design.device_facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One field of one device; empty text where it is not there."""
+
+    field: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """``added`` and ``removed``: keys such as ``node gpu01``; ``changed``: key to its fields. All in the order of their names."""
+
+    added: tuple[str, ...]
+    changed: dict[str, tuple[FieldChange, ...]]
+    removed: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        """Say whether anything is different."""
+        return bool(self.added or self.changed or self.removed)
+
+
+def difference(applied: Mapping[str, Facts], planned: Mapping[str, Facts]) -> Difference:
+    """Return what has to be done to make the applied equal to the planned."""
+    changed = {key: tuple(_fields(applied[key], planned[key])) for key in sorted(planned.keys() & applied.keys()) if planned[key] != applied[key]}
+    return Difference(tuple(sorted(planned.keys() - applied.keys())), changed, tuple(sorted(applied.keys() - planned.keys())))
+
+
+def _fields(before: Facts, after: Facts) -> Iterator[FieldChange]:
+    for field in dict.fromkeys((*after, *before)):
+        if before.get(field, "") != after.get(field, ""):
+            yield FieldChange(field, before.get(field, ""), after.get(field, ""))

@@ -1,0 +1,1 @@
+"""A site as NetBox holds it, and back."""

@@ -1,0 +1,111 @@
+"""What has to be made or changed in NetBox so that it holds a plan. Nothing is ever deleted: what the plan does not name is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rackready.design.netbox.items import Item, Key
+
+Known = dict[str, dict[Key, dict[str, Any]]]
+"""Kind to key to the object as the API returned it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One object to be made (``create``) or changed; ``changes``: field to (before, after), in words."""
+
+    item: Item
+    create: bool
+    changes: Mapping[str, tuple[object, object]] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The step in a line."""
+        name = " ".join(self.item.key)
+        kind = self.item.kind.partition(".")[2]
+        if self.create:
+            return f"create {kind} {name}"
+        told = (f"{what}: {'-' if before in ('', None) else before} -> {after}" for what, (before, after) in self.changes.items())
+        return f"change {kind} {name}: {', '.join(told)}"
+
+
+def index(found: Mapping[str, Iterable[Mapping[str, Any]]]) -> Known:
+    """Return objects by kind and key; of cables those that join one interface to another."""
+    out: Known = {}
+    for kind, objects in found.items():
+        rows = out.setdefault(kind, {})
+        for item in objects:
+            for key in _keys(kind, item):
+                rows[key] = dict(item)
+    return out
+
+
+def _keys(kind: str, item: Mapping[str, Any]) -> list[Key]:
+    if kind in {"dcim.racks", "dcim.devices"}:
+        return [(str(item["name"]),)]
+    if kind == "dcim.interfaces":
+        return [(item["device"]["name"], item["name"])]
+    if kind == "ipam.ip-addresses":
+        return [(item["address"],)]
+    if kind == "dcim.cables":
+        both = ends(item)
+        return [(*both[0], *both[1]), (*both[1], *both[0])] if both else []
+    return [(item["slug"],)]
+
+
+def ends(cable: Mapping[str, Any]) -> tuple[Key, Key] | None:
+    """Return (device, interface) of both ends of a cable; None when it does not join exactly two interfaces."""
+    sides = [cable["a_terminations"], cable["b_terminations"]]
+    if any(len(side) != 1 or side[0]["object_type"] != "dcim.interface" for side in sides):
+        return None
+    near, far = (side[0]["object"] for side in sides)
+    return (near["device"]["name"], near["name"]), (far["device"]["name"], far["name"])
+
+
+def steps(wanted: Sequence[Item], known: Known) -> list[Step]:
+    """Return what has to be done, in the order of the items."""
+    out: list[Step] = []
+    made: set[tuple[str, Key]] = set()
+    for item in wanted:
+        present = known.get(item.kind, {}).get(item.key)
+        if present is None and (item.kind, item.key) not in made:
+            out.append(Step(item, create=True))
+            made.add((item.kind, item.key))
+            continue
+        changes = _changes(item, present or {})
+        if changes:
+            out.append(Step(item, create=False, changes=changes))
+    return out
+
+
+def _changes(item: Item, present: Mapping[str, Any]) -> dict[str, tuple[object, object]]:
+    out: dict[str, tuple[object, object]] = {}
+    for name, value in item.fields.items():
+        if name != "status" and plain(present.get(name)) != value:
+            out[name] = (plain(present.get(name)), value)
+    for name, (kind, key) in item.refs.items():
+        if not _same(present, name, kind, key):
+            out[name] = (_shown(present, name), " ".join(key))
+    return out
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Return a value as it is written: the API shows choices as {value, label}, and numbers with decimals."""
+    if isinstance(value, Mapping) and "value" in value:
+        return value["value"]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _same(present: Mapping[str, Any], name: str, kind: str, key: Key) -> bool:
+    if name == "assigned_object_id":
+        held = present.get("assigned_object")
+        return held is not None and "device" in held and (held["device"]["name"], held["name"]) == key
+    held = present.get(name)
+    return held is not None and key in _keys(kind, held)
+
+
+def _shown(present: Mapping[str, Any], name: str) -> object:
+    held = present.get("assigned_object" if name == "assigned_object_id" else name)
+    return held.get("display", held.get("name", "")) if isinstance(held, Mapping) else held

@@ -1,0 +1,107 @@
+"""The whole plan of a site: fabric, cables, addresses, capacity and bill of materials, from one site file, in one pass."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rackready.design.addresses import AddressPlan, addresses
+from rackready.design.addresses_fabric import trunk_problem
+from rackready.design.cabling.bom import bill_of_materials
+from rackready.design.cabling.catalogue import Catalogue, StockError
+from rackready.design.cabling.plan import plan_cables
+from rackready.design.cabling.runs import site_runs
+from rackready.design.cabling.types import BomLine, CablePlan
+from rackready.design.capacity.from_site import racks_of
+from rackready.design.capacity.parts import RackInput
+from rackready.design.capacity.report import CapacityReport, capacity
+from rackready.design.collector import without_gc
+from rackready.design.endpoints import endpoints, unit_size
+from rackready.design.plan_links import written_fabric
+from rackready.design.topology.build import build
+from rackready.design.topology.types import FabricPlan
+from rackready.model.problems import Problem
+from rackready.model.site import Site
+from rackready.profiles import loader
+
+SLACK_M = 0.5
+"""Spare length at each end of a cable, m: a planning input, not a published figure."""
+SPARES_PCT = 5.0
+"""Spares of each cable part, per cent: a planning input, not a published figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that follows from a site. With ``problems`` nothing may be ordered, built or configured from it."""
+
+    site: Site
+    fabric: FabricPlan
+    racks: tuple[RackInput, ...]
+    cables: CablePlan
+    addresses: AddressPlan
+    capacity: CapacityReport
+    bom: tuple[BomLine, ...]
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+
+
+def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARES_PCT) -> Plan:
+    """Return the plan of a checked site, whether a topology or links describe its fabric. What is wrong is collected in ``problems``, not raised.
+
+    Raises ValueError for negative ``spares_pct``, UnknownProfileError for a profile that is not there.
+    """
+    with without_gc():
+        fabric = fabric_of(site)
+        made = fabric if site.topology is not None else None
+        cabling, catalogue = _cables(site, made, slack_m)
+        given = addresses(site, made)
+        racks = tuple(racks_of(site, made))
+        report = capacity(racks, site.facility)
+        bom = tuple(bill_of_materials(cabling.cables, catalogue, spares_pct, _models(site, fabric)))
+        trunks = trunk_problem(site, fabric) if made is not None else ""
+        texts = [*fabric.problems, *cabling.problems, *given.problems, *([trunks] if trunks else [])]
+        problems = tuple(dict.fromkeys([*(_problem(text) for text in texts), *report.problems]))
+        return Plan(site, fabric, racks, cabling, given, report, bom, problems, (*fabric.notes, *cabling.notes, *report.notes))
+
+
+def fabric_of(site: Site) -> FabricPlan:
+    """Return the compute fabric: that which the topology makes, else the one that is written by hand."""
+    if site.topology is None:
+        return written_fabric(site)
+    return build(site.topology, endpoints(site), platform_su_nodes=unit_size(site))
+
+
+def _cables(site: Site, fabric: FabricPlan | None, slack_m: float) -> tuple[CablePlan, Catalogue]:
+    profiles = [loader.parts(name) for name in loader.known("parts")]
+    try:
+        catalogue = Catalogue(profiles, site.cable_stock)
+    except StockError as error:
+        return CablePlan((), tuple(error.problems)), Catalogue(profiles)
+    if fabric is not None and fabric.problems and not fabric.switches:
+        return CablePlan((), (), ("compute fabric: it cannot be built, so no cables are listed.",)), catalogue
+    runs = site_runs(site, fabric, slack_m)
+    laid = plan_cables(runs.runs, runs.floor, catalogue, runs.notes)
+    return CablePlan(laid.cables, (*runs.problems, *laid.problems), laid.notes), catalogue
+
+
+def _models(site: Site, fabric: FabricPlan) -> Mapping[str, Mapping[str, int]]:
+    """Return how many of each model the site needs, written and made switches counted once."""
+    written = {switch.name: switch.model for switch in site.switches}
+    switches = written | {switch.name: switch.model for switch in fabric.switches}
+    nodes = Counter(node.platform for node in site.nodes() if node.kind == "metal")
+    return {"switch": dict(sorted(Counter(switches.values()).items())), "node": dict(sorted(nodes.items()))}
+
+
+def _problem(text: str) -> Problem:
+    """Return a text that begins with its place as a problem at that place."""
+    where, between, what = text.partition(": ")
+    place, dash, begun = where.partition(" - ")
+    return Problem(place, f"{begun}{between}{what}" if dash else what, "")
+
+
+def switch_models(plan: Plan) -> Iterable[tuple[str, str, str]]:
+    """Yield (name, tier or role, model) of every switch: of the fabric first, then those that are only written."""
+    made = {switch.name for switch in plan.fabric.switches}
+    yield from ((switch.name, switch.tier, switch.model) for switch in plan.fabric.switches)
+    yield from ((switch.name, switch.role, switch.model) for switch in plan.site.switches if switch.name not in made)

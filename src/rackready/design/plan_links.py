@@ -1,0 +1,30 @@
+"""The fabric of a site whose links are written by hand: leafs without a tier above, as the same plain facts that a topology gives."""
+
+from __future__ import annotations
+
+from rackready.design.facts import cables
+from rackready.design.topology.ports import port_names
+from rackready.design.topology.spof import losses
+from rackready.design.topology.types import EndpointLink, FabricPlan, TopoSwitch
+from rackready.model.site import Site
+from rackready.profiles import loader
+
+
+def written_fabric(site: Site) -> FabricPlan:
+    """Return compute switches and links of a checked site as a fabric of one tier; nothing is proved of it, since nothing joins its leafs."""
+    leafs = [switch for switch in site.switches if switch.role == "compute"]
+    switches = tuple(
+        TopoSwitch(leaf.name, "leaf", 1, 1, place, leaf.model, len(port_names(loader.switch(leaf.model), 1))) for place, leaf in enumerate(leafs, 1)
+    )
+    models = {leaf.name: leaf.model for leaf in site.switches}
+    numbers = {model: _numbers(model) for model in set(models.values())}
+    endpoints = tuple(EndpointLink(node, rail, 1, switch, numbers[models[switch]].get(port, 0)) for (node, rail), (switch, port) in cables(site).items())
+    lost = losses(switches, endpoints, {}, {}) if endpoints else ()
+    counts = {"leaf": len(switches), "tiers": 1, "planes": 1, "nodes": len({link.node for link in endpoints}), "endpoint_cables": len(endpoints)}
+    return FabricPlan(switches, endpoints, (), (), counts, tuple(loss.text for loss in lost if loss.cuts_off), lost)
+
+
+def _numbers(model: str) -> dict[str, int]:
+    """Return the number of every port of a switch model by its name, sub-ports of each breakout included."""
+    profile = loader.switch(model)
+    return {name: number for ways in (1, *profile.breakout) for number, name in enumerate(port_names(profile, ways), 1)}

@@ -1,0 +1,116 @@
+"""A plan in figures, as plain data: what JSON shows and what text and Markdown are made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from rackready.design.diff import Difference
+from rackready.design.plan import Plan, switch_models
+
+
+def summary(plan: Plan, against: str | None = None, different: Difference | None = None) -> dict[str, Any]:
+    """Return the document. ``against``: when the last deploy was recorded (UTC), None when nothing was; ``different``: what has changed since."""
+    site = plan.site
+    return {
+        "site": site.name,
+        "racks": len(site.racks),
+        "nodes": dict(sorted(Counter(f"{node.platform}, {node.kind}" for node in site.nodes()).items())),
+        "devices": dict(sorted(Counter(device.kind for device in site.devices).items())),
+        "switches": _switches(plan),
+        "fabric": _fabric(plan),
+        "cables": _cables(plan),
+        "addresses": _addresses(plan),
+        "capacity": _capacity(plan),
+        "single_points_of_failure": [*plan.fabric.spof, *_power_spof(plan)],
+        "bill_of_materials": [asdict(line) | {"total": line.total} for line in plan.bom],
+        "problems": [asdict(problem) for problem in plan.problems],
+        "notes": list(plan.notes),
+        "difference": None if different is None else _difference(against, different),
+    }
+
+
+def _switches(plan: Plan) -> dict[str, dict[str, int]]:
+    """Return tier or role -> model -> how many."""
+    out: dict[str, dict[str, int]] = {}
+    for _, tier, model in switch_models(plan):
+        row = out.setdefault(tier, {})
+        row[model] = row.get(model, 0) + 1
+    return out
+
+
+def _fabric(plan: Plan) -> dict[str, Any]:
+    topology, fabric = plan.site.topology, plan.fabric
+    proof = fabric.proof
+    return {
+        "kind": "written links" if topology is None else topology.kind,
+        "link": plan.site.fabric.kind if topology is None else topology.link,
+        "oversubscription": None if topology is None else topology.oversubscription,
+        "counts": fabric.counts,
+        "proved": None if proof is None else proof.ok,
+        "tiers": [] if proof is None else [asdict(tier) for tier in proof.tiers],
+        "cuts": [] if proof is None else [asdict(cut) for cut in proof.cuts],
+        "losses": [loss.text for loss in fabric.losses],
+    }
+
+
+def _cables(plan: Plan) -> dict[str, Any]:
+    served = [cable for cable in plan.cables.cables if not cable.problem]
+    pieces = [cable for cable in served if cable.group == cable.label]
+    media = Counter(cable.medium for cable in pieces)
+    kinds = Counter(cable.run.kind for cable in plan.cables.cables)
+    return {
+        "listed": len(plan.cables.cables),
+        "pieces": len(pieces),
+        "without_a_part": len(plan.cables.cables) - len(served),
+        "stocked_length_m": round(sum(cable.stock_m for cable in pieces), 1),
+        "by_kind": dict(sorted(kinds.items())),
+        "by_medium": dict(sorted(media.items())),
+    }
+
+
+def _addresses(plan: Plan) -> dict[str, int]:
+    """Return how many addresses of each kind are planned."""
+    given = plan.addresses
+    return {
+        "in_band": sum(bool(node.in_band) for node in given.nodes),
+        "bmc": sum(bool(node.oob) for node in given.nodes),
+        "storage": sum(bool(node.storage) for node in given.nodes),
+        "compute": sum(len(node.nics) for node in given.nodes),
+        "dpu": sum(bool(dpu.bmc) + bool(dpu.os) for node in given.nodes for dpu in node.dpus),
+        "switch_management": sum(bool(switch.oob) for switch in given.switches),
+        "loopback": sum(bool(switch.loopback) for switch in given.switches),
+        "as_numbers": len({switch.asn for switch in given.switches if switch.asn}),
+        "device": sum(bool(address) for _, address in given.devices),
+    }
+
+
+def _capacity(plan: Plan) -> dict[str, Any]:
+    report = plan.capacity
+    heaviest = max(report.racks, key=lambda rack: rack.max_w, default=None)
+    return asdict(report.totals) | {
+        "largest_rack": None if heaviest is None else {"name": heaviest.name, "max_w": heaviest.max_w},
+        "losses_looked_at": len(report.losses),
+        "losses_not_survived": sum(not case.survived and case.accepted is None for case in report.losses),
+        "not_published": sorted({model for rack in report.racks for model in rack.unpublished}),
+    }
+
+
+def _power_spof(plan: Plan) -> list[str]:
+    """Return power nodes whose loss takes devices down, accepted or not."""
+    out = []
+    for case in plan.capacity.losses:
+        if case.kind == "node" and case.short:
+            why = f"; accepted: {case.accepted}" if case.accepted else ""
+            out.append(f"{case.element}: devices of {len(case.short)} racks do not keep enough supplies when it is lost{why}.")
+    return out
+
+
+def _difference(against: str | None, different: Difference) -> dict[str, Any]:
+    return {
+        "against": against,
+        "added": list(different.added),
+        "changed": {key: [asdict(change) for change in fields] for key, fields in different.changed.items()},
+        "removed": list(different.removed),
+    }

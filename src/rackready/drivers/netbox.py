@@ -1,0 +1,93 @@
+"""Reads from and writes to NetBox through its REST API (pynetbox). Every page is followed; nothing is ever deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import pynetbox
+import requests
+from pynetbox.core.query import Request
+
+from rackready.design.netbox.compare import Known, Step, index
+from rackready.design.netbox.items import KINDS, Key
+from rackready.model.problems import RackreadyError
+
+PAGE = 250
+"""Objects asked for at once; NetBox gives at most 1,000 unless set up otherwise (MAX_PAGE_SIZE)."""
+_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+_BY_SITE = {"dcim.racks": "site", "dcim.devices": "site", "dcim.interfaces": "site", "dcim.cables": "site"}
+_T = TypeVar("_T")
+
+
+class NetboxError(RackreadyError):
+    """NetBox did not answer, or refused."""
+
+
+class Netbox:
+    """One NetBox. The token is sent to it alone, and stands in no message."""
+
+    def __init__(self, url: str, token: str) -> None:
+        """Raise NetboxError for an address to which the token would go unencrypted."""
+        parts = urlsplit(url)
+        if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
+            raise NetboxError(f"{url} - Expected: an address that begins with https:// Actual: {parts.scheme or 'none'}. The token would go unencrypted.")
+        self._url, self._token = url, token
+        self._api = pynetbox.api(url, token=token)
+
+    def read(self, site: str, kinds: Sequence[str] = KINDS) -> dict[str, list[dict[str, Any]]]:
+        """Return all objects of these kinds as the API gives them; racks, devices, interfaces and cables of one site (its slug)."""
+        return {kind: self._call(partial(self._all, kind, site)) for kind in kinds}
+
+    def _all(self, kind: str, site: str) -> list[dict[str, Any]]:
+        filters = {_BY_SITE[kind]: site} if kind in _BY_SITE else {}
+        request = Request(base=self._endpoint(kind).url, filters=filters, token=self._token, http_session=self._api.http_session, limit=PAGE)
+        return list(request.get())
+
+    def write(self, steps: Sequence[Step], known: Known) -> int:
+        """Make and change objects one by one, in order, and return how many. What was done before an error stays: another run goes on there."""
+        ids = {(kind, key): int(item["id"]) for kind, rows in known.items() for key, item in rows.items()}
+        for step in steps:
+            body = _body(step, ids)
+            endpoint = self._endpoint(step.item.kind)
+            place = (step.item.kind, step.item.key)
+            if step.create:
+                made = self._call(partial(endpoint.create, **body))
+                ids[place] = int(made.id)
+            else:
+                self._call(partial(endpoint.update, [{"id": ids[place], **body}]))
+        return len(steps)
+
+    def known(self, site: str) -> Known:
+        """Return what NetBox holds, by kind and key."""
+        return index(self.read(site))
+
+    def _endpoint(self, kind: str) -> Any:  # noqa: ANN401 - pynetbox publishes no types
+        app, _, name = kind.partition(".")
+        return getattr(getattr(self._api, app), name.replace("-", "_"))
+
+    def _call(self, work: Callable[[], _T]) -> _T:
+        try:
+            return work()
+        except pynetbox.RequestError as error:
+            raise self._error(f"{error.req.status_code} {error.error}") from error
+        except (requests.RequestException, pynetbox.ContentError) as error:
+            raise self._error(f"{error.__class__.__name__}: {error}") from error
+
+    def _error(self, what: str) -> NetboxError:
+        text = f"NetBox {self._url} - Expected: an answer Actual: {what}. Check address, token and its permissions, then run again."
+        return NetboxError(text.replace(self._token, "***") if self._token else text)
+
+
+def _body(step: Step, ids: dict[tuple[str, Key], int]) -> dict[str, Any]:
+    """Return what is sent: all of a new object, of another one the fields that differ."""
+    item = step.item
+    wanted = set(item.fields) | set(item.refs) if step.create else set(step.changes)
+    body: dict[str, Any] = {name: value for name, value in item.fields.items() if name in wanted}
+    body |= {name: ids[ref] for name, ref in item.refs.items() if name in wanted}
+    if item.ends is not None and step.create:
+        for side, end in zip("ab", item.ends, strict=True):
+            body[f"{side}_terminations"] = [{"object_type": "dcim.interface", "object_id": ids["dcim.interfaces", end]}]
+    return body

@@ -1,0 +1,84 @@
+"""What a deploy last applied, device by device: written only when it has been applied, and read by `rackready plan` to say what is different."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import secrets
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rackready.design.device_facts import Facts, digest
+from rackready.model.problems import RackreadyError
+
+SCHEMA = "rackready/applied/v1"
+FILE = "applied.json.gz"
+
+
+class AppliedError(RackreadyError):
+    """The record of what was applied cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """``facts``: key of a device (``node gpu01``) to what was applied to it. ``at``: when last, UTC, None when never."""
+
+    at: str | None = None
+    facts: dict[str, Facts] = field(default_factory=dict)
+    campaigns: dict[str, str] = field(default_factory=dict)
+
+
+def read(state: Path) -> Applied:
+    """Return what was applied by deploys of an environment whose state folder that is. Raises AppliedError for a file that is damaged."""
+    path = state / FILE
+    if not path.exists():
+        return Applied()
+    try:
+        document = json.loads(gzip.decompress(path.read_bytes()))
+        return _applied(document)
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        message = f"{path} - Expected: what an earlier deploy recorded ({SCHEMA}) Actual: {error.__class__.__name__}: {error}."
+        raise AppliedError(f"{message} Remove it: the next deploy records everything anew, until then all is shown as added.") from error
+
+
+def _applied(document: Mapping[str, Any]) -> Applied:
+    if document["schema"] != SCHEMA:
+        raise ValueError(f"schema {document['schema']}")
+    devices = document["devices"]
+    wrong = [key for key, entry in devices.items() if digest(entry["facts"]) != entry["digest"]]
+    if wrong:
+        raise ValueError(f"{wrong[0]} does not match its digest")
+    return Applied(document["at"], {key: entry["facts"] for key, entry in devices.items()}, {key: entry["campaign"] for key, entry in devices.items()})
+
+
+def record(state: Path, planned: Mapping[str, Facts], done: Collection[str], campaign: str) -> Applied:
+    """Record that the devices of these keys are now as planned, and return all that is applied.
+
+    What the plan does not name any more is forgotten as soon as everything that it names has been applied: then nothing of the earlier site is in use.
+    """
+    before = read(state)
+    facts = dict(before.facts) | {key: planned[key] for key in done}
+    campaigns = dict(before.campaigns) | dict.fromkeys(done, campaign)
+    if all(key in facts and facts[key] == wanted for key, wanted in planned.items()):
+        facts = {key: facts[key] for key in planned}
+    after = Applied(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), facts, {key: campaigns[key] for key in facts})
+    _write(state / FILE, after)
+    return after
+
+
+def _write(path: Path, applied: Applied) -> None:
+    devices = {key: {"campaign": applied.campaigns[key], "digest": digest(facts), "facts": facts} for key, facts in sorted(applied.facts.items())}
+    text = json.dumps({"schema": SCHEMA, "at": applied.at, "devices": devices})
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(gzip.compress(text.encode(), mtime=0))
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)

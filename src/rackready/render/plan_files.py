@@ -1,0 +1,86 @@
+"""A plan as files: a page for people, lists for those who order, pull cables and configure, and JSON for programs. Lists are written as streams."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from rackready.design.addresses import AddressPlan, NodeAddresses
+from rackready.design.addresses_fabric import trunk_addresses
+from rackready.design.plan import Plan
+from rackready.render.cables import write_bom, write_csv, write_rack_pages
+from rackready.render.plan_html import plan_html
+from rackready.render.plan_text import facts
+
+ADDRESS_COLUMNS = ("device", "network", "rail", "plane", "address", "prefix", "vlan", "gateway", "as_number")
+
+_Row = tuple[object, ...]
+
+
+def write_plan(plan: Plan, document: Mapping[str, Any], folder: Path) -> list[str]:
+    """Write all files of a plan into a folder, which is made when it is not there, and return their names; cable pages as their folder."""
+    pages = folder / "cables"
+    pages.mkdir(parents=True, exist_ok=True)
+    (folder / "plan.html").write_text(page(plan, document), encoding="utf-8")
+    (folder / "plan.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    with _opened(folder / "cables.csv") as file:
+        write_csv(plan.cables.cables, file)
+    with _opened(folder / "bom.csv") as file:
+        write_bom(plan.bom, file)
+    with _opened(folder / "addresses.csv") as file:
+        write_addresses(plan, file)
+    _only(pages, {path.name for path in write_rack_pages(plan.site.name, plan.cables.cables, pages)})
+    return ["plan.html", "plan.json", "cables.csv", "bom.csv", "addresses.csv", "cables/"]
+
+
+def _opened(path: Path) -> TextIO:
+    return path.open("w", encoding="utf-8", newline="")
+
+
+def _only(folder: Path, wanted: set[str]) -> None:
+    """Remove pages of racks that are in the plan no longer: somebody would pull their cables."""
+    for path in folder.glob("cables-*.html"):
+        if path.name not in wanted:
+            path.unlink()
+
+
+def page(plan: Plan, document: Mapping[str, Any]) -> str:
+    """Return the plan as one HTML page."""
+    own = [problem for problem in plan.problems if problem not in plan.capacity.problems]
+    lines = {name: text for name, text in facts(document) if name in {"nodes", "devices", "fabric", "cables", "addresses"}}
+    return plan_html(plan.site.name, plan.capacity, plan.racks, plan.fabric if plan.fabric.switches else None, own, lines)
+
+
+def write_addresses(plan: Plan, file: TextIO) -> None:
+    """Write every address as CSV; numbered links between switches name both ends."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(ADDRESS_COLUMNS)
+    writer.writerows(_rows(plan.addresses))
+    if plan.site.topology is not None and not plan.addresses.problems and not plan.problems:
+        for trunk, low, high in trunk_addresses(plan.site, plan.fabric):
+            writer.writerow((trunk.lower, f"link {trunk.lower_port} to {trunk.upper}", "", "", low, 31, "", "", ""))
+            writer.writerow((trunk.upper, f"link {trunk.upper_port} to {trunk.lower}", "", "", high, 31, "", "", ""))
+
+
+def _rows(given: AddressPlan) -> Iterator[_Row]:
+    for node in given.nodes:
+        yield from _node_rows(node)
+    for switch in given.switches:
+        if switch.oob:
+            yield (switch.name, "oob", "", "", switch.oob, "", "", "", "")
+        if switch.loopback:
+            yield (switch.name, "loopback", "", "", switch.loopback, 32, "", "", switch.asn or "")
+    yield from ((name, "oob", "", "", address, "", "", "", "") for name, address in given.devices if address)
+
+
+def _node_rows(node: NodeAddresses) -> Iterator[_Row]:
+    for network, address in (("in_band", node.in_band), ("oob", node.oob), ("storage", node.storage)):
+        if address:
+            yield (node.name, network, "", "", address, "", "", "", "")
+    for nic in node.nics:
+        yield (node.name, "compute", nic.rail, nic.plane, nic.address, nic.prefix, nic.vlan, nic.gateway, "")
+    for dpu in node.dpus:
+        yield from ((dpu.name, network, "", "", address, "", "", "", "") for network, address in (("oob", dpu.bmc), ("in_band", dpu.os)) if address)

@@ -1,0 +1,80 @@
+"""The plan as one HTML file: no external reference, inline SVG, readable in light and dark and on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from rackready.design.capacity.losses import LossCase
+from rackready.design.capacity.notes import NOT_PUBLISHED
+from rackready.design.capacity.parts import RackInput
+from rackready.design.capacity.report import CapacityReport, RackLoad
+from rackready.design.topology.types import FabricPlan
+from rackready.model.problems import Problem
+from rackready.render import pictures
+from rackready.render.environment import template_root
+
+MOST_ELEVATIONS = 60
+"""Different looks of racks that are drawn; a site of templates has a handful."""
+MOST_ROWS = 5000
+"""Rows of a table. 12,500 nodes stand in fewer racks; what is left out is said."""
+MOST_LOSSES = 300
+
+
+@cache
+def _template(name: str) -> Template:
+    env = Environment(loader=FileSystemLoader(template_root()), undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    env.filters["kw"] = lambda watts: NOT_PUBLISHED if watts is None else f"{watts / 1000:,.1f}"
+    env.filters["kg"] = lambda weight: NOT_PUBLISHED if weight is None else f"{weight:,.0f}"
+    return env.get_template(f"plan/{name}.html.j2")
+
+
+def elevations(groups: Sequence[tuple[RackInput, list[str]]]) -> list[dict[str, object]]:
+    """Return one picture for racks that look alike, with all their names; those that most racks share first."""
+    shown = sorted(groups, key=lambda group: -len(group[1]))[:MOST_ELEVATIONS]
+    return [{"svg": pictures.elevation(rack, names), "count": len(names), "names": names} for rack, names in shown]
+
+
+def rows(racks: Sequence[RackLoad]) -> Iterator[tuple[str, str]]:
+    """Yield every rack's name and the cells of its row; cells of racks that are alike are made once."""
+    cells: dict[int, str] = {}
+    template = _template("rack_cells")
+    for rack in racks[:MOST_ROWS]:
+        # Loads of racks that are alike share their feeds and count of devices (design.capacity.report): one object.
+        if id(rack.devices) not in cells:
+            cells[id(rack.devices)] = template.render(rack=rack)
+        yield rack.name, cells[id(rack.devices)]
+
+
+def shown_losses(cases: Sequence[LossCase]) -> list[LossCase]:
+    """Return those losses that are not survived first, then what touches most racks."""
+    return sorted(cases, key=lambda case: (case.survived, -len(case.short), -len(case.racks)))[:MOST_LOSSES]
+
+
+def plan_html(
+    name: str,
+    report: CapacityReport,
+    racks: Sequence[RackInput],
+    fabric: FabricPlan | None = None,
+    problems: Sequence[Problem] = (),
+    facts: Mapping[str, object] | None = None,
+) -> str:
+    """Return the page. ``problems``: those of other parts of the plan; ``facts``: further lines of the summary (cables, addresses) in their order."""
+    looks = pictures.alike(racks)
+    return _template("plan").render(
+        name=name,
+        report=report,
+        facts=facts or {},
+        problems=[*problems, *report.problems],
+        elevations=elevations(looks),
+        looks=len(looks),
+        rows=rows(report.racks),
+        fabric=fabric,
+        fabric_svg=pictures.fabric(fabric) if fabric is not None and fabric.switches else None,
+        power_svg=pictures.power_bars(report.nodes) if any(node.usable_w is not None for node in report.nodes) else None,
+        distribution_svg=pictures.distribution([rack.max_w for rack in report.racks]) if len(report.racks) > 1 else None,
+        losses=shown_losses(report.losses),
+        most_rows=MOST_ROWS,
+    )

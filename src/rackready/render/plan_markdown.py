@@ -1,0 +1,92 @@
+"""The summary of a plan as Markdown for a comment on a pull request: short tables, details folded, never longer than such a comment may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rackready.render.plan_text import facts, problem_text
+
+LIMIT = 65_000
+"""Characters. GitHub refuses comments above 65,536 ("body is too long (maximum is 65536 characters)"); the rest is room for what a pipeline adds."""
+
+Section = tuple[str, str, Sequence[str]]
+"""(title, head of its table, rows)."""
+
+
+def plan_markdown(document: Mapping[str, Any], limit: int = LIMIT) -> str:
+    """Return the comment. Long lists are cut, each with how many more there are, so that the whole has at most ``limit`` characters."""
+    head = [f"## Plan of {cell(document['site'])}", "", verdict(document), ""]
+    head += ["| | |", "|---|---|", *(f"| {cell(name)} | {cell(text)} |" for name, text in facts(document)), "", ""]
+    start = "\n".join(head)
+    sections = [section for section in _sections(document) if section[2]]
+    room = limit - len(start) - sum(len(_folded(section, 0)) + len(_MORE) for section in sections)
+    return start + "".join(_cut(sections, room))
+
+
+_MORE = "\n1,000,000 more\n"
+
+
+def _cut(sections: Sequence[Section], room: int) -> list[str]:
+    """Return the sections, those that come first (problems, changes) with the most of the room."""
+    out = []
+    for section in sections:
+        count = 0
+        for row in section[2]:
+            if room < len(row) + 1:
+                break
+            room -= len(row) + 1
+            count += 1
+        out.append(_folded(section, count))
+    return out
+
+
+def verdict(document: Mapping[str, Any]) -> str:
+    """Return the first line: what a reader must know."""
+    if document["problems"]:
+        return f"**Not valid: {len(document['problems']):,} problems.**"
+    different = document["difference"]
+    if different is None:
+        return "**Valid.**"
+    counts = {name: len(different[name]) for name in ("added", "changed", "removed")}
+    if not any(counts.values()):
+        return "**No change.**"
+    since = f"since {different['against']}" if different["against"] else "nothing was applied yet"
+    return f"**Changes: {counts['added']:,} added, {counts['changed']:,} changed, {counts['removed']:,} removed** ({since})."
+
+
+def _sections(document: Mapping[str, Any]) -> list[Section]:
+    different = document["difference"] or {"added": [], "changed": {}, "removed": []}
+    changed = [row for key, fields in different["changed"].items() for row in _changes(key, fields)]
+    bom = [f"| {cell(line['part'])} | {cell(line['description'])} | {line['needed']:,} | {line['spare']:,} |" for line in document["bill_of_materials"]]
+    one: Callable[[str], str] = "| {} |".format
+    return [
+        ("Problems", "| what |\n|---|", [one(cell(problem_text(problem))) for problem in document["problems"]]),
+        ("Removed", "| device |\n|---|", [one(cell(key)) for key in different["removed"]]),
+        ("Changed", "| device | field | from | to |\n|---|---|---|---|", changed),
+        ("Added", "| device |\n|---|", [one(cell(key)) for key in different["added"]]),
+        ("Single points of failure", "| what |\n|---|", [one(cell(text)) for text in document["single_points_of_failure"]]),
+        ("Notes", "| what |\n|---|", [one(cell(text)) for text in document["notes"]]),
+        ("Bill of materials", "| part | what | needed | spare |\n|---|---|---|---|", bom),
+    ]
+
+
+def _changes(key: str, fields: Sequence[Mapping[str, str]]) -> list[str]:
+    return [f"| {cell(key)} | {cell(change['field'])} | {cell(change['before'] or '-')} | {cell(change['after'] or '-')} |" for change in fields]
+
+
+def _folded(section: Section, count: int) -> str:
+    title, head, rows = section
+    left = len(rows) - count
+    more = f"\n{left:,} more\n" if left else ""
+    shown = "".join(f"{row}\n" for row in rows[:count])
+    opened = " open" if title == "Problems" else ""
+    return f"<details{opened}><summary>{title} ({len(rows):,})</summary>\n\n{head}\n{shown}{more}\n</details>\n\n"
+
+
+def cell(text: str) -> str:
+    """Return text for a cell of a table: nothing in it makes markup, a mention or a further column."""
+    out = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\\", "\\\\")
+    for sign in "|`*_[]":
+        out = out.replace(sign, f"\\{sign}")
+    return out.replace("@", "&#64;").replace("\n", " ")

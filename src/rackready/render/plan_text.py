@@ -1,0 +1,100 @@
+"""The summary of a plan as text for a terminal. ``document`` is what ``design/plan_summary`` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+SHOWN = 20
+"""Lines of one list; how many more there are is said."""
+
+
+def plan_text(document: Mapping[str, Any], shown: int = SHOWN) -> str:
+    """Return the text, ending with a newline."""
+    lines = [f"plan of {document['site']}", *(f"  {name:<12}{text}" for name, text in facts(document))]
+    lines += _list("single points of failure", document["single_points_of_failure"], shown)
+    lines += _list("notes", document["notes"], shown)
+    lines += _list("problems", [problem_text(problem) for problem in document["problems"]], shown)
+    lines += _difference(document["difference"], shown)
+    return "\n".join(lines) + "\n"
+
+
+def facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (name, text) of each line of figures."""
+    yield "nodes", f"{_counted(document['nodes'])} in {document['racks']} racks"
+    if document["devices"]:
+        yield "devices", _counted(document["devices"])
+    for tier, models in document["switches"].items():
+        yield tier, _counted(models)
+    yield "fabric", _fabric(document["fabric"])
+    yield "cables", _cables(document["cables"])
+    yield "addresses", ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in document["addresses"].items() if count) or "none"
+    yield from _capacity(document["capacity"])
+
+
+def problem_text(problem: Mapping[str, str]) -> str:
+    """Return one problem in a line."""
+    return f"{problem['path']}: {problem['message']} {problem['hint']}".strip().removeprefix(": ")
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} x {name}" for name, count in counts.items()) or "none"
+
+
+def _fabric(fabric: Mapping[str, Any]) -> str:
+    counts = fabric["counts"]
+    if not counts:
+        return "none"
+    text = f"{fabric['kind'].replace('_', '-')}, {fabric['link']}, tiers: {counts.get('tiers', 1)}, planes: {counts.get('planes', 1)}"
+    if fabric["oversubscription"]:
+        text += f", {fabric['oversubscription']}"
+    words = {True: "proved, and cross-checked by max-flow", False: "NOT PROVED", None: "not proved: nothing joins its leafs"}
+    return f"{text}; {words[fabric['proved']]}"
+
+
+def _cables(cables: Mapping[str, Any]) -> str:
+    if not cables["listed"]:
+        return "none listed"
+    kinds = ", ".join(f"{count:,} {name}" for name, count in cables["by_kind"].items())
+    media = ", ".join(f"{count:,} {name}" for name, count in cables["by_medium"].items())
+    text = f"{cables['listed']:,} ({kinds}); {cables['pieces']:,} pieces ({media}), {cables['stocked_length_m']:,.0f} m"
+    return text + (f"; {cables['without_a_part']:,} WITHOUT A PART" if cables["without_a_part"] else "")
+
+
+def kilo(value: float | None, unit: str) -> str:
+    """Return watts as kilowatts, or that nobody publishes them."""
+    return "not published" if value is None else f"{value / 1000:,.1f} {unit}"
+
+
+def _capacity(capacity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    largest = capacity["largest_rack"]
+    most = f", largest rack {largest['name']} {kilo(largest['max_w'], 'kW')}" if largest else ""
+    yield "power", f"{kilo(capacity['max_w'], 'kW')} at most, typical {kilo(capacity['typical_w'], 'kW')}{most}"
+    if capacity["facility_w"] is not None:
+        yield "facility", f"{kilo(capacity['facility_w'], 'kW')} with cooling and losses (PUE)"
+    removed = f"liquid {kilo(capacity['liquid_w'], 'kW')}, air {kilo(capacity['air_w'], 'kW')}"
+    yield "heat", f"{capacity['btu_h']:,.0f} BTU/h, {capacity['tons']:,.1f} tons, {removed}"
+    yield "losses", f"{capacity['losses_looked_at']:,} single losses of power looked at, {capacity['losses_not_survived']:,} not survived"
+    if capacity["not_published"]:
+        yield "left out", f"draw not published: {', '.join(capacity['not_published'])}"
+
+
+def _list(title: str, lines: Sequence[str], shown: int) -> list[str]:
+    if not lines:
+        return []
+    more = [f"  and {len(lines) - shown:,} more"] if len(lines) > shown else []
+    return [f"{title} ({len(lines):,})", *(f"  {line}" for line in lines[:shown]), *more]
+
+
+def _difference(different: Mapping[str, Any] | None, shown: int) -> list[str]:
+    if different is None:
+        return []
+    since = different["against"]
+    head = f"compared with what was applied (last on {since})" if since else "nothing was applied yet"
+    changed = [f"{key}: {_change(change)}" for key, rows in different["changed"].items() for change in rows]
+    parts = _list("added", different["added"], shown) + _list("changed fields", changed, shown) + _list("removed", different["removed"], shown)
+    return [head, *(parts or ["no change"])]
+
+
+def _change(change: Mapping[str, str]) -> str:
+    return f"{change['field']}: {change['before'] or '-'} -> {change['after'] or '-'}"

@@ -1,0 +1,128 @@
+"""`rackready import manifest`: serials, MAC addresses and passwords by place in the rack; a mistake with its line; nothing is written unless all is right."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from rackready.cli.import_data import app
+from rackready.design.site import load_site
+from rackready.model.problems import RackreadyError, SiteInvalidError
+
+ROOT = Path(__file__).resolve().parents[3]
+HEAD = "serial,bmc_mac,password,rack,unit\n"
+GOOD = HEAD + "S1,02:00:00:00:00:01,secret one,rack01,1\nS2,02-00-00-00-00-02,secret-two,rack01,U9\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "inventories" / "lab"
+    folder.mkdir(parents=True)
+    shutil.copy(ROOT / "inventories/examples/lab-4-nodes.yml", folder / "site.yml")
+    (tmp_path / "playbooks").mkdir()
+    monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
+    return tmp_path
+
+
+def take_in(project: Path, text: str, *more: str) -> str:
+    file = project / "manifest.csv"
+    file.write_text(text, encoding="utf-8")
+    result = CliRunner().invoke(app, ["manifest", str(file), "--env", "lab", *more])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.stdout
+
+
+def refused(project: Path, text: str) -> list[str]:
+    with pytest.raises(SiteInvalidError) as caught:
+        take_in(project, text)
+    assert not (project / "inventories/lab/machines.yml").exists()
+    assert not (project / "inventories/lab/secrets").exists()
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_manifest_fills_in_what_was_unknown(project: Path) -> None:
+    said = json.loads(take_in(project, GOOD, "--output", "json"))
+    assert (said["machines"], said["nodes"]) == (2, ["node01", "node02"])
+    node = load_site("lab", root=project).node("node02")
+    assert (node.serial, node.bmc.mac) == ("S2", "02:00:00:00:00:02")
+    assert node.bmc.password is not None
+    assert node.bmc.password.file == project / "inventories/lab/secrets/node02-bmc"
+    assert node.bmc.password.file.read_text(encoding="utf-8") == "secret-two\n"
+    assert str(node.bmc.address) == "192.0.2.112", "what the site says is kept"
+
+
+def test_passwords_are_private_and_stand_nowhere_else(project: Path) -> None:
+    take_in(project, GOOD)
+    secret = project / "inventories/lab/secrets/node01-bmc"
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert stat.S_IMODE(secret.parent.stat().st_mode) == 0o700
+    assert "secret one" not in (project / "inventories/lab/machines.yml").read_text(encoding="utf-8")
+
+
+def test_later_manifest_adds_and_an_exchanged_machine_replaces(project: Path) -> None:
+    take_in(project, GOOD)
+    take_in(project, HEAD + "S3,020000000003,three,rack01,17\nS9,020000000009,nine,rack01,1\n")
+    site = load_site("lab", root=project)
+    assert [node.serial for node in site.nodes()] == ["S9", "S2", "S3", None]
+
+
+def test_serial_written_in_the_site_file_is_not_replaced(project: Path) -> None:
+    path = project / "inventories/lab/site.yml"
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    document["templates"]["nodes"]["h100"]["serial"] = "OLD-{n}"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    assert refused(project, GOOD)[0] == (
+        "line 2: node01 stands at unit 1 of rack01 - Expected: serial OLD-1 as in the site Actual: S1. "
+        "Correct the place in the manifest, or the serial in the site file."
+    )
+
+
+REFUSED = [
+    ("", ["line 1: Expected: a head line Actual: nothing. Begin with serial,bmc_mac,password,rack,unit."]),
+    (HEAD, ["line 2: Expected: a machine Actual: the file ends. Add the machines."]),
+    (
+        "serial,mac,rack,unit\n",
+        ["line 1: column password is missing - Expected: serial, bmc_mac, password, rack, unit Actual: serial, mac, rack, unit. Name the columns so."],
+    ),
+    (
+        HEAD + "S1,02:00:00:00:00:01,p,rack09,1\nS2,02:00:00:00:00,p,rack01,9\nS3,020000000003,p,rack01,2\nS4,020000000004,p,rack01,top\n",
+        [
+            "line 2: the site has no rack rack09. Correct the name.",
+            "line 3: bmc_mac - Expected: six pairs of hexadecimal digits Actual: '02:00:00:00:00'. Correct it.",
+            "line 4: no node stands at unit 2 of rack01 - Expected: one of 1, 9, 17, 25. Correct the unit.",
+            "line 5: unit - Expected: a rack unit such as 17 Actual: 'top'. Correct it.",
+        ],
+    ),
+    (HEAD + "S1,02:00:00:00:00:01,,rack01,1\n", ["line 2: password is empty. Fill it in, or remove the line."]),
+    (
+        HEAD + "S1,020000000001,p,rack01,1\nS1,020000000001,p,rack01,1\n",
+        [
+            "line 3: mac 02:00:00:00:00:01 is also that of line 2. Correct one of the two.",
+            "line 3: serial S1 is also that of line 2. Correct one of the two.",
+            "line 3: the place of node01 is also that of line 2. Correct one of the two.",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "problems"), REFUSED)
+def test_refused(project: Path, text: str, problems: list[str]) -> None:
+    assert refused(project, text) == problems
+
+
+def test_no_password_stands_in_a_refusal(project: Path) -> None:
+    assert "hunter2" not in " ".join(refused(project, HEAD + "S1,xx,hunter2,rack01,1\n"))
+
+
+def test_file_that_is_not_there(project: Path) -> None:
+    result = CliRunner().invoke(app, ["manifest", str(project / "none.csv"), "--env", "lab"])
+    assert isinstance(result.exception, RackreadyError)
+    assert re.search(r"none.csv - Expected: a CSV file in UTF-8 Actual: No such file or directory. Correct the path or the encoding.$", str(result.exception))

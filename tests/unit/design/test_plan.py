@@ -1,0 +1,124 @@
+"""The whole plan: every example plans without a problem and always the same; what cannot be planned is a problem, and never half a plan."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rackready.design.device_facts import device_facts
+from rackready.design.diff import FieldChange, difference
+from rackready.design.plan import Plan, plan_site
+from rackready.design.plan_summary import summary
+from tests.unit.design.written import EXAMPLES, Change, change, example, parse
+
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.yml"))
+SMALL = [name for name in NAMES if "100k" not in name]
+"""The plan of 100,000 GPUs takes about ten seconds: it is made once."""
+EXPECTED_CABLES = {"b200-4su-roce": 2048, "gb200-nvl72-8-racks": 1224, "gpus-100k-three-tier": 300_448, "h100-1su-infiniband": 508}
+
+
+def planned(name: str, *changes: Change) -> Plan:
+    document = example(name)
+    for apply in changes:
+        apply(document)
+    return plan_site(parse(document))
+
+
+def plain(plan: Plan) -> str:
+    return json.dumps(summary(plan)) + json.dumps(device_facts(plan)) + "\n".join(cable.label for cable in plan.cables.cables)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_example_plans_without_a_problem(name: str) -> None:
+    plan = planned(name)
+    assert plan.problems == ()
+    assert len(plan.cables.cables) == EXPECTED_CABLES.get(name, 0)
+    assert all(not cable.problem for cable in plan.cables.cables)
+    assert len(plan.addresses.nodes) == len(plan.site.nodes())
+    facts = device_facts(plan)
+    assert {key.removeprefix("node ") for key in facts if key.startswith("node ")} == {node.name for node in plan.site.nodes()}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_plan_is_deterministic(name: str) -> None:
+    assert plain(planned(name)) == plain(planned(name))
+
+
+def test_written_links_are_planned_like_a_fabric() -> None:
+    plan = planned("lab-4-nodes")
+    assert plan.fabric.counts == {"leaf": 2, "tiers": 1, "planes": 1, "nodes": 4, "endpoint_cables": 32}
+    assert plan.fabric.endpoints[0].port == 1
+    assert plan.fabric.spof == (
+        "leaf01 to leaf02 (2 switches), each: the only leaf of 4 rails for 4 nodes: when it is lost they keep 4 of 8 rails (50.0 % lost).",
+    )
+
+
+def test_every_link_is_a_fact_of_both_of_its_ends() -> None:
+    facts = device_facts(planned("h100-1su-infiniband"))
+    for key, own in facts.items():
+        for field, text in own.items():
+            far, _, port = text.partition(" ")
+            if key.startswith("switch ") and field.startswith("port ") and f"switch {far}" in facts:
+                assert facts[f"switch {far}"][f"port {port}"] == f"{key.removeprefix('switch ')} {field.removeprefix('port ')}"
+            if field.startswith("link "):
+                assert facts[f"switch {far}"][f"port {port}"] == f"{key.removeprefix('node ')} rail {field.split()[1].split('.')[0]}"
+
+
+def test_fabric_that_cannot_be_built_is_a_problem_at_its_place_and_lists_no_cable() -> None:
+    plan = planned("h100-1su-infiniband", change("topology.leaf", {"model": "qm9700", "radix": 128}))
+    assert [str(problem) for problem in plan.problems] == [
+        "topology.leaf.radix: ports of qm9700 at 400 Gb/s - Expected: at most 64 Actual: 128. Leave radix out, or take a larger model.",
+        "topology.spine.radix: ports of qm9700 at 400 Gb/s - Expected: at most 64 Actual: 128. Leave radix out, or take a larger model.",
+        "topology.core.radix: ports of qm9700 at 400 Gb/s - Expected: at most 64 Actual: 128. Leave radix out, or take a larger model.",
+    ]
+    assert plan.cables.cables == ()
+    assert "compute fabric: it cannot be built, so no cables are listed." in plan.notes
+
+
+def test_wrong_stock_is_a_problem_at_its_place() -> None:
+    plan = planned("h100-1su-infiniband", change("cable_stock", {"MFP7E10": [4]}))
+    assert [problem.path for problem in plan.problems] == ["cable_stock.MFP7E10"]
+    assert plan.problems[0].message.endswith("m Actual: 4 m. Correct it, or add its part number to profiles/parts.")
+
+
+def test_negative_spares_are_refused() -> None:
+    with pytest.raises(ValueError, match="spares - Expected: 0 per cent or more Actual: -1"):
+        plan_site(parse(example("lab-4-nodes")), spares_pct=-1)
+
+
+def test_difference_names_fields() -> None:
+    before = device_facts(planned("lab-4-nodes"))
+    after = device_facts(planned("lab-4-nodes", change("links.0.ports", "swp2-swp17")))
+    found = difference(before, after)
+    assert (found.added, found.removed) == ((), ())
+    assert list(found.changed) == ["node node01", "node node02", "node node03", "node node04", "switch leaf01"]
+    assert found.changed["node node01"][0] == FieldChange("link 1.1", "leaf01 swp1", "leaf01 swp2")
+    assert FieldChange("port swp17", "", "node04 rail 4") in found.changed["switch leaf01"]
+    assert FieldChange("port swp1", "node01 rail 1", "") in found.changed["switch leaf01"]
+
+
+def test_nothing_is_different_from_itself() -> None:
+    facts = device_facts(planned("mixed-metal-virtual"))
+    assert not difference(facts, facts)
+
+
+texts = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"))
+sites = st.dictionaries(st.sampled_from(["node a", "node b", "switch c"]), texts)
+
+
+@settings(max_examples=60, deadline=None)
+@given(sites, sites)
+def test_difference_is_complete_and_turns_round(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> None:
+    there, back = difference(before, after), difference(after, before)
+    assert (there.added, there.removed) == (back.removed, back.added)
+    assert bool(there) is (before != after)
+    rebuilt = {key: dict(own) for key, own in before.items() if key not in there.removed}
+    for key, fields in there.changed.items():
+        for item in fields:
+            rebuilt[key][item.field] = item.after
+        rebuilt[key] = {name: text for name, text in rebuilt[key].items() if text}
+    rebuilt |= {key: after[key] for key in there.added}
+    assert rebuilt == after

@@ -1,0 +1,201 @@
+"""Export to NetBox and import from it: every page is read, writes are repeatable, nothing is deleted, the token is told to nobody.
+
+What NetBox does not know is listed, never guessed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rackready.design.facts import cables
+from rackready.design.netbox.compare import steps
+from rackready.design.netbox.items import items
+from rackready.design.netbox.to_site import site_of
+from rackready.design.plan import Plan, plan_site
+from rackready.drivers.netbox import Netbox, NetboxError
+from tests.unit.cli.test_commands import project, rackready
+from tests.unit.design.written import Change, change, example, parse
+from tests.unit.netbox.fake_netbox import PAGE, TOKEN, Store, netbox
+
+__all__ = ["project"]
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[str, Store]]:
+    with netbox() as found:
+        yield found
+
+
+def planned(*changes: Change, name: str = "lab-4-nodes") -> Plan:
+    document = example(name)
+    for apply in changes:
+        apply(document)
+    return plan_site(parse(document))
+
+
+def export(url: str, plan: Plan) -> list[str]:
+    client = Netbox(url, TOKEN)
+    known = client.known(plan.site.name)
+    todo = steps(items(plan), known)
+    client.write(todo, known)
+    return [step.text for step in todo]
+
+
+def test_round_trip_gives_the_same_nodes_and_links(served: tuple[str, Store]) -> None:
+    url, _ = served
+    plan = planned()
+    export(url, plan)
+    found = Netbox(url, TOKEN).read("lab", ("dcim.racks", "dcim.devices", "dcim.cables"))
+    made = site_of("lab", found, "gpu-node")
+    document = example("lab-4-nodes")
+    again = {**{key: document[key] for key in ("access", "software", "fabric", "gates", "handover")}, **made.document}
+    again["switches"] = [{**switch, "os": "cumulus_nvue", "password": {"env": "LEAF_PASSWORD"}} for switch in again["switches"]]
+    site = parse(again)
+    assert [(node.name, node.platform, node.unit, node.address, node.bmc.address) for node in site.nodes()] == [
+        (node.name, node.platform, node.unit, node.address, node.bmc.address) for node in plan.site.nodes()
+    ]
+    assert cables(site) == cables(plan.site)
+    assert [(switch.name, switch.model, switch.address) for switch in site.switches] == [(item.name, item.model, item.address) for item in plan.site.switches]
+    assert made.left_out == ()
+    assert "node node01: bmc.password" in made.missing
+    assert "node node01: serial" in made.missing
+    assert "switch leaf02: os" in made.missing
+
+
+def test_second_export_does_nothing_and_a_change_alone_is_written(served: tuple[str, Store]) -> None:
+    url, store = served
+    export(url, planned())
+    done = len(store.writes)
+    assert export(url, planned()) == []
+    assert len(store.writes) == done
+    serial = change("racks.0.nodes.0.serial", {"first": 5, "text": "S{n}"})
+    assert export(url, planned(serial)) == [f"change devices node0{number}: serial: - -> S{number + 4}" for number in range(1, 5)]
+    assert {method for method, _, _ in store.writes} == {"POST", "PATCH"}
+
+
+@pytest.mark.parametrize("name", ["h100-1su-infiniband", "mixed-metal-virtual"])
+def test_sites_with_a_topology_and_with_virtual_nodes_are_written_once(served: tuple[str, Store], name: str) -> None:
+    url, store = served
+    plan = planned(name=name)
+    texts = export(url, plan)
+    assert len(store.objects["dcim/cables"]) == sum(link.node in {node.name for node in plan.site.nodes()} for link in plan.fabric.endpoints)
+    assert export(url, plan) == []
+    assert not any("vm-a" in text for text in texts)
+
+
+def test_interrupted_export_goes_on(served: tuple[str, Store]) -> None:
+    url, store = served
+    plan = planned()
+    client = Netbox(url, TOKEN)
+    client.write(steps(items(plan), client.known("lab"))[:40], client.known("lab"))
+    before = len(store.writes)
+    export(url, plan)
+    assert export(url, plan) == []
+    assert len([1 for method, _, _ in store.writes[before:] if method == "POST"]) + 40 == sum(len(rows) for rows in store.objects.values())
+
+
+def test_what_others_keep_in_netbox_stays(served: tuple[str, Store]) -> None:
+    url, store = served
+    export(url, planned())
+    store.create("dcim/devices", {"name": "theirs", "site": 1, "role": 5, "device_type": 4})
+    device = next(item for item in store.objects["dcim/devices"].values() if item["name"] == "node01")
+    device["comments"] = "mind the cable"
+    assert export(url, planned()) == []
+    assert device["comments"] == "mind the cable"
+
+
+def test_every_page_is_read(served: tuple[str, Store]) -> None:
+    url, store = served
+    export(url, planned())
+    interfaces = Netbox(url, TOKEN).read("lab", ("dcim.interfaces",))["dcim.interfaces"]
+    assert len(interfaces) == len(store.objects["dcim/interfaces"]) > 20 * PAGE
+    assert len({item["id"] for item in interfaces}) == len(interfaces)
+
+
+def test_what_is_not_understood_is_listed(served: tuple[str, Store]) -> None:
+    url, store = served
+    export(url, planned())
+    kind = store.create("dcim/device-types", {"model": "Mystery 9000", "slug": "mystery", "manufacturer": 2})["id"]
+    role = next(item["id"] for item in store.objects["dcim/device-roles"].values() if item["slug"] == "leaf")
+    store.create("dcim/devices", {"name": "box", "site": 1, "role": role, "device_type": kind})
+    cable = next(iter(store.objects["dcim/cables"].values()))
+    cable["b_terminations"] = []
+    made = site_of("lab", Netbox(url, TOKEN).read("lab"), "gpu-node")
+    assert made.left_out == (
+        "device box: role leaf, model Mystery 9000: neither a node in a rack nor a known switch model",
+        f"cable {cable['id']}: does not join two interfaces",
+    )
+
+
+def test_refusals_say_why_and_never_the_token(served: tuple[str, Store]) -> None:
+    url, _ = served
+    wrong = "f" * 40
+    with pytest.raises(NetboxError) as caught:
+        Netbox(url, wrong).read("lab")
+    assert str(caught.value) == (
+        f'NetBox {url} - Expected: an answer Actual: 403 {{"detail": "Invalid token"}}. Check address, token and its permissions, then run again.'
+    )
+    with pytest.raises(NetboxError) as gone:
+        Netbox("http://127.0.0.1:9", wrong).read("lab")
+    assert "ConnectionError" in str(gone.value)
+    assert wrong not in str(caught.value) + str(gone.value)
+    with pytest.raises(NetboxError, match=r"begins with https:// Actual: http\. The token would go unencrypted\."):
+        Netbox("http://netbox.example.com", wrong)
+
+
+def test_export_shows_first_and_writes_with_yes(project: Path, served: tuple[str, Store]) -> None:
+    url, store = served
+    file = project / "token"
+    file.write_text(TOKEN + "\n", encoding="utf-8")
+    options = ("export", "netbox", "--env", "lab", "--url", url, "--token-file", str(file))
+    shown = rackready(project, *options)
+    assert (shown.returncode, store.writes) == (1, []), shown.stderr
+    assert shown.stdout.startswith("NetBox differs (")
+    assert shown.stdout.endswith("nothing was written: --yes writes it\n")
+    written = rackready(project, *options, "--yes", "--output", "json")
+    assert written.returncode == 0, written.stderr
+    assert json.loads(written.stdout)["written"] is True
+    assert rackready(project, *options).stdout == "no difference\n"
+    assert TOKEN not in shown.stdout + shown.stderr + written.stdout + written.stderr
+
+
+def test_import_writes_a_new_file_and_lists_what_is_missing(project: Path, served: tuple[str, Store]) -> None:
+    url, _ = served
+    export(url, planned())
+    (project / "token").write_text(TOKEN, encoding="utf-8")
+    target = project / "new.yml"
+    options = ("import", "netbox", "lab", "--url", url, "--token-file", str(project / "token"), "--into", str(target))
+    done = rackready(project, *options)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"4 nodes and 32 links written to {target}\nto be filled in (")
+    assert target.read_text(encoding="utf-8").startswith("# Taken from NetBox. To be filled in, since NetBox does not know it:\n#   access:")
+    assert len(yaml.safe_load(target.read_text(encoding="utf-8"))["links"]) == 32
+    again = rackready(project, *options)
+    assert again.returncode == 2
+    assert again.stderr == f"--into {target} - Expected: a new file Actual: it is there. Name another one, and compare the two.\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ((), "environment variable NETBOX_TOKEN - Expected: an API token of NetBox Actual: nothing. Give --token-file FILE, or set NETBOX_TOKEN.\n"),
+        (("--token-file", "gone"), "--token-file gone - Expected: a file that holds the API token Actual: No such file or directory. Correct the path.\n"),
+    ],
+)
+def test_missing_token_is_refused(project: Path, options: tuple[str, ...], text: str) -> None:
+    done = rackready(project, "export", "netbox", "--env", "lab", "--url", "https://netbox.example.com", *options)
+    assert (done.returncode, done.stderr) == (2, text)
+
+
+def test_unknown_site_is_refused(project: Path, served: tuple[str, Store]) -> None:
+    url, _ = served
+    (project / "token").write_text(TOKEN, encoding="utf-8")
+    done = rackready(project, "import", "netbox", "gone", "--url", url, "--token-file", str(project / "token"), "--into", str(project / "new.yml"))
+    assert done.returncode == 2
+    assert done.stderr == f"site gone in {url} - Expected: racks Actual: none. Correct the slug, or the token's permissions.\n"
+    assert not (project / "new.yml").exists()
