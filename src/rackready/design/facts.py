@@ -136,15 +136,26 @@ def _ports(site: Site) -> dict[str, list[PortFacts]]:
     return out
 
 
+_PLANNED_GPU = {"form": True, "memory_nominal": True, "memory_bandwidth": True, "compute": True, "nvlink_bridge": True, "mig": True}
+_PLANNED_PLATFORM = {
+    **dict.fromkeys(
+        ("su_nodes", "weight", "typical_power", "transient_power", "psus", "cooling", "airflow", "other_nics", "max_power", "rack_units", "source"), True
+    ),
+    "nics": {"__all__": {"cage": True, "planes": True, "port": True}},
+}
+"""Fields of profiles that no role sets and no gate judges by."""
+
+
 def desired_digest(site: Site, name: str) -> str:
     """Return the SHA-256 (hex) of everything that is wanted of one node: evidence made under another digest does not count.
 
     Addresses of management networks, credentials and the mirror's URL are left out: they say how to reach, not what is wanted.
+    So are the figures of profiles that only plans use: a better source for a server's weight voids no measurement.
     """
     facts = node_facts(site, name)
     wanted = {
-        "platform": facts.platform.model_dump(mode="json"),
-        "gpu": facts.gpu.model_dump(mode="json"),
+        "platform": facts.platform.model_dump(mode="json", exclude=_PLANNED_PLATFORM),
+        "gpu": facts.gpu.model_dump(mode="json", exclude=_PLANNED_GPU),
         "serial": facts.node.serial,
         "software": facts.software.model_dump(mode="json"),
         "driver": facts.driver,

@@ -15,7 +15,9 @@ from rackready.design.secrets import SecretUnreadableError, reveal
 from rackready.design.site import load_site, merge, parse_site
 from rackready.model.base import SecretRef, expand_range
 from rackready.model.problems import SiteInvalidError
+from rackready.model.profile import Figure
 from rackready.model.site import Site
+from rackready.profiles import loader
 from rackready.profiles.loader import known
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -265,3 +267,15 @@ def test_reveal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret.write_text("", encoding="utf-8")
     with pytest.raises(SecretUnreadableError, match="Actual: empty file"):
         reveal(SecretRef(file=secret, env=None))
+
+
+@pytest.mark.parametrize(("field", "same"), [("weight", True), ("max_power", True), ("gpu_pci", False)])
+def test_digest_is_of_what_is_measured_not_of_what_is_only_planned_with(
+    raw: dict[str, Any], monkeypatch: pytest.MonkeyPatch, field: str, *, same: bool
+) -> None:
+    base = desired_digest(parse(raw), "node01")
+    profile = loader.platform("dgx_h100")
+    better: Any = profile.gpu_pci[::-1] if field == "gpu_pci" else Figure(value=1.0, unit="x", source="a better source")
+    changed = profile.model_copy(update={field: better})
+    monkeypatch.setattr(loader, "platform", lambda _wanted: changed)
+    assert (desired_digest(parse(raw), "node01") == base) is same

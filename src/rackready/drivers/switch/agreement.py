@@ -23,7 +23,8 @@ from rackready.ondevice.roce import FORMAT
 from rackready.paths import EnvPaths
 
 _READ = ("python3", "/usr/local/lib/rackready/roce.py", "verify", "/etc/rackready/roce.json")
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 240.0
+"""A reading starts several programs for every interface: seconds, and minutes on a node whose processors are busy."""
 _AT_ONCE = 16
 
 
@@ -75,7 +76,8 @@ def parse_host(node: str, answer: Answer) -> dict[str, HostQos] | str:
     except ValueError:
         document = {}
     if document.get("format") != FORMAT or document.get("complete") is not True:
-        said = answer.failure or answer.stderr.strip() or answer.stdout.strip()[:200] or f"exit {answer.exit_code}"
+        late = f"no answer within {_TIMEOUT_S:.0f} s" if answer.timed_out else ""
+        said = late or answer.failure or answer.stderr.strip() or answer.stdout.strip()[:200] or f"exit {answer.exit_code}"
         return f"{node}: reading of its compute interfaces - Expected: a whole document of roce.py Actual: {said}. Run `rackready fabric` for the node."
     return {str(item["netdev"]): _host(item["state"]) for item in document["interfaces"] if item["state"]}
 
