@@ -144,7 +144,8 @@ def test_what_could_not_be_read_is_an_error(config: SwitchConfig, state: SwitchS
 def test_a_reading_that_takes_too_long_is_said_to(config: SwitchConfig, state: SwitchState) -> None:
     late = Answer(None, "", "setsid: child 4652 did not exit normally: Success", 245.0, timed_out=True)
     result = judge("node01", [_End(config, state)], parse_host("node01", late), 9000)
-    expected = "node01: reading of its compute interfaces - Expected: a whole document of roce.py Actual: no answer within 240 s. Run `rackready fabric` for the node."
+    what = "node01: reading of its compute interfaces - Expected: a whole document of roce.py"
+    expected = f"{what} Actual: no answer within 240 s. Run `rackready fabric` for the node."
     assert (result.outcome, result.message) == (Outcome.ERROR, expected)
 
 
