@@ -10,6 +10,7 @@ import typer
 import yaml
 
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+from rackready.design.names import block
 from rackready.design.netbox.compare import steps
 from rackready.design.netbox.items import NODE_ROLE, items, slug
 from rackready.design.netbox.to_site import Imported, site_of
@@ -81,8 +82,7 @@ def _text(made: Imported) -> str:
 
 def _show(title: str, lines: list[str]) -> None:
     if lines:
-        more = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
-        console.print("\n".join([f"{title} ({len(lines)})", *(f"  {line}" for line in lines[:_SHOWN]), *more]), markup=False)
+        console.print("\n".join(block(title, lines, _SHOWN)), markup=False)
 
 
 @app.command("netbox")

@@ -7,7 +7,8 @@ from itertools import combinations
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rackready.design.found import Found, Subject
-from rackready.design.found_names import Loc, listed, members, names_twice, twice, unknown
+from rackready.design.found_names import Loc, members, names_twice, twice, unknown
+from rackready.design.names import listed
 from rackready.model.base import expand_names
 from rackready.model.operations import MaintenanceWindow
 from rackready.model.site import NvlinkDomain, Site

@@ -10,7 +10,8 @@ from rackready.design.addresses import racks_in_subnet, subnet_number
 from rackready.design.assign import FIRST_HOST, blocks_in
 from rackready.design.endpoints import rack_number, unit_of
 from rackready.design.found import Found, Subject
-from rackready.design.found_names import Loc, listed
+from rackready.design.found_names import Loc
+from rackready.design.names import listed
 from rackready.model.network import ComputeNetwork, Networks
 from rackready.model.site import Site
 from rackready.profiles import loader

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rackready.design.found import Found, Subject
-from rackready.design.found_names import Loc, listed
+from rackready.design.found_names import Loc
+from rackready.design.names import listed
 from rackready.model.network import Bond, NicPlan, NicUse
 from rackready.model.profile import PlatformProfile
 from rackready.profiles import loader

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rackready.design.found import Found, Subject
-from rackready.design.found_names import Loc, listed, names_twice, twice, unknown
+from rackready.design.found_names import Loc, names_twice, twice, unknown
+from rackready.design.names import listed
 from rackready.model.base import expand_range
 from rackready.model.site import Site
 from rackready.profiles import loader

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rackready.design.names import listed
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Node, Site
 from rackready.profiles import loader
@@ -34,14 +35,14 @@ def _fabric(site: Site) -> list[str]:
         out.append("topology: given - Expected: links to leaf switches only. Spines, planes and the cables of a topology are not configured yet.")
     split = [switch.name for switch in site.switches if any(group.breakout != 1 for group in switch.ports)]
     if split:
-        out.append(f"{_listed(split)}: ports with breakout - Expected: whole ports. Breakout is not configured yet.")
+        out.append(f"{listed(split, _SHOWN)}: ports with breakout - Expected: whole ports. Breakout is not configured yet.")
     return out
 
 
 def _kinds(site: Site, nodes: Sequence[str]) -> list[str]:
     virtual = [name for name in nodes if site.node(name).kind == "virtual"]
     hint = "Virtual nodes are not provisioned yet; leave them out with --limit."
-    return [f"{_listed(virtual)}: kind virtual - Expected: metal. {hint}"] if virtual else []
+    return [f"{listed(virtual, _SHOWN)}: kind virtual - Expected: metal. {hint}"] if virtual else []
 
 
 def _unpublished(site: Site, nodes: Sequence[str]) -> list[str]:
@@ -63,7 +64,7 @@ def _unknown(site: Site, nodes: Sequence[str], command: str) -> list[str]:
         names = [node.name for node in chosen if is_unknown(node)]
         if names:
             step = "Import the vendor's manifest (rackready import manifest FILE.csv), or leave them out with --limit."
-            out.append(f"{_listed(names)}: {what} - Expected: known Actual: not given yet. {step}")
+            out.append(f"{listed(names, _SHOWN)}: {what} - Expected: known Actual: not given yet. {step}")
     return out
 
 
@@ -77,8 +78,3 @@ def _no_address(node: Node) -> bool:
 
 def _no_password(node: Node) -> bool:
     return node.bmc.password is None
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

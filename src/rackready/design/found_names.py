@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from rackready.design.found import Found
+from rackready.design.names import listed
 from rackready.model.base import expand_names
 
 Loc = tuple[str | int, ...]
-_SHOWN = 8
-
-
-def listed(names: Iterable[object]) -> str:
-    """Return names for a message, the first few of many."""
-    every = [str(name) for name in names]
-    shown = ", ".join(every[:_SHOWN])
-    return shown + (f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else "") if every else "none"
 
 
 def unknown(wanted: str | None, known: Collection[str], loc: Loc, noun: str) -> list[Found]:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackready.design.facts import NodeFacts
+from rackready.design.names import listed
 from rackready.gates.base import Gate
 from rackready.model.outcome import Finding, Outcome, Verdict
 
-_SHOWN = 8
 GATE = "node/all/sanity/coverage"
 """Id under which coverage is recorded."""
 
@@ -75,7 +75,7 @@ def verdict(coverage: Coverage) -> Verdict:
     """Return the verdict of coverage: an unmeasured part is an error, never a pass."""
     findings = []
     if coverage.unmeasured:
-        shown = ", ".join(coverage.unmeasured[:_SHOWN]) + (f" and {len(coverage.unmeasured) - _SHOWN} more" if len(coverage.unmeasured) > _SHOWN else "")
+        shown = listed(coverage.unmeasured)
         step = "See which gate did not measure them in the report; run it, or declare its skip with a reason (site.yml gates.skip)."
         findings.append(
             Finding(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from rackready.design.names import block
 
 SHOWN = 20
 """Lines of one list; how many more there are is said."""
@@ -12,9 +14,9 @@ SHOWN = 20
 def plan_text(document: Mapping[str, Any], shown: int = SHOWN) -> str:
     """Return the text, ending with a newline."""
     lines = [f"plan of {document['site']}", *(f"  {name:<12}{text}" for name, text in facts(document))]
-    lines += _list("single points of failure", document["single_points_of_failure"], shown)
-    lines += _list("notes", document["notes"], shown)
-    lines += _list("problems", [problem_text(problem) for problem in document["problems"]], shown)
+    lines += block("single points of failure", document["single_points_of_failure"], shown)
+    lines += block("notes", document["notes"], shown)
+    lines += block("problems", [problem_text(problem) for problem in document["problems"]], shown)
     lines += _difference(document["difference"], shown)
     return "\n".join(lines) + "\n"
 
@@ -79,20 +81,13 @@ def _capacity(capacity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "left out", f"draw not published: {', '.join(capacity['not_published'])}"
 
 
-def _list(title: str, lines: Sequence[str], shown: int) -> list[str]:
-    if not lines:
-        return []
-    more = [f"  and {len(lines) - shown:,} more"] if len(lines) > shown else []
-    return [f"{title} ({len(lines):,})", *(f"  {line}" for line in lines[:shown]), *more]
-
-
 def _difference(different: Mapping[str, Any] | None, shown: int) -> list[str]:
     if different is None:
         return []
     since = different["against"]
     head = f"compared with what was applied (last on {since})" if since else "nothing was applied yet"
     changed = [f"{key}: {_change(change)}" for key, rows in different["changed"].items() for change in rows]
-    parts = _list("added", different["added"], shown) + _list("changed fields", changed, shown) + _list("removed", different["removed"], shown)
+    parts = block("added", different["added"], shown) + block("changed fields", changed, shown) + block("removed", different["removed"], shown)
     return [head, *(parts or ["no change"])]
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from rackready.design.capacity import circuits
 from rackready.design.capacity.parts import DeviceModel, RackInput
+from rackready.design.names import listed
 from rackready.model.facility import PowerNode
 
 NOT_PUBLISHED = "not published"
 """Stands where a profile has no figure. Nothing is guessed in its place."""
-_SHOWN = 8
 
 
 def _lacks(model: DeviceModel) -> list[str]:
@@ -44,6 +44,5 @@ def notes(racks: Sequence[RackInput], nodes: Sequence[PowerNode]) -> list[str]:
     out += _figures(racks)
     unrated = [node.name for node in nodes if circuits.usable_w(node) is None]
     if unrated:
-        more = f" and {len(unrated) - _SHOWN} more" if len(unrated) > _SHOWN else ""
-        out.append(f"no rating given for {', '.join(unrated[:_SHOWN])}{more}: loads are shown, not judged")
+        out.append(f"no rating given for {listed(unrated)}: loads are shown, not judged")
     return out + [f"loss of {node.name} is accepted: {node.loss_accepted}" for node in nodes if node.loss_accepted is not None]
