@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from rackready.model.base import expand_range
 from rackready.model.profile import GpuProfile, PlatformProfile, SoftwareProfile, SwitchProfile
@@ -136,8 +137,8 @@ def _ports(site: Site) -> dict[str, list[PortFacts]]:
     return out
 
 
-_PLANNED_GPU = {"form": True, "memory_nominal": True, "memory_bandwidth": True, "compute": True, "nvlink_bridge": True, "mig": True}
-_PLANNED_PLATFORM = {
+_PLANNED_GPU: dict[str, Any] = {"form": True, "memory_nominal": True, "memory_bandwidth": True, "compute": True, "nvlink_bridge": True, "mig": True}
+_PLANNED_PLATFORM: dict[str, Any] = {
     **dict.fromkeys(
         ("su_nodes", "weight", "typical_power", "transient_power", "psus", "cooling", "airflow", "other_nics", "max_power", "rack_units", "source"), True
     ),
