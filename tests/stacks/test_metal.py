@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ class Mocks(pulumi.runtime.Mocks):
 
 @pytest.fixture
 def declared() -> Iterator[Mocks]:
+    asyncio.set_event_loop(asyncio.new_event_loop())  # the mocks take the thread's own, which asyncio.run in an earlier test took away
     mocks = Mocks()
     pulumi.runtime.set_mocks(mocks, project="rackready-metal", stack="sim-rack01", preview=False)
     yield mocks
