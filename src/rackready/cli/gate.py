@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -13,6 +13,9 @@ from rich.table import Table
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
 from rackready.model.outcome import Outcome, Verdict, worst
 from rackready.model.problems import RackreadyError
+
+if TYPE_CHECKING:
+    from rackready.model.phase import PhaseContext
 
 app = typer.Typer(help="Gates: list them, run one alone, or judge an output that was captured elsewhere.", no_args_is_help=True)
 
@@ -95,7 +98,10 @@ def run(
     env: Env = "sim",
     output: Output = Format.TEXT,
 ) -> None:
-    """Run one gate on nodes and record the evidence. Exit codes: 0 pass or declared skip, 1 fail, 2 error or not run."""
+    """Run one gate on nodes and record the evidence. Exit codes: 0 pass or declared skip, 1 fail, 2 error or not run.
+
+    Nodes in production are refused, but for gates of the level sanity, which load nothing.
+    """
     from rackready.design.deployable import require  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.gates.phase import run_gates  # noqa: PLC0415
@@ -113,6 +119,7 @@ def run(
     progress.print(f"{gate_id} on {', '.join(node or known)} ...", markup=False)
     ctx = PhaseContext(env, paths.root, f"gate-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     with ControllerLock(paths.lock, f"rackready gate run {gate_id} --env {env}"):
+        _refuse_in_production(ctx, gate_id, node or known)
         results = run_gates(ctx, node or known, only=[gate_id])
     document = {
         "gate": gate_id,
@@ -125,6 +132,25 @@ def run(
         for name, result in results.items():
             console.print(f"{name}: {result.outcome.value}" + (f"\n  {result.message}" if result.message else ""), markup=False)
     raise typer.Exit(_code([result.outcome for result in results.values()]))
+
+
+def _refuse_in_production(ctx: PhaseContext, gate_id: str, names: list[str]) -> None:
+    """Raise RackreadyError when a gate that loads nodes would run where jobs run or may start, or where nobody can say it."""
+    from rackready.gates.registry import gate  # noqa: PLC0415
+    from rackready.handover.production import in_production  # noqa: PLC0415
+
+    if gate(gate_id).level == "sanity":
+        return
+    busy, unknown = in_production(ctx, names)
+    if busy:
+        limit = ",".join(busy)
+        message = (
+            f"gate run {gate_id}: it loads nodes - Expected: none in production Actual: {', '.join(busy)}. Nothing was run: drain them, "
+            f"or `rackready validate --again --limit {limit} --env {ctx.env}`, which waits for their jobs; or name other nodes with --node."
+        )
+        raise RackreadyError(message)
+    if unknown:
+        raise RackreadyError("\n".join(result.message for result in unknown.values()))
 
 
 @app.command()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from rackready.design.site import load_site
 from rackready.drivers.process import STOP, check_stop
-from rackready.drivers.scheduler.base import Job, SchedulerAdapter
+from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, UnknownNodeError
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.handover.phase import RELEASE, hold_nodes
 from rackready.ledger.store import Ledger
@@ -16,7 +16,7 @@ from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.site import SlurmHandover
-from rackready.model.state import NodeState
+from rackready.model.state import LIFE, NodeState, at_least
 from rackready.paths import EnvPaths
 
 PHASE = "hold"
@@ -25,7 +25,8 @@ PHASE = "hold"
 HELD = "held"
 """In a result's data: the node is drained already, with the reason that is to stay."""
 
-_POLL_S = 2.0
+_POLL_S, _POLL_MAX_S, _POLL_GROWTH = 2.0, 30.0, 1.5
+"""How often jobs are asked for: soon at first, seldom in a long wait, which spares slurmctld. Our judgement."""
 _SHOWN = 3
 
 
@@ -33,24 +34,48 @@ def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], d
     """Return the nodes on which jobs run or may start, and an error for each of which the scheduler cannot say it.
 
     The scheduler is asked, not our own record: a node that is drained but not empty yet carries somebody's job as well, and one
-    that was handed over, is down and not drained may come back by itself at any moment. One that rackready never handed over, and
-    of which the scheduler cannot say anything, is taken as not in production; that is said.
+    that was handed over, is down and not drained may come back by itself at any moment. Where the scheduler cannot say it, a node is
+    taken as not in production only as ``taken_as_free`` allows; that is said.
     """
     ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
     busy, unknown = [], {}
     try:
         for node, answer in _ask(ctx, list(nodes)).items():
-            given = any(entry.operation == RELEASE and entry.status != "failed" for entry in ledger.entries(node))
             if isinstance(answer, _Use):
-                busy += [node] if answer.offered or answer.jobs or (given and not answer.drained) else []
-            elif given:
+                busy += [node] if answer.offered or answer.jobs or (handed_over(ledger, node) and not answer.drained) else []
+            elif not taken_as_free(ledger, node, answer):
                 text = f"{node}: whether jobs run on it - Expected: the scheduler says it Actual: {answer} Nothing was touched: run again once it answers."
                 unknown[node] = NodeResult(Outcome.ERROR, text, touched=False)
             else:
-                ledger.event(ctx.campaign, node, PHASE, f"taken as not in production: rackready never handed it over, and the scheduler says: {answer}", "warn")
+                ledger.event(ctx.campaign, node, PHASE, f"taken as not in production: {_why_free(answer)}", "warn")
     finally:
         ledger.close()
     return busy, unknown
+
+
+def handed_over(ledger: Ledger, node: str) -> bool:
+    """Whether rackready ever handed a node over, or was about to."""
+    return any(entry.operation == RELEASE and entry.status != "failed" for entry in ledger.entries(node))
+
+
+def taken_as_free(ledger: Ledger, node: str, error: RackreadyError) -> bool:
+    """Whether a node of which the scheduler could not say it is taken as carrying no jobs.
+
+    One that the scheduler does not have gets none from it. While the scheduler is silent, one that was never handed over is free
+    when it is not installed yet, or was off until rackready powered it on: a first deploy may come before the scheduler is up.
+    One that somebody else may have running is not.
+    """
+    from rackready.stacks.machine import made_by_us  # noqa: PLC0415 - SSH and Redfish take a second to import
+
+    if isinstance(error, UnknownNodeError | JobsUnknownError):
+        return isinstance(error, UnknownNodeError)
+    row = ledger.state(node)
+    early = row is None or (row.state in LIFE and not at_least(row.state, NodeState.INSTALLED))
+    return not handed_over(ledger, node) and (early or made_by_us(ledger, node))
+
+
+def _why_free(error: RackreadyError) -> str:
+    return str(error) if isinstance(error, UnknownNodeError) else f"rackready never handed it over, and the scheduler says: {error}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +87,22 @@ class _Use:
     jobs: bool
 
 
-def _ask(ctx: PhaseContext, nodes: list[str]) -> dict[str, _Use | str]:
-    """Return how each node is used, or the words of the scheduler's error."""
+def _ask(ctx: PhaseContext, nodes: list[str]) -> dict[str, _Use | RackreadyError]:
+    """Return how each node is used, or the scheduler's error."""
     try:
         with adapter_for(load_site(ctx.env, root=ctx.root), EnvPaths(ctx.root, ctx.env)) as adapter:
             return {node: _use(adapter, node) for node in nodes}
     except RackreadyError as error:
-        return dict.fromkeys(nodes, str(error))
+        return dict.fromkeys(nodes, error)
 
 
-def _use(adapter: SchedulerAdapter, node: str) -> _Use | str:
+def _use(adapter: SchedulerAdapter, node: str) -> _Use | RackreadyError:
+    """Jobs need not be asked for where they may start: such a node is in production anyhow."""
     try:
         now = adapter.show(node)
-        return _Use(now.usable, now.drained, bool(adapter.jobs(node)))
+        return _Use(now.usable, now.drained, not now.usable and bool(adapter.jobs(node)))
     except RackreadyError as error:
-        return str(error)
+        return error
 
 
 def changes_words(phase: str, changes: list[str]) -> str:
@@ -115,11 +141,18 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str]) -> dict[str, NodeRes
 
 
 def wait_for_jobs(adapter: SchedulerAdapter, nodes: list[str], limit_s: float, tell: Callable[[str, str], None], poll_s: float) -> dict[str, str]:
-    """Wait until no job runs on any of the nodes. Returns the words about each node that is not empty (or not known to be) after ``limit_s``."""
+    """Wait until no job runs on any of the nodes. Returns the words about each node that is not empty (or not known to be) after ``limit_s``.
+
+    ``poll_s``: seconds until the second look; from then on it grows, up to half a minute.
+    """
     deadline = time.monotonic() + limit_s
     told: dict[str, str] = {}
     while True:
-        busy = {node: found for node in nodes if (found := _jobs(adapter, node))}
+        busy = {}
+        for node in nodes:
+            check_stop()
+            if found := _jobs(adapter, node):
+                busy[node] = found
         left_s = deadline - time.monotonic()
         if not busy or left_s <= 0:
             return {node: found if isinstance(found, str) else _refusal(node, found, limit_s) for node, found in busy.items()}
@@ -131,6 +164,7 @@ def wait_for_jobs(adapter: SchedulerAdapter, nodes: list[str], limit_s: float, t
         nodes = list(busy)
         STOP.wait(min(poll_s, left_s))
         check_stop()
+        poll_s = min(poll_s * _POLL_GROWTH, max(poll_s, _POLL_MAX_S))
 
 
 def _jobs(adapter: SchedulerAdapter, node: str) -> list[Job] | str:
@@ -141,8 +175,13 @@ def _jobs(adapter: SchedulerAdapter, node: str) -> list[Job] | str:
         return str(error)
 
 
+def jobs_run(node: str, jobs: list[Job], expected: str) -> str:
+    """Return the words of a refusal over jobs: the first of them named, the others counted."""
+    names = ", ".join(f"{job.id} ({job.user}, {job.name})" for job in jobs[:_SHOWN])
+    more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
+    return f"{node}: jobs run on it - Expected: {expected} Actual: {names}{more}."
+
+
 def _refusal(node: str, jobs: list[Job], limit_s: float) -> str:
-    names = ", ".join(f"{job.id} ({job.user}, {job.name})" for job in jobs)
     ways = f"wait and run again, or end them with `scancel {' '.join(job.id for job in jobs)}`."
-    where = f"{node}: jobs run on it - Expected: none within {limit_s:.0f} s of draining it Actual: {names}."
-    return f"{where} Nothing was touched, and it stays drained so that it empties: {ways}"
+    return f"{jobs_run(node, jobs, f'none within {limit_s:.0f} s of draining it')} Nothing was touched, and it stays drained so that it empties: {ways}"

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rackready.design.site import load_site
-from rackready.drivers.scheduler.base import Job
+from rackready.drivers.scheduler.base import Job, JobsUnknownError
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.handover.phase import hold_nodes
+from rackready.handover.production import jobs_run, taken_as_free
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
@@ -19,9 +20,6 @@ from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
 PHASE = "retire"
-_RELEASE = "scheduler-release"
-"""Operation under which handing over to the scheduler is recorded."""
-_SHOWN = 3
 
 
 class RetireRefusedError(RackreadyError):
@@ -30,17 +28,20 @@ class RetireRefusedError(RackreadyError):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a node is before it is retired. ``held``: its drain in the scheduler; ``trouble``: why the scheduler could not be asked."""
+    """What a node is before it is retired. ``held``: its drain in the scheduler; ``trouble``: why the scheduler could not be asked.
+
+    ``free``: it is taken as carrying no jobs all the same.
+    """
 
     node: str
     state: NodeState
     reason: str
     made: bool
-    handed_over: bool
     usable: bool = False
     held: str = ""
     jobs: list[Job] = field(default_factory=list)
     trouble: str = ""
+    free: bool = False
 
 
 def look(ctx: PhaseContext, node: str) -> Standing:
@@ -50,26 +51,36 @@ def look(ctx: PhaseContext, node: str) -> Standing:
     if node not in known:
         message = f"{node} - Expected: one of {', '.join(known)} Actual: no such node. Correct the name."
         raise RetireRefusedError(message)
-    recorded = _recorded(EnvPaths(ctx.root, ctx.env), node)
+    paths = EnvPaths(ctx.root, ctx.env)
+    recorded = _recorded(paths, node)
     try:
-        with adapter_for(site, EnvPaths(ctx.root, ctx.env)) as adapter:
+        with adapter_for(site, paths) as adapter:
             now = adapter.show(node)
             return Standing(node, *recorded, now.usable, now.reason if now.drained else "", adapter.jobs(node))
     except RackreadyError as error:
-        return Standing(node, *recorded, trouble=str(error))
+        return Standing(node, *recorded, trouble=str(error), free=_free(paths, node, error))
 
 
-def _recorded(paths: EnvPaths, node: str) -> tuple[NodeState, str, bool, bool]:
-    """Return state, its reason, whether we powered the node on, and whether we ever handed it over."""
+def _recorded(paths: EnvPaths, node: str) -> tuple[NodeState, str, bool]:
+    """Return state, its reason, and whether we powered the node on."""
     from rackready.stacks.machine import made_by_us  # noqa: PLC0415 - SSH and Redfish take a second to import
 
     if not paths.database.exists():
-        return NodeState.DECLARED, "", False, False
+        return NodeState.DECLARED, "", False
     ledger = Ledger.read_only(paths.database)
     try:
         row = ledger.state(node)
-        given = any(entry.operation == _RELEASE and entry.status != "failed" for entry in ledger.entries(node))
-        return (row.state if row else NodeState.DECLARED), (row.reason if row else ""), made_by_us(ledger, node), given
+        return (row.state if row else NodeState.DECLARED), (row.reason if row else ""), made_by_us(ledger, node)
+    finally:
+        ledger.close()
+
+
+def _free(paths: EnvPaths, node: str, error: RackreadyError) -> bool:
+    if not paths.database.exists():
+        return not isinstance(error, JobsUnknownError)
+    ledger = Ledger.read_only(paths.database)
+    try:
+        return taken_as_free(ledger, node, error)
     finally:
         ledger.close()
 
@@ -78,9 +89,10 @@ def steps(standing: Standing, reason: str) -> list[str]:
     """Return what retiring would do, or why it would be refused, a line each. Pure."""
     if standing.state is NodeState.RETIRED:
         return [f"{standing.node}: is retired already ({standing.reason})"]
-    refused = refusal(standing)
+    to_hold = standing.usable or not (standing.held or standing.trouble)
+    refused = refusal(standing, "would be held" if to_hold else "is held")
     lines = [f"{standing.node}: {standing.state.value}{f' ({standing.reason})' if standing.reason else ''}"]
-    if standing.usable or not (standing.held or standing.trouble):
+    if to_hold:
         lines.append(f"would be held in the scheduler: rackready: retired: {reason}")
     elif standing.held:
         lines.append(f"is held in the scheduler already: {standing.held}")
@@ -91,16 +103,12 @@ def steps(standing: Standing, reason: str) -> list[str]:
     return [*lines, f"would be retired: {reason}"]
 
 
-def refusal(standing: Standing) -> str:
-    """Return why a node may not be retired now; empty when it may."""
+def refusal(standing: Standing, held: str = "is held") -> str:
+    """Return why a node may not be retired now; empty when it may. ``held``: how it stands in the scheduler."""
     if standing.jobs:
-        names = ", ".join(f"{job.id} ({job.user}, {job.name})" for job in standing.jobs[:_SHOWN])
-        more = f" and {len(standing.jobs) - _SHOWN} more" if len(standing.jobs) > _SHOWN else ""
-        return (
-            f"{standing.node}: jobs run on it - Expected: none Actual: {names}{more}. "
-            "It is held, so that it empties: wait for their end, then run again; see docs/runbooks/retire.md."
-        )
-    if standing.trouble and (standing.handed_over or standing.state is NodeState.READY):
+        wait = "so that it empties: wait for their end, then run again; see docs/runbooks/retire.md."
+        return f"{jobs_run(standing.node, standing.jobs, 'none')} It {held}, {wait}"
+    if standing.trouble and not standing.free:
         asked = f"{standing.node}: whether jobs run on it - Expected: the scheduler says it Actual: {standing.trouble}"
         return f"{asked} Nothing was touched: run again once it answers."
     return ""

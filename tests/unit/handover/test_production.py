@@ -11,7 +11,7 @@ import pytest
 from rackready.drivers import process
 from rackready.drivers.process import Interrupted
 from rackready.drivers.scheduler import registry
-from rackready.drivers.scheduler.base import Job, SchedulerAdapter, SchedulerError, SchedulerNode
+from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, SchedulerError, SchedulerNode, UnknownNodeError
 from rackready.handover import production
 from rackready.handover.phase import RELEASE
 from rackready.handover.production import HELD, changes_words, in_production, take_out, wait_for_jobs
@@ -20,6 +20,7 @@ from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
+from rackready.stacks.machine import POWER_ON
 
 ROOT = Path(__file__).resolve().parents[3]
 TRAIN = Job("7", "root", "gpu", "train")
@@ -39,8 +40,12 @@ class Cluster(SchedulerAdapter):
     ends: dict[str, int] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
     looks: dict[str, int] = field(default_factory=dict)
+    strange: set[str] = field(default_factory=set)
+    hidden: set[str] = field(default_factory=set)
 
     def show(self, node: str) -> SchedulerNode:
+        if node in self.strange:
+            raise UnknownNodeError(f"{node}: unknown to Slurm.")
         if node in self.silent:
             raise SchedulerError(f"{node}: no answer.")
         return self.nodes[node]
@@ -48,6 +53,8 @@ class Cluster(SchedulerAdapter):
     def jobs(self, node: str) -> list[Job]:
         if node in self.silent:
             raise SchedulerError(f"{node}: no answer.")
+        if node in self.hidden:
+            raise JobsUnknownError(f"{node}: squeue shows no job, scontrol says MIXED+DRAIN.")
         self.looks[node] = self.looks.get(node, 0) + 1
         over = node in self.ends and self.looks[node] > self.ends[node]
         return [] if over else self.running.get(node, [])
@@ -133,6 +140,83 @@ def test_a_node_of_which_the_scheduler_cannot_say_it_is_left_alone_when_it_was_h
         )
     }
     assert scene.told() == [("node02", "hold", "taken as not in production: rackready never handed it over, and the scheduler says: node02: no answer.")]
+
+
+EARLY = (NodeState.DECLARED, NodeState.REACHABLE, NodeState.INVENTORIED, NodeState.BASELINED, NodeState.PROVISIONED)
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_silent_scheduler_frees_only_what_nobody_else_can_have_running(scene: Scene, *, made: bool) -> None:
+    nodes = [state.value for state in NodeState]
+    scene.cluster.silent = set(nodes)
+    for node in nodes:
+        scene.ledger.set_state(node, NodeState(node))
+        if made:
+            scene.ledger.done(scene.ledger.begin(node, POWER_ON, "d", {}).token)
+    busy, unknown = in_production(scene.ctx, nodes)
+    assert (busy, set(unknown)) == ([], set() if made else set(nodes) - {state.value for state in EARLY})
+
+
+def test_a_scheduler_that_is_down_frees_no_installed_node_of_a_site_that_others_built(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def down(_handover: object, _paths: object) -> SchedulerAdapter:
+        raise SchedulerError("Slurm controller 192.0.2.5:22: SSH - Expected: x Actual: y.")
+
+    monkeypatch.setitem(registry.ADAPTERS, "slurm", down)
+    scene.ledger.set_state("node01", NodeState.INSTALLED)
+    busy, unknown = in_production(scene.ctx, ["node01"])
+    assert (busy, unknown["node01"].touched, unknown["node01"].message) == (
+        [],
+        False,
+        (
+            "node01: whether jobs run on it - Expected: the scheduler says it Actual: Slurm controller 192.0.2.5:22: SSH - Expected: x Actual: y. "
+            "Nothing was touched: run again once it answers."
+        ),
+    )
+    assert scene.told() == []
+
+
+def test_a_node_that_the_scheduler_does_not_have_is_free(scene: Scene) -> None:
+    scene.cluster.strange = {"node01", "node02"}
+    scene.given("node01")
+    scene.ledger.set_state("node02", NodeState.VALIDATED)
+    assert in_production(scene.ctx, ["node01", "node02"]) == ([], {})
+    assert scene.told() == [(node, "hold", f"taken as not in production: {node}: unknown to Slurm.") for node in ("node01", "node02")]
+
+
+def test_a_node_whose_jobs_are_not_shown_is_never_free(scene: Scene) -> None:
+    scene.cluster.nodes["node01"], scene.cluster.hidden = DRAINED, {"node01"}
+    busy, unknown = in_production(scene.ctx, ["node01"])
+    assert (busy, unknown["node01"].message) == (
+        [],
+        (
+            "node01: whether jobs run on it - Expected: the scheduler says it Actual: node01: squeue shows no job, scontrol says MIXED+DRAIN. "
+            "Nothing was touched: run again once it answers."
+        ),
+    )
+
+
+def test_a_long_wait_asks_ever_more_seldom(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.cluster.running["node01"], scene.cluster.ends["node01"] = [TRAIN], 9
+    waits: list[float] = []
+    monkeypatch.setattr(process.STOP, "wait", waits.append)
+    assert wait_for_jobs(scene.cluster, ["node01"], 3600, lambda _node, _text: None, 2.0) == {}
+    assert [round(wait, 1) for wait in waits] == [2.0, 3.0, 4.5, 6.8, 10.1, 15.2, 22.8, 30.0, 30.0]
+
+
+def test_ctrl_c_is_heard_between_two_nodes() -> None:
+    class Stops(Cluster):
+        def jobs(self, node: str) -> list[Job]:
+            self.looks[node] = 1
+            process.STOP.set()
+            return []
+
+    cluster = Stops()
+    try:
+        with pytest.raises(Interrupted):
+            wait_for_jobs(cluster, ["node01", "node02"], 3600, lambda _node, _text: None, 2.0)
+    finally:
+        process.STOP.clear()
+    assert cluster.looks == {"node01": 1}
 
 
 def test_a_job_is_waited_for_and_said_once(scene: Scene) -> None:

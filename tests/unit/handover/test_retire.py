@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rackready.drivers.scheduler.base import Job, SchedulerAdapter, SchedulerError, SchedulerNode, reason_text
+from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, SchedulerError, SchedulerNode, UnknownNodeError, reason_text
 from rackready.handover import phase, retire
 from rackready.handover.retire import RetireRefusedError, look, steps
 from rackready.ledger.store import Ledger
@@ -29,12 +29,13 @@ class Scheduler(SchedulerAdapter):
         self.reason = ""
         self.running: list[Job] = []
         self.trouble = ""
+        self.kind: type[SchedulerError] = SchedulerError
         self.starts: list[Job] = []
         """Jobs that start in the moment before the node is held."""
 
     def show(self, node: str) -> SchedulerNode:
         if self.trouble:
-            raise SchedulerError(self.trouble)
+            raise self.kind(self.trouble)
         return SchedulerNode(node, "IDLE+DRAIN" if self.reason else "IDLE", not self.reason, bool(self.reason), down=False, reason=self.reason)
 
     def hold(self, node: str, reason: str) -> bool:
@@ -117,8 +118,21 @@ def test_what_would_be_refused_is_shown(world: World) -> None:
     world.scheduler.running = [JOB]
     assert steps(look(world.context, "node01"), "sold")[-1] == (
         "would be refused: node01: jobs run on it - Expected: none Actual: 4711 (maria, train). "
-        "It is held, so that it empties: wait for their end, then run again; see docs/runbooks/retire.md."
+        "It would be held, so that it empties: wait for their end, then run again; see docs/runbooks/retire.md."
     )
+    assert world.scheduler.reason == "", "a look holds nothing"
+
+
+def test_what_is_held_already_is_said_to_be_held(world: World) -> None:
+    world.made()
+    world.scheduler.running, world.scheduler.reason = [JOB], "bad PSU, maria"
+    assert steps(look(world.context, "node01"), "sold")[-2:] == [
+        "is held in the scheduler already: bad PSU, maria",
+        (
+            "would be refused: node01: jobs run on it - Expected: none Actual: 4711 (maria, train). "
+            "It is held, so that it empties: wait for their end, then run again; see docs/runbooks/retire.md."
+        ),
+    ]
 
 
 def test_a_machine_that_was_on_before_us_is_said_to_stay(world: World) -> None:
@@ -198,6 +212,31 @@ def test_a_node_that_no_scheduler_ever_had_is_retired_and_the_trouble_said(world
     world.ledger.set_state("node01", NodeState.PROVISIONED)
     world.scheduler.trouble = "node01: unknown to Slurm."
     assert world.retire().message == "node01: retired: powered off; node01: unknown to Slurm."
+
+
+@pytest.mark.parametrize("state", [NodeState.INSTALLED, NodeState.VALIDATED, NodeState.QUARANTINED])
+def test_a_node_that_somebody_else_may_have_running_is_not_retired_while_the_scheduler_is_silent(world: World, state: NodeState) -> None:
+    world.ledger.set_state("node01", state)
+    world.scheduler.trouble = "no answer."
+    with pytest.raises(RetireRefusedError) as caught:
+        world.retire()
+    assert str(caught.value) == (
+        "node01: whether jobs run on it - Expected: the scheduler says it Actual: no answer. Nothing was touched: run again once it answers."
+    )
+    assert (world.destroyed, world.state()[0]) == ([], state)
+
+
+def test_a_node_that_was_taken_out_of_the_scheduler_first_is_retired(world: World) -> None:
+    world.made()
+    world.scheduler.trouble, world.scheduler.kind = "node01: unknown to Slurm.", UnknownNodeError
+    assert world.retire().message == "node01: retired: powered off; node01: unknown to Slurm."
+
+
+def test_a_node_whose_jobs_are_not_shown_is_not_retired(world: World) -> None:
+    world.ledger.set_state("node01", NodeState.PROVISIONED)
+    world.scheduler.trouble, world.scheduler.kind = "squeue shows no job, scontrol says MIXED.", JobsUnknownError
+    with pytest.raises(RetireRefusedError, match=r"Actual: squeue shows no job, scontrol says MIXED\. Nothing was touched: run again once it answers\."):
+        world.retire()
 
 
 def test_a_machine_that_cannot_be_given_up_is_not_retired(world: World) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.drivers.scheduler.base import Job, NotOursError, SchedulerError
+from rackready.drivers.scheduler.base import Job, JobsUnknownError, NotOursError, SchedulerError, UnknownNodeError
 from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.drivers.scheduler.slurm_text import parse_jobs, parse_node
 
@@ -128,7 +128,7 @@ def test_drain_leaves_somebody_elses_reason() -> None:
 
 def test_an_unknown_node_is_named() -> None:
     unknown = SlurmAdapter(lambda _command: (1, "Node node09 not found\n", ""), "10.0.0.5:22")
-    with pytest.raises(SchedulerError) as caught:
+    with pytest.raises(UnknownNodeError) as caught:
         unknown.show("node09")
     assert str(caught.value) == (
         "node09: unknown to Slurm on 10.0.0.5:22 - Expected: a NodeName line for it in slurm.conf Actual: Node node09 not found. Add it, then run again."
@@ -140,9 +140,21 @@ def test_a_controller_that_is_down_is_not_taken_for_an_unknown_node() -> None:
     down = SlurmAdapter(lambda _command: (1, "", words), "10.0.0.5:22")
     with pytest.raises(SchedulerError) as caught:
         down.show("node01")
+    assert not isinstance(caught.value, UnknownNodeError)
     assert str(caught.value) == (
         "node01: `scontrol show node` on 10.0.0.5:22 - Expected: the node's state "
         "Actual: slurm_load_node error: Unable to contact slurm controller (connect failure). See whether slurmctld runs there."
+    )
+
+
+def test_a_controller_without_scontrol_is_not_taken_for_an_unknown_node() -> None:
+    bare = SlurmAdapter(lambda _command: (127, "", "bash: line 1: scontrol: command not found\n"), "10.0.0.5:22")
+    with pytest.raises(SchedulerError) as caught:
+        bare.show("node01")
+    assert not isinstance(caught.value, UnknownNodeError)
+    assert str(caught.value) == (
+        "node01: `scontrol show node` on 10.0.0.5:22 - Expected: the node's state "
+        "Actual: bash: line 1: scontrol: command not found. See whether slurmctld runs there."
     )
 
 
@@ -171,7 +183,28 @@ def test_jobs_of_a_node_are_those_that_have_started() -> None:
         return 0, (FIXTURES / "22.05.8_squeue_jobs.txt").read_text(encoding="utf-8"), ""
 
     assert SlurmAdapter(run, "10.0.0.5:22").jobs("node01") == [Job("1", "root", "gpu", "train")]
-    assert asked == ["squeue --noheader --nodelist=node01 --format='%i|%u|%P|%T|%j'"]
+    assert asked == ["squeue --all --noheader --nodelist=node01 --format='%i|%u|%P|%T|%j'"]
+
+
+def says(squeue: str, node: str) -> SlurmAdapter:
+    return SlurmAdapter(lambda command: (0, squeue if command.startswith("squeue") else node, ""), "10.0.0.5:22")
+
+
+@pytest.mark.parametrize("state", ["MIXED+DRAIN", "ALLOCATED+DRAIN", "IDLE+COMPLETING+DRAIN", "MIXED"])
+def test_a_node_whose_jobs_squeue_does_not_show_is_not_taken_for_empty(state: str) -> None:
+    node = recorded("draining").replace("State=MIXED+DRAIN", f"State={state}")
+    assert f"State={state} " in node
+    with pytest.raises(JobsUnknownError) as caught:
+        says("", node).jobs("node01")
+    assert str(caught.value) == (
+        f"node01: jobs on 10.0.0.5:22 - Expected: squeue and scontrol agree Actual: squeue shows no job, scontrol says {state}. "
+        "Run again when no job is just starting or ending; if it stays so, let the user of handover see all jobs (PrivateData in slurm.conf)."
+    )
+
+
+@pytest.mark.parametrize("name", ["drained_ours", "registered", "resumed", "not_responding", "initial"])
+def test_a_node_that_both_call_empty_is_empty(name: str) -> None:
+    assert says("8|root|gpu|PENDING|next\n", recorded(name)).jobs("node01") == []
 
 
 def test_tasks_of_an_array_and_jobs_that_are_ending_hold_the_node_too() -> None:
@@ -194,7 +227,7 @@ def test_what_is_no_job_is_refused(text: str) -> None:
 
 def test_jobs_that_cannot_be_asked_for_are_not_taken_for_none() -> None:
     words = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
-    with pytest.raises(SchedulerError) as caught:
+    with pytest.raises(JobsUnknownError) as caught:
         SlurmAdapter(lambda _command: (1, "", words), "10.0.0.5:22").jobs("node01")
     assert str(caught.value) == (
         "node01: `squeue --nodelist` on 10.0.0.5:22 - Expected: the node's jobs "

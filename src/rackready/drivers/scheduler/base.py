@@ -17,6 +17,14 @@ class SchedulerError(RackreadyError):
     """The scheduler could not be asked, or refused."""
 
 
+class UnknownNodeError(SchedulerError):
+    """The scheduler answers, and has no such node."""
+
+
+class JobsUnknownError(SchedulerError):
+    """The scheduler has the node, and does not say for sure which jobs hold it: such a node is never taken for free."""
+
+
 class NotOursError(SchedulerError):
     """Somebody else drained the node."""
 
@@ -60,7 +68,7 @@ class SchedulerAdapter(ABC):
 
     @abstractmethod
     def show(self, node: str) -> SchedulerNode:
-        """Return what the scheduler says of a node. Raises SchedulerError when it does not know the node."""
+        """Return what the scheduler says of a node. Raises UnknownNodeError when it has no such node, SchedulerError when it cannot be asked."""
 
     @abstractmethod
     def hold(self, node: str, reason: str) -> bool:
@@ -76,7 +84,7 @@ class SchedulerAdapter(ABC):
 
     @abstractmethod
     def jobs(self, node: str) -> list[Job]:
-        """Return the jobs that hold the node now, those that are just ending among them; by id."""
+        """Return the jobs that hold the node now, those that are just ending among them; by id. Raises JobsUnknownError when that is not sure."""
 
     @abstractmethod
     def close(self) -> None:

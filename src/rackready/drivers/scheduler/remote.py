@@ -11,18 +11,55 @@ from rackready.model.site import SlurmHandover
 from rackready.paths import EnvPaths
 
 _TIMEOUT_S = 30.0
+_KEEPALIVE_S = 15
+"""Between signs of life: less than the minutes after which firewalls and servers end sessions that say nothing. Our judgement."""
+_READS = ("squeue ", "scontrol show ", "sinfo ")
+"""Commands that may be sent twice. What changes something may have been done although no answer came: it is not sent again."""
 
 
 def connect_slurm(handover: SlurmHandover, paths: EnvPaths) -> SlurmAdapter:
     """Return the adapter of a Slurm cluster. Raises SchedulerError when its controller does not let us in."""
-    host, where = str(handover.controller), f"{handover.controller}:{handover.port}"
-    pin_at_first_contact(paths.known_hosts, host, handover.port, "the Slurm controller")
+    pin_at_first_contact(paths.known_hosts, str(handover.controller), handover.port, "the Slurm controller")
+    session = _Session(handover, paths)
+    return SlurmAdapter(session.run, session.where, close=session.close)
+
+
+class _Session:
+    """One SSH session with the controller, opened again once a command when it was lost: jobs are waited for longer than a session may last."""
+
+    def __init__(self, handover: SlurmHandover, paths: EnvPaths) -> None:
+        self.where = f"{handover.controller}:{handover.port}"
+        self._handover, self._paths = handover, paths
+        self._client = _connect(handover, paths, self.where)
+
+    def run(self, command: str) -> tuple[int, str, str]:
+        """Return exit code, standard output and standard error. Raises SchedulerError."""
+        try:
+            try:
+                return _execute(self._client, command)
+            except (OSError, EOFError, paramiko.SSHException):
+                if _alive(self._client) or not command.startswith(_READS):
+                    raise
+            self._client.close()
+            self._client = _connect(self._handover, self._paths, self.where)
+            return _execute(self._client, command)
+        except (OSError, EOFError, paramiko.SSHException) as error:
+            actual = str(error) or type(error).__name__
+            message = f"Slurm controller {self.where}: `{command}` - Expected: an end within {_TIMEOUT_S:.0f} s Actual: {actual}. See whether slurmctld runs."
+            raise SchedulerError(message) from error
+
+    def close(self) -> None:
+        """End the session."""
+        self._client.close()
+
+
+def _connect(handover: SlurmHandover, paths: EnvPaths, where: str) -> paramiko.SSHClient:
     client = paramiko.SSHClient()
     client.load_host_keys(str(paths.known_hosts))
     client.set_missing_host_key_policy(paramiko.RejectPolicy())
     try:
         client.connect(
-            host,
+            str(handover.controller),
             port=handover.port,
             username=handover.user,
             key_filename=str(handover.private_key),
@@ -37,14 +74,22 @@ def connect_slurm(handover: SlurmHandover, paths: EnvPaths) -> SlurmAdapter:
         message = f"Slurm controller {where}: SSH - Expected: {expected} Actual: {str(error) or type(error).__name__}. Correct handover in the site file."
         raise SchedulerError(message) from error
 
-    def run(command: str) -> tuple[int, str, str]:
-        try:
-            _, out, err = client.exec_command(command, timeout=_TIMEOUT_S)
-            text, errors = out.read().decode("utf-8", "replace"), err.read().decode("utf-8", "replace")
-            return out.channel.recv_exit_status(), text, errors
-        except (OSError, EOFError, paramiko.SSHException) as error:
-            actual = str(error) or type(error).__name__
-            message = f"Slurm controller {where}: `{command}` - Expected: an end within {_TIMEOUT_S:.0f} s Actual: {actual}. See whether slurmctld runs."
-            raise SchedulerError(message) from error
+    transport = client.get_transport()
+    if transport is not None:
+        transport.set_keepalive(_KEEPALIVE_S)
+    return client
 
-    return SlurmAdapter(run, where, close=client.close)
+
+def _execute(client: paramiko.SSHClient, command: str) -> tuple[int, str, str]:
+    """Return exit code and both outputs. Raises what paramiko does, and EOFError when the session ended within the command."""
+    _, out, err = client.exec_command(command, timeout=_TIMEOUT_S)
+    text, errors = out.read().decode("utf-8", "replace"), err.read().decode("utf-8", "replace")
+    code = out.channel.recv_exit_status()
+    if code < 0 and not _alive(client):  # what came may be a part only
+        raise EOFError
+    return code, text, errors
+
+
+def _alive(client: paramiko.SSHClient) -> bool:
+    transport = client.get_transport()
+    return transport is not None and transport.is_active()

@@ -6,13 +6,24 @@ import shlex
 import time
 from collections.abc import Callable
 
-from rackready.drivers.scheduler.base import Job, NotOursError, SchedulerAdapter, SchedulerError, SchedulerNode, reason_text
+from rackready.drivers.scheduler.base import (
+    Job,
+    JobsUnknownError,
+    NotOursError,
+    SchedulerAdapter,
+    SchedulerError,
+    SchedulerNode,
+    UnknownNodeError,
+    reason_text,
+)
 from rackready.drivers.scheduler.slurm_text import JOB_FORMAT, parse_jobs, parse_node, state_words
 
 Runner = Callable[[str], tuple[int, str, str]]
 """Runs one command line on the controller: exit code, standard output, standard error."""
 
 _REGISTER_S = 60.0
+_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+"""Words of a node's state while jobs hold it or are just ending on it (scontrol(1), NODE STATE CODES)."""
 
 
 class SlurmAdapter(SchedulerAdapter):
@@ -25,15 +36,15 @@ class SlurmAdapter(SchedulerAdapter):
         self._patience_s = patience_s
 
     def show(self, node: str) -> SchedulerNode:
-        """Return what Slurm says of a node."""
+        """Return what Slurm says of a node. Raises UnknownNodeError when its configuration has none of that name."""
         code, out, err = self._run(f"scontrol show node {shlex.quote(node)} --oneliner")
         text = " ".join((err or out).split())
-        if code != 0 and "not found" not in text:
+        if code != 0 and f"Node {node} not found" not in text:  # not the shell's "scontrol: command not found"
             message = f"{node}: `scontrol show node` on {self._where} - Expected: the node's state Actual: {text}. See whether slurmctld runs there."
             raise SchedulerError(message)
         if code != 0:
             message = f"{node}: unknown to Slurm on {self._where} - Expected: a NodeName line for it in slurm.conf Actual: {text}. Add it, then run again."
-            raise SchedulerError(message)
+            raise UnknownNodeError(message)
         return parse_node(out)
 
     def hold(self, node: str, reason: str) -> bool:
@@ -63,13 +74,23 @@ class SlurmAdapter(SchedulerAdapter):
         return self._resume(node)
 
     def jobs(self, node: str) -> list[Job]:
-        """Return what `squeue` says runs on a node. Raises SchedulerError."""
-        code, out, err = self._run(f"squeue --noheader --nodelist={shlex.quote(node)} --format={shlex.quote(JOB_FORMAT)}")
+        """Return what `squeue` says runs on a node, hidden partitions as well. Raises JobsUnknownError.
+
+        squeue leaves out what the user may not see (PrivateData); the node's own state tells that something is there.
+        """
+        code, out, err = self._run(f"squeue --all --noheader --nodelist={shlex.quote(node)} --format={shlex.quote(JOB_FORMAT)}")
         if code != 0:
             actual = " ".join((err or out).split())
             message = f"{node}: `squeue --nodelist` on {self._where} - Expected: the node's jobs Actual: {actual}. See whether slurmctld runs there."
-            raise SchedulerError(message)
-        return parse_jobs(out)
+            raise JobsUnknownError(message)
+        found = parse_jobs(out)
+        if not found and state_words(state := self.show(node).state) & _BUSY:
+            message = (
+                f"{node}: jobs on {self._where} - Expected: squeue and scontrol agree Actual: squeue shows no job, scontrol says {state}. "
+                "Run again when no job is just starting or ending; if it stays so, let the user of handover see all jobs (PrivateData in slurm.conf)."
+            )
+            raise JobsUnknownError(message)
+        return found
 
     def close(self) -> None:
         """End the SSH session."""

@@ -1,0 +1,88 @@
+"""`rackready gate run` and nodes in production: what loads a node is refused there, with the names and the next step; exact words."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rackready.cli.main import main
+from rackready.gates import phase
+from rackready.handover import production
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+
+ROOT = Path(__file__).resolve().parents[3]
+LOADS = "node/gpu/validation/dcgm-r1"
+SILENT = "node04: whether jobs run on it - Expected: the scheduler says it Actual: x. Nothing was touched: run again once it answers."
+
+
+class World:
+    """What is in production, of which nodes nobody can say it, and what was measured and asked for."""
+
+    def __init__(self) -> None:
+        self.busy: set[str] = set()
+        self.unknown: set[str] = set()
+        self.measured: list[str] = []
+        self.asked: list[str] = []
+
+    def in_production(self, _ctx: PhaseContext, nodes: list[str]) -> tuple[list[str], dict[str, NodeResult]]:
+        self.asked += nodes
+        return [node for node in nodes if node in self.busy], {node: NodeResult(Outcome.ERROR, SILENT) for node in nodes if node in self.unknown}
+
+    def run_gates(self, _ctx: PhaseContext, nodes: list[str], *, only: list[str]) -> dict[str, NodeResult]:
+        assert only
+        self.measured += nodes
+        return dict.fromkeys(nodes, NodeResult(Outcome.PASS))
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    (tmp_path / "inventories/sim").mkdir(parents=True)
+    (tmp_path / "playbooks").mkdir()
+    (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
+    made = World()
+    monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
+    monkeypatch.setattr(production, "in_production", made.in_production)
+    monkeypatch.setattr(phase, "run_gates", made.run_gates)
+    return made
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["rackready", "gate", "run", *arguments])
+    try:
+        main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
+
+
+@pytest.mark.parametrize("gate", [LOADS, "pair/fabric/performance/ib-write-bw"])
+def test_a_gate_that_loads_nodes_is_refused_in_production(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gate: str) -> None:
+    world.busy = {"node01", "node03"}
+    assert call(monkeypatch, gate) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"gate run {gate}: it loads nodes - Expected: none in production Actual: node01, node03. Nothing was run: drain them, "
+        "or `rackready validate --again --limit node01,node03 --env sim`, which waits for their jobs; or name other nodes with --node."
+    )
+    assert (world.asked, world.measured) == (["node01", "node02", "node03", "node04"], [])
+
+
+def test_where_nobody_can_say_it_nothing_is_measured(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    world.unknown = {"node04"}
+    assert call(monkeypatch, LOADS) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == SILENT
+    assert world.measured == []
+
+
+def test_nodes_out_of_production_are_measured(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.busy = {"node01"}
+    assert call(monkeypatch, LOADS, "--node", "node02") == 0
+    assert (world.asked, world.measured) == (["node02"], ["node02"])
+
+
+def test_a_gate_that_only_looks_runs_everywhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.busy, world.unknown = {"node01"}, {"node02"}
+    assert call(monkeypatch, "node/gpu/sanity/inventory") == 0
+    assert (world.asked, len(world.measured)) == ([], 4)
