@@ -15,7 +15,7 @@ from rackready.drivers.ansible import run_playbook
 from rackready.drivers.switch.agreement import verify_fabric
 from rackready.drivers.switch.apply import OPERATION
 from rackready.drivers.switch.phase import run_switches
-from rackready.handover.production import changes_words, in_production, take_out
+from rackready.handover.production import UNTOUCHED, changes_words, in_production, take_out
 from rackready.ledger.store import Ledger
 from rackready.model.base import expand_range
 from rackready.model.outcome import Outcome
@@ -174,4 +174,4 @@ def _blocked(switches: set[str], keeping: set[str], ours: set[str]) -> NodeResul
     if not keeping <= ours:
         step = "Nothing was touched: run it for them too (--limit), or for the whole site."
     text = f"{where}: a change of ports is due - Expected: no node in production behind them that is not held Actual: {names}. {step}"
-    return NodeResult(Outcome.ERROR, text, touched=False)
+    return NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)

@@ -25,6 +25,9 @@ PHASE = "hold"
 HELD = "held"
 """In a result's data: the node is drained already, with the reason that is to stay."""
 
+UNTOUCHED = "untouched"
+"""In a result's data: nothing was done to the node, and what the scheduler offers of it stays as it is: it is not held for that."""
+
 _POLL_S = 2.0
 _SHOWN = 3
 
@@ -45,7 +48,7 @@ def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], d
                 busy += [node] if answer.offered or answer.jobs or (given and not answer.drained) else []
             elif given:
                 text = f"{node}: whether jobs run on it - Expected: the scheduler says it Actual: {answer} Nothing was touched: run again once it answers."
-                unknown[node] = NodeResult(Outcome.ERROR, text, touched=False)
+                unknown[node] = NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
             else:
                 ledger.event(ctx.campaign, node, PHASE, f"taken as not in production: rackready never handed it over, and the scheduler says: {answer}", "warn")
     finally:

@@ -14,7 +14,7 @@ from rackready.drivers.scheduler import registry
 from rackready.drivers.scheduler.base import Job, SchedulerAdapter, SchedulerError, SchedulerNode
 from rackready.handover import production
 from rackready.handover.phase import RELEASE
-from rackready.handover.production import HELD, changes_words, in_production, take_out, wait_for_jobs
+from rackready.handover.production import HELD, UNTOUCHED, changes_words, in_production, take_out, wait_for_jobs
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
@@ -125,11 +125,12 @@ def test_a_node_of_which_the_scheduler_cannot_say_it_is_left_alone_when_it_was_h
     scene.given("node01")
     busy, unknown = in_production(scene.ctx, ["node01", "node02"])
     assert busy == []
-    assert {node: (result.outcome, result.message, result.touched) for node, result in unknown.items()} == {
+    assert {node: (result.outcome, result.message, result.touched, result.data) for node, result in unknown.items()} == {
         "node01": (
             Outcome.ERROR,
             "node01: whether jobs run on it - Expected: the scheduler says it Actual: node01: no answer. Nothing was touched: run again once it answers.",
             False,
+            {UNTOUCHED: True},
         )
     }
     assert scene.told() == [("node02", "hold", "taken as not in production: rackready never handed it over, and the scheduler says: node02: no answer.")]
