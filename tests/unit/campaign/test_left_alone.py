@@ -97,3 +97,69 @@ def test_what_kept_a_node_back_is_forgotten_when_it_is_handed_over(tmp_path: Pat
     request = Request("c2", "sim", str(tmp_path), "handover", ("handover",), ALL, 8, 8, 100, "d")
     step._advance(ledger, request, "handover", "node02", NodeResult(Outcome.PASS))
     assert states(ledger)["node02"] == (NodeState.READY, "")
+
+
+class Blind(Ready):
+    """A fabric with a switch whose preview fails; its real run would go through."""
+
+    def switches(self, ctx: PhaseContext, names: list[str]) -> Results:
+        out = super().switches(ctx, names)
+        return out | ({"leaf02": NodeResult(Outcome.ERROR, "leaf02: no preview.")} if ctx.check and "leaf02" in names else {})
+
+
+def test_a_switch_whose_preview_fails_is_not_changed_while_a_node_behind_it_is_in_production(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger
+) -> None:
+    world = Blind(busy=("node01",))
+    world.diffs = {"leaf01": "+ nv set qos roce mode lossless"}
+    assert run(monkeypatch, tmp_path, world) == []
+    assert (world.done, world.held) == ([], {})
+    assert states(ledger) == dict.fromkeys(ALL, (NodeState.READY, "leaf02: no preview."))
+
+
+def test_a_preview_fails_and_nobody_can_say_whether_jobs_run_behind_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger) -> None:
+    world = Blind(unknown=("node02",))
+    world.diffs = {}
+    assert run(monkeypatch, tmp_path, world) == []
+    assert world.done == []
+    assert states(ledger)["node01"] == (NodeState.READY, "leaf02: no preview.")
+    assert states(ledger)["node02"] == (NodeState.READY, "node02: nobody can say it")
+
+
+def test_a_switch_whose_preview_fails_is_tried_when_nobody_behind_it_is_in_production(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger) -> None:
+    world = Blind()
+    world.diffs = {}
+    assert run(monkeypatch, tmp_path, world) == []
+    assert world.done == ["leaf01", "leaf02", *ALL]
+    assert states(ledger) == dict.fromkeys(ALL, (NodeState.READY, ""))
+
+
+class Peers(Ready):
+    """A fabric that writes down whom the played nodes are proven against: (dry run, played, peers)."""
+
+    plays: list[tuple[bool, list[str], list[str]]]
+
+    def playbook(self, ctx: PhaseContext, _playbook: str, nodes: list[str], more: dict[str, list[str]] | None = None) -> Results:
+        if nodes:
+            self.plays.append((ctx.check, nodes, (more or {}).get("host_roce_known_peers", [])))
+        return self.run(ctx, nodes)
+
+
+@pytest.mark.usefixtures("ledger")
+def test_nodes_that_are_not_played_stand_in_as_peers_in_the_dry_run_and_the_real_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    world = Peers(busy=("node01", "node02"), would={"node02": NodeResult(Outcome.PASS, changed=True, data={"changes": ["x"]})})
+    world.diffs, world.plays = {}, []
+    run(monkeypatch, tmp_path, world)
+    assert world.plays == [(True, ["node01", "node02"], ["node03", "node04"]), (False, ["node02", "node03", "node04"], ["node01"])]
+
+
+def test_a_node_left_alone_at_one_switch_and_changed_at_another_is_not_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Ledger) -> None:
+    behind = {"node01": ["leaf01", "leaf02"], "node02": ["leaf01"], "node03": ["leaf01"], "node04": ["leaf01"]}
+    monkeypatch.setattr(fabric, "cables", lambda _site, names: {name: behind[name] for name in names})
+    world = Blind(busy=("node01",))
+    world.diffs = {"leaf01": "+ nv set interface swp1-4 link mtu 9216"}
+    assert run(monkeypatch, tmp_path, world) == ["node01"]
+    assert world.held == {"node01": "fabric is about to change: its ports on leaf01"}
+    assert world.done == ["leaf01", "node02", "node03", "node04"]
+    assert states(ledger)["node01"] == (NodeState.INSTALLED, "leaf02: no preview.")
+    assert ledger.last_change("node01") > 0
