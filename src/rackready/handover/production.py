@@ -104,6 +104,7 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str]) -> dict[str, NodeRes
     ledger = Ledger.open(paths.database)
     try:
         for node in (node for node in reasons if node not in bad):
+            ledger.event(ctx.campaign, node, PHASE, f"taken out of production: {reasons[node]}", "warn")
             row = ledger.state(node)
             if row is not None and row.state is NodeState.READY:
                 ledger.set_state(node, NodeState.CERTIFIED, f"held: {reasons[node]}", phase=row.phase, campaign=ctx.campaign)

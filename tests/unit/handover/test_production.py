@@ -140,7 +140,10 @@ def test_a_job_is_waited_for_and_said_once(scene: Scene) -> None:
     scene.cluster.nodes["node01"], scene.cluster.running["node01"], scene.cluster.ends["node01"] = IDLE, [TRAIN], 3
     scene.given("node01")
     assert take_out(scene.ctx, {"node01": "optimize is about to change: x"}) == {}
-    assert scene.told() == [("node01", "hold", "drained; waits, at most 3600 s in all, for the end of 7 (root, gpu)")]
+    assert scene.told() == [
+        ("node01", "hold", "taken out of production: optimize is about to change: x"),
+        ("node01", "hold", "drained; waits, at most 3600 s in all, for the end of 7 (root, gpu)"),
+    ]
     assert scene.cluster.nodes["node01"].reason == "rackready: optimize is about to change: x"
     row = scene.ledger.state("node01")
     assert row is not None
