@@ -8,23 +8,29 @@ from dataclasses import dataclass
 
 from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
+from rackready.drivers.scheduler.base import PREFIX
+from rackready.drivers.scheduler.registry import adapter_for
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.phase import run_gates
 from rackready.gates.registry import gate
 from rackready.handover.certify import entries, fingerprints
-from rackready.handover.phase import run_handover
+from rackready.handover.phase import DRAIN, RELEASE, run_handover
 from rackready.handover.policy import Decision, Moment, decide, declared_skips
 from rackready.handover.production import in_production, take_out
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.model.state import NodeState, at_least
 from rackready.paths import EnvPaths
 from rackready.profiles import loader
 
 _COUNTS = "evidence of this very node still counts: nothing was measured again"
+
+_PARTNER = "partner in the measurement of"
+"""Begins the reason with which a partner is drained: a run that was killed is known by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +60,61 @@ def run_where_needed(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResul
     out = {item.node: NodeResult(Outcome.FAIL, _recorded(item)) for item in standings if item.failed}
     out |= {item.node: NodeResult(Outcome.PASS, _COUNTS) for item in standings if not item.failed and not item.why}
     lacking = [item for item in standings if item.node not in out]
-    if not lacking:
-        return out
     if ctx.check:
         return out | {item.node: NodeResult(Outcome.NOT_RUN, f"would be measured: {item.why}") for item in lacking}
-    out |= _out_of_production(ctx, [item.node for item in lacking], "is measured again")
+    fit = [item.node for item in standings if not item.failed and not item.why]
+    lent = _lent_before(ctx, site, fit)
+    try:
+        return out | _measure(ctx, site, lacking, fit, lent)
+    finally:
+        _give_back(ctx, lent)
+
+
+def _measure(ctx: PhaseContext, site: Site, lacking: list[Standing], fit: list[str], lent: list[str]) -> dict[str, NodeResult]:
+    """Run the gates that are due. What is taken out of production as a partner, from among ``fit``, is added to ``lent`` first."""
+    out = _out_of_production(ctx, [item.node for item in lacking], "is measured again")
     able = [item for item in lacking if item.node not in out]
     if not able:
         return out
-    partners = _partners(ctx, site, [item.node for item in standings if not item.failed and not item.why], able)
-    busy, unknown = in_production(ctx, partners)
-    lent = [node for node in busy if node not in take_out(ctx, {node: f"partner in the measurement of {', '.join(item.node for item in able)}"})]
-    helping = [node for node in partners if node in lent or (node not in busy and node not in unknown)]
-    out |= run_gates(ctx, [item.node for item in able], partners=helping, kept={item.node: item.kept for item in able})
-    _give_back(ctx, lent)
-    return out
+    partners = _partners(ctx, site, fit, able)
+    busy, absent = in_production(ctx, partners)
+    lent += [node for node in busy if node not in lent]
+    absent |= take_out(ctx, dict.fromkeys(busy, f"{_PARTNER} {', '.join(item.node for item in able)}"))
+    _tell(ctx, {node: f"it does not serve as a partner: {result.message}" for node, result in absent.items()}, "warn")
+    helping = [node for node in partners if node not in absent]
+    return out | run_gates(ctx, [item.node for item in able], partners=helping, kept={item.node: item.kept for item in able})
+
+
+def _lent_before(ctx: PhaseContext, site: Site, nodes: list[str]) -> list[str]:
+    """Return the nodes that a killed run took out of production as partners, and that are drained for that still.
+
+    Only those are asked about which were drained by us after they were released, as far as the ledger knows.
+    """
+    paths = EnvPaths(ctx.root, ctx.env)
+    ledger = Ledger.open(paths.database)
+    try:
+        last = {node: [entry.operation for entry in ledger.entries(node) if entry.operation in {DRAIN, RELEASE} and entry.status != "failed"] for node in nodes}
+    finally:
+        ledger.close()
+    asked = [node for node in nodes if last[node][-1:] == [DRAIN]]
+    if not asked:
+        return []
+    try:
+        with adapter_for(site, paths) as adapter:
+            shown = {node: adapter.show(node) for node in asked}
+    except RackreadyError as error:
+        _tell(ctx, dict.fromkeys(asked, f"whether it is drained as a partner still could not be asked: {error}"), "warn")
+        return []
+    return [node for node, now in shown.items() if now.drained and now.reason.startswith(f"{PREFIX} {_PARTNER}")]
+
+
+def _tell(ctx: PhaseContext, words: Mapping[str, str], level: str) -> None:
+    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
+    try:
+        for node, text in words.items():
+            ledger.event(ctx.campaign, node, "validate", text, level)
+    finally:
+        ledger.close()
 
 
 def _out_of_production(ctx: PhaseContext, nodes: list[str], why: str) -> dict[str, NodeResult]:

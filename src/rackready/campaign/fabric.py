@@ -15,7 +15,7 @@ from rackready.drivers.ansible import run_playbook
 from rackready.drivers.switch.agreement import verify_fabric
 from rackready.drivers.switch.apply import OPERATION
 from rackready.drivers.switch.phase import run_switches
-from rackready.handover.production import changes_words, in_production, take_out
+from rackready.handover.production import UNTOUCHED, changes_words, in_production, take_out
 from rackready.ledger.store import Ledger
 from rackready.model.base import expand_range
 from rackready.model.outcome import Outcome
@@ -44,14 +44,19 @@ def run_fabric(ctx: PhaseContext, nodes: list[str], same: Results | None = None)
         bad = [switches[switch] for switch in behind[name] if switches[switch].outcome is not Outcome.PASS]
         if bad:
             out[name] = NodeResult(Outcome.ERROR, bad[0].message)
-    known = {"host_roce_known_peers": known_up(ctx, [node.name for node in site.nodes()], nodes)}
-    hosts = run_playbook(ctx, PLAYBOOK, [name for name in nodes if name not in out and name not in same], known)
+    hosts = _play(ctx, site, [name for name in nodes if name not in out and name not in same], set(out))
     out |= {name: replace(result, changed=result.changed or any(switches[switch].changed for switch in behind[name])) for name, result in hosts.items()}
     out |= {name: result for name, result in same.items() if name in nodes and name not in out}
     if ctx.check:
         return out
     done = {name: out[name] for name in nodes if name in out and out[name].outcome in GOOD}
     return out | _agreement(ctx, done)
+
+
+def _play(ctx: PhaseContext, site: Site, nodes: list[str], bad: Iterable[str] = ()) -> Results:
+    """Do the nodes' NICs. All others of the site that are up stand in as peers, but those that are ``bad`` now."""
+    peers = known_up(ctx, [node.name for node in site.nodes()], [*nodes, *bad])
+    return run_playbook(ctx, PLAYBOOK, nodes, {"host_roce_known_peers": peers})
 
 
 def _agreement(ctx: PhaseContext, done: Results) -> Results:
@@ -78,19 +83,39 @@ def run_fabric_held(ctx: PhaseContext, nodes: list[str]) -> Results:
     busy, unknown = in_production(ctx, near)
     if not busy and not unknown:
         return run_fabric(ctx, nodes)
-    touched = _touched(ctx, site, sorted(switches))
-    looked = run_playbook(replace(ctx, check=True), PLAYBOOK, [name for name in nodes if name in busy])
+    asked, previews = nodes, run_switches(replace(ctx, check=True), sorted(switches))
+    unseen = _unseen(previews, behind, [*busy, *unknown])
+    nodes = [name for name in asked if not unseen.keys() & set(behind[name])]
+    switches = {switch for name in nodes for switch in behind[name]}
+    touched = _touched(ctx, site, sorted(switches), previews)
+    looked = _play(replace(ctx, check=True), site, [name for name in nodes if name in busy])
     same = {name: result for name, result in settled(looked).items() if name not in touched}
     wanted = {name: _reason(touched.get(name, []), looked.get(name)) for name in busy if name in touched or (name in nodes and name not in same)}
-    ours = _campaign_nodes(ctx) | set(nodes)
+    ours = _campaign_nodes(ctx) | set(asked)
     kept = take_out(ctx, {name: words for name, words in wanted.items() if name in ours})
     keeping = {name for name in touched if name in kept or name in unknown or (name in wanted and name not in ours)}
     blocked = {switch for name in keeping for switch in touched[name]}
-    out = {name: unknown[name] for name in nodes if name in unknown} | {name: kept[name] for name in nodes if name in kept}
+    out = {name: unseen[next(switch for switch in behind[name] if switch in unseen)] for name in asked if name not in nodes}
+    out |= {name: unknown[name] for name in asked if name in unknown} | {name: kept[name] for name in asked if name in kept}
     out |= {name: result for name, result in same.items() if result.outcome not in GOOD}
     out |= {name: _blocked(blocked & set(behind[name]), keeping, ours) for name in nodes if name not in out and blocked & set(behind[name])}
-    elsewhere = [name for name in wanted if name in ours and name not in nodes and name not in kept]
-    return out | _run_marked(ctx, [name for name in nodes if name not in out], same, elsewhere)
+    elsewhere = [name for name in wanted if name in ours and name not in asked and name not in kept]
+    able = [name for name in nodes if name not in out]
+    ran = {switch for name in able for switch in behind[name]}
+    out |= {name: _changed_after_all(out[name]) for name in out if name not in kept and ran & set(touched.get(name, []))}
+    return out | _run_marked(ctx, able, same, elsewhere)
+
+
+def _unseen(previews: Results, behind: Cables, busy: Iterable[str]) -> Results:
+    """Return the switches of which nobody can say what would change, while somebody behind them is in production: they are left as they are."""
+    in_use = {switch for name in busy for switch in behind[name]}
+    bad = {switch: found.message for switch, found in previews.items() if found.outcome is not Outcome.PASS and switch in in_use}
+    return {switch: NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False) for switch, text in bad.items()}
+
+
+def _changed_after_all(result: NodeResult) -> NodeResult:
+    """A node that is left alone because of one switch, and whose ports another one changes for its neighbours, is not as it was."""
+    return replace(result, touched=True, data={key: value for key, value in result.data.items() if key != UNTOUCHED})
 
 
 def _run_marked(ctx: PhaseContext, nodes: list[str], same: Results, elsewhere: list[str]) -> Results:
@@ -106,12 +131,11 @@ def _run_marked(ctx: PhaseContext, nodes: list[str], same: Results, elsewhere: l
         ledger.close()
 
 
-def _touched(ctx: PhaseContext, site: Site, switches: list[str]) -> dict[str, list[str]]:
+def _touched(ctx: PhaseContext, site: Site, switches: list[str], previews: Results) -> dict[str, list[str]]:
     """Return node -> the switches that would change something at its ports: those named by the difference, or all when it names none.
 
     A change that a killed run left open on a switch is settled by the next one, whatever it was: all its ports count.
     """
-    previews = run_switches(replace(ctx, check=True), switches)
     ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
     out: dict[str, list[str]] = {}
     try:
@@ -174,4 +198,4 @@ def _blocked(switches: set[str], keeping: set[str], ours: set[str]) -> NodeResul
     if not keeping <= ours:
         step = "Nothing was touched: run it for them too (--limit), or for the whole site."
     text = f"{where}: a change of ports is due - Expected: no node in production behind them that is not held Actual: {names}. {step}"
-    return NodeResult(Outcome.ERROR, text, touched=False)
+    return NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)

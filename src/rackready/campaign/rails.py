@@ -23,14 +23,14 @@ def proven(result: NodeResult, unmeasured: list[str]) -> NodeResult:
     return replace(result, outcome=outcome, message=f"{result.message}; not measured: {'; '.join(unmeasured)}", data=data)
 
 
-def known_up(ctx: PhaseContext, names: list[str], run: list[str]) -> list[str]:
-    """Return the site's nodes, not of this run, whose fabric was proven before: a lone node's rails are proven against them."""
+def known_up(ctx: PhaseContext, names: list[str], without: list[str]) -> list[str]:
+    """Return the site's nodes, without those that are played themselves, whose fabric was proven before: a lone node's rails are proven against them."""
     ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
     try:
         states = {row.name: row.state for row in ledger.states()}
     finally:
         ledger.close()
-    return [name for name in names if name not in run and at_least(states.get(name, NodeState.DECLARED), NodeState.CONNECTED)]
+    return [name for name in names if name not in without and at_least(states.get(name, NodeState.DECLARED), NodeState.CONNECTED)]
 
 
 def clear_idle(ctx: PhaseContext, site: Site) -> None:

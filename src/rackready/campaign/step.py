@@ -9,7 +9,7 @@ from rackready.campaign.phases import PHASES
 from rackready.campaign.request import Request
 from rackready.drivers.process import check_stop, working
 from rackready.handover.phase import hold_nodes
-from rackready.handover.production import HELD
+from rackready.handover.production import HELD, UNTOUCHED
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
@@ -35,10 +35,15 @@ def run_phase(request: Request, phase: str, nodes: list[str]) -> dict[str, dict[
             for node in nodes:
                 _settle_change(ledger, touched[node], results[node])
                 _record(ledger, request, phase, node, results[node])
-            _hold(ledger, request, phase, [node for node in nodes if results[node].outcome.value not in CONTINUES and not results[node].data.get(HELD)])
+            _hold(ledger, request, phase, [node for node in nodes if _falls_out(results[node])])
     finally:
         ledger.close()
     return {node: {"outcome": result.outcome.value, "message": result.message, "changed": result.changed} for node, result in results.items()}
+
+
+def _falls_out(result: NodeResult) -> bool:
+    """Whether a node must be held for this result: not when it is drained already, nor when it was left as it was for its neighbours' sake."""
+    return result.outcome.value not in CONTINUES and not result.data.get(HELD) and not result.data.get(UNTOUCHED)
 
 
 def _begin(ledger: Ledger, request: Request, phase: str, node: str) -> int | None:
@@ -99,7 +104,7 @@ def _record(ledger: Ledger, request: Request, phase: str, node: str, result: Nod
     state = row.state if row else NodeState.DECLARED
     if result.outcome is Outcome.FAIL and spec.fail_quarantines:
         state = NodeState.QUARANTINED
-    elif at_least(state, spec.holds if result.touched else NodeState.CERTIFIED):
+    elif not result.data.get(UNTOUCHED) and at_least(state, spec.holds if result.touched else NodeState.CERTIFIED):
         state = spec.holds if result.touched else NodeState.CERTIFIED
     ledger.set_state(node, state, result.message, phase=phase, campaign=request.campaign)
 
@@ -124,5 +129,6 @@ def _advance(ledger: Ledger, request: Request, phase: str, node: str, result: No
     spec = PHASES[phase]
     for state, note in spec.reaches:
         row = ledger.state(node)
-        if row is None or not at_least(row.state, state) or (spec.touches and result.changed):
+        told = row is not None and row.state is state is NodeState.READY and row.reason != note  # why it was left alone earlier is over
+        if row is None or told or not at_least(row.state, state) or (spec.touches and result.changed):
             ledger.set_state(node, state, note, phase=phase, campaign=request.campaign)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rackready.campaign.step import CONTINUES
-from rackready.ledger.store import Ledger
+from rackready.ledger.store import Ledger, NodeRow
 from rackready.model.state import NodeState
 
 
@@ -29,12 +29,18 @@ def summarise(ledger: Ledger, nodes: list[str], results: dict[str, dict[str, Any
     out = []
     for node in nodes:
         row = states.get(node)
-        result = results.get(node, {"outcome": "not_run", "message": "the campaign did not come to this node", "changed": False, "phase": ""})
+        result = results.get(node) or {"outcome": "not_run", "message": _not_come_to(row), "changed": False, "phase": ""}
         state = row.state if row else NodeState.DECLARED
         good = result["outcome"] in CONTINUES
         reason = "" if good else (row.reason if row and row.reason and row.state is NodeState.QUARANTINED else result["message"])
         out.append(NodeSummary(node, state.value, result["phase"], result["outcome"], bool(result["changed"]), reason))
     return out
+
+
+def _not_come_to(row: NodeRow | None) -> str:
+    """Say what is on record of a node that was not reached: an earlier wave may have taken it out of production."""
+    words = "the campaign did not come to this node"
+    return f"{words}; {row.reason}" if row is not None and row.reason else words
 
 
 def exit_code(rows: list[NodeSummary]) -> int:

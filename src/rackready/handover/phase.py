@@ -21,7 +21,7 @@ from rackready.model.site import FileHandover, SlurmHandover
 from rackready.paths import EnvPaths
 
 PLAYBOOK = "handover.yml"
-RELEASE, _DRAIN = "scheduler-release", "scheduler-drain"
+RELEASE, DRAIN = "scheduler-release", "scheduler-drain"
 _GOOD = frozenset({Outcome.PASS, Outcome.SKIP})
 
 
@@ -84,7 +84,7 @@ def hold_nodes(ctx: PhaseContext, nodes: list[str], reasons: dict[str, str]) -> 
         effect = run_effect(
             ledger,
             node,
-            _DRAIN,
+            DRAIN,
             hashlib.sha256(wanted.encode()).hexdigest(),
             before=lambda: {"state": before.state, "reason": before.reason},
             observe=observe,

@@ -25,6 +25,9 @@ PHASE = "hold"
 HELD = "held"
 """In a result's data: the node is drained already, with the reason that is to stay."""
 
+UNTOUCHED = "untouched"
+"""In a result's data: nothing was done to the node, and what the scheduler offers of it stays as it is: it is not held for that."""
+
 _POLL_S, _POLL_MAX_S, _POLL_GROWTH = 2.0, 30.0, 1.5
 """How often jobs are asked for: soon at first, seldom in a long wait, which spares slurmctld. Our judgement."""
 _SHOWN = 3
@@ -45,7 +48,7 @@ def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], d
                 busy += [node] if answer.offered or answer.jobs or (handed_over(ledger, node) and not answer.drained) else []
             elif not taken_as_free(ledger, node, answer):
                 text = f"{node}: whether jobs run on it - Expected: the scheduler says it Actual: {answer} Nothing was touched: run again once it answers."
-                unknown[node] = NodeResult(Outcome.ERROR, text, touched=False)
+                unknown[node] = NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
             else:
                 ledger.event(ctx.campaign, node, PHASE, f"taken as not in production: {_why_free(answer)}", "warn")
     finally:
@@ -127,6 +130,7 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str]) -> dict[str, NodeRes
     ledger = Ledger.open(paths.database)
     try:
         for node in (node for node in reasons if node not in bad):
+            ledger.event(ctx.campaign, node, PHASE, f"taken out of production: {reasons[node]}", "warn")
             row = ledger.state(node)
             if row is not None and row.state is NodeState.READY:
                 ledger.set_state(node, NodeState.CERTIFIED, f"held: {reasons[node]}", phase=row.phase, campaign=ctx.campaign)

@@ -151,6 +151,16 @@ def test_summary_of_nothing_is_no_success(tmp_path: Path) -> None:
     assert exit_code(rows) == 1
 
 
+def test_a_node_drained_by_an_earlier_wave_that_the_campaign_never_came_to_is_said(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "s.sqlite")
+    ledger.set_state("node02", NodeState.CERTIFIED, "held: fabric is about to change: its ports on leaf01")
+    rows = summarise(ledger, ["node01", "node02"], {})
+    assert [row.reason for row in rows] == [
+        "the campaign did not come to this node",
+        "the campaign did not come to this node; held: fabric is about to change: its ports on leaf01",
+    ]
+
+
 def test_workflow_shape_is_the_one_of_its_abi() -> None:
     """A pending campaign is replayed by this code: changing it without a new ABI strands what was cut off."""
     digest = hashlib.sha256(Path(workflow.__file__).read_bytes()).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,8 +14,11 @@ from rackready.campaign import evidence_check
 from rackready.campaign.evidence_check import run_where_needed
 from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
+from rackready.drivers.process import Interrupted
+from rackready.drivers.scheduler.base import SchedulerNode
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.handover.certify import entries
+from rackready.handover.phase import DRAIN
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome, Verdict
@@ -218,7 +222,37 @@ def test_a_partner_that_keeps_its_jobs_does_not_serve(rack: Rack) -> None:
     rack.measured("node02")
     rack.busy, rack.keep = {"node02"}, {"node02"}
     rack.run()
-    assert (rack.runs[0][1], rack.returned) == ([], [])
+    assert (rack.runs[0][1], rack.returned) == ([], ["node02"]), "it was drained for nothing: it is on offer again"
+    assert "it does not serve as a partner: jobs run on it" in [event.text for event in rack.ledger.events("c1") if event.node == "node02"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, Interrupted])
+def test_a_partner_is_given_back_when_the_gates_raise(rack: Rack, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
+    def gates(*_args: object, **_more: object) -> dict[str, NodeResult]:
+        raise error
+
+    monkeypatch.setattr(evidence_check, "run_gates", gates)
+    rack.measured("node02")
+    rack.busy = {"node02"}
+    with pytest.raises(error):
+        rack.run()
+    assert rack.returned == ["node02"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "returned"), [("rackready: partner in the measurement of node03", ["node02"]), ("rackready: quarantined: broken", []), ("bad PSU, maria", [])]
+)
+def test_a_partner_that_a_killed_run_left_drained_is_given_back(rack: Rack, monkeypatch: pytest.MonkeyPatch, reason: str, returned: list[str]) -> None:
+    class Shown:
+        def show(self, node: str) -> SchedulerNode:
+            return SchedulerNode(node, "IDLE+DRAIN", usable=False, drained=True, down=False, reason=reason)
+
+    monkeypatch.setattr(evidence_check, "adapter_for", lambda _site, _paths: nullcontext(Shown()))
+    for node in NODES:
+        rack.measured(node)
+    rack.ledger.done(rack.ledger.begin("node02", DRAIN, "d", {}).token)
+    assert rack.run()["node02"].message == COUNTS
+    assert rack.returned == returned
 
 
 def test_a_node_that_cannot_be_read_is_said(rack: Rack) -> None:

@@ -14,7 +14,7 @@ from rackready.drivers.scheduler import registry
 from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, SchedulerError, SchedulerNode, UnknownNodeError
 from rackready.handover import production
 from rackready.handover.phase import RELEASE
-from rackready.handover.production import HELD, changes_words, in_production, take_out, wait_for_jobs
+from rackready.handover.production import HELD, UNTOUCHED, changes_words, in_production, take_out, wait_for_jobs
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
@@ -132,11 +132,12 @@ def test_a_node_of_which_the_scheduler_cannot_say_it_is_left_alone_when_it_was_h
     scene.given("node01")
     busy, unknown = in_production(scene.ctx, ["node01", "node02"])
     assert busy == []
-    assert {node: (result.outcome, result.message, result.touched) for node, result in unknown.items()} == {
+    assert {node: (result.outcome, result.message, result.touched, result.data) for node, result in unknown.items()} == {
         "node01": (
             Outcome.ERROR,
             "node01: whether jobs run on it - Expected: the scheduler says it Actual: node01: no answer. Nothing was touched: run again once it answers.",
             False,
+            {UNTOUCHED: True},
         )
     }
     assert scene.told() == [("node02", "hold", "taken as not in production: rackready never handed it over, and the scheduler says: node02: no answer.")]
@@ -223,7 +224,10 @@ def test_a_job_is_waited_for_and_said_once(scene: Scene) -> None:
     scene.cluster.nodes["node01"], scene.cluster.running["node01"], scene.cluster.ends["node01"] = IDLE, [TRAIN], 3
     scene.given("node01")
     assert take_out(scene.ctx, {"node01": "optimize is about to change: x"}) == {}
-    assert scene.told() == [("node01", "hold", "drained; waits, at most 3600 s in all, for the end of 7 (root, gpu)")]
+    assert scene.told() == [
+        ("node01", "hold", "taken out of production: optimize is about to change: x"),
+        ("node01", "hold", "drained; waits, at most 3600 s in all, for the end of 7 (root, gpu)"),
+    ]
     assert scene.cluster.nodes["node01"].reason == "rackready: optimize is about to change: x"
     row = scene.ledger.state("node01")
     assert row is not None
