@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,13 @@ class Mocks(pulumi.runtime.Mocks):
 @pytest.fixture
 def declared() -> Iterator[Mocks]:
     mocks = Mocks()
+    loop = asyncio.new_event_loop()  # Pulumi takes the thread's own, and a test that called asyncio.run before leaves none
+    asyncio.set_event_loop(loop)
     pulumi.runtime.set_mocks(mocks, project="rackready-metal", stack="sim-rack01", preview=False)
     yield mocks
     pulumi.runtime.settings.reset_options()
+    asyncio.set_event_loop(None)
+    loop.close()
 
 
 @pytest.fixture
