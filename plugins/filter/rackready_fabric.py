@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 Play = Mapping[str, list[str]]
@@ -21,8 +22,9 @@ def rail_request(interfaces: list[dict[str, Any]], node: str, play: Play, hostva
     known = [name for name in sorted(play["known"]) if name in hostvars and name not in ring]
     rails = []
     for mine in interfaces:
-        found = _of_rail(mine["rail"], peers, hostvars) or _of_rail(mine["rail"], known, hostvars)
-        rails.append({"rail": mine["rail"], "netdev": mine["netdev"], "peers": found[:count]})
+        # Ansible works a host's variables out when they are asked for: no host beyond the last peer is looked up.
+        found = list(islice(_of_rail(mine["rail"], peers, hostvars), count)) or list(islice(_of_rail(mine["rail"], known, hostvars), count))
+        rails.append({"rail": mine["rail"], "netdev": mine["netdev"], "peers": found})
     return {"mtu": mtu, "rails": rails}
 
 
@@ -35,9 +37,9 @@ def rails_unmeasured(result: Mapping[str, Any]) -> list[str]:
     return [str(text) for text in document.get("unmeasured", [])]
 
 
-def _of_rail(rail: int, peers: list[str], hostvars: Mapping[str, Any]) -> list[dict[str, str]]:
-    found = [(peer, theirs) for peer in peers for theirs in hostvars[peer]["host_roce_interfaces"] if theirs["rail"] == rail]
-    return [{"node": peer, "address": str(theirs["address"]).split("/")[0]} for peer, theirs in found]
+def _of_rail(rail: int, peers: list[str], hostvars: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    found = ((peer, theirs) for peer in peers for theirs in hostvars[peer]["host_roce_interfaces"] if theirs["rail"] == rail)
+    return ({"node": peer, "address": str(theirs["address"]).split("/")[0]} for peer, theirs in found)
 
 
 def roce_bad(result: Mapping[str, Any]) -> list[str]:

@@ -109,12 +109,19 @@ def test_package_installed_twice_is_found() -> None:
     assert installed_twice(line.format("a", "a") * 2 + line.format("b", "b")) == {"a:amd64": 2}
 
 
+def renamed(pid: int, title: bytes, within_s: float = 60) -> None:
+    """Wait until a process has taken its new title."""
+    deadline = time.monotonic() + within_s
+    while not Path(f"/proc/{pid}/cmdline").read_bytes().startswith(title):
+        assert time.monotonic() < deadline, f"no title {title!r} within {within_s} s"
+        time.sleep(0.02)
+
+
 def test_command_left_at_work_on_a_node_is_found_and_the_search_itself_is_not() -> None:
     here = SimpleNamespace(ssh=lambda _, command: subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False).stdout)
     left = subprocess.Popen(["bash", "-c", "exec -a '/usr/bin/apt-get install nothing' sleep 60"])
     try:
-        while not Path(f"/proc/{left.pid}/cmdline").read_bytes().startswith(b"/usr/bin/apt-get"):
-            time.sleep(0.02)
+        renamed(left.pid, b"/usr/bin/apt-get")
         found = left_on(here, "node01")  # type: ignore[arg-type]
     finally:
         left.kill()
@@ -134,8 +141,7 @@ def test_process_left_on_the_controller_is_found_by_its_mark_and_by_its_root(tmp
     left = subprocess.Popen(["bash", "-c", "exec -a 'ansible-playbook x.yml' sleep 60"], env=env)
     other = subprocess.Popen(["bash", "-c", "exec -a 'ansible-playbook y.yml' sleep 60"])
     try:
-        while not Path(f"/proc/{left.pid}/cmdline").read_bytes().startswith(b"ansible"):
-            time.sleep(0.02)
+        renamed(left.pid, b"ansible")
         assert orphans(project) == {left.pid: "ansible-playbook x.yml 60"}  # type: ignore[arg-type]
     finally:
         for child in (left, other):

@@ -49,3 +49,12 @@ def test_lists_are_old_when_the_mirror_serves_another_release(answer: dict[str, 
 )
 def test_where_the_mirror_says_what_it_carries(url: str, suite: str, release: str) -> None:
     assert said("__base_release_url", base_mirror_url=url, base_mirror_suite=suite) == release
+
+
+@pytest.mark.parametrize("user", ["", "carol@", "carol:s3cret@", "carol:s3@cret@"])
+def test_note_of_a_mirror_that_cannot_be_asked_holds_no_password(user: str) -> None:
+    url = f"https://{user}mirror.example.com:8080/a@b"
+    answer = {"status": -1, "msg": f"Request failed: {url}/InRelease"}
+    note = "https://mirror.example.com:8080/a@b/InRelease: Request failed: https://mirror.example.com:8080/a@b/InRelease"
+    words = "the package lists on the node may be older than the mirror"
+    assert said("__base_release_unasked", base_mirror_url=url, base_mirror_suite="/", __base_release=answer) == f"{note}: {words}"

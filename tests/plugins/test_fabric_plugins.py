@@ -55,6 +55,28 @@ def test_known_nodes_stand_in_on_the_rails_that_the_play_lacks() -> None:
     assert [[peer["node"] for peer in rail["peers"]] for rail in request["rails"]] == [["n"], ["b"]]
 
 
+class Counting(dict[str, object]):
+    """Variables of hosts, and who was asked for them."""
+
+    def __init__(self, known: dict[str, object]) -> None:
+        super().__init__(known)
+        self.asked: list[str] = []
+
+    def __getitem__(self, name: str) -> object:
+        self.asked.append(name)
+        return super().__getitem__(name)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_no_more_hosts_are_looked_up_than_there_are_peers(known: bool) -> None:  # noqa: FBT001 - table
+    names = [f"n{number:03}" for number in range(128)]
+    hostvars = Counting(dict.fromkeys(names, IFACES["a"]))
+    play = {"hosts": names[:1], "known": names} if known else {"hosts": names, "known": []}
+    request = filters.rail_request(IFACES["a"]["host_roce_interfaces"], "n000", play, hostvars, 9000, 8)
+    assert [[peer["node"] for peer in rail["peers"]] for rail in request["rails"]] == [names[1:9]] * 2
+    assert hostvars.asked == names[1:9] * 2
+
+
 def test_unmeasured_rails_come_from_the_document() -> None:
     text = "rail 1: no other node in this run to reach"
     assert filters.rails_unmeasured({"stdout": json.dumps({"unmeasured": [text]})}) == [text]

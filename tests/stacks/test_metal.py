@@ -35,9 +35,13 @@ class Mocks(pulumi.runtime.Mocks):
 def declared() -> Iterator[Mocks]:
     asyncio.set_event_loop(asyncio.new_event_loop())  # the mocks take the thread's own, which asyncio.run in an earlier test took away
     mocks = Mocks()
+    loop = asyncio.new_event_loop()  # Pulumi takes the thread's own, and a test that called asyncio.run before leaves none
+    asyncio.set_event_loop(loop)
     pulumi.runtime.set_mocks(mocks, project="rackready-metal", stack="sim-rack01", preview=False)
     yield mocks
     pulumi.runtime.settings.reset_options()
+    asyncio.set_event_loop(None)
+    loop.close()
 
 
 @pytest.fixture

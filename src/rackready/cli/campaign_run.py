@@ -10,7 +10,7 @@ from rich.table import Table
 
 from rackready.campaign.applied import record_applied
 from rackready.campaign.controller import Finished, run_campaign
-from rackready.campaign.request import new_request
+from rackready.campaign.request import Request, new_request
 from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
 from rackready.cli.output import Format, console, env_paths, print_json, progress
 from rackready.design.deployable import require
@@ -41,13 +41,13 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     rows = summarise(ledger, able, finished.results) + held
     rows.sort(key=lambda row: nodes.index(row.name))
     ledger.close()
-    record_applied(paths, site, request, finished, rows)
     result = document(finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed)
     result |= _reports(paths, finished.campaign)
     if output is Format.JSON:
         print_json(result)
     else:
         _print(rows, result)
+    _record(paths, site, request, finished, rows)
     _leave(exit_code(rows))
 
 
@@ -100,6 +100,14 @@ def _reports(paths: EnvPaths, campaign: str) -> dict[str, Any]:
 
     html, json_file = write_reports(paths.root, paths.env, campaign)
     return {"report_html": str(html), "report_json": str(json_file)}
+
+
+def _record(paths: EnvPaths, site: Site, request: Request, finished: Finished, rows: list[NodeSummary]) -> None:
+    """Record what was applied. The nodes are as they are without the record, and so is the exit code: a failure is said, no more."""
+    try:
+        record_applied(paths, site, request, finished, rows)
+    except (RackreadyError, OSError) as error:
+        progress.print(f"what was applied could not be recorded: {error}", style="yellow", markup=False)
 
 
 def _print(rows: list[NodeSummary], result: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -190,6 +191,9 @@ _WORDS = {
 }
 
 
+_CREDENTIALS = re.compile(r"(?<=://)\S*@")
+"""User and password of a URL: what is refused is shown, but no password."""
+
 _ADDRESS_HINT = "Add it, or say under networks where addresses come from."
 
 
@@ -201,4 +205,4 @@ def _shape_problem(item: Any, path: str) -> Problem:  # noqa: ANN401 - pydantic'
         return Problem(path, *words)
     shown = item.get("input")
     actual = repr(shown) if isinstance(shown, (str, int, float, bool)) or shown is None else type(shown).__name__
-    return Problem(path, f"{item['msg'].removesuffix('.')} - Actual: {actual}.", "Correct it.")
+    return Problem(path, f"{item['msg'].removesuffix('.')} - Actual: {_CREDENTIALS.sub('***@', actual)}.", "Correct it.")

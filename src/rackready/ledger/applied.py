@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import time
+import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +41,7 @@ def read(state: Path) -> Applied:
     try:
         document = json.loads(gzip.decompress(path.read_bytes()))
         return _applied(document)
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"{path} - Expected: what an earlier deploy recorded ({SCHEMA}) Actual: {error.__class__.__name__}: {error}."
         raise AppliedError(f"{message} Remove it: the next deploy records everything anew, until then all is shown as added.") from error
 

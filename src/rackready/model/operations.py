@@ -7,15 +7,23 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from rackready.model.base import Model, Name, Names, ProfileId, SecretRef
+
+
+def _without_credentials(url: str) -> str:
+    """Refuse user and password in a URL (RFC 3986, 3.2.1), which goes into notes, events and reports; see apt_auth.conf(5) for their place."""
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        message = "names a user or password - Expected: a URL without: credentials belong in apt's auth.conf on the nodes"
+        raise ValueError(message)
+    return url
 
 
 class Mirror(Model):
     """A signed apt repository that carries the vendor's packages: NVIDIA's own, or a local mirror of it."""
 
-    url: str = Field(pattern=r"^(https?|file)://\S+$", description="base URL of the repository")
+    url: Annotated[str, AfterValidator(_without_credentials)] = Field(pattern=r"^(https?|file)://\S+$", description="base URL of the repository")
     suite: str = Field(min_length=1, description="apt suite, e.g. bookworm; a flat repository ends in /")
     components: list[str] = Field(default_factory=list, description="apt components; empty for a flat repository")
     key: Path = Field(description="the repository's OpenPGP public key (ASCII armoured), on the controller")

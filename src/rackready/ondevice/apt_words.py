@@ -13,11 +13,10 @@ _ABSENT = re.compile(r"Version '([^']+)' for '([^']+)' was not found|Unable to l
 _UNREACHABLE = re.compile(
     r"((?:Could not (?:connect|resolve)|Unable to connect|Connection (?:refused|timed out)|Temporary failure resolving|404 +Not Found|Failed to fetch)[^\n]*)"
 )
-_FULL = re.compile(
-    r"(?:[^\n]*(?<=[\s'\"])(?P<file>/[^\s'\":]+)[^\n]*?)?"
-    r"(?P<words>No space left on device|You don't have enough free space in (?P<folder>/\S+?)(?=\.?(?:\s|$)))"
-)
-"""The last file that the line names lies on the file system that is full; apt's own write errors name none."""
+_FULL = re.compile(r"No space left on device|You don't have enough free space in (?P<folder>/\S+?)(?=\.?(?:\s|$))")
+_FILE = re.compile(r"(?<=[\s'\"])/[^\s'\":]+")
+"""The last file that the line names lies on the file system that is full; apt's own write errors name none.
+Searched by itself, in what stands before the words: one pattern for both would try every pair of places of a long line."""
 _LOCKED = re.compile(r"Could not get lock [^\n]*")
 _UNMET = re.compile(r"The following packages have unmet dependencies:\n(?P<rows>(?: [^\n]*\n)+)")
 
@@ -59,8 +58,9 @@ def _full(out: str, root: Path) -> NodeProblem | None:
     match = _FULL.search(out)
     if match is None:
         return None
-    named = match["folder"] or match["file"]
-    return disk_full("room on the node's disk for the packages", match["words"], root / named.lstrip("/") if named else None, Disks(root))
+    line = out[max(out.rfind("\n", 0, match.start()), 0) : match.start()]  # with the line feed before it: a file may be its first word
+    named = match["folder"] or next(reversed(_FILE.findall(line)), None)
+    return disk_full("room on the node's disk for the packages", match[0], root / named.lstrip("/") if named else None, Disks(root))
 
 
 def _locked(out: str, root: Path) -> NodeProblem | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from rackready.campaign.controller import Finished
 from rackready.campaign.request import DEPLOY, DRY, Request
 from rackready.cli import campaign_run
 from rackready.cli.output import Format
-from rackready.ledger.applied import read
+from rackready.ledger.applied import FILE, AppliedError, read
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
@@ -38,8 +40,9 @@ def ran(project: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *, check: boo
 
     monkeypatch.setenv("RACKREADY_ROOT", str(project))
     monkeypatch.setattr(campaign_run, "run_campaign", campaign)
-    with pytest.raises(typer.Exit):
+    with pytest.raises(typer.Exit) as left:
         campaign_run.run(kind, DRY if check else DEPLOY, env="lab", limit="", check=check, output=Format.JSON)
+    assert left.value.exit_code == (1 if failed else 0)
     return set(read(EnvPaths(project, "lab").state).facts)
 
 
@@ -58,3 +61,43 @@ def test_single_phases_record_nothing(project: Path, monkeypatch: pytest.MonkeyP
 
 def test_check_records_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ran(project, monkeypatch, "deploy", check=True) == set()
+
+
+def damage(path: Path) -> str:
+    path.write_bytes(b"no gzip")
+    return f"{path} - Expected: what an earlier deploy recorded (rackready/applied/v1) Actual: BadGzipFile: Not a gzipped file (b'no'). {REMOVE}"
+
+
+def forbid(path: Path) -> str:
+    path.mkdir()
+    return f"{path} - Expected: what an earlier deploy recorded (rackready/applied/v1) Actual: IsADirectoryError: [Errno 21] Is a directory: '{path}'. {REMOVE}"
+
+
+REMOVE = "Remove it: the next deploy records everything anew, until then all is shown as added."
+
+
+@pytest.mark.parametrize("spoil", [damage, forbid])
+def test_what_cannot_be_recorded_is_said_and_spoils_no_good_deploy(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spoil: Callable[[Path], str]
+) -> None:
+    state = EnvPaths(project, "lab").state
+    why = spoil(state / FILE)
+    with pytest.raises(AppliedError):
+        ran(project, monkeypatch, "deploy")
+    told = capsys.readouterr()
+    assert told.err == f"what was applied could not be recorded: {why}\n"
+    assert {row["name"] for row in json.loads(told.out)["nodes"]} == NODES
+    assert Path(json.loads(told.out)["report_html"]).exists()
+
+
+def test_full_disk_while_recording_is_said_and_spoils_no_good_deploy(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(campaign_run, "record_applied", full)
+    assert ran(project, monkeypatch, "deploy") == set()
+    told = capsys.readouterr()
+    assert told.err == "what was applied could not be recorded: [Errno 28] No space left on device\n"
+    assert json.loads(told.out)["campaign"]

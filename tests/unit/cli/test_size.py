@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rackready.cli.main import main
+from rackready.cli.output import console
 
 Size = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,7 +25,7 @@ def size(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["rackready", "size", *arguments])
-        monkeypatch.setenv("COLUMNS", "240")
+        monkeypatch.setattr(console, "width", 240)  # COLUMNS is read once, when the first test of this process imports it
         code = 0
         try:
             main()

@@ -224,6 +224,21 @@ def test_overlay_file_is_read_by_the_loader(tmp_path: Path, raw: dict[str, Any])
     assert load_site("lab", root=tmp_path).software.mirror.url == "http://198.51.100.9:80"
 
 
+@pytest.mark.parametrize("user", ["carol:s3cret@", "carol@", ":s3@cret@"])
+def test_credentials_in_the_mirror_s_url_are_refused_and_not_shown(raw: dict[str, Any], user: str) -> None:
+    raw["software"]["mirror"]["url"] = f"http://{user}192.0.2.2:8080/a"
+    words = "Value error, names a user or password - Expected: a URL without: credentials belong in apt's auth.conf on the nodes"
+    assert refusals(raw) == [f"software.mirror.url: {words} - Actual: 'http://***@192.0.2.2:8080/a'. Correct it."]
+    raw["software"]["mirror"]["url"] = f"ftp://{user}192.0.2.2"
+    words = r"String should match pattern '^(https?|file)://\S+$'"
+    assert refusals(raw) == [f"software.mirror.url: {words} - Actual: 'ftp://***@192.0.2.2'. Correct it."]
+
+
+def test_mirror_s_url_may_hold_an_at_sign_in_its_path(raw: dict[str, Any]) -> None:
+    raw["software"]["mirror"]["url"] = "http://192.0.2.2:8080/a@b"
+    assert parse(raw).software.mirror.url == "http://192.0.2.2:8080/a@b"
+
+
 def test_facts_of_a_node_and_a_switch(raw: dict[str, Any]) -> None:
     site = parse(raw)
     facts = node_facts(site, "node03")

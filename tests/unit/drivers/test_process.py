@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,6 +34,20 @@ def alive(pid: int) -> bool:
     return process.start_ticks(pid) != 0 and Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split(") ")[1][0] != "Z"
 
 
+def until(holds: Callable[[], object], within_s: float = 60) -> None:
+    """Wait for something that comes at once on an idle machine."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {within_s} s"
+        time.sleep(0.02)
+
+
+def time_out_after_a_line(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the clock of the time-out jump by 1000 s once the child has said its first line: however slow the machine is, it came that far."""
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (1000 if lines else 0), sleep=time.sleep)
+    monkeypatch.setattr(process, "time", clock)
+
+
 def test_output_goes_to_the_log_and_to_the_listener(tmp_path: Path, ledger: Ledger) -> None:
     lines: list[str] = []
     result = process.run_child(["sh", "-c", "echo one; echo two >&2; exit 3"], log=tmp_path / "x.log", ledger=ledger, on_line=lines.append)
@@ -49,19 +64,24 @@ def test_stdin_reaches_the_child(tmp_path: Path) -> None:
     assert lines == ["secret request"]
 
 
-def test_time_out_ends_the_whole_session(tmp_path: Path) -> None:
+def test_time_out_ends_the_whole_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
-    result = process.run_child(["sh", "-c", "sleep 300 & echo $!; sleep 300"], log=tmp_path / "x.log", timeout_s=0.5, on_line=lines.append)
+    time_out_after_a_line(lines, monkeypatch)
+    result = process.run_child(["sh", "-c", "sleep 300 & echo $!; sleep 300"], log=tmp_path / "x.log", timeout_s=200, on_line=lines.append)
     assert result.timed_out
     assert not alive(int(lines[0]))
 
 
 def test_stop_asks_first_and_raises_interrupted(tmp_path: Path) -> None:
     lines: list[str] = []
-    threading.Timer(0.4, process.STOP.set).start()
+
+    def hear(line: str) -> None:
+        lines.append(line)
+        process.STOP.set()
+
     with pytest.raises(process.Interrupted):
-        process.run_child(["sh", "-c", "trap 'echo asked; exit 0' INT; while :; do sleep 0.05; done"], log=tmp_path / "x.log", on_line=lines.append)
-    assert lines == ["asked"]
+        process.run_child(["sh", "-c", "trap 'echo asked; exit 0' INT; echo up; while :; do sleep 0.05; done"], log=tmp_path / "x.log", on_line=hear)
+    assert lines == ["up", "asked"]
 
 
 HANDLER = """
@@ -115,11 +135,7 @@ def test_reap_ends_what_a_killed_controller_left(tmp_path: Path) -> None:
     ended = process.reap(Ledger.open(database))
     assert len(ended) == 1
     assert ended[0].startswith("install (session ")
-    for _ in range(50):
-        if not alive(orphan):
-            break
-        time.sleep(0.02)
-    assert not alive(orphan)
+    until(lambda: not alive(orphan))
     assert process.reap(Ledger.open(database)) == []
 
 
@@ -149,23 +165,29 @@ ESCAPE = "setsid sh -c 'echo $$; sleep 300' & wait"
 """A process that leaves the session of its parent, as Ansible's workers do."""
 
 
-def test_time_out_ends_also_what_left_the_session(tmp_path: Path) -> None:
+def test_time_out_ends_also_what_left_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
-    assert process.run_child(["sh", "-c", ESCAPE], log=tmp_path / "x.log", timeout_s=0.5, on_line=lines.append).timed_out
+    time_out_after_a_line(lines, monkeypatch)
+    assert process.run_child(["sh", "-c", ESCAPE], log=tmp_path / "x.log", timeout_s=200, on_line=lines.append).timed_out
     assert not alive(int(lines[0]))
 
 
 def test_end_of_a_child_ends_also_what_left_its_session(tmp_path: Path) -> None:
     lines: list[str] = []
-    result = process.run_child(["sh", "-c", f"({ESCAPE}) & sleep 0.3"], log=tmp_path / "x.log", on_line=lines.append)
+    script = f"({ESCAPE.replace('sleep', 'touch up; sleep')}) & until [ -e up ]; do sleep 0.05; done"
+    result = process.run_child(["sh", "-c", script], log=tmp_path / "x.log", cwd=tmp_path, timeout_s=200, on_line=lines.append)
     assert result.returncode == 0
     assert not alive(int(lines[0]))
 
 
 def test_second_interrupt_ends_also_what_left_the_session(tmp_path: Path) -> None:
     lines: list[str] = []
-    threading.Timer(0.5, process.kill_all_children).start()
-    process.run_child(["sh", "-c", ESCAPE], log=tmp_path / "x.log", timeout_s=30, on_line=lines.append)
+
+    def hear(line: str) -> None:
+        lines.append(line)
+        process.kill_all_children()
+
+    assert not process.run_child(["sh", "-c", ESCAPE], log=tmp_path / "x.log", timeout_s=200, on_line=hear).timed_out
     assert not alive(int(lines[0]))
 
 
@@ -173,11 +195,10 @@ def test_a_child_that_ends_leaves_what_its_neighbour_started(tmp_path: Path, led
     """Two batches run side by side: each has a mark of its own."""
     lines: list[str] = []
     neighbour = threading.Thread(
-        target=process.run_child, args=(["sh", "-c", ESCAPE],), kwargs={"log": tmp_path / "x.log", "timeout_s": 3, "on_line": lines.append, "ledger": ledger}
+        target=process.run_child, args=(["sh", "-c", ESCAPE],), kwargs={"log": tmp_path / "x.log", "timeout_s": 200, "on_line": lines.append, "ledger": ledger}
     )
     neighbour.start()
-    while not lines:
-        time.sleep(0.02)
+    until(lambda: lines)
     process.run_child(["true"], log=tmp_path / "y.log", ledger=ledger)
     assert alive(int(lines[0]))
     process.kill_all_children()
@@ -222,8 +243,7 @@ def test_reap_ends_shared_ssh_connections_of_this_checkout_alone(tmp_path: Path,
     title = f"ssh: {tmp_path}{folder}/cp/1-2-0/0a1b [mux]"
     master = subprocess.Popen(["bash", "-c", f"exec -a '{title}' sleep 300"], start_new_session=True)
     try:
-        while not Path(f"/proc/{master.pid}/cmdline").read_bytes().startswith(b"ssh: "):
-            time.sleep(0.02)
+        until(lambda: Path(f"/proc/{master.pid}/cmdline").read_bytes().startswith(b"ssh: "))
         assert process.reap(ledger) == (["1 process that had left its session (sleep)"] if ended else [])
         assert alive(master.pid) is not ended
     finally:

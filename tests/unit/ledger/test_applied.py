@@ -54,6 +54,19 @@ def test_failed_write_keeps_the_earlier_record(tmp_path: Path, monkeypatch: pyte
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
+def test_one_wrong_byte_anywhere_is_damage_or_says_nothing(tmp_path: Path) -> None:
+    """The bytes 4 to 9 of gzip's header say when and where it was packed (RFC 1952): they change nothing that is read, and no sum guards them."""
+    record(tmp_path, PLANNED, list(PLANNED), "c1")
+    whole, told = (tmp_path / FILE).read_bytes(), read(tmp_path)
+    for place, byte in enumerate(whole):
+        (tmp_path / FILE).write_bytes(whole[:place] + bytes([byte ^ 0xFF]) + whole[place + 1 :])
+        if place in range(4, 10):
+            assert read(tmp_path) == told
+            continue
+        with pytest.raises(AppliedError, match=r"Actual: (error|BadGzipFile|EOFError|UnicodeDecodeError): "):
+            read(tmp_path)
+
+
 def spoilt(change: dict[str, object]) -> bytes:
     entry = {"campaign": "c", "digest": "0", "facts": {"unit": "1"}}
     return gzip.compress(json.dumps({"schema": "rackready/applied/v1", "at": "x", "devices": {"node a": entry}} | change).encode())

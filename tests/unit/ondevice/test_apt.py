@@ -8,8 +8,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -193,15 +195,18 @@ def test_held_lock_is_waited_for_and_its_holder_named(apt: Apt, node: Node, lock
     assert apt.ensure(WISH, "install", 1, "a").changed
 
 
-def test_lock_that_is_given_back_in_time_is_waited_for_and_said(apt: Apt) -> None:
+def test_lock_that_is_given_back_in_time_is_waited_for_and_said(apt: Apt, monkeypatch: pytest.MonkeyPatch) -> None:
     path = apt.root / "var/lib/apt/lists/lock"
     path.parent.mkdir(parents=True)
     path.touch()
-    code = "import fcntl,sys,time; f=open(sys.argv[1],'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); time.sleep(1)"
-    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True) as holder:
+    code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        change = dataclasses.replace(apt, lock_wait_s=30).ensure(WISH, "install", 1, "a")
+        # It gives the lock back once it is waited for, which is when apt_get first sleeps.
+        clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _s: holder.communicate(timeout=60))
+        monkeypatch.setattr("rackready.ondevice.apt.time", clock)
+        change = dataclasses.replace(apt, lock_wait_s=300).ensure(WISH, "install", 1, "a")
     assert [note.partition(" (")[0] for note in change.notes] == [f"waited for process {holder.pid}"]
     assert change.notes[0].endswith("which held /var/lib/apt/lists/lock")
 
@@ -276,6 +281,27 @@ def test_apt_s_words_become_one_problem(out: str, words: str, tmp_path: Path) ->
     text = str(explain(out, tmp_path))
     assert words in text
     assert text.startswith("Expected: ")
+
+
+PATHS = "E: Strange thing with" + " /a/b" * 400
+"""One line of 2,000 characters full of paths."""
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        (PATHS, f"Expected: apt ends without an error Actual: {PATHS}. See"),
+        (f"{PATHS} /usr/last: No space left on device\n", "Actual: No space left on device (/"),
+    ],
+    ids=["without the words", "with them"],
+)
+def test_long_lines_are_read_in_one_go(out: str, words: str, tmp_path: Path) -> None:
+    """Trying every pair of places takes a minute here, one go less than a millisecond: the limit is no matter of speed."""
+    (tmp_path / "var").mkdir()
+    begun = time.monotonic()
+    text = str(explain(out, tmp_path))
+    assert time.monotonic() - begun < 20
+    assert words in text
 
 
 def test_failed_update_is_explained(apt: Apt, node: Node) -> None:
