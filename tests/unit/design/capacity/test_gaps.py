@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rackready.design.capacity.parts import DeviceModel, RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
-from rackready.model.facility import Facility, PowerNode, PowerOn, RackCooling
+from rackready.model.facility import Facility, Feed, PowerNode, PowerOn, RackCooling
 from rackready.render import pictures
 from tests.unit.design.capacity.racks import DUAL, pdus, rack, stack, tree
 
@@ -80,6 +80,16 @@ def test_pictures_say_at_least() -> None:
     assert "5 of 48 U, at least 4.0 kW" in pictures.elevation(item)
     assert "at least 2.0 / 4.0 of 1000.0 kW" in pictures.power_bars(report.nodes)
     assert "Highest draw of 2 racks, of 1 at least this much" in pictures.distribution([4000, 5000], 1)
+
+
+def test_feeds_without_a_rating_are_named() -> None:
+    bare = tuple(Feed(name=name, source=f"rpp-{name}") for name in "ab")
+    racks = [rack(f"r{number}", *stack(DUAL, 1), feeds=bare) for number in (1, 2)]
+    assert judged(capacity(racks, tree())) == [
+        "4 feeds of racks r1, r2 have no rating: not judged",
+    ]
+    one = rack("r1", *stack(DUAL, 1), feeds=(bare[0], *pdus("rpp-a", "rpp-b")[1:]))
+    assert judged(capacity([one], tree())) == ["1 feed of rack r1 has no rating: not judged"]
 
 
 def test_limits_whose_figures_are_missing_are_named() -> None:
