@@ -90,9 +90,10 @@ def _capacity(plan: Plan) -> dict[str, Any]:
     report = plan.capacity
     heaviest = max(report.racks, key=lambda rack: rack.max_w, default=None)
     return asdict(report.totals) | {
-        "largest_rack": None if heaviest is None else {"name": heaviest.name, "max_w": heaviest.max_w},
+        "largest_rack": None if heaviest is None else {"name": heaviest.name, "max_w": heaviest.max_w, "partial": bool(heaviest.unpublished)},
         "losses_looked_at": len(report.losses),
-        "losses_not_survived": sum(not case.survived and case.accepted is None for case in report.losses),
+        "losses_not_survived": sum(case.fails and case.accepted is None for case in report.losses),
+        "losses_not_judged": sum(not case.judged for case in report.losses),
         "not_published": sorted({model for rack in report.racks for model in rack.unpublished}),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from rackready.design.capacity.parts import Device, RackInput, collapse
+from rackready.design.capacity.parts import Device, RackInput, collapse, least
 from rackready.design.capacity.report import NodeLoad
 from rackready.design.topology.types import FabricPlan, TopoSwitch
 from rackready.render import svg
@@ -28,7 +28,8 @@ def elevation(rack: RackInput, alike: Sequence[str] = ()) -> str:
     parts += [svg.text(2, 22 + height - (unit - 1) * UNIT_H - 3, str(unit), "small") for unit in range(1, rack.height_u + 1, 5)]
     for device in placed:
         parts += _device(device, 22 + height, named=len(names) == 1)
-    foot = [f"{rack.used_u} of {rack.height_u} U, {rack.max_w / 1000:.1f} kW at most"]
+    draw = f"{rack.max_w / 1000:.1f} kW"
+    foot = [f"{rack.used_u} of {rack.height_u} U, {f'at least {draw}' if rack.unpublished else f'{draw} at most'}"]
     unknown = sum(1 for device in rack.devices if device.model.max_w is None)
     foot += [f"draw not published for {unknown} devices"] if unknown else []
     foot += [f"no unit: {count} x {model}" for model, count in sorted(Counter(device.model.label for device in loose).items())]
@@ -117,11 +118,12 @@ def power_bars(nodes: Sequence[NodeLoad], width: float = 1100) -> str:
     for row, (node, usable) in enumerate(shown):
         y = 28 + row * 22.0
         over = node.worst_w > usable + 0.5
+        loads = f"{least(partial=node.partial)}{node.load_w / 1000:.1f} / {node.worst_w / 1000:.1f} of {usable / 1000:.1f} kW{' OVER' if over else ''}"
         parts += [
             svg.text(4, y + 12, svg.shortened(f"{node.kind} {node.name}", 150), "label"),
             svg.box(160, y, scale * node.worst_w / usable, 15, "over" if over else "worst"),
             svg.box(160, y + 4, scale * node.load_w / usable, 7, "load"),
-            svg.text(width - 232, y + 12, f"{node.load_w / 1000:.1f} / {node.worst_w / 1000:.1f} of {usable / 1000:.1f} kW{' OVER' if over else ''}", "label"),
+            svg.text(width - 232, y + 12, loads, "label"),
         ]
     bottom = 28 + len(shown) * 22
     parts += [
@@ -131,9 +133,9 @@ def power_bars(nodes: Sequence[NodeLoad], width: float = 1100) -> str:
     return svg.picture((width, bottom + 22), title, parts)
 
 
-def distribution(values_w: Sequence[float], width: float = 1100) -> str:
-    """Return how many racks draw how much at most, in ten steps."""
-    title = f"Highest draw of {len(values_w)} racks"
+def distribution(values_w: Sequence[float], partial: int = 0, width: float = 1100) -> str:
+    """Return how many racks draw how much at most, in ten steps. ``partial``: how many of them draw at least this much, since not all is published."""
+    title = f"Highest draw of {len(values_w)} racks" + (f", of {partial} at least this much" if partial else "")
     top = max([*values_w, 1.0])
     bins = Counter(min(9, int(value / top * 10)) for value in values_w)
     most = max([*bins.values(), 1])

@@ -49,8 +49,8 @@ def rows(racks: Sequence[RackLoad]) -> Iterator[tuple[str, str]]:
 
 
 def shown_losses(cases: Sequence[LossCase]) -> list[LossCase]:
-    """Return those losses that are not survived first, then what touches most racks."""
-    return sorted(cases, key=lambda case: (case.survived, -len(case.short), -len(case.racks)))[:MOST_LOSSES]
+    """Return those losses that are not survived first, then those that are not judged, then what touches most racks."""
+    return sorted(cases, key=lambda case: (not case.fails, case.judged, -len(case.short), -len(case.racks)))[:MOST_LOSSES]
 
 
 def plan_html(
@@ -63,6 +63,7 @@ def plan_html(
 ) -> str:
     """Return the page. ``problems``: those of other parts of the plan; ``facts``: further lines of the summary (cables, addresses) in their order."""
     looks = pictures.alike(racks)
+    unclear = sum(1 for rack in report.racks if rack.unpublished)
     return _template("plan").render(
         name=name,
         report=report,
@@ -70,11 +71,12 @@ def plan_html(
         problems=[*problems, *report.problems],
         elevations=elevations(looks),
         looks=len(looks),
+        least="at least " if unclear else "",
         rows=rows(report.racks),
         fabric=fabric,
         fabric_svg=pictures.fabric(fabric) if fabric is not None and fabric.switches else None,
         power_svg=pictures.power_bars(report.nodes) if any(node.usable_w is not None for node in report.nodes) else None,
-        distribution_svg=pictures.distribution([rack.max_w for rack in report.racks]) if len(report.racks) > 1 else None,
+        distribution_svg=pictures.distribution([rack.max_w for rack in report.racks], unclear) if len(report.racks) > 1 else None,
         losses=shown_losses(report.losses),
         most_rows=MOST_ROWS,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rackready.design.capacity.parts import least
 from rackready.design.names import block
 
 SHOWN = 20
@@ -70,15 +71,24 @@ def kilo(value: float | None, unit: str) -> str:
 
 def _capacity(capacity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     largest = capacity["largest_rack"]
-    most = f", largest rack {largest['name']} {kilo(largest['max_w'], 'kW')}" if largest else ""
-    yield "power", f"{kilo(capacity['max_w'], 'kW')} at most, typical {kilo(capacity['typical_w'], 'kW')}{most}"
+    most = f", largest rack {largest['name']} {least(partial=largest['partial'])}{kilo(largest['max_w'], 'kW')}" if largest else ""
+    some = least(partial=bool(capacity["not_published"]))
+    highest = f"{some}{kilo(capacity['max_w'], 'kW')}" if some else f"{kilo(capacity['max_w'], 'kW')} at most"
+    yield "power", f"{highest}, typical {kilo(capacity['typical_w'], 'kW')}{most}"
     if capacity["facility_w"] is not None:
-        yield "facility", f"{kilo(capacity['facility_w'], 'kW')} with cooling and losses (PUE)"
+        yield "facility", f"{some}{kilo(capacity['facility_w'], 'kW')} with cooling and losses (PUE)"
     removed = f"liquid {kilo(capacity['liquid_w'], 'kW')}, air {kilo(capacity['air_w'], 'kW')}"
-    yield "heat", f"{capacity['btu_h']:,.0f} BTU/h, {capacity['tons']:,.1f} tons, {removed}"
-    yield "losses", f"{capacity['losses_looked_at']:,} single losses of power looked at, {capacity['losses_not_survived']:,} not survived"
+    yield "heat", f"{some}{capacity['btu_h']:,.0f} BTU/h, {capacity['tons']:,.1f} tons, {removed}"
+    yield "losses", _losses(capacity)
     if capacity["not_published"]:
         yield "left out", f"draw not published: {', '.join(capacity['not_published'])}"
+
+
+def _losses(capacity: Mapping[str, Any]) -> str:
+    if not capacity["losses_looked_at"]:
+        return "not judged: no single loss of power was looked at"
+    unclear = f", {capacity['losses_not_judged']:,} not judged" if capacity["losses_not_judged"] else ""
+    return f"{capacity['losses_looked_at']:,} single losses of power looked at, {capacity['losses_not_survived']:,} not survived{unclear}"
 
 
 def _difference(different: Mapping[str, Any] | None, shown: int) -> list[str]:

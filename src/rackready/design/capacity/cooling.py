@@ -59,6 +59,36 @@ def share_of(rack: RackInput, device: Device) -> float | None:
     return device.model.liquid_share
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the heat that goes one way, and the models whose figures are missing in it."""
+
+    watts: float
+    draw: tuple[str, ...]
+    """Models whose highest draw is not published."""
+    share: tuple[str, ...]
+    """Models whose liquid share is not published."""
+
+    @property
+    def partial(self) -> bool:
+        """Say whether ``watts`` leaves something out."""
+        return bool(self.draw or self.share)
+
+
+def known(rack: RackInput, way: str) -> Known:
+    """Return what is known of the heat of a rack: in all (``way`` is empty), into ``air`` or into ``liquid``. A device whose figures are missing adds 0."""
+    watts, draw, share_lacks = 0.0, set(), set()
+    for device in rack.devices:
+        share, label = share_of(rack, device), device.model.label
+        part = 1.0 if not way else None if share is None else share if way == "liquid" else 1.0 - share
+        if part is None and device.model.max_w != 0:
+            share_lacks.add(label)
+        if part != 0 and device.model.max_w is None:
+            draw.add(label)
+        watts += (part or 0.0) * (device.model.max_w or 0.0)
+    return Known(watts, tuple(sorted(draw)), tuple(sorted(share_lacks)))
+
+
 def heat(rack: RackInput) -> Heat:
     """Return the heat of a rack: all power that goes in comes out as heat."""
     liquid: float | None = 0.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rackready.design.capacity import circuits, cooling
-from rackready.design.capacity.parts import RackInput
+from rackready.design.capacity.parts import RackInput, least
 from rackready.design.capacity.supply import Live, Shortage, Supplies, needed_psus
 
 
@@ -36,20 +36,20 @@ def weight(rack: RackInput) -> list[Finding]:
     total = sum(device.model.weight_kg or 0.0 for device in rack.devices)
     if rack.max_weight_kg is None or total <= rack.max_weight_kg:
         return []
-    return [Finding("weight", f"devices are too heavy - Expected: at most {rack.max_weight_kg:g} kg Actual: {total:g} kg.")]
+    some = least(partial=any(device.model.weight_kg is None for device in rack.devices))
+    return [Finding("weight", f"devices are too heavy - Expected: at most {rack.max_weight_kg:g} kg Actual: {some}{total:g} kg.")]
 
 
 def heat(rack: RackInput) -> list[Finding]:
     """Return heat beyond what the rack's place can lose, and liquid-cooled devices in a rack without liquid."""
-    limits, load, out = rack.cooling, cooling.heat(rack), []
+    limits, out = rack.cooling, []
     if limits is None:
         return []
-    pairs = (("", limits.max_kw, load.total_w), (" into air", limits.max_air_kw, load.air_w), (" into liquid", limits.max_liquid_kw, load.liquid_w))
-    for what, limit, actual in pairs:
-        if limit is not None and actual is not None and actual > limit * 1000:
-            out.append(
-                Finding(f"cooling{what}", f"heat{what} is more than its cooling carries - Expected: at most {limit:g} kW Actual: {actual / 1000:.1f} kW.")
-            )
+    for way, limit in (("", limits.max_kw), ("air", limits.max_air_kw), ("liquid", limits.max_liquid_kw)):
+        load, what = cooling.known(rack, way), f" into {way}" if way else ""
+        if limit is not None and load.watts > limit * 1000:
+            actual = f"{least(partial=load.partial)}{_kw(load.watts)}"
+            out.append(Finding(f"cooling{what}", f"heat{what} is more than its cooling carries - Expected: at most {limit:g} kW Actual: {actual}."))
     if limits.kind == "air":
         wet = sorted({device.model.id for device in rack.devices if device.model.liquid_share})
         out += [Finding(f"liquid {model}", f"{model} is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air.") for model in wet]
@@ -80,7 +80,8 @@ def powered(rack: RackInput, live: Live, supplies: Supplies) -> list[Finding]:
     for number, (feed, seen) in enumerate(zip(rack.feeds, state.judged_w, strict=True)):
         usable = circuits.usable_w(feed)
         if usable is not None and seen > usable + 0.5:
-            text = f"feed {feed.name} ({circuits.rating_text(feed)}) is over its rating{when} - Expected: at most {_kw(usable)} Actual: {_kw(seen)}."
+            actual = f"{least(partial=bool(rack.unpublished))}{_kw(seen)}"
+            text = f"feed {feed.name} ({circuits.rating_text(feed)}) is over its rating{when} - Expected: at most {_kw(usable)} Actual: {actual}."
             out.append(Finding("feed", text, live, number, seen))
     for short in state.short:
         need = needed_psus(short.model)

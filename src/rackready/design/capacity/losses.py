@@ -38,11 +38,23 @@ class LossCase:
     overloads: tuple[Overload, ...]
     accepted: str | None = None
     """Why the site accepts that this loss takes nodes down."""
+    partial: bool = False
+    """Load moves of which some draw is not published: of racks that lose feeds, or on a rated power node whose load changes."""
+
+    @property
+    def fails(self) -> bool:
+        """Say whether something goes down or is over its rating by what is known alone."""
+        return bool(self.short or self.overloads)
+
+    @property
+    def judged(self) -> bool:
+        """Say whether what is known suffices to tell if this loss is survived."""
+        return self.fails or not self.partial
 
     @property
     def survived(self) -> bool:
-        """Say whether everything goes on after this loss."""
-        return not self.short and not self.overloads
+        """Say whether everything goes on after this loss. What is not judged is not said to be survived."""
+        return self.judged and not self.fails
 
 
 @dataclass(slots=True)
@@ -66,6 +78,8 @@ class Flow:
     worst_w: list[float]
     worst_case: list[str]
     """Per node, the loss in which its load is highest; empty when that is with everything alive."""
+    partial: frozenset[int] = frozenset()
+    """Nodes whose loads are least ones: some draw that may come over them is not published."""
 
 
 def grouped(racks: Sequence[RackInput]) -> list[Group]:
@@ -96,6 +110,8 @@ class _Run:
             for source in group.rack.sources:
                 self.at_node.setdefault(graph.index[source], set()).add(number)
             self._ask(asked, group, _all_live(group), float(len(group.names)))
+        self.partial = {node for group in self.groups if group.rack.unpublished for node in graph.upstream_of(group.rack.sources)}
+        """Power nodes that carry, or may have to carry, a rack with a draw that is not published."""
         self.base = graph.flow(asked)
         self.worst = [graph.seen_w(node, load) for node, load in enumerate(self.base)]
         self.worst_case = [""] * len(self.base)
@@ -104,6 +120,9 @@ class _Run:
         for source, load in zip(group.rack.sources, self.supplies.of(group.rack, live).upstream, strict=True):
             node = self.graph.index[source]
             asked[node] = poles.add(asked.get(node, poles.NONE), poles.scaled(load, times))
+
+    def _partial(self, new: Loads) -> bool:
+        return any(node in self.partial and self.graph.usable[node] is not None for node in new)
 
     def _over(self, new: Loads, what: str) -> tuple[Overload, ...]:
         out = []
@@ -122,15 +141,19 @@ class _Run:
         racks: list[str] = []
         dark: list[str] = []
         short: list[str] = []
+        partial = False
         for number in sorted({number for lost in dead for number in self.at_node.get(lost, ())}):
             group = self.groups[number]
             live = tuple(self.graph.index[source] not in dead for source in group.rack.sources)
             self._ask(asked, group, _all_live(group), -float(len(group.names)))
             self._ask(asked, group, live, float(len(group.names)))
             racks += group.names
+            partial = partial or bool(group.rack.unpublished)
             _note_state(self, group, live, element.name if element.loss_accepted is None else None, (dark, short))
-        overloads = self._over(self.graph.change(self.base, asked, dead), f"loss of {element.name}")
-        return LossCase("node", element.name, tuple(racks), tuple(dark), tuple(short), overloads, element.loss_accepted)
+        new = self.graph.change(self.base, asked, dead)
+        overloads = self._over(new, f"loss of {element.name}")
+        partial = partial or self._partial(new)
+        return LossCase("node", element.name, tuple(racks), tuple(dark), tuple(short), overloads, element.loss_accepted, partial)
 
     def feed_losses(self, group: Group) -> Iterator[LossCase]:
         """Yield what the loss of each feed does in any one rack of a group."""
@@ -143,8 +166,9 @@ class _Run:
             short: list[str] = []
             _note_state(self, group, live, f"feed {feed.name}", (dark, short))
             what = f"loss of feed {feed.name} of rack {group.names[0]}"
-            overloads = self._over(self.graph.change(self.base, asked, set()), what)
-            yield LossCase("feed", feed.name, tuple(group.names), tuple(dark), tuple(short), overloads)
+            new = self.graph.change(self.base, asked, set())
+            partial = bool(group.rack.unpublished) or self._partial(new)
+            yield LossCase("feed", feed.name, tuple(group.names), tuple(dark), tuple(short), self._over(new, what), partial=partial)
 
 
 def _note_state(run: _Run, group: Group, live: Live, cause: str | None, out: tuple[list[str], list[str]]) -> None:
@@ -168,4 +192,4 @@ def losses(graph: PowerGraph, racks: Sequence[RackInput], supplies: Supplies) ->
         group.states.setdefault(_all_live(group), [])
     cases = [run.node_loss(node) for node in range(len(graph.nodes))]
     cases += [case for group in run.groups for case in run.feed_losses(group)]
-    return Flow(graph, run.groups, run.base, cases, run.worst, run.worst_case)
+    return Flow(graph, run.groups, run.base, cases, run.worst, run.worst_case, frozenset(run.partial))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackready.design.capacity import circuits
-from rackready.design.capacity.parts import DeviceModel, RackInput
+from rackready.design.capacity.parts import DeviceModel, RackInput, where
 from rackready.design.names import listed
 from rackready.model.facility import PowerNode
 
@@ -37,6 +37,14 @@ def _figures(racks: Sequence[RackInput]) -> list[str]:
     return [f"{what} {NOT_PUBLISHED}: {', '.join(names)}" for what, names in missing.items()]
 
 
+def _unrated_feeds(racks: Sequence[RackInput]) -> list[str]:
+    bare = {rack.name: sum(circuits.usable_w(feed) is None for feed in rack.feeds) for rack in racks}
+    names, count = [name for name, feeds in bare.items() if feeds], sum(bare.values())
+    if not names:
+        return []
+    return [f"{count:,} feed{'s' if count > 1 else ''} of {where(names)} {'have' if count > 1 else 'has'} no rating: not judged"]
+
+
 def notes(racks: Sequence[RackInput], nodes: Sequence[PowerNode]) -> list[str]:
     """Return what a reader of the report must know of its gaps."""
     bare = sum(1 for rack in racks if not rack.feeds)
@@ -45,4 +53,5 @@ def notes(racks: Sequence[RackInput], nodes: Sequence[PowerNode]) -> list[str]:
     unrated = [node.name for node in nodes if circuits.usable_w(node) is None]
     if unrated:
         out.append(f"no rating given for {listed(unrated)}: loads are shown, not judged")
+    out += _unrated_feeds(racks)
     return out + [f"loss of {node.name} is accepted: {node.loss_accepted}" for node in nodes if node.loss_accepted is not None]

@@ -75,6 +75,11 @@ class RackInput:
         return sum(device.model.max_w or 0.0 for device in self.devices)
 
     @cached_property
+    def unpublished(self) -> tuple[str, ...]:
+        """Return the models whose highest draw is not published: every sum of draw with this rack in it is then a least one."""
+        return tuple(sorted({device.model.label for device in self.devices if device.model.max_w is None}))
+
+    @cached_property
     def used_u(self) -> int:
         """Return the units that its devices occupy."""
         return sum(device.model.rack_units for device in self.devices)
@@ -90,6 +95,11 @@ class RackInput:
 
 def _cooling(cooling: RackCooling | None) -> tuple[object, ...]:
     return () if cooling is None else (cooling.kind, cooling.liquid_share, cooling.max_kw, cooling.max_air_kw, cooling.max_liquid_kw)
+
+
+def least(*, partial: bool) -> str:
+    """Return what stands before a sum that leaves something out, since nobody publishes it."""
+    return "at least " if partial else ""
 
 
 def collapse(names: Sequence[str], noun: str = "racks") -> str:

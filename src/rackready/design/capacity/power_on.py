@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackready.design.capacity.graph import PowerGraph
-from rackready.design.capacity.parts import RackInput, where
+from rackready.design.capacity.parts import RackInput, least, where
 from rackready.model.facility import PowerOn
 from rackready.model.problems import Problem
 
@@ -107,7 +107,8 @@ class _Stage:
         alike: dict[tuple[str, str], list[str]] = {}
         for load in waiting:
             if limit is not None and load.step_w > limit * 1000:
-                text = f"load cannot come on within facility.power_on.max_step_kw - Expected: at most {limit:g} kW Actual: {load.step_w / 1000:.1f} kW."
+                step = f"{least(partial=bool(load.rack.unpublished))}{load.step_w / 1000:.1f} kW"
+                text = f"load cannot come on within facility.power_on.max_step_kw - Expected: at most {limit:g} kW Actual: {step}."
                 fix = "Raise the limit with the facility, or start the rack's nodes a few at a time."
             else:
                 text, fix = self._met(load), "Leave as much load off during burn-in, or feed the rack from elsewhere."

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rackready.design.capacity import circuits, cooling
+from rackready.design.capacity.gaps import not_judged
 from rackready.design.capacity.graph import PowerGraph, structure_problems
 from rackready.design.capacity.losses import Flow, LossCase, losses
 from rackready.design.capacity.notes import notes
-from rackready.design.capacity.parts import RackInput
+from rackready.design.capacity.parts import RackInput, least
 from rackready.design.capacity.power_on import Staged, staged
 from rackready.design.capacity.supply import Supplies
 from rackready.design.capacity.violations import node_problems, rack_problems
@@ -57,6 +58,8 @@ class NodeLoad:
     worst_w: float
     worst_case: str
     usable_w: float | None
+    partial: bool = False
+    """Some draw that may come over it is not published: loads are least ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ class _Loads:
             weight_kg=total(model.weight_kg for model in models),
             heat=cooling.heat(rack),
             feeds=self._feeds(rack),
-            unpublished=tuple(sorted({model.label for model in models if model.max_w is None})),
+            unpublished=rack.unpublished,
         )
 
     def _feeds(self, rack: RackInput) -> tuple[FeedLoad, ...]:
@@ -172,18 +175,19 @@ def _source_problems(racks: Sequence[RackInput], known: set[str]) -> list[Proble
     return out
 
 
-def _plant_problems(facility: Facility, totals: Totals) -> list[Problem]:
+def _plant_problems(facility: Facility, totals: Totals, *, partial: bool) -> list[Problem]:
     if facility.cooling_kw is None or totals.max_w <= facility.cooling_kw * 1000:
         return []
-    text = f"all heat is more than the plant carries - Expected: at most {facility.cooling_kw:g} kW Actual: {totals.max_w / 1000:.1f} kW."
+    actual = f"{least(partial=partial)}{totals.max_w / 1000:.1f} kW"
+    text = f"all heat is more than the plant carries - Expected: at most {facility.cooling_kw:g} kW Actual: {actual}."
     return [Problem("facility.cooling_kw", text, f"Add {(totals.max_w / 1000 - facility.cooling_kw):.1f} kW of cooling, or plan fewer racks.")]
 
 
 def _node_loads(flow: Flow) -> tuple[NodeLoad, ...]:
     graph = flow.graph
     return tuple(
-        NodeLoad(node.name, node.kind, graph.seen_w(number, flow.base[number]), flow.worst_w[number], flow.worst_case[number], graph.usable[number])
-        for number, node in enumerate(graph.nodes)
+        NodeLoad(node.name, node.kind, graph.seen_w(number, flow.base[number]), flow.worst_w[number], flow.worst_case[number], usable, number in flow.partial)
+        for number, (node, usable) in enumerate(zip(graph.nodes, graph.usable, strict=True))
     )
 
 
@@ -200,6 +204,7 @@ def capacity(racks: Sequence[RackInput], facility: Facility | None) -> CapacityR
         flow = losses(PowerGraph(facility.power), racks, supplies)
         order = staged(flow.graph, racks, facility.power_on)
         problems += [*node_problems(flow), *order.problems]
-    problems += [*_plant_problems(facility, totals), *rack_problems(racks, flow, supplies)]
+    problems += [*_plant_problems(facility, totals, partial=any(row.unpublished for row in rows)), *rack_problems(racks, flow, supplies)]
     nodes, cases = (_node_loads(flow), tuple(flow.cases)) if flow is not None else ((), ())
-    return CapacityReport(rows, nodes, cases, tuple(problems), tuple(notes(racks, facility.power)), order, totals)
+    gaps = (*notes(racks, facility.power), *not_judged(racks, facility, flow, supplies))
+    return CapacityReport(rows, nodes, cases, tuple(problems), gaps, order, totals)

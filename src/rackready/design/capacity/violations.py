@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rackready.design.capacity import circuits, findings
 from rackready.design.capacity.findings import Finding
 from rackready.design.capacity.losses import Flow, Group, grouped
-from rackready.design.capacity.parts import RackInput, collapse, where
+from rackready.design.capacity.parts import RackInput, collapse, least, where
 from rackready.design.capacity.remedies import Planner, bigger_feeds, movable, without_moves
 from rackready.design.capacity.supply import Supplies
 from rackready.model.problems import Problem
@@ -99,7 +99,7 @@ def node_problems(flow: Flow) -> list[Problem]:
         when = f" at the {flow.worst_case[number]}" if flow.worst_case[number] else ""
         text = (
             f"{node.kind} ({circuits.rating_text(node)}) is over its rating{when}"
-            f" - Expected: at most {usable / 1000:.1f} kW Actual: {seen / 1000:.1f} kW, by {_fed(flow, number)}."
+            f" - Expected: at most {usable / 1000:.1f} kW Actual: {least(partial=number in flow.partial)}{seen / 1000:.1f} kW, by {_fed(flow, number)}."
         )
         out.append(Problem(f"power node {node.name}", text, _node_fix(flow, number, (seen, usable), given)))
     return out

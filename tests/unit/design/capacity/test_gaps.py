@@ -1,0 +1,123 @@
+"""What is not published, or has no rating: sums are least ones, losses and limits that rest on them are not judged, and what is known alone still fails."""
+
+from __future__ import annotations
+
+from rackready.design.capacity.parts import DeviceModel, RackInput
+from rackready.design.capacity.report import CapacityReport, capacity
+from rackready.model.facility import Facility, Feed, PowerNode, PowerOn, RackCooling
+from rackready.render import pictures
+from tests.unit.design.capacity.racks import DUAL, pdus, rack, stack, tree
+
+MYSTERY = DeviceModel("mystery", 1, None, psus=2, psu_min=1)
+PLATFORM = DeviceModel("gb200_nvl72", 1, 5400.0, weight_kg=30.0)
+NO_ROOM = "No rack has room for its nodes: split them over one rack more."
+
+
+def texts(report: CapacityReport) -> list[str]:
+    return [str(problem) for problem in report.problems]
+
+
+def judged(report: CapacityReport) -> list[str]:
+    return [note for note in report.notes if "not judged" in note and "shown" not in note]
+
+
+def partial_rack(name: str = "r1", count: int = 2, amps: float = 30) -> RackInput:
+    return rack(name, *stack(DUAL, count), *stack(MYSTERY, 1, "m"), feeds=pdus("rpp-a", "rpp-b", amps=amps))
+
+
+def test_losses_that_touch_a_draw_not_published_are_not_judged() -> None:
+    report = capacity([partial_rack()], tree())
+    assert texts(report) == []
+    assert [(case.element, case.judged, case.survived, case.fails) for case in report.losses if case.judged] == []
+    assert len(report.losses) == 8
+    assert judged(report) == [
+        "rack r1: rating of feeds a, b not judged, draw of mystery not published",
+        "power nodes ups-a, ups-b, rpp-a, rpp-b: rating not judged, draw of mystery not published",
+    ]
+
+
+def test_a_loss_that_moves_load_onto_such_a_node_is_not_judged_either() -> None:
+    known = rack("r2", *stack(DUAL, 2), feeds=pdus("rpp-a", "rpp-b", amps=30))
+    report = capacity([partial_rack(), known], tree())
+    assert [case.judged for case in report.losses if case.kind == "feed" and case.racks == ("r2",)] == [False, False]
+
+
+def test_what_is_known_alone_still_fails() -> None:
+    report = capacity([partial_rack(count=8)], tree(rating_kw=10))
+    feeds = texts(capacity([partial_rack(count=9)], tree()))
+    assert [text.partition(" The loss")[0] for text in feeds] == [
+        "rack r1: feed b (415 V three-phase 30 A at 80 %) is over its rating with feed a lost - Expected: at most 17.3 kW Actual: at least 18.0 kW."
+    ]
+    assert [text.partition(", by ")[0] for text in texts(report)[:1]] == [
+        "power node ups-a: ups (10 kW) is over its rating at the loss of ups-b - Expected: at most 10.0 kW Actual: at least 16.0 kW"
+    ]
+    assert {case.element: (case.judged, case.fails) for case in report.losses}["ups-b"] == (True, True)
+
+
+def test_limits_of_the_site_are_not_judged() -> None:
+    facility = tree().model_copy(update={"cooling_kw": 100.0, "power_on": PowerOn(max_step_kw=500)})
+    assert judged(capacity([partial_rack()], facility))[2:] == [
+        "facility.cooling_kw not judged, draw of mystery not published",
+        "facility.power_on.max_step_kw not judged, draw of mystery not published",
+    ]
+    small = capacity([partial_rack()], Facility(cooling_kw=3))
+    assert "facility.cooling_kw: all heat is more than the plant carries - Expected: at most 3 kW Actual: at least 4.0 kW." in texts(small)[-1]
+
+
+def test_a_step_that_is_too_large_already_is_a_least_one() -> None:
+    facility = tree().model_copy(update={"power_on": PowerOn(max_step_kw=5)})
+    assert texts(capacity([partial_rack()], facility)) == [
+        (
+            "rack r1: load cannot come on within facility.power_on.max_step_kw - Expected: at most 5 kW Actual: at least 5.2 kW. "
+            "Raise the limit with the facility, or start the rack's nodes a few at a time."
+        )
+    ]
+
+
+def test_pictures_say_at_least() -> None:
+    item = partial_rack()
+    report = capacity([item], tree())
+    assert "5 of 48 U, at least 4.0 kW" in pictures.elevation(item)
+    assert "at least 2.0 / 4.0 of 1000.0 kW" in pictures.power_bars(report.nodes)
+    assert "Highest draw of 2 racks, of 1 at least this much" in pictures.distribution([4000, 5000], 1)
+
+
+def test_feeds_without_a_rating_are_named() -> None:
+    bare = tuple(Feed(name=name, source=f"rpp-{name}") for name in "ab")
+    racks = [rack(f"r{number}", *stack(DUAL, 1), feeds=bare) for number in (1, 2)]
+    assert judged(capacity(racks, tree())) == [
+        "4 feeds of racks r1, r2 have no rating: not judged",
+    ]
+    one = rack("r1", *stack(DUAL, 1), feeds=(bare[0], *pdus("rpp-a", "rpp-b")[1:]))
+    assert judged(capacity([one], tree())) == ["1 feed of rack r1 has no rating: not judged"]
+
+
+def test_limits_whose_figures_are_missing_are_named() -> None:
+    cooling = RackCooling(kind="hybrid", max_kw=132, max_air_kw=20, max_liquid_kw=120)
+    racks = [RackInput(f"r{number:02}", (*stack(PLATFORM, 18), *stack(MYSTERY, 1, "m")), (), 48, cooling, 1500.0) for number in range(1, 9)]
+    assert judged(capacity(racks, None))[1:] == [
+        "racks r01 .. r08 (8 racks): max_weight_kg not judged, weight of mystery not published",
+        "racks r01 .. r08 (8 racks): max_kw not judged, draw of mystery not published",
+        "racks r01 .. r08 (8 racks): max_air_kw not judged, draw of mystery and liquid share of gb200_nvl72, mystery not published",
+        "racks r01 .. r08 (8 racks): max_liquid_kw not judged, draw of mystery and liquid share of gb200_nvl72, mystery not published",
+    ]
+
+
+def test_limits_that_the_known_part_exceeds_are_problems() -> None:
+    dry = DeviceModel("dry", 1, 9000.0, weight_kg=900.0, liquid_share=0.0)
+    wet = DeviceModel("wet", 1, 9000.0, liquid_share=1.0)
+    limits = RackCooling(kind="hybrid", max_kw=20, max_air_kw=8, max_liquid_kw=8)
+    item = RackInput("r1", (*stack(dry, 1), *stack(wet, 1, "w"), *stack(PLATFORM, 1, "p"), *stack(MYSTERY, 1, "m")), (), 48, limits, 800.0)
+    report = capacity([item], None)
+    assert texts(report) == [
+        f"rack r1: devices are too heavy - Expected: at most 800 kg Actual: at least 930 kg. {NO_ROOM}",
+        f"rack r1: heat is more than its cooling carries - Expected: at most 20 kW Actual: at least 23.4 kW. {NO_ROOM}",
+        f"rack r1: heat into air is more than its cooling carries - Expected: at most 8 kW Actual: at least 9.0 kW. {NO_ROOM}",
+        f"rack r1: heat into liquid is more than its cooling carries - Expected: at most 8 kW Actual: at least 9.0 kW. {NO_ROOM}",
+    ]
+    assert judged(report)[1:] == [], "what is broken already is a problem, not a note"
+
+
+def test_an_unrated_power_node_leaves_nothing_unjudged() -> None:
+    free = Facility(power=[PowerNode(name=name, kind="rpp") for name in ("rpp-a", "rpp-b")])
+    assert [note for note in judged(capacity([partial_rack()], free)) if "power node" in note] == []
