@@ -33,7 +33,6 @@ class Mocks(pulumi.runtime.Mocks):
 
 @pytest.fixture
 def declared() -> Iterator[Mocks]:
-    asyncio.set_event_loop(asyncio.new_event_loop())  # the mocks take the thread's own, which asyncio.run in an earlier test took away
     mocks = Mocks()
     loop = asyncio.new_event_loop()  # Pulumi takes the thread's own, and a test that called asyncio.run before leaves none
     asyncio.set_event_loop(loop)
