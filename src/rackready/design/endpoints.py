@@ -38,11 +38,30 @@ def unit_of(site: Site, rack: Rack) -> int:
     """
     if rack.su is not None:
         return rack.su
-    number, size = rack_number(rack), unit_size(site, (node.platform for node in rack.nodes))
-    if number is None or size is None or not rack.nodes:
-        return 1
+    number, racks = rack_number(rack), _racks_of_unit(site, rack)
+    return 1 if number is None or racks is None else (number - 1) // racks + 1
+
+
+def _racks_of_unit(site: Site, rack: Rack) -> int | None:
+    """Return how many racks such as this one share a unit, at least 1; None when nobody says how large a unit is, or it is empty."""
+    size = unit_size(site, (node.platform for node in rack.nodes))
+    if size is None or not rack.nodes:
+        return None
     held = site.networks.rack_slots if site.networks is not None else len(rack.nodes)
-    return (number - 1) // max(1, size // held) + 1
+    return max(1, size // held)
+
+
+def _first_slot(site: Site, rack: Rack) -> int | None:
+    """Return the place of a rack's first node in its unit, from 1: as given, else with ``networks`` by the rack's number; None when nothing says.
+
+    With ``networks``: ((number - 1) modulo the racks of a unit) x ``rack_slots`` + 1, so that a node that is added re-cables no other.
+    """
+    if rack.su_slot is not None:
+        return rack.su_slot
+    number, racks = rack_number(rack), _racks_of_unit(site, rack)
+    if site.networks is None or number is None or racks is None:
+        return None
+    return (number - 1) % racks * site.networks.rack_slots + 1
 
 
 def link_rate(platform: PlatformProfile, topology: Topology) -> int:
@@ -54,19 +73,20 @@ def link_rate(platform: PlatformProfile, topology: Topology) -> int:
 def endpoints(site: Site) -> list[EndpointNode]:
     """Return every node that has compute NICs, by unit and by its number in the site. Empty without a topology.
 
-    Virtual nodes use their host's NICs and are none. In a unit, a node's place follows from its number; where racks say ``su_slot``, from that.
+    Virtual nodes use their host's NICs and are none. In a unit, a node's place is that of its rack's first node (``su_slot``, else with ``networks``
+    from the rack's number) and its own slot behind it; where nothing says either, the next free one, in the order of numbers.
     """
     topology = site.topology
     if topology is None:
         return []
     out = []
     for rack in site.racks:
-        unit = unit_of(site, rack)
+        unit, first = unit_of(site, rack), _first_slot(site, rack)
         for place, node in enumerate(rack.nodes):
             platform = loader.platform(node.platform)
             if not platform.nics or node.kind == "virtual":
                 continue
-            slot = 0 if rack.su_slot is None else rack.su_slot + (node.slot or place + 1) - 1
+            slot = 0 if first is None else first + (node.slot or place + 1) - 1
             rails = tuple(nic.rail for nic in platform.nics)
             out.append((unit, site.position_of(node.name), EndpointNode(node.name, unit, rails, link_rate(platform, topology), slot)))
     out.sort(key=lambda item: item[:2])

@@ -1,4 +1,4 @@
-"""Where the switches that a topology makes stand: the slots that the site gives them, taken in the order of plane, pod and index."""
+"""Where the switches that a topology makes stand: the slots that the site gives them, taken by unit (leafs) or pod (spines), then plane and index."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def place_switches(site: Site, fabric: FabricPlan) -> Placement:
     problems = []
     for tier in ("leaf", "spine", "core"):
         wanted = [switch for switch in fabric.switches if switch.tier == tier and switch.name not in places]
-        wanted.sort(key=lambda switch: (switch.plane, switch.pod, switch.index))
+        # The unit (leaf) or pod (spine) first: what a new one brings comes behind all that stand, of every plane.
+        wanted.sort(key=lambda switch: (switch.su, switch.pod, switch.plane, switch.index))
         slots = [(slot.rack, int(unit)) for slot in site.switch_slots if slot.tier == tier for unit in expand_range(slot.units)[:: slot.step]]
         places |= dict(zip((switch.name for switch in wanted), slots, strict=False))
         if len(slots) < len(wanted) and (site.switch_slots or written):

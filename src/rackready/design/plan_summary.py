@@ -47,6 +47,7 @@ def _fabric(plan: Plan) -> dict[str, Any]:
         "kind": "written links" if topology is None else topology.kind,
         "link": plan.site.fabric.kind if topology is None else topology.link,
         "oversubscription": None if topology is None else topology.oversubscription,
+        "spine_oversubscription": None if topology is None or not fabric.counts.get("core") else topology.spine_oversubscription,
         "counts": fabric.counts,
         "proved": None if proof is None else proof.ok,
         "tiers": [] if proof is None else [asdict(tier) for tier in proof.tiers],

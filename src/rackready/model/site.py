@@ -103,7 +103,7 @@ class Rack(Model):
     nodes: list[Node] = Field(default_factory=list)
     index: int | None = Field(None, ge=1, description="number of the rack in the site, from which addresses derive; the number in its name when absent")
     su: int | None = Field(None, ge=1, description="scalable unit to which its nodes belong; from the rack's number when absent")
-    su_slot: int | None = Field(None, ge=1, description="place of its first node in that unit; the next free one when absent")
+    su_slot: int | None = Field(None, ge=1, description="place of its first node in that unit; else by the rack's number (networks), or the next free one")
     height_u: int = Field(48, ge=1, le=60, description="rack units")
     hall: Name | None = Field(None, description="hall in which it stands")
     row: Name | None = Field(None, description="row of the hall")

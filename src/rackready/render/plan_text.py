@@ -49,10 +49,23 @@ def _fabric(fabric: Mapping[str, Any]) -> str:
     if not counts:
         return "none"
     text = f"{fabric['kind'].replace('_', '-')}, {fabric['link']}, tiers: {counts.get('tiers', 1)}, planes: {counts.get('planes', 1)}"
-    if fabric["oversubscription"]:
-        text += f", {fabric['oversubscription']}"
-    words = {True: "proved, and cross-checked by max-flow", False: "NOT PROVED", None: "not proved: nothing joins its leafs"}
+    ratios = _ratios(fabric)
+    words = {
+        True: f"proved{ratios and f' at {ratios}'}, and cross-checked by max-flow",
+        False: f"NOT PROVED{ratios and f' at {ratios}'}",
+        None: "not proved: nothing joins its leafs",
+    }
     return f"{text}; {words[fabric['proved']]}"
+
+
+def _ratios(fabric: Mapping[str, Any]) -> str:
+    """Return the ratio (down:up) of every tier that has one, and whether none blocks; empty for written links."""
+    tiers = {"leaf": fabric["oversubscription"], "spine": fabric["spine_oversubscription"]}
+    given = {tier: ratio for tier, ratio in tiers.items() if ratio}
+    text = ", ".join(f"{tier} {ratio}" for tier, ratio in given.items())
+    # Only equal capacity at every tier is non-blocking, however it is written.
+    free = all(len(set(ratio.split(":"))) == 1 for ratio in given.values())
+    return f"{text} (non-blocking)" if given and free and fabric["proved"] else text
 
 
 def _cables(cables: Mapping[str, Any]) -> str:

@@ -41,6 +41,12 @@ def rack(number: int, nodes: str = "[1-4]") -> dict[str, Any]:
     return {"name": f"r{number:03d}", "template": "gpu", "nodes": [{"name": f"{{rack}}-n{nodes}", "template": "b200", "unit": {"first": 3, "step": 11}}]}
 
 
+def cables(site: Site, names: set[str]) -> dict[tuple[str, int, int], tuple[str, int]]:
+    """Return (node, rail, plane) to (switch, port) for these nodes."""
+    fabric, _ = planned(site)
+    return {(link.node, link.nic, link.plane): (link.switch, link.port) for link in fabric.endpoints if link.node in names}
+
+
 def by_name(plan: AddressPlan) -> dict[str, Any]:
     return {node.name: node for node in plan.nodes}
 
@@ -121,6 +127,25 @@ def test_nodes_that_are_added_to_a_rack_renumber_nothing(slots: set[int], number
     before = by_name(addresses(parse(small([rack(number, some)]))))
     after = by_name(addresses(parse(small([rack(number + 1), rack(number)]))))
     assert {name: after[name] for name in before} == before
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.integers(1, 24), min_size=2, max_size=6, unique=True), st.sets(st.integers(1, 4), min_size=1, max_size=3))
+def test_nodes_and_racks_that_are_added_move_no_cable_of_a_node(numbers: list[int], slots: set[int]) -> None:
+    some = "[" + ",".join(str(slot) for slot in sorted(slots)) + "]"
+    few = parse(small([rack(number, some) for number in numbers[1:]]))
+    many = parse(small([rack(number) for number in numbers]))
+    names = {node.name for node in few.nodes()}
+    assert cables(many, names) == cables(few, names)
+
+
+def test_place_in_the_unit_is_that_of_rack_and_slot() -> None:
+    found = cables(parse(small([rack(1, "[2]"), rack(9, "[1,3]"), rack(16, "[4]")])), {"r001-n2", "r009-n3", "r016-n4"})
+    assert {name: end for (name, rail, _), end in found.items() if rail == 1} == {
+        "r001-n2": ("leaf-su001-r1", 2),
+        "r009-n3": ("leaf-su002-r1", 3),
+        "r016-n4": ("leaf-su002-r1", 32),
+    }
 
 
 @settings(max_examples=8, deadline=None)

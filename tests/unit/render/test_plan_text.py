@@ -1,0 +1,40 @@
+"""The fabric's line of a plan: the ratio of every tier that blocks is said, and non-blocking only where none does."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from rackready.design.plan import plan_site
+from rackready.design.plan_summary import summary
+from rackready.render.plan_text import facts
+from tests.unit.design.written import example, parse
+
+FLOW = "and cross-checked by max-flow"
+
+
+def fabric_line(*, proved: bool = True, **fields: Any) -> str:
+    document = example("h100-1su-infiniband")
+    document["topology"] |= fields
+    plan = plan_site(parse(document))
+    if not proved:
+        assert plan.fabric.proof is not None
+        broken = dataclasses.replace(plan.fabric.proof, problems=("broken",))
+        plan = dataclasses.replace(plan, fabric=dataclasses.replace(plan.fabric, proof=broken))
+    return dict(facts(summary(plan)))["fabric"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({}, f"tiers: 2, planes: 1; proved at leaf 1:1 (non-blocking), {FLOW}"),
+        ({"tiers": 3}, f"tiers: 3, planes: 1; proved at leaf 1:1, spine 1:1 (non-blocking), {FLOW}"),
+        ({"tiers": 3, "spine_oversubscription": "4:1"}, f"tiers: 3, planes: 1; proved at leaf 1:1, spine 4:1, {FLOW}"),
+        ({"oversubscription": "2:1"}, f"tiers: 2, planes: 1; proved at leaf 2:1, {FLOW}"),
+        ({"proved": False}, "tiers: 2, planes: 1; NOT PROVED at leaf 1:1"),
+    ],
+)
+def test_line_says_the_ratio_of_every_tier(fields: dict[str, Any], text: str) -> None:
+    assert fabric_line(**fields) == f"rail-optimized, infiniband, {text}"
