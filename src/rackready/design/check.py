@@ -64,7 +64,13 @@ def _names(subject: Subject) -> list[Found]:
         for n, node in enumerate(rack.nodes)
         if node.serial is not None
     )
-    return _twice(hosts(), "name") + _twice(racks, "name") + _twice(serials, "serial number")
+    macs = (
+        _Use(node.bmc.mac, ("racks", r, "nodes", n, "bmc", "mac"), f"node {node.name}")
+        for r, rack in enumerate(site.racks)
+        for n, node in enumerate(rack.nodes)
+        if node.bmc.mac is not None
+    )
+    return _twice(hosts(), "name") + _twice(racks, "name") + _twice(serials, "serial number") + _twice(macs, "BMC MAC address")
 
 
 def _addresses(subject: Subject) -> list[Found]:

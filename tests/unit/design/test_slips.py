@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from rackready.model.base import expand_range
@@ -49,7 +47,7 @@ SLIPS = [
 
 
 @pytest.mark.parametrize(("site", "path", "value", "texts"), SLIPS)
-def test_slip_is_refused(site: str, path: str, value: Any, texts: list[str]) -> None:
+def test_slip_is_refused(site: str, path: str, value: object, texts: list[str]) -> None:
     document = example(site)
     change(path, value)(document)
     found = refusals(document)
