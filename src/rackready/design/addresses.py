@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from rackready.design.addresses_fabric import SwitchAddresses, switch_addresses, trunk_addresses
+from rackready.design.addresses_fabric import SwitchAddresses, switch_addresses, trunk_addresses, trunk_problem
 from rackready.design.assign import FIRST_HOST, dotted, rack_block
+from rackready.design.check_addresses import GATEWAY_HOST, MANAGED
 from rackready.design.endpoints import rack_number, unit_of
 from rackready.design.topology.types import FabricPlan
 from rackready.model.network import ComputeNetwork, Network, Networks, NicPlan
@@ -71,7 +72,41 @@ def addresses(site: Site, fabric: FabricPlan | None = None) -> AddressPlan:
     switches, trouble = switch_addresses(site, fabric)
     problems += trouble
     devices = tuple((device.name, str(device.address) if device.address else "") for device in site.devices)
-    return AddressPlan(nodes, switches, devices, tuple(problems + _twice(nodes, switches, devices)))
+    return AddressPlan(nodes, switches, devices, tuple(problems + _twice(nodes, switches, devices, tuple(_taken(site, fabric, nodes)))))
+
+
+def _taken(site: Site, fabric: FabricPlan | None, nodes: tuple[NodeAddresses, ...]) -> _Uses:
+    """Give addresses that gateways, DHCP servers and ends of numbered links have; none of a site without ``networks``."""
+    networks = site.networks
+    if networks is None:
+        return
+    for gateway, prefix in {nic.gateway: nic.prefix for node in nodes for nic in node.nics if nic.gateway}.items():
+        yield gateway, f"the gateway of {IPv4Network((gateway, prefix), strict=False)}", ""
+    for role in MANAGED:
+        network: Network | None = getattr(networks, role)
+        for block in _subnets(site, network) if network is not None else ():
+            yield dotted(int(block.network_address) + GATEWAY_HOST), f"the gateway of {block}", ""
+    # The management server of a cluster may be its DHCP server itself.
+    heads = {device.address for device in site.devices if device.kind == "head"}
+    named = (network for network in (networks.oob, networks.in_band, networks.storage) if network is not None)
+    for server in dict.fromkeys(server for network in named for server in network.dhcp_servers):
+        if server not in heads:
+            yield str(server), "a DHCP server", ""
+    if fabric is not None and not trunk_problem(site, fabric):
+        for trunk, lower, upper in trunk_addresses(site, fabric):
+            yield lower, trunk.lower, f"port {trunk.lower_port}"
+            yield upper, trunk.upper, f"port {trunk.upper_port}"
+
+
+def _subnets(site: Site, network: Network) -> Iterator[IPv4Network]:
+    """Give the subnets of a management or storage network that have a gateway: the blocks of racks, or its pool when it is not routed."""
+    if not network.routed:
+        yield network.pool
+        return
+    numbers = dict.fromkeys(number for number in map(rack_number, site.racks) if number is not None)
+    for first in (rack_block(network, number) for number in numbers):
+        if first is not None:
+            yield IPv4Network((first, network.per_rack))
 
 
 def _all_nodes(site: Site) -> Iterator[NodeAddresses]:
@@ -157,7 +192,12 @@ _Uses = Iterator[tuple[str, str, str]]
 """(address, name, what of it)."""
 
 
-def _twice(nodes: tuple[NodeAddresses, ...], switches: tuple[SwitchAddresses, ...], devices: tuple[tuple[str, str], ...]) -> list[str]:
+def _twice(
+    nodes: tuple[NodeAddresses, ...],
+    switches: tuple[SwitchAddresses, ...],
+    devices: tuple[tuple[str, str], ...],
+    taken: tuple[tuple[str, str, str], ...],
+) -> list[str]:
     """Return a text for every address that two things have."""
 
     def uses() -> _Uses:
@@ -175,6 +215,7 @@ def _twice(nodes: tuple[NodeAddresses, ...], switches: tuple[SwitchAddresses, ..
             yield switch.oob, switch.name, ""
         for name, address in devices:
             yield address, name, ""
+        yield from taken
 
     given = [address for address, _, _ in uses() if address]
     if len(set(given)) == len(given):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from rackready.design.check_addresses import check_given, given_addresses
 from rackready.design.check_fabric import check_fabric, check_links, check_ports
 from rackready.design.check_groups import check_groups
 from rackready.design.check_networks import check_networks
@@ -64,28 +65,17 @@ def _names(subject: Subject) -> list[Found]:
         for n, node in enumerate(rack.nodes)
         if node.serial is not None
     )
-    return _twice(hosts(), "name") + _twice(racks, "name") + _twice(serials, "serial number")
+    macs = (
+        _Use(node.bmc.mac, ("racks", r, "nodes", n, "bmc", "mac"), f"node {node.name}")
+        for r, rack in enumerate(site.racks)
+        for n, node in enumerate(rack.nodes)
+        if node.bmc.mac is not None
+    )
+    return _twice(hosts(), "name") + _twice(racks, "name") + _twice(serials, "serial number") + _twice(macs, "BMC MAC address")
 
 
 def _addresses(subject: Subject) -> list[Found]:
-    site = subject.site
-
-    def uses() -> Iterator[_Use]:
-        for r, rack in enumerate(site.racks):
-            for n, node in enumerate(rack.nodes):
-                here: tuple[str | int, ...] = ("racks", r, "nodes", n)
-                yield _Use(str(node.address), (*here, "address"), f"node {node.name}")
-                if node.bmc.address is not None:
-                    yield _Use(str(node.bmc.address), (*here, "bmc", "address"), f"the BMC of {node.name}")
-        for s, switch in enumerate(site.switches):
-            yield _Use(str(switch.address), ("switches", s, "address"), f"switch {switch.name}")
-        for d, device in enumerate(site.devices):
-            if device.address is not None:
-                yield _Use(str(device.address), ("devices", d, "address"), f"device {device.name}")
-        if site.handover.kind == "slurm":
-            yield _Use(str(site.handover.controller), ("handover", "controller"), "the Slurm controller")
-
-    return _twice(uses(), "address")
+    return _twice((_Use(str(address), loc, who) for address, loc, who in given_addresses(subject.site)), "address")
 
 
 def _profiles(subject: Subject) -> list[Found]:
@@ -164,6 +154,7 @@ _RULES: tuple[Callable[[Subject], list[Found]], ...] = (
     check_links,
     check_fabric,
     check_networks,
+    check_given,
     check_nic_plans,
     check_groups,
 )

@@ -90,10 +90,33 @@ def check_places(subject: Subject) -> list[Found]:
     """Return what is wrong with where racks stand, what feeds them, and what devices, switches and nodes refer to."""
     site = subject.site
     out = names_twice((hall.name for hall in site.halls), "halls", "hall")
-    out += _floor(site) + _supplies(site)
+    out += _halls(site, pruned=subject.pruned) + _floor(site) + _supplies(site)
     if not subject.pruned:
         out += _references(site)
     out += _kinds(site, pruned=subject.pruned) + _numbers(site)
+    return out
+
+
+def _halls(site: Site, *, pruned: bool) -> list[Found]:
+    """A row that is given twice would shift all behind it; a way between two halls that both give has one length."""
+    known = {hall.name: hall for hall in site.halls}
+    before: set[str] = set()
+    out: list[Found] = []
+    for h, hall in enumerate(site.halls):
+        rows: set[str] = set()
+        for k, row in enumerate(hall.rows):
+            if row in rows:
+                out.append(Found(("halls", h, "rows", k), f"row {row} of hall {hall.name} is given twice.", "Give each row its own name."))
+            rows.add(row)
+        for name, way in hall.ways_m.items():
+            here: Loc = ("halls", h, "ways_m", name)
+            out += [] if pruned else unknown(name, known, here, "hall")
+            back = known[name].ways_m.get(hall.name, way) if name in known else way
+            # Said once, where the second of the two is written.
+            if back != way and name in before:
+                text = f"the way from {hall.name} to {name} is {way:g} m, and {back:g} m from {name} to {hall.name} - Expected: one length."
+                out.append(Found(here, text, "Measure it from entry to entry, and say it once."))
+        before.add(hall.name)
     return out
 
 

@@ -207,6 +207,8 @@ class _Expansion:
         for noun, held in self.held.items():
             if held:
                 own = document.get(noun) or []
+                if not isinstance(own, list):
+                    continue  # stays as it is, and its shape is refused later
                 chains = self.origins.lists.get((noun,)) or [((noun, place),) for place in range(len(own))]
                 document[noun] = [*own, *(item for item, _ in held)]
                 self.origins.lists[(noun,)] = [*chains, *(chain for _, chain in held)]
@@ -249,7 +251,7 @@ class _Expansion:
         try:
             whose = "rack_" if value.get("of") == "rack" else ""
             return _series(value, int(facts[f"{whose}k"]), int(facts[f"{whose}n"]))
-        except (ValueError, TypeError, AddressValueError) as error:
+        except (ValueError, TypeError, OverflowError, AddressValueError) as error:
             self.problem(loc, f"no series: {error}.", "Give first (a whole number, an IPv4 address or a subnet) or offset, and whole numbers for the rest.")
             return None
 
@@ -292,14 +294,18 @@ def fill(text: str, facts: dict[str, Any]) -> str:
 
 def _series(value: dict[str, Any], k: int, n: int) -> Any:  # noqa: ANN401
     every, cycle, step = int(value.get("every", 1)), value.get("cycle"), int(value.get("step", 1))
+    for key, number in (("every", every), ("cycle", cycle)):
+        if number is not None and int(number) < 1:
+            message = f"{key} is {number} - Expected: 1 or more"
+            raise ValueError(message)
     turn = (k if value.get("start") is None else n - int(value["start"])) // every
     turn = turn % int(cycle) if cycle is not None else turn
     if "offset" in value:
-        number: Any = n + int(value["offset"])
+        found: Any = n + int(value["offset"])
     else:
-        number = _plus(value.get("first"), turn * step)
+        found = _plus(value.get("first"), turn * step)
     text = value.get("text")
-    return fill(str(text), {"n": number}) if text is not None else number
+    return fill(str(text), {"n": found}) if text is not None else found
 
 
 def _plus(first: Any, more: int) -> Any:  # noqa: ANN401

@@ -20,7 +20,8 @@ _OTHER_NAMES = {
     "rack": ("rack_name",),
     "unit": ("u", "rack_unit", "position"),
 }
-_MAC = re.compile(r"^[0-9a-f]{12}$")
+_MAC = re.compile(r"[0-9a-f]{12}|[0-9a-f]{2}([:-])[0-9a-f]{2}(?:\1[0-9a-f]{2}){4}|[0-9a-f]{4}(?:\.[0-9a-f]{4}){2}")
+_UNIT = re.compile(r"\d{1,2}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def read_manifest(text: str, site: Site, source: str) -> list[Machine]:
     """
     rows = csv.reader(io.StringIO(text.removeprefix("\ufeff")), strict=True)
     try:
-        table = [(rows.line_num, [cell.strip() for cell in row]) for row in rows if any(cell.strip() for cell in row)]
+        table = [(rows.line_num, row) for row in rows if any(cell.strip() for cell in row)]
     except csv.Error as error:
         raise SiteInvalidError(source, [Problem(f"line {rows.line_num}", f"no CSV: {error}.", "Correct the line.")]) from error
     if not table:
@@ -64,13 +65,25 @@ def read_manifest(text: str, site: Site, source: str) -> list[Machine]:
 
 
 def _columns(head: Sequence[str], source: str) -> dict[str, int]:
-    given = {re.sub(r"[\s-]+", "_", name.lower()): place for place, name in enumerate(head)}
-    out = {column: next((given[name] for name in (column, *_OTHER_NAMES[column]) if name in given), -1) for column in COLUMNS}
-    missing = [column for column, place in out.items() if place < 0]
+    """Return the place of every column. Its own name goes before another one for it; two of a rank leave open which is meant."""
+    given = [re.sub(r"[\s-]+", "_", name.strip().lower()) for name in head]
+    places = {column: _named(given, (column,)) or _named(given, _OTHER_NAMES[column]) for column in COLUMNS}
+    missing = [column for column, found in places.items() if not found]
     if missing:
-        text = f"column {', '.join(missing)} is missing - Expected: {', '.join(COLUMNS)} Actual: {', '.join(head)}."
+        text = f"column {', '.join(missing)} is missing - Expected: {', '.join(COLUMNS)} Actual: {', '.join(name.strip() for name in head)}."
         raise SiteInvalidError(source, [Problem("line 1", text, "Name the columns so.")])
-    return out
+    problems = [
+        Problem("line 1", f"column {column} - Expected: once Actual: {', '.join(head[place].strip() for place in found)}.", "Keep one of them.")
+        for column, found in places.items()
+        if len(found) > 1
+    ]
+    if problems:
+        raise SiteInvalidError(source, problems)
+    return {column: found[0] for column, found in places.items()}
+
+
+def _named(given: Sequence[str], names: Sequence[str]) -> list[int]:
+    return [place for place, name in enumerate(given) if name in names]
 
 
 _Places = dict[tuple[str, int | None], Node]
@@ -79,29 +92,42 @@ _Context = tuple[Site, _Places]
 
 def _machine(line: int, row: Sequence[str], columns: dict[str, int], context: _Context, problems: list[Problem]) -> Machine | None:
     where = f"line {line}"
-    cells = {column: row[place] if place < len(row) else "" for column, place in columns.items()}
-    empty = [column for column in COLUMNS if not cells[column]]
+    written = {column: row[place] if place < len(row) else "" for column, place in columns.items()}
+    # Blanks at the ends of a password may be part of it.
+    cells = {column: text if column == "password" else text.strip() for column, text in written.items()}
+    empty = [column for column in COLUMNS if not cells[column].strip()]
     if empty:
         problems.append(Problem(where, f"{', '.join(empty)} is empty.", "Fill it in, or remove the line."))
         return None
-    mac = re.sub(r"[^0-9a-f]", "", cells["bmc_mac"].lower())
-    if not _MAC.match(mac):
-        problems.append(Problem(where, f"bmc_mac - Expected: six pairs of hexadecimal digits Actual: {cells['bmc_mac']!r}.", "Correct it."))
+    mac = _mac(where, cells["bmc_mac"], problems)
     node = _node(where, cells, context, problems)
-    if node is None or not _MAC.match(mac):
+    if node is None or not mac:
         return None
     if node.serial is not None and node.serial != cells["serial"]:
         text = f"{node.name} stands at unit {node.unit} of {cells['rack']} - Expected: serial {node.serial} as in the site Actual: {cells['serial']}."
         problems.append(Problem(where, text, "Correct the place in the manifest, or the serial in the site file."))
         return None
-    address = ":".join(mac[at : at + 2] for at in range(0, 12, 2))
-    return Machine(line, node.name, cells["rack"], cells["serial"], address, cells["password"])
+    return Machine(line, node.name, cells["rack"], cells["serial"], mac, cells["password"])
+
+
+def _mac(where: str, written: str, problems: list[Problem]) -> str:
+    """Return a MAC address as six pairs with colons; empty, with the reason noted, when it is none or not that of one interface."""
+    if _MAC.fullmatch(written.lower()) is None:
+        problems.append(Problem(where, f"bmc_mac - Expected: six pairs of hexadecimal digits Actual: {written!r}.", "Correct it."))
+        return ""
+    digits = re.sub(r"[:.-]", "", written.lower())
+    # IEEE 802-2014 8.2.2: the lowest bit of the first octet says group; broadcast, all ones, is one of them.
+    if int(digits, 16) == 0 or int(digits[:2], 16) & 1:
+        what = "no address" if int(digits, 16) == 0 else "the address of a group"
+        problems.append(Problem(where, f"bmc_mac - Expected: the address of one interface Actual: {written!r}, {what}.", "Correct it."))
+        return ""
+    return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
 
 
 def _node(where: str, cells: dict[str, str], context: _Context, problems: list[Problem]) -> Node | None:
     site, places = context
     digits = cells["unit"].upper().removeprefix("U")
-    if not digits.isdigit():
+    if _UNIT.fullmatch(digits) is None:
         problems.append(Problem(where, f"unit - Expected: a rack unit such as 17 Actual: {cells['unit']!r}.", "Correct it."))
         return None
     if cells["rack"] not in {rack.name for rack in site.racks}:

@@ -10,9 +10,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 
 class Model(BaseModel):
-    """Frozen, and refuses keys that it does not know: a misspelt key is an error, never a silent default."""
+    """Frozen, and refuses keys that it does not know: a misspelt key is an error, never a silent default. No number is infinite or nan."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,62}$")]
@@ -52,7 +52,7 @@ _RANGE = re.compile(r"^(?P<stem>[A-Za-z]+\d+s|[A-Za-z]*)(?P<first>\d+)(?:-(?P=st
 def expand_range(text: str) -> list[str]:
     """Expand ``swp1-swp4`` or ``1-4`` or ``swp7`` or the sub-ports ``swp1s0-swp1s3`` to the list of single names.
 
-    Raises ValueError when the text is no such range or runs backwards.
+    Raises ValueError when the text is no such range, runs backwards or is longer than ``MOST_NAMES``.
     """
     match = _RANGE.match(text)
     if match is None:
@@ -61,6 +61,9 @@ def expand_range(text: str) -> list[str]:
     first, last = int(match["first"]), int(match["last"] or match["first"])
     if last < first:
         message = f"{text!r} runs backwards"
+        raise ValueError(message)
+    if last - first >= MOST_NAMES:
+        message = f"{text!r} is more than {MOST_NAMES} names"
         raise ValueError(message)
     return [f"{match['stem']}{number}" for number in range(first, last + 1)]
 

@@ -67,6 +67,23 @@ def test_passwords_are_private_and_stand_nowhere_else(project: Path) -> None:
     assert "secret one" not in (project / "inventories/lab/machines.yml").read_text(encoding="utf-8")
 
 
+def test_blanks_of_a_password_are_kept_and_groups_of_a_mac_are_read(project: Path) -> None:
+    take_in(project, "serial,mac,bmc_mac,password,rack,unit\n S1 ,eth0, 0200.0000.00AB , two blanks ,rack01, u1 \n")
+    node = load_site("lab", root=project).node("node01")
+    assert (node.serial, node.bmc.mac) == ("S1", "02:00:00:00:00:ab")
+    assert (project / "inventories/lab/secrets/node01-bmc").read_text(encoding="utf-8") == " two blanks \n"
+
+
+def test_mac_of_two_machines_is_refused_wherever_it_stands(project: Path) -> None:
+    path = project / "inventories/lab/site.yml"
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    document["templates"]["nodes"]["h100"]["bmc"]["mac"] = "02:00:00:00:00:01"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    found = refused(project, GOOD)
+    expected = "templates.nodes.h100.bmc.mac: BMC MAC address 02:00:00:00:00:01 is also that of node node01. Give node node02 its own."
+    assert found[0] == expected
+
+
 def test_later_manifest_adds_and_an_exchanged_machine_replaces(project: Path) -> None:
     take_in(project, GOOD)
     take_in(project, HEAD + "S3,020000000003,three,rack01,17\nS9,020000000009,nine,rack01,1\n")
@@ -110,6 +127,34 @@ REFUSED = [
             "line 3: the place of node01 is also that of line 2. Correct one of the two.",
         ],
     ),
+    (
+        HEAD
+        + "S1,02:00:00:00:00:01 (left),p,rack01,1\nS2,0200:00-000002,p,rack01,9\nS3,00:00:00:00:00:00,p,rack01,17\n"
+        + "S4,ff:ff:ff:ff:ff:ff,p,rack01,25\nS5,01:00:5e:00:00:01,p,rack01,25\n",
+        [
+            "line 2: bmc_mac - Expected: six pairs of hexadecimal digits Actual: '02:00:00:00:00:01 (left)'. Correct it.",
+            "line 3: bmc_mac - Expected: six pairs of hexadecimal digits Actual: '0200:00-000002'. Correct it.",
+            "line 4: bmc_mac - Expected: the address of one interface Actual: '00:00:00:00:00:00', no address. Correct it.",
+            "line 5: bmc_mac - Expected: the address of one interface Actual: 'ff:ff:ff:ff:ff:ff', the address of a group. Correct it.",
+            "line 6: bmc_mac - Expected: the address of one interface Actual: '01:00:5e:00:00:01', the address of a group. Correct it.",
+        ],
+    ),
+    (
+        HEAD + "S1,020000000001,p,rack01,²\nS2,020000000002,p,rack01,009\nS3,020000000003,p,rack01,UU9\n",
+        [
+            "line 2: unit - Expected: a rack unit such as 17 Actual: '²'. Correct it.",
+            "line 3: unit - Expected: a rack unit such as 17 Actual: '009'. Correct it.",
+            "line 4: unit - Expected: a rack unit such as 17 Actual: 'UU9'. Correct it.",
+        ],
+    ),
+    (
+        "serial,Serial,mac,BMC,password,rack,unit\n",
+        [
+            "line 1: column bmc_mac - Expected: once Actual: mac, BMC. Keep one of them.",
+            "line 1: column serial - Expected: once Actual: serial, Serial. Keep one of them.",
+        ],
+    ),
+    (HEAD + "S1,02:00:00:00:00:01,  ,rack01,1\n", ["line 2: password is empty. Fill it in, or remove the line."]),
 ]
 
 

@@ -12,6 +12,30 @@ B200, H100, GB200, MIXED = "b200-4su-roce", "h100-1su-infiniband", "gb200-nvl72-
 LATER = {"name": "later", "nodes": ["a01-n1"]}
 
 PLACES: list[tuple[str, Change, str]] = [
+    (
+        B200,
+        change("halls.+", {"name": "hall-2", "rows": ["a"], "row_pitch_m": 3.0, "tray_height_m": 2.8, "ways_m": {"hall-7": 40}}),
+        "halls[1].ways_m.hall-7: no hall is called hall-7 - Expected: one of hall-1, hall-2. Correct the name.",
+    ),
+    (
+        B200,
+        change(
+            "halls",
+            [
+                {"name": "hall-1", "rows": ["row1", "row2", "net"], "row_pitch_m": 3.0, "tray_height_m": 2.8, "ways_m": {"hall-2": 40}},
+                {"name": "hall-2", "rows": ["a"], "row_pitch_m": 3.0, "tray_height_m": 2.8, "ways_m": {"hall-1": 45.5}},
+            ],
+        ),
+        (
+            "halls[1].ways_m.hall-1: the way from hall-2 to hall-1 is 45.5 m, and 40 m from hall-1 to hall-2 - Expected: one length. "
+            "Measure it from entry to entry, and say it once."
+        ),
+    ),
+    (
+        B200,
+        change("halls.0.rows", ["row1", "row2", "row2", "net"]),
+        "halls[0].rows[2]: row row2 of hall hall-1 is given twice. Give each row its own name.",
+    ),
     (B200, change("templates.racks.gpu.hall", "hall-9"), "templates.racks.gpu.hall: no hall is called hall-9 - Expected: one of hall-1. Correct the name."),
     (
         B200,

@@ -1,0 +1,93 @@
+"""Addresses that gateways, DHCP servers and numbered links have are nobody else's; a subnet's own addresses are refused; small sites stay as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rackready.design.addresses import addresses
+from rackready.design.endpoints import endpoints
+from rackready.design.topology.build import build
+from tests.unit.design.written import example, parse, refusals
+
+REMEDY = "Give one of them another address, or networks other pools."
+
+
+def collisions(document: dict[str, Any]) -> tuple[str, ...]:
+    site = parse(document)
+    return addresses(site, build(site.topology, endpoints(site)) if site.topology is not None else None).problems
+
+
+def test_address_of_a_dhcp_server() -> None:
+    document = example("b200-4su-roce")
+    document["networks"]["oob"]["dhcp_servers"] = ["10.21.2.12"]
+    assert collisions(document) == (f"addresses: 10.21.2.12 is that of a09-n2 and of a DHCP server. {REMEDY}",)
+
+
+def test_management_server_may_serve_dhcp() -> None:
+    document = example("mixed-metal-virtual")
+    document["networks"]["oob"]["dhcp_servers"] = ["10.50.15.10"]
+    document["devices"] = [{"name": "head-1", "kind": "head", "address": "10.50.15.10"}]
+    assert collisions(document) == ()
+
+
+def test_address_of_a_rails_gateway() -> None:
+    document = example("mixed-metal-virtual")
+    document["devices"] = [{"name": "login-1", "kind": "login", "address": "192.168.3.1"}]
+    assert collisions(document) == (f"addresses: 192.168.3.1 is that of login-1 and of the gateway of 192.168.3.0/24. {REMEDY}",)
+
+
+def test_address_of_a_numbered_link() -> None:
+    document = example("b200-4su-roce")
+    document["networks"]["underlay"] = {"links": "numbered", "pool": "10.31.0.0/16"}
+    document["devices"] = [{"name": "login-9", "kind": "login", "address": "10.31.0.65"}]
+    assert collisions(document) == (f"addresses: 10.31.0.65 is that of login-9 and of spine-001 (port 1). {REMEDY}",)
+
+
+def test_no_gateway_is_given_in_any_example() -> None:
+    for name in ("b200-4su-roce", "gb200-nvl72-8-racks", "h100-1su-infiniband", "mixed-metal-virtual", "lab-4-nodes"):
+        assert collisions(example(name)) == ()
+
+
+def lab(*, networks: bool) -> dict[str, Any]:
+    document = example("lab-4-nodes")
+    if networks:
+        document["networks"] = {"in_band": {"pool": "10.0.0.0/20"}, "oob": {"pool": "10.1.0.0/20", "per_rack": 24, "routed": False}}
+    return document
+
+
+def given(address: str, bmc: str) -> dict[str, Any]:
+    return {"racks": [{"name": "rack01", "nodes": [{"name": "node04", "address": address, "bmc": {"address": bmc}}]}]}
+
+
+RESERVED = [
+    ("10.0.0.64", "10.1.0.0", "network address", "10.0.0.64/26"),
+    ("10.0.0.127", "10.1.15.255", "broadcast address", "10.0.0.64/26"),
+    ("10.0.0.129", "10.1.0.1", "gateway", "10.0.0.128/26"),
+]
+
+
+@pytest.mark.parametrize(("address", "bmc", "what", "block"), RESERVED)
+def test_address_of_a_subnet_itself(address: str, bmc: str, what: str, block: str) -> None:
+    at = "racks[0].nodes[0]"
+    assert refusals(lab(networks=True), given(address, bmc)) == [
+        f"{at}.address: address {address} of node node04 is the {what} of {block} (networks.in_band). Give node node04 another address.",
+        f"{at}.bmc.address: address {bmc} of the BMC of node04 is the {what} of 10.1.0.0/20 (networks.oob). Give the BMC of node04 another address.",
+    ]
+    assert str(parse(lab(networks=False), given(address, bmc)).node("node04").address) == address, "a site without networks is not judged"
+
+
+def test_block_of_a_pool_that_is_one_subnet_has_no_addresses_of_its_own() -> None:
+    assert str(parse(lab(networks=True), given("10.0.0.70", "10.1.1.0")).node("node04").bmc.address) == "10.1.1.0"
+
+
+def test_dhcp_server_on_a_gateway() -> None:
+    document = example("b200-4su-roce")
+    document["networks"]["in_band"]["dhcp_servers"] = ["10.20.255.1"]
+    assert refusals(document) == [
+        (
+            "networks.in_band.dhcp_servers[0]: address 10.20.255.1 of DHCP server 10.20.255.1 is the gateway of 10.20.255.0/24 (networks.oob). "
+            "Give DHCP server 10.20.255.1 another address."
+        )
+    ]
