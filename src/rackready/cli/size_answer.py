@@ -179,7 +179,7 @@ def training_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str
     wanted.of("gpus", 0, "one replica, no data parallelism (--gpus)")
     wanted.assumed.append("tensor parallelism with sequence parallelism; 1F1B pipeline schedule; bf16 weights and arithmetic")
     tokens = amount(raw["tokens"], "--tokens") if raw["tokens"] else 0.0
-    mfu = wanted.share("mfu", 0.4, "MFU 0.4 (--mfu): assumed, no measurement was given; 0.35 to 0.5 is commonly reported") if tokens else 0.4
+    mfu = wanted.share("mfu", 0.4, "MFU 0.4 (--mfu): assumed, no measurement was given; 0.35 to 0.5 is commonly reported")
     found = [train_on(*pair, model, job, Layout(raw["tp"], raw["pp"], 1, raw["ep"], zero), raw["gpus"]) for pair in servers(on)]
     rows = [_training_row(item, model, job, tokens, mfu, money) for item in found]
     wanted.assumed += money.assumed()

@@ -95,7 +95,7 @@ def test_what_was_said_is_not_called_assumed(size: Size) -> None:
 def test_train_gives_days_and_cost(size: Size) -> None:
     code, out, _ = size(
         *("train", "--config", L70, "--gpus", "1024", "--tokens", "1T", "--mfu", "0.38", "--mfu-source", "our last run", "--on", "dgx_h100"),
-        *("--price-hour", "2", "--output", "json"),
+        *("--micro-batches", "64", "--price-hour", "2", "--output", "json"),
     )
     document = json.loads(out)
     row = document["candidates"][0]
