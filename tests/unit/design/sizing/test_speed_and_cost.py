@@ -89,6 +89,13 @@ def test_a_pipeline_does_not_make_one_token_faster() -> None:
     assert piped.per_sequence < flat.per_sequence
 
 
+def test_fewer_sequences_than_stages_leave_stages_idle() -> None:
+    one, four, eight = (decode(L70, Layout(tp=2, pp=4), ServingJob(context=4096), H100, DGX, count) for count in (1, 4, 8))
+    assert one.tokens_per_second == one.per_sequence
+    assert four.tokens_per_second == pytest.approx(4 * one.tokens_per_second)
+    assert eight.tokens_per_second == pytest.approx(8 * eight.per_sequence)
+
+
 def test_weights_are_computed_in_their_own_format_or_unpacked() -> None:
     assert computed_in(H100, "fp8") == ("fp8", "")
     fmt, note = computed_in(loader.gpu("a100_80_sxm"), "fp8")
