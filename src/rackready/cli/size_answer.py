@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, get_args
 
@@ -52,13 +53,12 @@ class Wanted:
         return value
 
     def reserve(self) -> float:
-        """Return the bytes set aside on every GPU."""
-        return (
-            float(
-                self.of("reserve_gib", 2.0, "2 GiB of every GPU for context, communication and fragmentation (--reserve-gib): judgement, measure yours", -1.0)
-            )
-            * GIB
-        )
+        """Return the bytes set aside on every GPU. Raises RackreadyError for what would add memory."""
+        text = "2 GiB of every GPU for context, communication and fragmentation (--reserve-gib): judgement, measure yours"
+        value = float(self.of("reserve_gib", 2.0, text, -1.0))
+        if not (math.isfinite(value) and value >= 0):
+            raise RackreadyError(f"--reserve-gib {value:g}: Expected: at least 0, or -1 for 2 Actual: {value:g}. Correct it.")
+        return value * GIB
 
 
 def described(model: Llm) -> Document:

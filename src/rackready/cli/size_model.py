@@ -72,6 +72,8 @@ def model_of(asked: Asked) -> tuple[Llm, list[str]]:
 def _from_config(path: Path) -> tuple[Llm, list[str]]:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise RackreadyError(f"{path}: Expected: a JSON file Actual: nested too deep to be read. Give a model's config.json.") from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise RackreadyError(f"{path}: Expected: a JSON file Actual: {error}. Give a model's config.json.") from error
     return read_config(raw, str(path))
@@ -88,6 +90,10 @@ def _from_shape(asked: Asked) -> tuple[Llm, list[str]]:
     assumed += [] if asked.weights else ["weights are bf16 (--weights)"]
     if asked.hidden % asked.heads:
         raise RackreadyError(f"--hidden {asked.hidden}: Expected: a multiple of --heads {asked.heads} Actual: {asked.hidden}. Correct one of them.")
+    if asked.vocabulary < 0:
+        raise RackreadyError(f"--vocabulary {asked.vocabulary}: Expected: at least 0 Actual: {asked.vocabulary}. Correct it.")
+    if round(amount(asked.params, "--params")) < 1:
+        raise RackreadyError(f"--params {asked.params}: Expected: at least 1 parameter Actual: {asked.params}. Give a number such as 70B.")
     try:
         return _shape(asked), assumed
     except ValidationError as error:

@@ -168,6 +168,10 @@ def test_quantized_weights_need_less(size: Size) -> None:
             ("train", "--config", L8, "--tp", "8", "--pp", "2", "--gpus", "100", "--on", "dgx_h100"),
             "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Take 96, or other degrees.",
         ),
+        (("serve", "--params", "0.1", *SHAPE[2:]), "--params 0.1: Expected: at least 1 parameter Actual: 0.1. Give a number such as 70B."),
+        (("serve", *SHAPE, "--vocabulary", "-1"), "--vocabulary -1: Expected: at least 0 Actual: -1. Correct it."),
+        (("serve", "--config", L8, "--reserve-gib", "-0.5"), "--reserve-gib -0.5: Expected: at least 0, or -1 for 2 Actual: -0.5. Correct it."),
+        (("train", "--config", L8, "--reserve-gib", "inf"), "--reserve-gib inf: Expected: at least 0, or -1 for 2 Actual: inf. Correct it."),
     ],
 )
 def test_refusal(size: Size, arguments: tuple[str, ...], text: str) -> None:
@@ -179,6 +183,12 @@ def test_a_file_that_is_no_json_is_refused(size: Size, tmp_path: Path) -> None:
     code, _, err = size("model", "--config", str(tmp_path / "config.json"))
     assert code == 2
     assert err.startswith(f"{tmp_path}/config.json: Expected: a JSON file Actual: Expecting value")
+
+
+def test_a_file_nested_too_deep_is_refused(size: Size, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text("[" * 200_000 + "]" * 200_000, encoding="utf-8")
+    assert size("model", "--config", str(path)) == (2, "", f"{path}: Expected: a JSON file Actual: nested too deep to be read. Give a model's config.json.\n")
 
 
 def test_a_wrong_option_value_is_a_refusal_and_no_defect(size: Size) -> None:

@@ -48,13 +48,16 @@ class Reader:
         return None
 
     def required(self, name: str) -> int:
-        """Return a whole number that must be there; raises RackreadyError."""
+        """Return a whole number above 0 that must be there; raises RackreadyError."""
         value = self.number(name)
         if value is None:
             raise RackreadyError(
                 f"{self.source}: {_NAMES[name][0]} is missing - Expected: the config.json of a decoder-only model "
                 f"Actual: keys {', '.join(sorted(self.raw)[:8]) or 'none'}. Give the model by --params and its shape instead."
             )
+        if value == 0:
+            key = next(key for key in _NAMES[name] if self.raw.get(key) is not None)
+            raise RackreadyError(f"{self.source}: {key} - Expected: a whole number above 0 Actual: 0. Correct the file.")
         return value
 
     def assume(self, text: str) -> None:
@@ -174,8 +177,8 @@ def _quantized(reader: Reader, raw: dict[str, Any]) -> tuple[Weights, int | None
     method = str(raw.get("quant_method", "")).lower()
     if method == "compressed-tensors":
         groups = raw.get("config_groups")
-        first: dict[str, Any] = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
-        inner = first.get("weights") or {}
+        first = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
+        inner = _object(reader, "weights", _object(reader, "a group", first).get("weights") or {})
         kind, bits, group = str(inner.get("type", "")), inner.get("num_bits"), inner.get("group_size")
         if bits == _EIGHT:
             return ("fp8" if kind == "float" else "int8"), group
@@ -188,10 +191,19 @@ def _quantized(reader: Reader, raw: dict[str, Any]) -> tuple[Weights, int | None
     if "nvfp4" in str(raw.get("quant_algo", "")).lower():
         return "nvfp4", raw.get("group_size")
     bits = raw.get("bits") or (_FOUR if raw.get("load_in_4bit") else _EIGHT if raw.get("load_in_8bit") else None)
-    if bits in {_FOUR, _EIGHT}:
+    if isinstance(bits, int) and bits in {_FOUR, _EIGHT}:
         group = raw.get("group_size")
         return ("int4" if bits == _FOUR else "int8"), group if isinstance(group, int) and group > 0 else None
     raise RackreadyError(
         f"{reader.source}: quantization_config - Expected: awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or compressed-tensors of 4 or 8 bits "
-        f"Actual: {method or 'no quant_method'}. Give the number format by --weights."
+        f"Actual: {method or 'no quant_method'}{'' if bits is None else f' with bits {bits!r}'}. Give the number format by --weights."
     )
+
+
+def _object(reader: Reader, what: str, value: object) -> dict[str, Any]:
+    """Return a part of quantization_config that must be an object. Raises RackreadyError."""
+    if not isinstance(value, dict):
+        raise RackreadyError(
+            f"{reader.source}: quantization_config.config_groups - Expected: {what} as an object Actual: {type(value).__name__}. Correct the file."
+        )
+    return value

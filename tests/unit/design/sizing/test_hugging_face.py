@@ -124,6 +124,22 @@ def test_tied_embeddings_are_counted_once() -> None:
                 "Give the number format by --weights."
             ),
         ),
+        ({**BASE, "num_attention_heads": 0}, "config.json: num_attention_heads - Expected: a whole number above 0 Actual: 0. Correct the file."),
+        (
+            {**BASE, "quantization_config": {"quant_method": "gptq", "bits": [4]}},
+            (
+                "config.json: quantization_config - Expected: awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or compressed-tensors of 4 or 8 bits "
+                "Actual: gptq with bits [4]. Give the number format by --weights."
+            ),
+        ),
+        (
+            {**BASE, "quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": [4]}}},
+            "config.json: quantization_config.config_groups - Expected: a group as an object Actual: list. Correct the file.",
+        ),
+        (
+            {**BASE, "quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": [4]}}}},
+            "config.json: quantization_config.config_groups - Expected: weights as an object Actual: list. Correct the file.",
+        ),
     ],
 )
 def test_refusal(raw: object, text: str) -> None:
