@@ -11,6 +11,7 @@ from typing import Annotated, get_args
 import typer
 from pydantic import ValidationError
 
+from rackready.design.sizing import parameters
 from rackready.design.sizing.hugging_face import read_config
 from rackready.model.llm import Llm, Weights
 from rackready.model.problems import RackreadyError
@@ -95,9 +96,13 @@ def _from_shape(asked: Asked) -> tuple[Llm, list[str]]:
     if round(amount(asked.params, "--params")) < 1:
         raise RackreadyError(f"--params {asked.params}: Expected: at least 1 parameter Actual: {asked.params}. Give a number such as 70B.")
     try:
-        return _shape(asked), assumed
+        model = _shape(asked)
     except ValidationError as error:
         raise RackreadyError(f"--kv-heads {asked.kv_heads}: Expected: a divisor of --heads {asked.heads} Actual: {asked.kv_heads}. Correct it.") from error
+    outside = parameters.least(model) if asked.vocabulary else 0
+    if parameters.total(model) < outside:
+        raise RackreadyError(f"--params {asked.params}: Expected: at least {outside:,}, which its embeddings have Actual: {asked.params}. Correct one of them.")
+    return model, assumed
 
 
 def _shape(asked: Asked) -> Llm:

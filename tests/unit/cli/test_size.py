@@ -169,6 +169,10 @@ def test_quantized_weights_need_less(size: Size) -> None:
             "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Take 96, or other degrees.",
         ),
         (("serve", "--params", "0.1", *SHAPE[2:]), "--params 0.1: Expected: at least 1 parameter Actual: 0.1. Give a number such as 70B."),
+        (
+            ("serve", "--params", "1B", *SHAPE[2:], "--vocabulary", "128256"),
+            "--params 1B: Expected: at least 2,101,354,496, which its embeddings have Actual: 1B. Correct one of them.",
+        ),
         (("serve", *SHAPE, "--vocabulary", "-1"), "--vocabulary -1: Expected: at least 0 Actual: -1. Correct it."),
         (("serve", "--config", L8, "--reserve-gib", "-0.5"), "--reserve-gib -0.5: Expected: at least 0, or -1 for 2 Actual: -0.5. Correct it."),
         (("train", "--config", L8, "--reserve-gib", "inf"), "--reserve-gib inf: Expected: at least 0, or -1 for 2 Actual: inf. Correct it."),

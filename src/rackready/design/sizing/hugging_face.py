@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rackready.design.sizing.hugging_face_scope import refuse_unsized
 from rackready.model.llm import Experts, Latent, Llm, Weights
 from rackready.model.problems import RackreadyError
 
@@ -22,7 +23,7 @@ _NAMES = {
 _PLAIN_MLP = frozenset({"bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "mpt", "opt", "phi", "starcoder2"})
 """Families whose feed-forward block has two matrices, without a gate."""
 _LEARNED = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "opt"})
-_TIED = frozenset({"bloom", "falcon", "gemma", "gemma2", "gpt2", "gpt_bigcode", "gpt_neo", "mpt", "opt"})
+_TIED = frozenset({"bloom", "falcon", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt2", "gpt_bigcode", "gpt_neo", "mpt", "opt"})
 """Families that tie embeddings unless the file says otherwise (defaults of transformers)."""
 _DTYPES: dict[str, Weights] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _FOUR, _EIGHT = 4, 8
@@ -71,7 +72,8 @@ def read_config(raw: object, source: str) -> tuple[Llm, list[str]]:
         raise RackreadyError(f"{source}: Expected: one JSON object Actual: {type(raw).__name__}. Give a model's config.json.")
     reader = Reader(source, raw)
     if isinstance(raw.get("text_config"), dict):
-        reader = Reader(source, {**raw["text_config"], "quantization_config": raw.get("quantization_config", raw["text_config"].get("quantization_config"))})
+        text = {"model_type": raw.get("model_type", ""), **raw["text_config"]}
+        reader = Reader(source, {**text, "quantization_config": raw.get("quantization_config", text.get("quantization_config"))})
         reader.assume("only text_config is sized: the parts for images and sound are not counted")
     try:
         return _model(reader, str(raw.get("_name_or_path") or raw.get("model_type") or source)), reader.assumed
@@ -83,6 +85,7 @@ def read_config(raw: object, source: str) -> tuple[Llm, list[str]]:
 
 def _model(reader: Reader, name: str) -> Llm:
     family = str(reader.raw.get("model_type", ""))
+    refuse_unsized(reader.raw, reader.source)
     heads, hidden = reader.required("heads"), reader.required("hidden")
     latent = _latent(reader)
     weights, group = _weights(reader)
@@ -120,7 +123,8 @@ def _kv_heads(reader: Reader, heads: int, latent: Latent | None) -> int:
 
 
 def _intermediate(reader: Reader, hidden: int) -> int:
-    found = reader.number("intermediate")
+    # Llama 4: intermediate_size is an expert's width, layers without experts have one of their own.
+    found = reader.number("intermediate_size_mlp") or reader.number("intermediate")
     if found is None:
         reader.assume("the feed-forward layer is 4 x hidden wide: the file names no intermediate_size")
     return found or 4 * hidden
@@ -158,7 +162,13 @@ def _experts(reader: Reader) -> Experts | None:
     shared = reader.number("shared_expert_intermediate_size") or (reader.number("n_shared_experts") or 0) * width
     step = reader.number("decoder_sparse_step") or reader.number("moe_layer_freq") or 1
     layers = reader.required("layers")
+    interleaved = reader.number("interleave_moe_layer_step")
+    if interleaved is not None:
+        # Llama 4: every n-th layer has experts, and one shared expert of the same width.
+        step, shared = interleaved or 1, width
     dense = reader.number("first_k_dense_replace") or (layers - layers // step)
+    if dense > layers:
+        raise RackreadyError(f"{reader.source}: first_k_dense_replace - Expected: at most {layers} layers Actual: {dense}. Correct the file.")
     return Experts(count=count, active=active, intermediate=width, shared=shared, dense_layers=dense)
 
 
