@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from pydantic import ValidationError
@@ -62,22 +62,20 @@ def model_of(asked: Asked) -> tuple[Llm, list[str]]:
         raise RackreadyError(
             f"--config, --params: Expected: exactly one of them Actual: {said}. Name the model by its config.json, or by its parameters and shape."
         )
-    model, assumed = _from_config(asked.config) if asked.config is not None else _from_shape(asked)
     if asked.weights and asked.weights not in get_args(Weights):
         raise RackreadyError(f"--weights {asked.weights}: Expected: one of {', '.join(get_args(Weights))} Actual: {asked.weights}. Choose one of them.")
-    if asked.weights and asked.weights != model.weights:
-        model = Llm.model_validate({**model.model_dump(), "weights": asked.weights, "group": None})
-    return model, assumed
+    weights: Any = asked.weights or None
+    return _from_config(asked.config, weights) if asked.config is not None else _from_shape(asked)
 
 
-def _from_config(path: Path) -> tuple[Llm, list[str]]:
+def _from_config(path: Path, weights: Weights | None) -> tuple[Llm, list[str]]:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except RecursionError as error:
         raise RackreadyError(f"{path}: Expected: a JSON file Actual: nested too deep to be read. Give a model's config.json.") from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise RackreadyError(f"{path}: Expected: a JSON file Actual: {error}. Give a model's config.json.") from error
-    return read_config(raw, str(path))
+    return read_config(raw, str(path), weights)
 
 
 def _from_shape(asked: Asked) -> tuple[Llm, list[str]]:
@@ -106,6 +104,7 @@ def _from_shape(asked: Asked) -> tuple[Llm, list[str]]:
 
 
 def _shape(asked: Asked) -> Llm:
+    weights: Any = asked.weights or "bf16"
     return Llm(
         name=asked.params,
         layers=asked.layers,
@@ -116,4 +115,5 @@ def _shape(asked: Asked) -> Llm:
         intermediate=0,
         vocabulary=asked.vocabulary,
         parameters=round(amount(asked.params, "--params")),
+        weights=weights,
     )

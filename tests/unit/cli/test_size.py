@@ -120,6 +120,25 @@ def test_quantized_weights_need_less(size: Size) -> None:
     assert document["model"]["weight_bytes"] == pytest.approx(70.55e9 + 2 * 128256 * 8192, rel=0.001)
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_narrow_output_cuts_no_server_and_no_number(size: Size, monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:  # noqa: FBT001 - a case
+    monkeypatch.setattr("rackready.cli.output.console._width", 80)
+    monkeypatch.setattr("rackready.cli.output.console._force_terminal", terminal)
+    code, out, _ = size("train", "--config", L70, "--gpus", "1024", "--micro-batches", "64", "--tokens", "1T", "--on", "dgx_h100", "--price-hour", "2")
+    assert code == 0
+    assert "…" not in out
+    for text in ("dgx_h100", "h100_sxm", "62.9 GiB of 79.6 GiB", "16.4 GiB", "12.1", "297,123", "594,246"):
+        assert text in out, text
+
+
+def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_path: Path) -> None:
+    path = tmp_path / "hqq.json"
+    path.write_text(json.dumps({**json.loads(Path(L8).read_text("utf-8")), "quantization_config": {"quant_method": "hqq", "nbits": 3}}), encoding="utf-8")
+    code, out, _ = size("model", "--config", str(path), "--weights", "int4", "--output", "json")
+    assert code == 0
+    assert (json.loads(out)["model"]["weights"], json.loads(out)["assumed"]) == ("int4", [])
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -35,6 +35,8 @@ class Reader:
 
     source: str
     raw: dict[str, Any]
+    weights: Weights | None = None
+    """How the user says that weights are stored, whatever the file says."""
     assumed: list[str] = field(default_factory=list)
 
     def number(self, name: str) -> int | None:
@@ -66,14 +68,17 @@ class Reader:
         self.assumed.append(text)
 
 
-def read_config(raw: object, source: str) -> tuple[Llm, list[str]]:
-    """Return the model of a parsed config.json and what was assumed. Raises RackreadyError when it is not one that can be sized."""
+def read_config(raw: object, source: str, weights: Weights | None = None) -> tuple[Llm, list[str]]:
+    """Return the model of a parsed config.json and what was assumed; ``weights`` replaces its number format.
+
+    Raises RackreadyError when it is not one that can be sized.
+    """
     if not isinstance(raw, dict):
         raise RackreadyError(f"{source}: Expected: one JSON object Actual: {type(raw).__name__}. Give a model's config.json.")
-    reader = Reader(source, raw)
+    reader = Reader(source, raw, weights)
     if isinstance(raw.get("text_config"), dict):
         text = {"model_type": raw.get("model_type", ""), **raw["text_config"]}
-        reader = Reader(source, {**text, "quantization_config": raw.get("quantization_config", text.get("quantization_config"))})
+        reader = Reader(source, {**text, "quantization_config": raw.get("quantization_config", text.get("quantization_config"))}, weights)
         reader.assume("only text_config is sized: the parts for images and sound are not counted")
     try:
         return _model(reader, str(raw.get("_name_or_path") or raw.get("model_type") or source)), reader.assumed
@@ -173,6 +178,8 @@ def _experts(reader: Reader) -> Experts | None:
 
 
 def _weights(reader: Reader) -> tuple[Weights, int | None]:
+    if reader.weights is not None:
+        return reader.weights, None
     quantization = reader.raw.get("quantization_config")
     if isinstance(quantization, dict):
         return _quantized(reader, quantization)
