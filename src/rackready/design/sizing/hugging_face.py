@@ -194,7 +194,7 @@ def _quantized(reader: Reader, raw: dict[str, Any]) -> tuple[Weights, int | None
     method = str(raw.get("quant_method", "")).lower()
     if method == "compressed-tensors":
         groups = raw.get("config_groups")
-        first = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
+        first: object = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
         inner = _object(reader, "weights", _object(reader, "a group", first).get("weights") or {})
         kind, bits, group = str(inner.get("type", "")), inner.get("num_bits"), inner.get("group_size")
         if bits == _EIGHT:
