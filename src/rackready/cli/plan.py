@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -45,6 +46,7 @@ def plan(
     spares_pct: Spares = SPARES_PCT,
 ) -> None:
     """Plan a site: fabric, cables, addresses, capacity, bill of materials, and what changes. Exit: 0 no change, 1 changes, 2 invalid."""
+    _finite(("--slack-m", slack_m), ("--spares-pct", spares_pct))
     paths = env_paths(env)
     made = plan_site(load_site(env, site_file=_there(site), root=paths.root), slack_m=slack_m, spares_pct=spares_pct)
     before = applied.read(paths.state)
@@ -56,6 +58,13 @@ def plan(
         document["written"] = {"folder": str(write), "files": write_plan(made, document, write)}
     _print(document, output)
     raise typer.Exit(INVALID if made.problems else CHANGES if different else NO_CHANGE)
+
+
+def _finite(*options: tuple[str, float]) -> None:
+    """Raise RackreadyError for numbers that no cable list can hold, all of them at once."""
+    wrong = [f"{option} {value:g}: Expected: a finite number Actual: {value:g}. Correct it." for option, value in options if not math.isfinite(value)]
+    if wrong:
+        raise RackreadyError("\n".join(wrong))
 
 
 def _there(site: Path | None) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, get_args
 
@@ -52,13 +53,12 @@ class Wanted:
         return value
 
     def reserve(self) -> float:
-        """Return the bytes set aside on every GPU."""
-        return (
-            float(
-                self.of("reserve_gib", 2.0, "2 GiB of every GPU for context, communication and fragmentation (--reserve-gib): judgement, measure yours", -1.0)
-            )
-            * GIB
-        )
+        """Return the bytes set aside on every GPU. Raises RackreadyError for what would add memory."""
+        text = "2 GiB of every GPU for context, communication and fragmentation (--reserve-gib): judgement, measure yours"
+        value = float(self.of("reserve_gib", 2.0, text, -1.0))
+        if not (math.isfinite(value) and value >= 0):
+            raise RackreadyError(f"--reserve-gib {value:g}: Expected: at least 0, or -1 for 2 Actual: {value:g}. Correct it.")
+        return value * GIB
 
 
 def described(model: Llm) -> Document:
@@ -179,7 +179,7 @@ def training_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str
     wanted.of("gpus", 0, "one replica, no data parallelism (--gpus)")
     wanted.assumed.append("tensor parallelism with sequence parallelism; 1F1B pipeline schedule; bf16 weights and arithmetic")
     tokens = amount(raw["tokens"], "--tokens") if raw["tokens"] else 0.0
-    mfu = wanted.share("mfu", 0.4, "MFU 0.4 (--mfu): assumed, no measurement was given; 0.35 to 0.5 is commonly reported") if tokens else 0.4
+    mfu = wanted.share("mfu", 0.4, "MFU 0.4 (--mfu): assumed, no measurement was given; 0.35 to 0.5 is commonly reported")
     found = [train_on(*pair, model, job, Layout(raw["tp"], raw["pp"], 1, raw["ep"], zero), raw["gpus"]) for pair in servers(on)]
     rows = [_training_row(item, model, job, tokens, mfu, money) for item in found]
     wanted.assumed += money.assumed()

@@ -6,11 +6,12 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from pydantic import ValidationError
 
+from rackready.design.sizing import parameters
 from rackready.design.sizing.hugging_face import read_config
 from rackready.model.llm import Llm, Weights
 from rackready.model.problems import RackreadyError
@@ -61,20 +62,20 @@ def model_of(asked: Asked) -> tuple[Llm, list[str]]:
         raise RackreadyError(
             f"--config, --params: Expected: exactly one of them Actual: {said}. Name the model by its config.json, or by its parameters and shape."
         )
-    model, assumed = _from_config(asked.config) if asked.config is not None else _from_shape(asked)
     if asked.weights and asked.weights not in get_args(Weights):
         raise RackreadyError(f"--weights {asked.weights}: Expected: one of {', '.join(get_args(Weights))} Actual: {asked.weights}. Choose one of them.")
-    if asked.weights and asked.weights != model.weights:
-        model = Llm.model_validate({**model.model_dump(), "weights": asked.weights, "group": None})
-    return model, assumed
+    weights: Any = asked.weights or None
+    return _from_config(asked.config, weights) if asked.config is not None else _from_shape(asked)
 
 
-def _from_config(path: Path) -> tuple[Llm, list[str]]:
+def _from_config(path: Path, weights: Weights | None) -> tuple[Llm, list[str]]:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise RackreadyError(f"{path}: Expected: a JSON file Actual: nested too deep to be read. Give a model's config.json.") from error
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise RackreadyError(f"{path}: Expected: a JSON file Actual: {error}. Give a model's config.json.") from error
-    return read_config(raw, str(path))
+    return read_config(raw, str(path), weights)
 
 
 def _from_shape(asked: Asked) -> tuple[Llm, list[str]]:
@@ -88,13 +89,22 @@ def _from_shape(asked: Asked) -> tuple[Llm, list[str]]:
     assumed += [] if asked.weights else ["weights are bf16 (--weights)"]
     if asked.hidden % asked.heads:
         raise RackreadyError(f"--hidden {asked.hidden}: Expected: a multiple of --heads {asked.heads} Actual: {asked.hidden}. Correct one of them.")
+    if asked.vocabulary < 0:
+        raise RackreadyError(f"--vocabulary {asked.vocabulary}: Expected: at least 0 Actual: {asked.vocabulary}. Correct it.")
+    if round(amount(asked.params, "--params")) < 1:
+        raise RackreadyError(f"--params {asked.params}: Expected: at least 1 parameter Actual: {asked.params}. Give a number such as 70B.")
     try:
-        return _shape(asked), assumed
+        model = _shape(asked)
     except ValidationError as error:
         raise RackreadyError(f"--kv-heads {asked.kv_heads}: Expected: a divisor of --heads {asked.heads} Actual: {asked.kv_heads}. Correct it.") from error
+    outside = parameters.least(model) if asked.vocabulary else 0
+    if parameters.total(model) < outside:
+        raise RackreadyError(f"--params {asked.params}: Expected: at least {outside:,}, which its embeddings have Actual: {asked.params}. Correct one of them.")
+    return model, assumed
 
 
 def _shape(asked: Asked) -> Llm:
+    weights: Any = asked.weights or "bf16"
     return Llm(
         name=asked.params,
         layers=asked.layers,
@@ -105,4 +115,5 @@ def _shape(asked: Asked) -> Llm:
         intermediate=0,
         vocabulary=asked.vocabulary,
         parameters=round(amount(asked.params, "--params")),
+        weights=weights,
     )

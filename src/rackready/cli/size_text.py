@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from rackready.cli.output import console
@@ -15,6 +17,23 @@ _GIB = 2**30
 def gib(size: float) -> str:
     """Return bytes as GiB with one decimal."""
     return f"{size / _GIB:,.1f} GiB"
+
+
+def _show(headers: list[str], rows: list[list[str]], words: frozenset[str]) -> None:
+    """Print a table of which columns other than ``words`` are never cut nor wrapped: a terminal too narrow for them wraps lines itself.
+
+    What is not a terminal has no width: there the table is as wide as its texts.
+    """
+    table = Table()
+    for place, header in enumerate(headers):
+        widest = max((len(row[place]) for row in rows), default=0)
+        table.add_column(header, min_width=None if header in words else widest)
+    for row in rows:
+        table.add_row(*row)
+    unbound = Console(width=10_000)
+    needed = Measurement.get(unbound, unbound.options, table)
+    wide = max(console.width, needed.minimum) if console.is_terminal else needed.maximum
+    Console(width=wide, highlight=False, soft_wrap=True).print(table)
 
 
 def model(document: Document) -> None:
@@ -57,12 +76,9 @@ def serving(document: Document) -> None:
     console.print(f"Serving {job['context']:,} tokens a sequence, cache in {job['kv']}. Speeds are bounds of one replica.")
     _assumed(document)
     priced = any(row.get("cost") for row in document["candidates"])
-    table = Table(
-        "server", "GPU", "one replica", "weights a GPU", "sequences", "decode tokens/s", "each", "prefill tokens/s", "bound by", *_cost_columns(priced, money)
-    )
-    for row in document["candidates"]:
-        table.add_row(*_serving_cells(row), *_cost_cells(priced, row, "per_million_tokens"))
-    console.print(table)
+    headers = ["server", "GPU", "one replica", "weights a GPU", "sequences", "decode tokens/s", "each", "prefill tokens/s", "bound by"]
+    rows = [[*_serving_cells(row), *_cost_cells(priced, row, "per_million_tokens")] for row in document["candidates"]]
+    _show([*headers, *_cost_columns(priced, money)], rows, frozenset({"one replica", "bound by"}))
     _notes(document)
 
 
@@ -102,10 +118,9 @@ def training(document: Document) -> None:
     priced = any(row.get("cost") for row in document["candidates"])
     days = ["days", "GPU hours"] if job["tokens"] else []
     cost = [f"cost of the run{f', {money}' if money else ''}"] if priced else []
-    table = Table("server", "GPU", "layout", "fullest GPU", "weights", "gradients", "optimizer", "activations", "bound by", *days, *cost)
-    for row in document["candidates"]:
-        table.add_row(*_training_cells(row), *_days(row, bool(days)), *_cost_cells(priced, row, "run"))
-    console.print(table)
+    headers = ["server", "GPU", "layout", "fullest GPU", "weights", "gradients", "optimizer", "activations", "bound by", *days, *cost]
+    rows = [[*_training_cells(row), *_days(row, bool(days)), *_cost_cells(priced, row, "run")] for row in document["candidates"]]
+    _show(headers, rows, frozenset({"layout", "bound by"}))
     _notes(document)
 
 

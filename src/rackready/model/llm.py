@@ -68,4 +68,7 @@ class Llm(Model):
         if self.parameters is None and not self.intermediate and self.experts is None:
             message = "neither the number of parameters nor the width of the feed-forward layer is known"
             raise ValueError(message)
+        if self.experts is not None and self.experts.dense_layers > self.layers:
+            message = f"{self.experts.dense_layers} layers without experts of {self.layers}"
+            raise ValueError(message)
         return self

@@ -118,3 +118,11 @@ def test_addresses_of_links_are_listed_where_links_are_numbered(project: Path, l
     rackready(project, "plan", "--site", str(file), "--write", str(project / "out"))
     text = (project / "out/addresses.csv").read_text(encoding="utf-8")
     assert text.count(",31,") == (2 * 648 if link == "numbered" else 0)
+
+
+def test_numbers_that_are_not_finite_are_refused(project: Path) -> None:
+    done = rackready(project, "plan", "--env", "lab", "--slack-m", "inf", "--spares-pct", "inf")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "--slack-m inf: Expected: a finite number Actual: inf. Correct it.\n--spares-pct inf: Expected: a finite number Actual: inf. Correct it.\n"
+    )

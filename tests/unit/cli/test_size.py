@@ -96,7 +96,7 @@ def test_what_was_said_is_not_called_assumed(size: Size) -> None:
 def test_train_gives_days_and_cost(size: Size) -> None:
     code, out, _ = size(
         *("train", "--config", L70, "--gpus", "1024", "--tokens", "1T", "--mfu", "0.38", "--mfu-source", "our last run", "--on", "dgx_h100"),
-        *("--price-hour", "2", "--output", "json"),
+        *("--micro-batches", "64", "--price-hour", "2", "--output", "json"),
     )
     document = json.loads(out)
     row = document["candidates"][0]
@@ -119,6 +119,25 @@ def test_quantized_weights_need_less(size: Size) -> None:
     document = json.loads(size("serve", "--config", L70, "--weights", "fp8", "--on", "dgx_h100", "--output", "json")[1])
     assert document["candidates"][0]["tp"] == 2
     assert document["model"]["weight_bytes"] == pytest.approx(70.55e9 + 2 * 128256 * 8192, rel=0.001)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_narrow_output_cuts_no_server_and_no_number(size: Size, monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:  # noqa: FBT001 - a case
+    monkeypatch.setattr("rackready.cli.output.console._width", 80)
+    monkeypatch.setattr("rackready.cli.output.console._force_terminal", terminal)
+    code, out, _ = size("train", "--config", L70, "--gpus", "1024", "--micro-batches", "64", "--tokens", "1T", "--on", "dgx_h100", "--price-hour", "2")
+    assert code == 0
+    assert "…" not in out
+    for text in ("dgx_h100", "h100_sxm", "62.9 GiB of 79.6 GiB", "16.4 GiB", "12.1", "297,123", "594,246"):
+        assert text in out, text
+
+
+def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_path: Path) -> None:
+    path = tmp_path / "hqq.json"
+    path.write_text(json.dumps({**json.loads(Path(L8).read_text("utf-8")), "quantization_config": {"quant_method": "hqq", "nbits": 3}}), encoding="utf-8")
+    code, out, _ = size("model", "--config", str(path), "--weights", "int4", "--output", "json")
+    assert code == 0
+    assert (json.loads(out)["model"]["weights"], json.loads(out)["assumed"]) == ("int4", [])
 
 
 @pytest.mark.parametrize(
@@ -169,6 +188,14 @@ def test_quantized_weights_need_less(size: Size) -> None:
             ("train", "--config", L8, "--tp", "8", "--pp", "2", "--gpus", "100", "--on", "dgx_h100"),
             "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Take 96, or other degrees.",
         ),
+        (("serve", "--params", "0.1", *SHAPE[2:]), "--params 0.1: Expected: at least 1 parameter Actual: 0.1. Give a number such as 70B."),
+        (
+            ("serve", "--params", "1B", *SHAPE[2:], "--vocabulary", "128256"),
+            "--params 1B: Expected: at least 2,101,354,496, which its embeddings have Actual: 1B. Correct one of them.",
+        ),
+        (("serve", *SHAPE, "--vocabulary", "-1"), "--vocabulary -1: Expected: at least 0 Actual: -1. Correct it."),
+        (("serve", "--config", L8, "--reserve-gib", "-0.5"), "--reserve-gib -0.5: Expected: at least 0, or -1 for 2 Actual: -0.5. Correct it."),
+        (("train", "--config", L8, "--reserve-gib", "inf"), "--reserve-gib inf: Expected: at least 0, or -1 for 2 Actual: inf. Correct it."),
     ],
 )
 def test_refusal(size: Size, arguments: tuple[str, ...], text: str) -> None:
@@ -180,6 +207,12 @@ def test_a_file_that_is_no_json_is_refused(size: Size, tmp_path: Path) -> None:
     code, _, err = size("model", "--config", str(tmp_path / "config.json"))
     assert code == 2
     assert err.startswith(f"{tmp_path}/config.json: Expected: a JSON file Actual: Expecting value")
+
+
+def test_a_file_nested_too_deep_is_refused(size: Size, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text("[" * 200_000 + "]" * 200_000, encoding="utf-8")
+    assert size("model", "--config", str(path)) == (2, "", f"{path}: Expected: a JSON file Actual: nested too deep to be read. Give a model's config.json.\n")
 
 
 def test_a_wrong_option_value_is_a_refusal_and_no_defect(size: Size) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rackready.design.sizing.hugging_face_scope import refuse_unsized
 from rackready.model.llm import Experts, Latent, Llm, Weights
 from rackready.model.problems import RackreadyError
 
@@ -22,7 +23,7 @@ _NAMES = {
 _PLAIN_MLP = frozenset({"bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "mpt", "opt", "phi", "starcoder2"})
 """Families whose feed-forward block has two matrices, without a gate."""
 _LEARNED = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "opt"})
-_TIED = frozenset({"bloom", "falcon", "gemma", "gemma2", "gpt2", "gpt_bigcode", "gpt_neo", "mpt", "opt"})
+_TIED = frozenset({"bloom", "falcon", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt2", "gpt_bigcode", "gpt_neo", "mpt", "opt"})
 """Families that tie embeddings unless the file says otherwise (defaults of transformers)."""
 _DTYPES: dict[str, Weights] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _FOUR, _EIGHT = 4, 8
@@ -34,6 +35,8 @@ class Reader:
 
     source: str
     raw: dict[str, Any]
+    weights: Weights | None = None
+    """How the user says that weights are stored, whatever the file says."""
     assumed: list[str] = field(default_factory=list)
 
     def number(self, name: str) -> int | None:
@@ -48,13 +51,16 @@ class Reader:
         return None
 
     def required(self, name: str) -> int:
-        """Return a whole number that must be there; raises RackreadyError."""
+        """Return a whole number above 0 that must be there; raises RackreadyError."""
         value = self.number(name)
         if value is None:
             raise RackreadyError(
                 f"{self.source}: {_NAMES[name][0]} is missing - Expected: the config.json of a decoder-only model "
                 f"Actual: keys {', '.join(sorted(self.raw)[:8]) or 'none'}. Give the model by --params and its shape instead."
             )
+        if value == 0:
+            key = next(key for key in _NAMES[name] if self.raw.get(key) is not None)
+            raise RackreadyError(f"{self.source}: {key} - Expected: a whole number above 0 Actual: 0. Correct the file.")
         return value
 
     def assume(self, text: str) -> None:
@@ -62,13 +68,17 @@ class Reader:
         self.assumed.append(text)
 
 
-def read_config(raw: object, source: str) -> tuple[Llm, list[str]]:
-    """Return the model of a parsed config.json and what was assumed. Raises RackreadyError when it is not one that can be sized."""
+def read_config(raw: object, source: str, weights: Weights | None = None) -> tuple[Llm, list[str]]:
+    """Return the model of a parsed config.json and what was assumed; ``weights`` replaces its number format.
+
+    Raises RackreadyError when it is not one that can be sized.
+    """
     if not isinstance(raw, dict):
         raise RackreadyError(f"{source}: Expected: one JSON object Actual: {type(raw).__name__}. Give a model's config.json.")
-    reader = Reader(source, raw)
+    reader = Reader(source, raw, weights)
     if isinstance(raw.get("text_config"), dict):
-        reader = Reader(source, {**raw["text_config"], "quantization_config": raw.get("quantization_config", raw["text_config"].get("quantization_config"))})
+        text = {"model_type": raw.get("model_type", ""), **raw["text_config"]}
+        reader = Reader(source, {**text, "quantization_config": raw.get("quantization_config", text.get("quantization_config"))}, weights)
         reader.assume("only text_config is sized: the parts for images and sound are not counted")
     try:
         return _model(reader, str(raw.get("_name_or_path") or raw.get("model_type") or source)), reader.assumed
@@ -80,6 +90,7 @@ def read_config(raw: object, source: str) -> tuple[Llm, list[str]]:
 
 def _model(reader: Reader, name: str) -> Llm:
     family = str(reader.raw.get("model_type", ""))
+    refuse_unsized(reader.raw, reader.source)
     heads, hidden = reader.required("heads"), reader.required("hidden")
     latent = _latent(reader)
     weights, group = _weights(reader)
@@ -117,7 +128,8 @@ def _kv_heads(reader: Reader, heads: int, latent: Latent | None) -> int:
 
 
 def _intermediate(reader: Reader, hidden: int) -> int:
-    found = reader.number("intermediate")
+    # Llama 4: intermediate_size is an expert's width, layers without experts have one of their own.
+    found = reader.number("intermediate_size_mlp") or reader.number("intermediate")
     if found is None:
         reader.assume("the feed-forward layer is 4 x hidden wide: the file names no intermediate_size")
     return found or 4 * hidden
@@ -155,11 +167,19 @@ def _experts(reader: Reader) -> Experts | None:
     shared = reader.number("shared_expert_intermediate_size") or (reader.number("n_shared_experts") or 0) * width
     step = reader.number("decoder_sparse_step") or reader.number("moe_layer_freq") or 1
     layers = reader.required("layers")
+    interleaved = reader.number("interleave_moe_layer_step")
+    if interleaved is not None:
+        # Llama 4: every n-th layer has experts, and one shared expert of the same width.
+        step, shared = interleaved or 1, width
     dense = reader.number("first_k_dense_replace") or (layers - layers // step)
+    if dense > layers:
+        raise RackreadyError(f"{reader.source}: first_k_dense_replace - Expected: at most {layers} layers Actual: {dense}. Correct the file.")
     return Experts(count=count, active=active, intermediate=width, shared=shared, dense_layers=dense)
 
 
 def _weights(reader: Reader) -> tuple[Weights, int | None]:
+    if reader.weights is not None:
+        return reader.weights, None
     quantization = reader.raw.get("quantization_config")
     if isinstance(quantization, dict):
         return _quantized(reader, quantization)
@@ -174,8 +194,8 @@ def _quantized(reader: Reader, raw: dict[str, Any]) -> tuple[Weights, int | None
     method = str(raw.get("quant_method", "")).lower()
     if method == "compressed-tensors":
         groups = raw.get("config_groups")
-        first: dict[str, Any] = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
-        inner = first.get("weights") or {}
+        first: object = next(iter(groups.values()), {}) if isinstance(groups, dict) else {}
+        inner = _object(reader, "weights", _object(reader, "a group", first).get("weights") or {})
         kind, bits, group = str(inner.get("type", "")), inner.get("num_bits"), inner.get("group_size")
         if bits == _EIGHT:
             return ("fp8" if kind == "float" else "int8"), group
@@ -188,10 +208,19 @@ def _quantized(reader: Reader, raw: dict[str, Any]) -> tuple[Weights, int | None
     if "nvfp4" in str(raw.get("quant_algo", "")).lower():
         return "nvfp4", raw.get("group_size")
     bits = raw.get("bits") or (_FOUR if raw.get("load_in_4bit") else _EIGHT if raw.get("load_in_8bit") else None)
-    if bits in {_FOUR, _EIGHT}:
+    if isinstance(bits, int) and bits in {_FOUR, _EIGHT}:
         group = raw.get("group_size")
         return ("int4" if bits == _FOUR else "int8"), group if isinstance(group, int) and group > 0 else None
     raise RackreadyError(
         f"{reader.source}: quantization_config - Expected: awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or compressed-tensors of 4 or 8 bits "
-        f"Actual: {method or 'no quant_method'}. Give the number format by --weights."
+        f"Actual: {method or 'no quant_method'}{'' if bits is None else f' with bits {bits!r}'}. Give the number format by --weights."
     )
+
+
+def _object(reader: Reader, what: str, value: object) -> dict[str, Any]:
+    """Return a part of quantization_config that must be an object. Raises RackreadyError."""
+    if not isinstance(value, dict):
+        raise RackreadyError(
+            f"{reader.source}: quantization_config.config_groups - Expected: {what} as an object Actual: {type(value).__name__}. Correct the file."
+        )
+    return value

@@ -67,6 +67,12 @@ def total(model: Llm) -> int:
     return model.parameters if model.parameters is not None else _counted(model)
 
 
+def least(model: Llm) -> int:
+    """Return the parameters that lie outside layers and in routed experts: a model that has no more than these has no attention."""
+    experts = routed(model) * (model.layers - model.experts.dense_layers) if model.experts else 0
+    return outside_layers(model) + experts
+
+
 def active(model: Llm) -> int:
     """Return the parameters that one token visits: all of a dense model, the chosen experts' share otherwise."""
     if model.experts is None:

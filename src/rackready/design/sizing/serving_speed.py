@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rackready.design.sizing import links, parameters
 from rackready.design.sizing.parallel import Layout, stage_layers
@@ -65,7 +65,9 @@ def decode(model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platfor
     link = _reductions(model, layout, gpu, platform, tokens=batch)
     if link is not None:
         seconds["interconnect"] = link / layout.pp
-    return _bound(seconds, batch, layout.pp)
+    bound = _bound(seconds, batch, layout.pp)
+    # Fewer sequences than stages leave stages idle: no more tokens come out than the sequences make.
+    return replace(bound, tokens_per_second=min(bound.tokens_per_second, sequences * bound.per_sequence))
 
 
 def _bound(seconds: dict[str, float], tokens: float, passes: int) -> Bound:

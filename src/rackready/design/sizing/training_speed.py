@@ -1,4 +1,4 @@
-"""How long a training run takes, and what would bind it at the GPUs' peak."""
+"""How long a training run takes, and what binds it: compute at the stated MFU, or another resource at its peak."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from rackready.model.llm import Llm
 from rackready.model.profile import GpuProfile, PlatformProfile, Precision
 
 SECONDS_PER_DAY = 86_400
+NOT_KNOWN = "not known"
+"""What binds, when a resource that is needed has no published figure."""
 FLOPS_PER_PARAMETER = 6
 """Operations of forward and backward pass a parameter and token: 2 + 4 (Kaplan et al., arXiv 2001.08361)."""
 _REDUCTIONS = 4
@@ -22,7 +24,10 @@ _PASSES = 3
 
 @dataclass(frozen=True, slots=True)
 class TrainingTime:
-    """Days of the whole run at the stated MFU, and seconds of one step by resource at peak."""
+    """Days of the whole run, and seconds of one step by resource: compute at the stated MFU, every other at its peak.
+
+    ``limit`` is the slowest of them; "not known" when a resource that is needed has no published figure: days are then a lower bound.
+    """
 
     days: float
     gpu_hours: float
@@ -39,23 +44,25 @@ def training_days(parameters_active: float, tokens: float, gpus: int, tflops: fl
 def training_time(  # noqa: PLR0913, PLR0917 - a run is its model, layout, job, hardware, length and efficiency
     model: Llm, layout: Layout, job: TrainingJob, gpu: GpuProfile, platform: PlatformProfile, tokens: float, mfu: float, precision: Precision = "bf16"
 ) -> TrainingTime:
-    """Return how long a run of ``tokens`` takes on ``layout.gpus`` GPUs."""
+    """Return how long a run of ``tokens`` takes on ``layout.gpus`` GPUs: a step lasts as long as its slowest resource."""
     rate = gpu.compute[precision].value
-    days = training_days(parameters.active(model), tokens, layout.gpus, rate, mfu)
     batches = job.micro_batches or layout.pp
     step = job.sequence * job.micro_batch * batches * layout.dp
-    seconds = {"compute": FLOPS_PER_PARAMETER * parameters.active(model) * step / (layout.gpus * rate * 1e12)}
+    seconds = {"compute": FLOPS_PER_PARAMETER * parameters.active(model) * step / (layout.gpus * rate * 1e12 * mfu)}
     held = max(stage.parameters for stage in stages(model, layout))
     if gpu.memory_bandwidth is not None:
         seconds["bandwidth"] = _PASSES * 2 * held * batches / (gpu.memory_bandwidth.value * 1e9)
     exchange = _exchange(model, layout, job, gpu, platform)
-    if exchange is not None:
+    if exchange:
         seconds["interconnect"] = exchange
-    return TrainingTime(days, days * 24 * layout.gpus, max(seconds, key=lambda name: seconds[name]), seconds, step)
+    slowest = max(seconds, key=lambda name: seconds[name])
+    days = training_days(parameters.active(model), tokens, layout.gpus, rate, mfu) * seconds[slowest] / seconds["compute"]
+    limit = NOT_KNOWN if exchange is None or "bandwidth" not in seconds else slowest
+    return TrainingTime(days, days * 24 * layout.gpus, limit, seconds, step)
 
 
 def _exchange(model: Llm, layout: Layout, job: TrainingJob, gpu: GpuProfile, platform: PlatformProfile) -> float | None:
-    """Return the seconds of one step's all-reduces, none of them hidden: tensor-parallel ones per micro-batch, gradients once; None: not published."""
+    """Return the seconds of one step's all-reduces, none of them hidden: tensor-parallel ones per micro-batch, gradients once; None: not published, 0: none."""
     seconds = 0.0
     if layout.tp > 1:
         rate = links.between(platform, gpu, layout.tp).rate
@@ -69,4 +76,4 @@ def _exchange(model: Llm, layout: Layout, job: TrainingJob, gpu: GpuProfile, pla
             return None
         stage = max(stages(model, layout), key=lambda item: item.parameters)
         seconds += links.all_reduce(job.gradient_bytes * stage.parameters, layout.dp, rate)
-    return seconds or None
+    return seconds

@@ -92,6 +92,28 @@ def test_quantization_is_honoured(quantization: dict[str, Any], weights: str, gr
     assert (model.weights, model.group) == (weights, group)
 
 
+def test_experts_in_every_second_layer_of_llama_4() -> None:
+    # Maverick as published: 400 billion parameters, 17 billion of them for one token.
+    shape = {"hidden_size": 5120, "num_hidden_layers": 48, "num_attention_heads": 40, "head_dim": 128, "vocab_size": 202048, "intermediate_size": 8192}
+    model, assumed = read(**shape, num_local_experts=128, num_experts_per_tok=1, interleave_moe_layer_step=2, intermediate_size_mlp=16384)
+    assert model.experts is not None
+    assert (model.experts.dense_layers, model.experts.intermediate, model.experts.shared, model.intermediate, assumed) == (24, 8192, 8192, 16384, [])
+    assert parameters.total(model) == pytest.approx(400e9, rel=0.01)
+    assert parameters.active(model) == pytest.approx(17e9, rel=0.02)
+
+
+@pytest.mark.parametrize("family", ["gemma3", "gemma3_text"])
+def test_gemma_3_ties_its_head(family: str) -> None:
+    assert read(model_type=family)[0].tied
+    assert read_config({"model_type": family, "text_config": {key: value for key, value in BASE.items() if key != "model_type"}}, "config.json")[0].tied
+
+
+def test_no_more_layers_can_lack_experts_than_there_are() -> None:
+    model = read(n_routed_experts=64, num_experts_per_tok=6)[0].model_dump()
+    with pytest.raises(ValueError, match=r"100 layers without experts of 32"):
+        Llm.model_validate({**model, "experts": {**model["experts"], "dense_layers": 100}})
+
+
 def test_tied_embeddings_are_counted_once() -> None:
     assert parameters.total(read()[0]) - parameters.total(read(tie_word_embeddings=True)[0]) == 128256 * 4096
 
@@ -123,6 +145,48 @@ def test_tied_embeddings_are_counted_once() -> None:
                 "config.json: quantization_config - Expected: awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or compressed-tensors of 4 or 8 bits Actual: hqq. "
                 "Give the number format by --weights."
             ),
+        ),
+        (
+            {**BASE, "model_type": "bert"},
+            "config.json: model_type - Expected: a decoder-only model Actual: bert. Give the config.json of a decoder-only model.",
+        ),
+        (
+            {**BASE, "attn_layer_period": 8, "expert_layer_period": 2},
+            (
+                "config.json: attn_layer_period - Expected: layers of one kind Actual: 8. Such a model is not sized: choose another.\n"
+                "config.json: expert_layer_period - Expected: layers of one kind Actual: 2. Such a model is not sized: choose another."
+            ),
+        ),
+        (
+            {**BASE, "full_attention_interval": 4},
+            "config.json: full_attention_interval - Expected: layers of one kind Actual: 4. Such a model is not sized: choose another.",
+        ),
+        (
+            {**BASE, "layer_types": ["linear_attention", "full_attention"]},
+            (
+                "config.json: layer_types - Expected: chunked_attention, full_attention, sliding_attention Actual: linear_attention. "
+                "Such a model is not sized: choose another."
+            ),
+        ),
+        (
+            {**BASE, "num_hidden_layers": 61, "n_routed_experts": 64, "num_experts_per_tok": 6, "first_k_dense_replace": 100},
+            "config.json: first_k_dense_replace - Expected: at most 61 layers Actual: 100. Correct the file.",
+        ),
+        ({**BASE, "num_attention_heads": 0}, "config.json: num_attention_heads - Expected: a whole number above 0 Actual: 0. Correct the file."),
+        (
+            {**BASE, "quantization_config": {"quant_method": "gptq", "bits": [4]}},
+            (
+                "config.json: quantization_config - Expected: awq, gptq, fp8, mxfp4, nvfp4, bitsandbytes or compressed-tensors of 4 or 8 bits "
+                "Actual: gptq with bits [4]. Give the number format by --weights."
+            ),
+        ),
+        (
+            {**BASE, "quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": [4]}}},
+            "config.json: quantization_config.config_groups - Expected: a group as an object Actual: list. Correct the file.",
+        ),
+        (
+            {**BASE, "quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": [4]}}}},
+            "config.json: quantization_config.config_groups - Expected: weights as an object Actual: list. Correct the file.",
         ),
     ],
 )

@@ -89,6 +89,13 @@ def test_a_pipeline_does_not_make_one_token_faster() -> None:
     assert piped.per_sequence < flat.per_sequence
 
 
+def test_fewer_sequences_than_stages_leave_stages_idle() -> None:
+    one, four, eight = (decode(L70, Layout(tp=2, pp=4), ServingJob(context=4096), H100, DGX, count) for count in (1, 4, 8))
+    assert one.tokens_per_second == one.per_sequence
+    assert four.tokens_per_second == pytest.approx(4 * one.tokens_per_second)
+    assert eight.tokens_per_second == pytest.approx(8 * eight.per_sequence)
+
+
 def test_weights_are_computed_in_their_own_format_or_unpacked() -> None:
     assert computed_in(H100, "fp8") == ("fp8", "")
     fmt, note = computed_in(loader.gpu("a100_80_sxm"), "fp8")
@@ -117,9 +124,22 @@ def test_training_names_what_binds() -> None:
     large = training_time(L70, Layout(tp=8, dp=128, zero=1), TrainingJob(4096, 1, micro_batches=64), H100, DGX, 1e12, 0.4)
     assert small.limit == "interconnect"  # gradients are exchanged after every single sequence
     assert large.limit == "compute"
-    assert small.days == large.days == pytest.approx(12.08, rel=0.01)
+    assert large.days == pytest.approx(12.08, rel=0.01)
+    # Days follow from the slowest resource: steps x its seconds, here the exchange of gradients and not 6 N D at MFU 0.4.
+    assert small.days == pytest.approx(1e12 / small.step_tokens * small.seconds["interconnect"] / 86_400)
+    assert small.days > 2 * large.days
     assert small.gpu_hours == pytest.approx(small.days * 24 * 1024)
     assert small.step_tokens == 4096 * 128
+
+
+def test_what_training_cannot_know_is_not_called_compute() -> None:
+    nvl, dell = loader.gpu("h100_nvl"), loader.platform("r760xa_h100_nvl")  # its network cards are not in the profile
+    job = TrainingJob(4096, 1, micro_batches=64)
+    many = training_time(L8, Layout(tp=2, dp=32, zero=1), job, nvl, dell, 1e12, 0.4)
+    assert (many.limit, "interconnect" in many.seconds) == ("not known", False)
+    unknown = H100.model_copy(update={"memory_bandwidth": None})
+    assert training_time(L8, Layout(tp=8, zero=1), job, unknown, DGX, 1e12, 0.4).limit == "not known"
+    assert training_time(L8, Layout(), job, H100, DGX, 1e12, 0.4).limit == "compute"  # one GPU needs no link
 
 
 def test_smallest_layout_that_fits_is_taken() -> None:
