@@ -72,6 +72,15 @@ def test_time_out_ends_the_whole_session(tmp_path: Path, monkeypatch: pytest.Mon
     assert not alive(int(lines[0]))
 
 
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """Interrupts are heeded, as the controller sees to: what a process ignores (pytest's workers do), its children ignore too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded")
 def test_stop_asks_first_and_raises_interrupted(tmp_path: Path) -> None:
     lines: list[str] = []
 
