@@ -128,7 +128,7 @@ def test_node_that_a_job_keeps_is_named_drained_and_not_touched(rack: Project, j
 def test_deploy_waits_for_the_job_and_then_repairs_and_releases_the_node(rack: Project, job: str) -> None:
     reset = settings(rack, "node01")
     child = rack.start("deploy", *LIMIT, "--output", "json")
-    event = rack.until(child, lambda event: event.phase == "hold", within_s=600)
+    event = rack.until(child, lambda event: event.phase == "hold" and event.text.startswith("drained; "), within_s=600)
     assert event is not None, rack.progress()[-4000:]
     assert (event.node, event.text) == ("node01", f"drained; waits, at most 3600 s in all, for the end of {job} (root, gpu)")
     assert job_state(rack, job) == "RUNNING"
