@@ -97,6 +97,30 @@ def test_more_sessions_than_one_connection_may_carry(remote: Remote, server: Ser
     assert 3 <= server.connections <= 20
 
 
+def test_a_session_that_a_busy_server_refuses_is_asked_for_again(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusals = [paramiko.ChannelException(2, "Connect failed")] * 3
+    really = paramiko.Transport.open_session
+
+    def open_session(transport: paramiko.Transport, **options: float) -> paramiko.Channel:
+        if refusals:
+            raise refusals.pop()
+        return really(transport, **options)
+
+    monkeypatch.setattr(paramiko.Transport, "open_session", open_session)
+    assert remote.run("node01", ("echo", "here"), timeout_s=20).stdout == "here\n"
+    assert refusals == []
+
+
+def test_a_server_that_opens_no_session_any_more_is_said(remote: Remote, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise paramiko.ChannelException(2, "Connect failed")
+
+    monkeypatch.setattr(paramiko.Transport, "open_session", refuse)
+    monkeypatch.setattr("rackready.drivers.remote._CONNECT_S", 1.0)
+    answer = remote.run("node01", ("true",), timeout_s=20)
+    assert answer.failure == f"node01: SSH to 127.0.0.1:{server.port} failed (ChannelException(2, 'Connect failed'))"
+
+
 def test_a_host_key_that_was_not_pinned_is_refused(server: Server, tmp_path: Path) -> None:
     other = paramiko.RSAKey.generate(2048)
     wrong = tmp_path / "wrong"

@@ -28,6 +28,7 @@ _POLL_S = 0.05
 _LIMIT = 32 << 20
 _GRACE_S = 10.0
 _SESSIONS = 8
+_AGAIN_S = 0.25
 _RUN = secrets.token_hex(4)
 """Names this process in what it leaves on nodes while it works, so that a later run can tell leftovers from its own work."""
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what fails is in the answer; paramiko would say it a second time, on our output
@@ -36,6 +37,10 @@ _WRAP = 'umask 077; f=$1; t=$2; shift 2; echo $$ >"$f"; timeout -k 5 "$t" "$@"; 
 
 class UnreachableError(RackreadyError):
     """A node does not let us in; the text says why."""
+
+
+class _RefusedError(UnreachableError):
+    """The connection stands, and the server opens no further session on it now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +159,20 @@ class Remote:
             self.give_back(node, place)
 
     def _open(self, node: str) -> tuple[_Line, paramiko.Channel]:
-        """Return a new session and the connection that it takes a place of. Raises UnreachableError."""
+        """Return a new session and the connection that it takes a place of. Raises UnreachableError.
+
+        A server that is busy still counts sessions that we closed (sshd's MaxSessions): a refused session is asked for again for a while.
+        """
+        deadline = time.monotonic() + _CONNECT_S
+        while True:
+            try:
+                return self._open_once(node)
+            except _RefusedError as error:
+                if time.monotonic() > deadline:
+                    raise UnreachableError(str(error)) from error
+                time.sleep(_AGAIN_S)
+
+    def _open_once(self, node: str) -> tuple[_Line, paramiko.Channel]:
         line: _Line | None = None
         try:
             line = self._line(node)
@@ -166,7 +184,8 @@ class Remote:
         except (OSError, EOFError, paramiko.SSHException) as error:
             self.give_back(node, line)
             reason = str(error) or error.__class__.__name__
-            raise UnreachableError(f"{node}: SSH to {self._hosts[node].address}:{self._hosts[node].port} failed ({reason})") from error
+            kind = _RefusedError if isinstance(error, paramiko.ChannelException) else UnreachableError
+            raise kind(f"{node}: SSH to {self._hosts[node].address}:{self._hosts[node].port} failed ({reason})") from error
 
     def _line(self, node: str) -> _Line:
         with self._locks[node]:
