@@ -102,6 +102,10 @@ integration: setup-test ## tests on the simulated rack (root)
 chaos: setup-test ## kill deploys of simulated racks at random points (root): ROUNDS=n, SEED=n repeats one, ARGS="--points n" a phase
 	@$(BIN)/python -m tests.integration.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+.PHONY: slow
+slow: setup-test ## the integration tests that take many minutes: nodes in production, two roles by molecule (root)
+	@$(BIN)/pytest -m "integration and slow" $(ARGS)
+
 .PHONY: goldens
 goldens: setup-dev ## write golden files anew; read the diff before it is committed
 	@GOLDENS=rewrite $(BIN)/pytest -q tests/golden $(ARGS)

@@ -11,7 +11,7 @@ from rackready.sim import podman
 from rackready.sim.plan import clone_id
 from tests.integration.project import ROOT
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 _HOME = ROOT / ".rackready" / "molecule"
 
 

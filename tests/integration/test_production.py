@@ -17,7 +17,7 @@ from rackready.drivers.redfish import Bmc, PowerAction
 from rackready.ledger.store import EventRow
 from tests.integration.project import Project
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 LIMIT = ("--limit", "node01,node02")
 CHANGE = "gpu_tuning : configure | Set power limit and clock lock now, and at every boot"
