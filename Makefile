@@ -75,7 +75,7 @@ sim-down: ## remove the simulated rack: its containers, networks and images
 # --- tests ------------------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup-test lint types ## everything: set-up, lint, types, unit, golden and integration tests
+test: setup-test lint types ## set-up, lint, types, unit, golden and integration tests (all but `make slow` and `make chaos`)
 	@scripts/pytest-all $(ARGS)
 
 .PHONY: setup-test
