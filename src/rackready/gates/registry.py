@@ -23,7 +23,7 @@ class GateInputsError(RackreadyError):
 
 def all_gates() -> dict[str, type[Gate]]:
     """Return every gate by id, sorted."""
-    for module in pkgutil.iter_modules(package.__path__, prefix=f"{package.__name__}."):
+    for module in pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}."):
         importlib.import_module(module.name)
     return dict(sorted(REGISTRY.items()))
 

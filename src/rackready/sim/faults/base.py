@@ -1,0 +1,48 @@
+"""What a fault is: a change of one node's hardware state. Each layer has a module of its own beside this one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rackready.model.problems import RackreadyError
+
+State = dict[str, Any]
+Apply = Callable[..., None]
+Params = dict[str, int | float | str]
+
+GPU: Params = {"gpu": 0}
+NIC: Params = {"nic": 1}
+
+
+class FaultError(RackreadyError):
+    """A fault that cannot be injected: unknown name, unknown or missing parameter, or a part that the node does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One way for hardware to be broken."""
+
+    name: str
+    layer: str
+    description: str
+    apply: Apply
+    params: Params = field(default_factory=dict)
+    """Parameter to default value; the default's type is the parameter's type."""
+    caught_by: str = ""
+    """Id of the gate that is meant to catch it (documentation, and what tests assert)."""
+
+
+def part(state: State, kind: str, index: int, key: str = "index") -> State:
+    """Return one part of the state; FaultError when the node has none of that index."""
+    found: State | None = next((item for item in state.get(kind, []) if item[key] == index), None)
+    if found is None:
+        known = ", ".join(str(item[key]) for item in state.get(kind, [])) or "none"
+        raise FaultError(f"{state.get('node', 'node')} {kind} - Expected: one of {known} Actual: {index}. Name a part that the node has.")
+    return found
+
+
+def gpu_of(state: State, gpu: int) -> State:
+    """Return the GPU of that index; FaultError when the node has none."""
+    return part(state, "gpus", gpu)
