@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rackready.cli import main
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
 
@@ -207,3 +208,23 @@ def test_a_wrong_call_is_refused_in_words_and_is_no_defect(project: Path, words:
     assert done.stderr.startswith(text), done.stderr
     assert done.stderr.endswith("`rackready --help` says how it is called.\n")
     assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_leaves_is_no_full_disk_and_no_bad_node(project: Path) -> None:
+    argv = [sys.executable, "-c", "from rackready.cli.main import main; main()", "status", "--env", "lab"]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(argv, stdout=write_end, stderr=subprocess.PIPE, env={**os.environ, "RACKREADY_ROOT": str(project)}, timeout=60, check=False)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (2, b"")
+
+
+def test_ctrl_c_before_anything_was_begun_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(_arguments: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "build", interrupted)
+    with pytest.raises(SystemExit) as left:
+        main.main()
+    assert left.value.code == 130
+    assert capsys.readouterr().err == "stopped. Nothing is lost: the same command goes on from what is recorded.\n"
