@@ -20,7 +20,7 @@ from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.request import Request
 from rackready.drivers.process import STOP, busy, kill_all_children, reap
 from rackready.ledger.lock import ControllerLock
-from rackready.ledger.store import EventRow, Ledger
+from rackready.ledger.store import UNFINISHED, EventRow, Ledger
 from rackready.paths import EnvPaths
 
 _STOP_WITHIN_S = 28.0
@@ -67,7 +67,7 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: Request, say: Say) -> tuple
         _forget(paths.dry_workflows)
         return wanted, False
     for row in ledger.campaigns():
-        if row["status"] not in {"running", "interrupted"}:
+        if row["status"] not in UNFINISHED:
             continue
         same = (
             row["kind"] == wanted.kind

@@ -20,6 +20,9 @@ from rackready.model.state import NodeState
 CHANGE = "changed"
 """Operation under which every touch of a node is recorded: evidence from before it counts no longer."""
 
+UNFINISHED = frozenset({"running", "interrupted"})
+"""States of a campaign that a later run may go on with."""
+
 
 class LedgerError(RackreadyError):
     """The ledger cannot be read or written."""
@@ -239,6 +242,13 @@ class Ledger:
     def campaigns(self) -> list[dict[str, Any]]:
         """Return all campaigns, newest first."""
         return self._rows(sa.select(schema.campaigns).order_by(schema.campaigns.c.begun.desc()))
+
+    def supersede(self, node: str) -> list[str]:
+        """Record that no campaign that was cut off with this node in it is gone on with. Returns them."""
+        cut_off = [row["id"] for row in self.campaigns() if row["status"] in UNFINISHED and node in row["nodes"]]
+        for campaign in cut_off:
+            self.put_campaign(campaign, status="superseded", ended=time.time())
+        return cut_off
 
     def child_begun(self, pid: int, start_ticks: int, boot_id: str, what: str) -> int:
         """Record a child process that leads a session of its own. Returns the row's id."""

@@ -97,6 +97,48 @@ def test_repair_brings_a_quarantined_node_back_in_a_new_epoch(project: Path) -> 
     assert (row.state, row.epoch) == (NodeState.REACHABLE, 2)
 
 
+def handed_to_a_file(project: Path, ready: str) -> Path:
+    path = project / "inventories/lab/site.yml"
+    site = yaml.safe_load(path.read_text(encoding="utf-8"))
+    site["handover"] = {"kind": "file", "path": str(project / ready)}
+    path.write_text(yaml.safe_dump(site), encoding="utf-8")
+    (project / ".rackready/lab").mkdir(parents=True)
+    return project / ready
+
+
+def test_repair_of_a_node_on_offer_holds_it_first(project: Path) -> None:
+    listed = handed_to_a_file(project, "ready.txt")
+    listed.write_text("node02\nnode03\n", encoding="utf-8")
+    Ledger.open(project / ".rackready/lab/state.sqlite").set_state("node03", NodeState.READY)
+    done = rackready(project, "repair", "node03", "--reason", "GPU 2 replaced", "--env", "lab")
+    assert done.returncode == 0, done.stderr
+    assert listed.read_text(encoding="utf-8").splitlines()[1:] == ["node02", "# node03: rackready: repaired: GPU 2 replaced"]
+
+
+def test_repair_of_a_node_that_cannot_be_held_records_nothing(project: Path) -> None:
+    handed_to_a_file(project, "a_folder").mkdir()
+    ledger = Ledger.open(project / ".rackready/lab/state.sqlite")
+    ledger.set_state("node03", NodeState.READY)
+    done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
+    assert done.returncode == 2
+    assert "node03 is ready and on offer: nothing was recorded. Run again once the scheduler can hold it." in done.stderr
+    row = ledger.state("node03")
+    assert row is not None
+    assert (row.state, row.epoch) == (NodeState.READY, 1)
+
+
+def test_repair_of_a_node_of_a_campaign_that_was_cut_off(project: Path) -> None:
+    """Gone on with, the campaign would leave out what it did on the node before the repair."""
+    (project / ".rackready/lab").mkdir(parents=True)
+    ledger = Ledger.open(project / ".rackready/lab/state.sqlite")
+    for campaign, nodes in (("c1", ["node01", "node02"]), ("c2", ["node03", "node04"])):
+        ledger.put_campaign(campaign, env="lab", kind="deploy", nodes=nodes, site_digest="d", abi="1", status="interrupted")
+    done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "campaign c2 was cut off and is not gone on with: node03 goes through every phase again\n"
+    assert {row["id"]: row["status"] for row in ledger.campaigns()} == {"c1": "interrupted", "c2": "superseded"}
+
+
 def test_repair_of_an_unknown_node_is_refused(project: Path) -> None:
     done = rackready(project, "repair", "node9", "--reason", "x", "--env", "lab")
     assert done.returncode == 2
