@@ -49,6 +49,15 @@ def env_paths(env: str) -> EnvPaths:
         raise RackreadyError(str(error)) from error
 
 
+def said(reason: str) -> str:
+    """Return a reason on one line. Raises RackreadyError when nothing is said: it is what the next one on call reads."""
+    words = " ".join(reason.split())
+    if not words:
+        message = "--reason - Expected: words that say why Actual: nothing. Give them: they are kept in the record."
+        raise RackreadyError(message)
+    return words
+
+
 def print_json(document: Any) -> None:  # noqa: ANN401 - anything that JSON can hold
     """Print one JSON document on standard output, sorted keys kept as given."""
     sys.stdout.write(json.dumps(document, indent=2, default=_plain) + "\n")

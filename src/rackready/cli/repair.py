@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress, said
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
@@ -33,9 +33,13 @@ def repair(
     from rackready.model.state import NodeState  # noqa: PLC0415
 
     paths = env_paths(env)
+    reason = said(reason)
     known = [item.name for item in load_site(env, root=paths.root).nodes()]
     if node not in known:
         message = f"{node} - Expected: one of {', '.join(known)} Actual: no such node. Correct the name."
+        raise RackreadyError(message)
+    if not paths.database.exists() or Ledger.read_only(paths.database).state(node) is None:
+        message = f"{node} - Expected: a node that was taken up before Actual: nothing is recorded of it. `rackready deploy --env {env}` takes it up."
         raise RackreadyError(message)
     with ControllerLock(paths.lock, f"rackready repair {node}"):
         ledger = Ledger.open(paths.database)

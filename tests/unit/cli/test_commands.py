@@ -13,8 +13,10 @@ import pytest
 import yaml
 
 from rackready.cli import main
+from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -133,10 +135,57 @@ def test_repair_of_a_node_of_a_campaign_that_was_cut_off(project: Path) -> None:
     ledger = Ledger.open(project / ".rackready/lab/state.sqlite")
     for campaign, nodes in (("c1", ["node01", "node02"]), ("c2", ["node03", "node04"])):
         ledger.put_campaign(campaign, env="lab", kind="deploy", nodes=nodes, site_digest="d", abi="1", status="interrupted")
+    ledger.set_state("node03", NodeState.INSTALLED)
     done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
     assert done.returncode == 0, done.stderr
     assert done.stderr == "campaign c2 was cut off and is not gone on with: node03 goes through every phase again\n"
     assert {row["id"]: row["status"] for row in ledger.campaigns()} == {"c1": "interrupted", "c2": "superseded"}
+
+
+def test_repair_of_a_node_that_was_never_taken_up_claims_nothing_of_it(project: Path) -> None:
+    done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
+    assert done.returncode == 2
+    assert done.stderr == ("node03 - Expected: a node that was taken up before Actual: nothing is recorded of it. `rackready deploy --env lab` takes it up.\n")
+    assert not (project / ".rackready/lab/state.sqlite").exists()
+
+
+@pytest.mark.parametrize("command", ["repair", "retire"])
+def test_an_empty_reason_is_refused(project: Path, command: str) -> None:
+    done = rackready(project, command, "node03", "--reason", " \n", "--env", "lab")
+    assert (done.returncode, done.stderr) == (2, "--reason - Expected: words that say why Actual: nothing. Give them: they are kept in the record.\n")
+
+
+def campaign_of(project: Path, status: str) -> EnvPaths:
+    paths = EnvPaths(project, "lab")
+    ledger = Ledger.open(paths.database)
+    ledger.put_campaign("c1", env="lab", kind="deploy", nodes=["node01"], site_digest="d", abi="1", status=status)
+    return paths
+
+
+def shown(project: Path) -> tuple[str, str]:
+    document = json.loads(rackready(project, "status", "--env", "lab", "--output", "json").stdout)
+    return document["campaign"]["status"], rackready(project, "status", "--env", "lab").stdout.splitlines()[-1]
+
+
+def test_status_tells_a_campaign_that_runs_from_one_whose_controller_was_killed(project: Path) -> None:
+    paths = campaign_of(project, "running")
+    with ControllerLock(paths.lock, "rackready deploy --env lab"):
+        status, last = shown(project)
+    assert (status, "goes on" in last) == ("running", False)
+    assert shown(project) == ("cut off", "campaign c1 was cut off: the same command (deploy) goes on where it stopped")
+
+
+def test_status_of_a_finished_campaign_says_no_more(project: Path) -> None:
+    campaign_of(project, "finished")
+    status, last = shown(project)
+    assert (status, "goes on" in last) == ("finished", False)
+
+
+def test_a_damaged_ledger_is_no_full_disk(project: Path) -> None:
+    EnvPaths(project, "lab").database.write_bytes(b"not a database, and long enough to be looked at as one")
+    done = rackready(project, "deploy", "--env", "lab")
+    assert done.returncode == 2
+    assert "Actual: file is not a database. Run `rackready doctor`, which says what to do." in done.stderr
 
 
 def test_repair_of_an_unknown_node_is_refused(project: Path) -> None:
