@@ -12,7 +12,6 @@ from typing import Self
 
 from rackready.model.problems import RackreadyError
 
-
 _LOOKS_S = 0.5
 """How long the lock may be had by `status` or `doctor`, which look whether it is free: far longer than that takes."""
 
