@@ -127,7 +127,7 @@ def json_lose(text: str, dice: random.Random) -> str:
 
 def json_other_type(text: str, dice: random.Random) -> str:
     """Have a member of another type, or none."""
-    value = dice.choice([None, "", "N/A", [], {}, "unknown", -1, 1e308, True])
+    value: Any = dice.choice([None, "", "N/A", [], {}, "unknown", -1, 1e308, True])
     return _json(text, dice, lambda here, key: here.__setitem__(key, value))
 
 
