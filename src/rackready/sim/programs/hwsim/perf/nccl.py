@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +30,11 @@ _UNITS = _COLUMNS.format("(B)", "(elements)", "", "", "", *("(us)", "(GB/s)", "(
 _BYTES = {"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "half": 2, "float": 4, "double": 8, "bfloat16": 2}
 
 
-@dataclass
 class Options:
     """The command line with the tests' defaults."""
 
-    values: dict[str, str] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
 
     def number(self, key: str, default: int) -> int:
         """Return an integer option."""

@@ -11,7 +11,6 @@ import random
 import socket
 import sys
 import time
-from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from .. import machine, rdmatree, store
@@ -35,14 +34,13 @@ _FLAGS = {
 }  # fmt: skip
 
 
-@dataclass
 class Options:
     """The command line."""
 
-    name: str
-    values: dict[str, str] = field(default_factory=dict)
-    flags: set[str] = field(default_factory=set)
-    host: str = ""
+    def __init__(self, name: str) -> None:
+        self.name, self.host = name, ""
+        self.values: dict[str, str] = {}
+        self.flags: set[str] = set()
 
     @property
     def latency(self) -> bool:
