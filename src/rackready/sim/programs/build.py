@@ -16,6 +16,8 @@ sys.path.insert(0, "/usr/lib/hw")
 from hwsim.{module} import {function}
 sys.exit({function}({arguments}))
 """
+_ZIPCACHE = """import sys; sys.path.append("/usr/lib/hw"); from hwsim import zipcache; sys.path.remove("/usr/lib/hw"); zipcache.install()
+"""
 _AS_ROOT = """#!/usr/bin/python3 -IS
 import os, sys
 if os.geteuid():  # goes through the daemon, which runs as root
@@ -79,6 +81,8 @@ def install(rootfs: Path) -> None:
     for path, (module, function) in _OWN.items():
         write_program(rootfs / path, launcher(module, function))
     write_program(rootfs / "usr/bin/nv", _AS_ROOT + launcher("switch.nv").split("\n", 1)[1])
+    write_text(rootfs / "usr/lib/python3/dist-packages/hw-zipcache.pth", _ZIPCACHE)
+    (rootfs / "var/cache/hw-python").mkdir(parents=True, exist_ok=True)
     _compile(rootfs)
     for name, (module, function) in _DIVERTED.items():
         _divert(rootfs, name, module, function)
@@ -108,9 +112,14 @@ def launcher(module: str, function: str = "main", arguments: str = "sys.argv[1:]
 
 def write_program(path: Path, text: str) -> None:
     """Write an executable file."""
+    write_text(path, text)
+    path.chmod(0o755)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file and the folders that it lies in."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    path.chmod(0o755)
 
 
 def _divert(rootfs: Path, name: str, module: str, function: str) -> None:
