@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +23,11 @@ class VersionMismatchError(Exception):
     """The NVML library and the loaded kernel module are of different versions; the argument is the library's."""
 
 
-@dataclass(frozen=True)
 class Gpu:
     """One GPU with what software set on it."""
 
-    part: State
-    runtime: State
-    persistence: bool
+    def __init__(self, part: State, runtime: State, persistence: bool) -> None:  # noqa: FBT001  (a record)
+        self.part, self.runtime, self.persistence = part, runtime, persistence
 
     @property
     def index(self) -> int:
@@ -125,6 +121,8 @@ def open_driver() -> str:
         raise LibraryMissingError
     helper = paths.at("/usr/bin/nvidia-modprobe")
     if driver_version() is None and helper.exists() and os.geteuid() == 0:
+        import subprocess  # noqa: PLC0415  (rare)
+
         subprocess.run([str(helper)], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     loaded = driver_version()
     if loaded is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from typing import Any
-from xml.sax.saxutils import escape
 
 from .. import machine
 from ..machine import Gpu
@@ -232,5 +231,9 @@ def _xml_lines(sections: Tree, depth: int) -> list[str]:
         if isinstance(value, dict):
             lines += [f"{pad}<{tag}>", *_xml_lines(value, depth + 1), f"{pad}</{tag}>"]
         else:
-            lines.append(f"{pad}<{tag}>{escape(str(value))}</{tag}>")
+            lines.append(f"{pad}<{tag}>{_escaped(str(value))}</{tag}>")
     return lines
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
