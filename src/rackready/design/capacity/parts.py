@@ -25,11 +25,18 @@ class DeviceModel:
     psu_max_w: float | None = None
     liquid_share: float | None = None
     """Share of its heat that goes into liquid; 0 for air-cooled."""
+    stated: str = ""
+    """Where the site has the figures from that it states itself; empty when all are the profile's."""
 
     @property
     def label(self) -> str:
         """Return what people read: the id without the figures that keep devices of one kind apart."""
         return self.id.partition("/")[0]
+
+    @property
+    def beside(self) -> bool:
+        """Say whether it is a device of the site file rather than a model of a profile."""
+        return "/" in self.id
 
 
 @dataclass(frozen=True, slots=True)
