@@ -57,15 +57,15 @@ def _fabric(plan: Plan) -> dict[str, Any]:
 
 
 def _cables(plan: Plan) -> dict[str, Any]:
-    served = [cable for cable in plan.cables.cables if not cable.problem]
-    pieces = [cable for cable in served if cable.group == cable.label]
-    media = Counter(cable.medium for cable in pieces)
-    kinds = Counter(cable.run.kind for cable in plan.cables.cables)
+    served = [cable for cable in plan.cables.cables if not cable.choice.problem]
+    pieces = [cable.choice for cable in served if cable.is_piece]
+    media = Counter([choice.medium for choice in pieces])
+    kinds = Counter([cable.run.kind for cable in plan.cables.cables])
     return {
         "listed": len(plan.cables.cables),
         "pieces": len(pieces),
         "without_a_part": len(plan.cables.cables) - len(served),
-        "stocked_length_m": round(sum(cable.stock_m for cable in pieces), 1),
+        "stocked_length_m": round(sum(choice.stock_m for choice in pieces), 1),
         "by_kind": dict(sorted(kinds.items())),
         "by_medium": dict(sorted(media.items())),
     }

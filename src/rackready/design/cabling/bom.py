@@ -41,13 +41,14 @@ def _count(cables: Iterable[Cable]) -> tuple[Counter[str], Counter[str]]:
     modules: Counter[str] = Counter()
     seen: set[Cage] = set()
     for cable in cables:
-        if cable.problem:
+        if cable.choice.problem:
             continue
-        if cable.group == cable.label:
-            pieces[cable.cable_part] += 1
-        if cable.a_part == cable.cable_part:
+        choice, run = cable.choice, cable.run
+        if cable.leader is run:
+            pieces[choice.cable_part] += 1
+        if choice.a_part == choice.cable_part:
             continue
-        for cage, part in ((cable.run.a, cable.a_part), (cable.run.b, cable.b_part)):
+        for cage, part in ((run.a, choice.a_part), (run.b, choice.b_part)):
             if cage not in seen:
                 seen.add(cage)
                 modules[part] += 1

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from rackready.design.cabling.catalogue import Catalogue, Optics, Wanted
 from rackready.design.cabling.length import LengthError, Ruler
 from rackready.design.cabling.sockets import CONNECTOR_LANES
-from rackready.design.cabling.types import Cable, CablePlan, Cage, Choice, FloorPlan, Run
+from rackready.design.cabling.types import Cable, CablePlan, Cage, Choice, FloorPlan, Run, label_of
 from rackready.design.collector import without_gc
 from rackready.model.parts import Assembly
 
@@ -34,11 +34,6 @@ def plan_cables(runs: Iterable[Run], floor: FloorPlan, catalogue: Catalogue, not
 def connectors(run: Run) -> int:
     """Return how many optical connectors one end of a run takes."""
     return 1 if run.lanes <= CONNECTOR_LANES else run.lanes // CONNECTOR_LANES
-
-
-def label_of(run: Run) -> str:
-    """Return the label of a run: both ends. It stays as long as the ports do."""
-    return f"{run.a.device.name}:{run.a_port}/{run.b.device.name}:{run.b_port}"
 
 
 class _Ties:
@@ -266,21 +261,15 @@ class _Planner:
 
     def cables(self) -> Iterable[Cable]:
         """Yield the rows: one for each run, or one for each of its fibres where a link takes several."""
-        lengths = self._lengths
-        for index, choice in enumerate(self._choices):
-            run = self._runs[index]
-            label = label_of(run)
+        for run, length, choice in zip(self._runs, self._lengths, self._choices, strict=True):
             if choice is None:
-                raise AssertionError(label)
+                raise AssertionError(label_of(run))
             if choice.group >= 0:
-                group = label if choice.group == index else label_of(self._runs[choice.group])
-                yield Cable(label, run, 0, lengths[index], choice, group)
-            elif choice.problem or connectors(run) == 1:
-                yield Cable(label, run, 0, lengths[index], choice, label)
+                yield Cable(run, 0, length, choice, self._runs[choice.group])
+            elif choice.problem or run.lanes <= CONNECTOR_LANES:
+                yield Cable(run, 0, length, choice, run)
             else:
-                for fibre in range(connectors(run)):
-                    name = f"{label}#{fibre + 1}"
-                    yield Cable(name, run, fibre, lengths[index], choice, name)
+                yield from (Cable(run, fibre, length, choice, run, f"#{fibre + 1}") for fibre in range(connectors(run)))
 
 
 def _common(able: Sequence[Sequence[Optics]]) -> str:
