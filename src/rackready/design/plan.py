@@ -10,6 +10,8 @@ from rackready.design.addresses import AddressPlan, addresses
 from rackready.design.addresses_fabric import trunk_problem
 from rackready.design.cabling.bom import bill_of_materials
 from rackready.design.cabling.catalogue import Catalogue, StockError
+from rackready.design.cabling.cords import cord_lines, cord_notes
+from rackready.design.cabling.nvlink import nvlink_notes
 from rackready.design.cabling.plan import plan_cables
 from rackready.design.cabling.runs import site_runs
 from rackready.design.cabling.types import BomLine, CablePlan
@@ -58,11 +60,13 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
         given = addresses(site, made)
         racks = tuple(racks_of(site, made))
         report = capacity(racks, site.facility)
-        bom = tuple(bill_of_materials(cabling.cables, catalogue, spares_pct, _models(site, fabric)))
+        bom = (*bill_of_materials(cabling.cables, catalogue, spares_pct, _models(site, fabric)), *cord_lines(racks, spares_pct))
         trunks = trunk_problem(site, fabric) if made is not None else ""
         texts = [*fabric.problems, *cabling.problems, *given.problems, *([trunks] if trunks else [])]
         problems = tuple(dict.fromkeys([*(_problem(text) for text in texts), *report.problems]))
-        return Plan(site, fabric, racks, cabling, given, report, bom, problems, (*fabric.notes, *cabling.notes, *report.notes))
+        return Plan(
+            site, fabric, racks, cabling, given, report, bom, problems, (*fabric.notes, *cabling.notes, *nvlink_notes(site), *cord_notes(racks), *report.notes)
+        )
 
 
 def fabric_of(site: Site) -> FabricPlan:

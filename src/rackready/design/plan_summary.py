@@ -21,6 +21,7 @@ def summary(plan: Plan, against: str | None = None, different: Difference | None
         "switches": _switches(plan),
         "fabric": _fabric(plan),
         "cables": _cables(plan),
+        "power_cords": {line.description: line.needed for line in plan.bom if line.group == "cord"},
         "addresses": _addresses(plan),
         "capacity": _capacity(plan),
         "single_points_of_failure": [*plan.fabric.spof, *_power_spof(plan)],

@@ -67,6 +67,8 @@ class Feed(Rated):
     source: Name = Field(alias="from", description="power node at the other end")
     kind: Literal["pdu", "shelf"] = Field("pdu", description="pdu: outlets for power supplies; shelf: part of the rack's bus bar, all shelves carry one load")
     phase: Phase | None = Field(None, description="where a single-phase feed is connected; without it its load is taken as even over all phases upstream")
+    outlet: Literal["C13", "C15", "C19", "C21", "C39"] | None = Field(None, description="outlets of its rack PDU, IEC 60320 (C39 takes C14 and C20)")
+    cord_m: float | None = Field(None, gt=0, le=10, description="length of the power cords that are stocked for it, m")
     psus: int | None = Field(None, ge=0, le=16, description="power supplies of every node on this feed; all feeds or none say it. None: spread evenly in turn")
 
     @model_validator(mode="after")

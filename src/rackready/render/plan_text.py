@@ -14,7 +14,7 @@ SHOWN = 20
 
 def plan_text(document: Mapping[str, Any], shown: int = SHOWN) -> str:
     """Return the text, ending with a newline."""
-    lines = [f"plan of {document['site']}", *(f"  {name:<12}{text}" for name, text in facts(document))]
+    lines = [f"plan of {document['site']}", *(f"  {name:<13}{text}" for name, text in facts(document))]
     lines += block("single points of failure", document["single_points_of_failure"], shown)
     lines += block("notes", document["notes"], shown)
     lines += block("problems", [problem_text(problem) for problem in document["problems"]], shown)
@@ -31,6 +31,11 @@ def facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield tier, _counted(models)
     yield "fabric", _fabric(document["fabric"])
     yield "cables", _cables(document["cables"])
+    if document["power_cords"]:
+        yield (
+            "power cords",
+            f"{sum(document['power_cords'].values()):,} ({', '.join(f'{count:,} {_cord(kind)}' for kind, count in document['power_cords'].items())})",
+        )
     yield "addresses", ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in document["addresses"].items() if count) or "none"
     yield from _capacity(document["capacity"])
 
@@ -75,6 +80,10 @@ def _cables(cables: Mapping[str, Any]) -> str:
     media = ", ".join(f"{count:,} {name}" for name, count in cables["by_medium"].items())
     text = f"{cables['listed']:,} ({kinds}); {cables['pieces']:,} pieces ({media}), {cables['stocked_length_m']:,.0f} m"
     return text + (f"; {cables['without_a_part']:,} WITHOUT A PART" if cables["without_a_part"] else "")
+
+
+def _cord(kind: str) -> str:
+    return kind.removeprefix("power cord, ")
 
 
 def kilo(value: float | None, unit: str) -> str:

@@ -91,7 +91,7 @@ class _Maker:
             out.runs += self._trunks(self._fabric)
         else:
             out.runs += self._written()
-        runs, notes = beside(self._site, self._racked)
+        runs, notes = beside(self._site, self._racked, self._places, self._models)
         out.runs += runs
         out.notes += notes
         self._leave_out()

@@ -41,6 +41,7 @@ def platform_model(wanted: str) -> DeviceModel:
         psus=profile.psus.count if profile.psus else None,
         psu_min=profile.psus.min_count if profile.psus else None,
         psu_max_w=_value(profile.psus.max_w) if profile.psus else None,
+        inlet=profile.psus.inlet if profile.psus else None,
         liquid_share=_liquid(profile.cooling),
     )
 
@@ -58,6 +59,7 @@ def switch_model(wanted: str) -> DeviceModel:
         psus=profile.psus.count if profile.psus else None,
         psu_min=profile.psus.min_count if profile.psus else None,
         psu_max_w=_value(profile.psus.max_w) if profile.psus else None,
+        inlet=profile.psus.inlet if profile.psus else None,
     )
 
 
@@ -66,12 +68,15 @@ def device_model(device: intent.Device) -> DeviceModel:
     passive = device.kind in {"patch_panel", "power_shelf", "pdu"}
     nothing = 0.0 if passive else None
     return DeviceModel(
-        id=f"{device.kind}/{device.height_u}u/{device.max_power_w}w/{device.weight_kg}kg",
+        id=f"{device.kind}/{device.height_u}u/{device.max_power_w}w/{device.weight_kg}kg/{device.psus}/{device.psus_needed}/{device.inlet}",
         rack_units=device.height_u,
         max_w=nothing if device.max_power_w is None else device.max_power_w,
         typical_w=nothing,
         transient_w=nothing,
         weight_kg=device.weight_kg,
+        psus=device.psus,
+        psu_min=device.psus_needed,
+        inlet=device.inlet,
         liquid_share=nothing,
         stated="" if device.max_power_w is None else "max_power_w",
     )
