@@ -14,7 +14,7 @@ SHOWN = 20
 
 def plan_text(document: Mapping[str, Any], shown: int = SHOWN) -> str:
     """Return the text, ending with a newline."""
-    lines = [f"plan of {document['site']}", *(f"  {name:<13}{text}" for name, text in facts(document))]
+    lines = [f"plan of {document['site']}", *(f"  {name:<12}{text}" for name, text in facts(document))]
     lines += block("single points of failure", document["single_points_of_failure"], shown)
     lines += block("notes", document["notes"], shown)
     lines += block("problems", [problem_text(problem) for problem in document["problems"]], shown)

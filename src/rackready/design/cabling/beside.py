@@ -109,7 +109,7 @@ def _managed(serving: _Serving, racked: Racked, items: list[_Managed]) -> tuple[
         switch, ports, socket = found
         near = racked.cage(racked.device(item.name, item.rack, item.unit), item.port.name, item.port.cage)
         far = racked.cage(racked.device(switch.name, item.rack, switch.unit or 0), socket.cage, socket.form, socket.connectors)
-        runs.append(Run(near, item.port.name, 0, far, socket.port, socket.sub, item.port.rate, ports.lanes, "oob", ports.layer))
+        runs.append(Run(near, item.port.name, 0, far, socket.port, socket.sub, racked.link(item.port.rate, ports.lanes, "oob", ports.layer)))
     return runs, [f"out-of-band: management ports of {_some(names)} are not cabled: {why}." for why, names in missing.items()]
 
 
@@ -155,7 +155,7 @@ def _node(node: Node, slot: int, served: _Served, work: tuple[Racked, dict[tuple
         socket = ports.sockets[number]
         near = racked.cage(racked.device(node.name, served.rack, node.unit), nic.name, flat(nic.cage), max(1, ports.lanes // 4))
         far = racked.cage(racked.device(switch.name, served.rack, switch.unit), socket.cage, socket.form, socket.connectors)
-        yield Run(near, nic.name, 0, far, socket.port, socket.sub, nic.rate, ports.lanes, served.role, ports.layer)
+        yield Run(near, nic.name, 0, far, socket.port, socket.sub, racked.link(nic.rate, ports.lanes, served.role, ports.layer))
 
 
 def _unfit(node: Node, nic: OtherNic, switch: Switch, number: int) -> str:

@@ -74,16 +74,16 @@ def cord_lines(racks: Sequence[RackInput], spares_pct: float) -> list[BomLine]:
 
 def cord_notes(racks: Sequence[RackInput]) -> list[str]:
     """Return what is fed and has no cord in the list, and why."""
-    loose: dict[str, int] = {}
+    loose: Counter[str] = Counter()
     pooled = bare = 0
-    for rack in racks:
-        drawing = [device for device in rack.devices if device.model.max_w != 0]
-        bare += bool(drawing and not rack.feeds)
+    alike = Counter(rack.shape for rack in racks)
+    for shape, rack in {rack.shape: rack for rack in racks}.items():
+        bare += alike[shape] * (not rack.feeds and any(device.model.max_w != 0 for device in rack.devices))
         hung = layout(rack) if rack.feeds else None
-        pooled += bool(hung and hung.pooled)
+        pooled += alike[shape] * bool(hung and hung.pooled)
         for model in hung.loose if hung else ():
-            if model.max_w != 0:
-                loose[model.label] = loose.get(model.label, 0) + 1
+            loose[model.label] += alike[shape] * (model.max_w != 0)
+    loose = +loose
     out = [f"power cords of {listed(f'{count} x {label}' for label, count in sorted(loose.items()))} are not listed: {_UNSAID}"] if loose else []
     out += [f"power cords: devices on the bus bar of {pooled} racks have none."] if pooled else []
     return out + ([f"power cords of {bare} racks are not listed: the site gives them no feeds."] if bare else [])

@@ -186,7 +186,7 @@ class _Maker:
         return max(rates, default=0)
 
     def _endpoints(self, fabric: FabricPlan) -> Iterator[Run]:
-        rate, known, cage_of = self._rate(), self._known, self._cage
+        rate, known, cage_of, link_of = self._rate(), self._known, self._cage, self._racked.link
         for node, rail, plane, switch, port in fabric.endpoints:
             far = known.get(switch) or self._switch(switch, rate)
             if far is None:
@@ -198,10 +198,10 @@ class _Maker:
             cage, nic = near
             socket = ports.sockets[port - 1]
             there = device.cages.get(socket.cage) or cage_of(device, socket)
-            yield Run(cage, nic.port, nic.sub, there, socket.port, socket.sub, rate, ports.lanes, "compute", ports.layer)
+            yield Run(cage, nic.port, nic.sub, there, socket.port, socket.sub, link_of(rate, ports.lanes, "compute", ports.layer))
 
     def _trunks(self, fabric: FabricPlan) -> Iterator[Run]:
-        rate, known, cage_of = self._rate(), self._known, self._cage
+        rate, known, cage_of, link_of = self._rate(), self._known, self._cage, self._racked.link
         for lower, lower_port, upper, upper_port in fabric.trunks:
             below, above = known.get(lower) or self._switch(lower, rate), known.get(upper) or self._switch(upper, rate)
             if below is None or above is None:
@@ -209,7 +209,7 @@ class _Maker:
             (ports, low), (others, high) = below, above
             a, b = ports.sockets[lower_port - 1], others.sockets[upper_port - 1]
             near, far = low.cages.get(a.cage) or cage_of(low, a), high.cages.get(b.cage) or cage_of(high, b)
-            yield Run(near, a.port, a.sub, far, b.port, b.sub, rate, ports.lanes, "trunk", ports.layer)
+            yield Run(near, a.port, a.sub, far, b.port, b.sub, link_of(rate, ports.lanes, "trunk", ports.layer))
 
     def _written(self) -> Iterator[Run]:
         """Links that the site file writes out (``links``)."""
@@ -221,7 +221,15 @@ class _Maker:
             near = self._nic(name, rail, 1, named[1].lanes) if named else None
             if named and near and far:
                 socket, of = named
-                yield Run(near[0], near[1].port, near[1].sub, self._cage(far[1], socket), socket.port, socket.sub, rate, of.lanes, "compute", of.layer)
+                yield Run(
+                    near[0],
+                    near[1].port,
+                    near[1].sub,
+                    self._cage(far[1], socket),
+                    socket.port,
+                    socket.sub,
+                    self._racked.link(rate, of.lanes, "compute", of.layer),
+                )
 
     def _named(self, switch: str, port: str, rate: int) -> tuple[Socket, SwitchPorts] | None:
         """Return the socket of a port by its name: as a sub-port at the link's rate, else as a whole port (a port may run slower than it can)."""

@@ -61,25 +61,51 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cage:
-    """One cage of a device.
+class Plug:
+    """What a cage takes: one object for all cages that are alike.
 
-    ``form`` is the plug that it takes (model.parts.Form). ``connectors``: optical connectors of the module that it takes, that is its lanes / 4: 2 for
-    the twin-port cages of switches and of servers in which two NICs share one, 1 for the cage of one 400 Gb/s NIC.
+    ``form`` is the plug (model.parts.Form). ``connectors``: optical connectors of the module, that is its lanes / 4: 2 for the twin-port cages of switches
+    and of servers in which two NICs share one, 1 for the cage of one 400 Gb/s NIC.
     """
 
-    device: Device
-    name: str
     form: str
     connectors: int = 1
 
 
-class Run(NamedTuple):
-    """Two ports to be joined.
+@dataclass(slots=True, eq=False)
+class Cage:
+    """One cage of a device. Not frozen, since a frozen one takes four times as long to make and there are 300,000; nothing changes it."""
 
-    ``a_sub`` and ``b_sub``: first optical connector of the cage's module that belongs to the port, from 0. ``rate`` in Gb/s over ``lanes`` lanes;
-    ``kind``: compute, trunk, inband, storage or oob; ``layer``: ethernet or infiniband.
+    device: Device
+    name: str
+    plug: Plug
+
+    @property
+    def form(self) -> str:
+        """Plug that it takes."""
+        return self.plug.form
+
+    @property
+    def connectors(self) -> int:
+        """Optical connectors of the module that it takes."""
+        return self.plug.connectors
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Link:
+    """What all links of one sort have in common: one object for them all.
+
+    ``rate`` in Gb/s over ``lanes`` lanes; ``kind``: compute, trunk, inband, storage or oob; ``layer``: ethernet or infiniband.
     """
+
+    rate: int
+    lanes: int
+    kind: str
+    layer: str
+
+
+class Run(NamedTuple):
+    """Two ports to be joined. ``a_sub`` and ``b_sub``: first optical connector of the cage's module that belongs to the port, from 0."""
 
     a: Cage
     a_port: str
@@ -87,10 +113,27 @@ class Run(NamedTuple):
     b: Cage
     b_port: str
     b_sub: int
-    rate: int
-    lanes: int
-    kind: str
-    layer: str
+    link: Link
+
+    @property
+    def rate(self) -> int:
+        """Rate, Gb/s."""
+        return self.link.rate
+
+    @property
+    def lanes(self) -> int:
+        """Electrical lanes."""
+        return self.link.lanes
+
+    @property
+    def kind(self) -> str:
+        """Network that it belongs to: compute, trunk, inband, storage or oob."""
+        return self.link.kind
+
+    @property
+    def layer(self) -> str:
+        """Link layer: ethernet or infiniband."""
+        return self.link.layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +301,8 @@ class Racked:
 
     def __init__(self) -> None:
         self._devices: dict[str, Device] = {}
+        self._plugs: dict[tuple[str, int], Plug] = {}
+        self._links: dict[tuple[int, int, str, str], Link] = {}
 
     def device(self, name: str, rack: str, unit: int) -> Device:
         """Return the device of that name; the first call says where it is."""
@@ -270,5 +315,18 @@ class Racked:
         """Return the cage of that name of a device; the first call says its form and connectors."""
         found = device.cages.get(name)
         if found is None:
-            found = device.cages[name] = Cage(device, intern(name), intern(form), connectors)
+            found = device.cages[name] = Cage(device, name, self._plug(form, connectors))
         return found
+
+    def link(self, rate: int, lanes: int, kind: str, layer: str) -> Link:
+        """Return the sort of links of that rate (Gb/s), lanes, network and layer."""
+        key = (rate, lanes, kind, layer)
+        if key not in self._links:
+            self._links[key] = Link(*key)
+        return self._links[key]
+
+    def _plug(self, form: str, connectors: int) -> Plug:
+        key = (form, connectors)
+        if key not in self._plugs:
+            self._plugs[key] = Plug(*key)
+        return self._plugs[key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 
 from rackready.design.topology.types import EndpointLink, TrunkLink
 
@@ -31,7 +32,7 @@ def downward(up: Mapping[str, Mapping[str, int]]) -> Adjacency:
 
 def attached(endpoints: Iterable[EndpointLink]) -> Counter[str]:
     """Return leaf -> endpoints on it."""
-    return Counter([link[3] for link in endpoints])
+    return Counter(map(itemgetter(3), endpoints))
 
 
 def classes(colours: Mapping[str, object], up: Adjacency, down: Adjacency) -> dict[str, int]:

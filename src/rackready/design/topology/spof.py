@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 from rackready.design.topology.graph import Adjacency
 from rackready.design.topology.types import EndpointLink, Loss, TopoSwitch
@@ -24,17 +25,17 @@ def _span(names: Sequence[str]) -> str:
 
 def _leafs(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink]) -> list[Loss]:
     """Group leafs by what their nodes lose: links of all that they have, and rails that no other leaf carries for them."""
-    links = Counter([link[0] for link in endpoints])
-    rails = Counter([link[:2] for link in endpoints])
-    nics = Counter([node for node, _ in rails])
+    links = Counter(map(itemgetter(0), endpoints))
+    rails = Counter(map(itemgetter(0, 1), endpoints))
+    nics = Counter(map(itemgetter(0), rails))
     rows: dict[str, list[EndpointLink]] = defaultdict(list)
     for link in endpoints:
         rows[link[3]].append(link)
     groups: dict[tuple[int, int, int, int, int], list[str]] = defaultdict(list)
     for switch in switches:
         if switch.tier == "leaf" and rows[switch.name]:
-            lost = Counter([link[0] for link in rows[switch.name]])
-            gone = Counter([link[0] for link in rows[switch.name] if rails[link[:2]] == 1])
+            lost = Counter(map(itemgetter(0), rows[switch.name]))
+            gone = Counter([node for node, nic, _, _, _ in rows[switch.name] if rails[node, nic] == 1])
             # What most of its nodes lose; a device with one cable among them is named by the articulation points.
             usual = Counter([(lost[node], links[node], gone[node], nics[node]) for node in lost]).most_common(1)[0][0]
             groups[len(lost), *usual].append(switch.name)
