@@ -79,7 +79,8 @@ def _node(node: Node, rack: Rack, own: NodeAddresses) -> Facts:
 @cache
 def _profiles(platform: str) -> str:
     profile = loader.platform(platform)
-    return _digest_of(profile.model_dump_json() + loader.gpu(profile.gpu).model_dump_json())
+    # Without what nobody publishes: a field that a later release knows of changes nothing until it has a figure.
+    return _digest_of(profile.model_dump_json(exclude_none=True) + loader.gpu(profile.gpu).model_dump_json(exclude_none=True))
 
 
 def _digest_of(text: str) -> str:

@@ -85,8 +85,12 @@ def cord_notes(racks: Sequence[RackInput]) -> list[str]:
             loose[model.label] += alike[shape] * (model.max_w != 0)
     loose = +loose
     out = [f"power cords of {listed(f'{count} x {label}' for label, count in sorted(loose.items()))} are not listed: {_UNSAID}"] if loose else []
-    out += [f"power cords: devices on the bus bar of {pooled} racks have none."] if pooled else []
-    return out + ([f"power cords of {bare} racks are not listed: the site gives them no feeds."] if bare else [])
+    out += [f"power cords: devices on the bus bar of {_racks(pooled)} have none."] if pooled else []
+    return out + ([f"power cords of {_racks(bare)} are not listed: the site gives {'them' if bare > 1 else 'it'} no feeds."] if bare else [])
+
+
+def _racks(count: int) -> str:
+    return f"{count:,} rack{'s' if count > 1 else ''}"
 
 
 _UNSAID = "how many power supplies they have is not published (psus of a device says it)."
