@@ -69,6 +69,7 @@ class _Maker:
         self._devices = {device.name: device for device in site.devices}
         self._known: dict[str, tuple[SwitchPorts, Device] | None] = {}
         self._ends: dict[str, tuple[Device, str]] = {}
+        self._sockets: dict[tuple[str, int, int, int], Socket] = {}
         topology = site.topology
         self._planes = topology.planes if topology is not None and topology.planes_by == "port" else 1
         self._unplaced: dict[str, int] = {}
@@ -167,6 +168,9 @@ class _Maker:
         if end is None:
             return None
         device, platform = end
+        known = self._sockets.get((platform, rail, plane, lanes))
+        if known is not None:
+            return device.cages.get(known.cage) or self._cage(device, known), known
         # What takes a node's place (a UFM host) has one adapter a port: MMA4Z00-NS400 in RA-11333-001 V11, table 8.
         socket = nic_socket(platform, rail, plane, self._planes, lanes) if platform else Socket(f"port{rail}", f"port{rail}", 0, 1, "osfp_flat")
         if socket is None:
@@ -174,6 +178,7 @@ class _Maker:
         elif not socket.form:
             self._strange[f"platform {platform}: cage of rail {rail} - Expected: known Actual: not published. Add it to the profile, with its source."] = None
         else:
+            self._sockets[platform, rail, plane, lanes] = socket
             return device.cages.get(socket.cage) or self._cage(device, socket), socket
         return None
 

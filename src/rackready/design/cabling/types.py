@@ -136,9 +136,9 @@ class Run(NamedTuple):
         return self.link.layer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """The parts of one cable; one object serves all cables that are alike.
+    """The parts of one cable; one object serves all cables that are alike, and is told apart by identity.
 
     ``group``: number of the run whose label names the piece when several rows are one assembly, -1 otherwise. ``cause``: what refusals have in common.
     """
