@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from rackready.model.base import Model, ProfileId, Rate
 
@@ -109,6 +109,10 @@ class OtherNic(Model):
     dpu: bool = Field(default=False, description="a BlueField: it has its own BMC, operating system and addresses")
 
 
+Inlet = Literal["C14", "C16", "C20", "C22"]
+"""Appliance inlet of a power supply, IEC 60320-1 (C22: -3)."""
+
+
 class Psus(Model):
     """Power supplies of one server or switch."""
 
@@ -116,7 +120,16 @@ class Psus(Model):
     min_count: int | None = Field(None, ge=1, le=16, description="supplies with input that keep it at full performance; null: not published")
     min_boot: int | None = Field(None, ge=1, le=16, description="supplies with input that it needs to start; null: not published")
     max_w: Figure | None = Field(None, description="output of one supply, W; null: not published")
+    inlet: Inlet | None = Field(None, description="inlet of one supply, IEC 60320; null: not published")
+    inlet_source: str | None = Field(None, min_length=5, description="where the inlet comes from")
     source: str = Field(min_length=5, description="where count and redundancy come from")
+
+    @model_validator(mode="after")
+    def _inlet_has_its_source(self) -> Psus:
+        if (self.inlet is None) != (self.inlet_source is None):
+            message = "inlet and inlet_source go together"
+            raise ValueError(message)
+        return self
 
 
 class Cooling(Model):
@@ -165,6 +178,20 @@ class PlatformProfile(Model):
         return tuple(missing)
 
 
+class ManagementPort(Model):
+    """The port over which a switch or device is managed out of band."""
+
+    name: str = Field(min_length=1, description="as its operating system or its label names it, e.g. eth0")
+    rate: Literal[1, 10, 25] = Field(1, description="Gb/s per direction")
+    cage: Literal["rj45", "sfp28"] = Field(description="what plugs into it")
+
+
+class SwitchManagement(ManagementPort):
+    """The management port of a switch model."""
+
+    source: str = Field(min_length=5)
+
+
 class SwitchProfile(Model):
     """One switch model."""
 
@@ -186,6 +213,7 @@ class SwitchProfile(Model):
     typical_power: Figure | None = Field(None, description="typical draw, W; null: not published")
     weight: Figure | None = Field(None, description="kg; null: not published")
     rack_units: int | None = Field(None, ge=1, description="null: not published")
+    management: SwitchManagement | None = Field(None, description="null: not published")
     psus: Psus | None = Field(None, description="null: not published")
 
 
