@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from rackready.drivers.process import check_stop
 from rackready.gates.base import Done, Gate, GateFacts
 from rackready.gates.board import GOOD, Board
 from rackready.gates.merge import merged
@@ -19,13 +21,25 @@ SIDE_BY_SIDE = 4
 check, which takes a moment of one core, does not load a node that is in production."""
 LEVELS = ("sanity", "validation", "performance", "stress")
 
+_POLL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How many nodes at once, and when which of them may be loaded (seconds after the begin of the stage; at once when it is not named)."""
+
+    workers: int = NODE_WORKERS
+    load_after: Mapping[str, float] = field(default_factory=dict)
+
+
 _Measured = tuple[list[Done], list[Attempt]]
 
 
-def run_alone(board: Board, runner: Runner, gates: Sequence[Gate], nodes: Sequence[str], required: set[str], *, workers: int = NODE_WORKERS) -> None:
+def run_alone(board: Board, runner: Runner, gates: Sequence[Gate], nodes: Sequence[str], required: set[str], pace: Pace | None = None) -> None:
     """Run gates on nodes. Levels go in order, in whatever order a set names them: nobody stresses a node that failed a check."""
-    with ThreadPoolExecutor(max_workers=max(1, min(len(nodes), workers))) as pool:
-        list(pool.map(lambda node: _of_node(board, runner, gates, node, required), nodes))
+    pace, begun = pace or Pace(), time.monotonic()
+    with ThreadPoolExecutor(max_workers=max(1, min(len(nodes), pace.workers))) as pool:
+        list(pool.map(lambda node: _of_node(board, runner, gates, node, required, begun + pace.load_after.get(node, 0.0)), nodes))
 
 
 def in_levels(gates: Sequence[Gate]) -> list[list[Gate]]:
@@ -41,14 +55,23 @@ def reads_only(gate: Gate, facts: GateFacts, node: str) -> bool:
     return all(not run.claims and run.launch_from is None and len(run.nodes) == 1 for run in gate.plan(facts, [node]))
 
 
-def _of_node(board: Board, runner: Runner, gates: Sequence[Gate], node: str, required: set[str]) -> None:
+def _of_node(board: Board, runner: Runner, gates: Sequence[Gate], node: str, required: set[str], load_at: float) -> None:
     stopped_by = ""
     for level in in_levels(gates):
         failed = ""
+        if level[0].level != LEVELS[0] and not stopped_by:
+            _wait(load_at)
         for gate, verdict in _level(board, runner, level, node, stopped_by):
             if verdict.outcome not in GOOD and gate.id in required:
                 failed = failed or gate.id
         stopped_by = stopped_by or failed
+
+
+def _wait(until: float) -> None:
+    """Wait for a moment (time.monotonic) and heed the operator meanwhile. Raises Interrupted."""
+    while (left := until - time.monotonic()) > 0:
+        check_stop()
+        time.sleep(min(_POLL_S, left))
 
 
 def _level(board: Board, runner: Runner, gates: Sequence[Gate], node: str, stopped_by: str) -> Iterator[tuple[Gate, Verdict]]:

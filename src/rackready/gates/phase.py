@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackready.design.check_gates import warnings
@@ -13,7 +13,7 @@ from rackready.design.facts import node_facts
 from rackready.design.site import load_site
 from rackready.drivers.remote import Host, Remote, launch_key
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.alone import NODE_WORKERS, run_alone
+from rackready.gates.alone import NODE_WORKERS, Pace, run_alone
 from rackready.gates.base import Gate, GateFacts
 from rackready.gates.board import Board, Kept
 from rackready.gates.conclude import conclude
@@ -49,13 +49,19 @@ def run_gates(
     entries = gate_entries(site, only)
     if ctx.check:
         return {node: NodeResult(Outcome.NOT_RUN, f"would run {len(entries)} gates") for node in nodes}
-    with connect(site, paths, [*nodes, *partners]) as (connection, launcher):
+    with stages(ctx, site, paths, [*nodes, *partners]) as begin:
+        return begin([*nodes, *partners]).run(nodes, partners, entries, whole=only is None, kept=kept or {})
+
+
+@contextmanager
+def stages(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[Callable[[Sequence[str]], Stage]]:
+    """Open the way to nodes and the stores; the caller begins stages over those nodes. What a killed run left on them is ended first."""
+    with connect(site, paths, nodes) as (connection, launcher):
         ledger = Ledger.open(paths.database)
         try:
             store = EvidenceStore.open(ledger, paths.raw)
-            _sweep(connection, ledger, ctx.campaign, [*nodes, *partners])
-            stage = Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, [*nodes, *partners])
-            return stage.run(nodes, partners, entries, whole=only is None, kept=kept or {})
+            _sweep(connection, ledger, ctx.campaign, nodes)
+            yield lambda some: Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, some)
         finally:
             ledger.close()
 
@@ -100,6 +106,7 @@ class Stage:
 
     board: Board
     runner: Runner
+    pace: Pace = field(default_factory=Pace)
 
     @classmethod
     def begin(  # noqa: PLR0913, PLR0917 - what a stage needs of its surroundings
@@ -121,7 +128,7 @@ class Stage:
         required = {entry.id for entry in entries if entry.required}
         self._say_first(nodes)
         known = [node for node in nodes if not isinstance(board.prints[node], Finding)]
-        run_alone(board, self.runner, [gate for gate in gates.values() if gate.alone], known, required)
+        run_alone(board, self.runner, [gate for gate in gates.values() if gate.alone], known, required, self.pace)
         for entry in entries:
             if gates[entry.id].alone:
                 judge_fleet(board, gates[entry.id], entry, nodes)
