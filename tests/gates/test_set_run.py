@@ -1,4 +1,4 @@
-"""Gate sets run by name: once, or round after round until their hours are over; load comes on in the waves of the capacity plan; what a burn-in leaves on record."""
+"""Gate sets run by name: once, or round after round until their hours are over; load comes on in the capacity plan's waves; a burn-in leaves a record."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def trials() -> Iterator[None]:
     REGISTRY.update(before)
 
 
-def trial_set(**more: Any) -> GateSet:  # noqa: ANN401
+def trial_set(**more: Any) -> GateSet:
     return GateSet.model_validate({"id": "trial", "description": "A trial.", "gates": [{"id": LOOKS}, {"id": LOADS}], **more})
 
 

@@ -45,9 +45,14 @@ def show(
 
 
 def _commands(commands: list[dict[str, Any]]) -> None:
+    """Print every command in full; those that are the same on the same node (launches) once, with how many there are."""
+    alike: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for item in commands:
-        role = f" ({item['role']})" if item["role"] != "step" else ""
-        _say(f"  stage {item['stage']} {item['node']}{role} [{item['key']}, at most {item['timeout_s']:g} s]:\n    {item['line']}")
+        alike.setdefault((item["node"], item["role"], item["line"]), []).append(item)
+    for (node, role, line), same in alike.items():
+        keys = same[0]["key"] if len(same) == 1 else f"{same[0]['key']} to {same[-1]['key']}, {len(same)} times, one after the other"
+        kind = f" ({role})" if role != "step" else ""
+        _say(f"  stage {same[0]['stage']} {node}{kind} [{keys}, at most {same[0]['timeout_s']:g} s]:\n    {line}")
 
 
 def explain(gate_id: GateId, env: Env = "sim", profile: Profile = "", output: Output = Format.TEXT) -> None:
@@ -66,6 +71,7 @@ def explain(gate_id: GateId, env: Env = "sim", profile: Profile = "", output: Ou
     _say("\nbounds:" if document["bounds"] else "\nbounds: those of the profile and the inputs above, named in every finding and recorded with its source")
     for item in document["bounds"]:
         _say(f"  {item['label']}: {item['metric']} {item['op']} {item['bound']:g} {item['unit']}{' (derived)' if item['derived'] else ''}: {item['source']}")
+    _applied(env, gate_id)
     for item in document["fleet"]:
         worse = "below" if item["better"] == "higher" else "above"
         _say(f"  fleet: {item['metric']} not {worse} that of at least 16 identical units; smallest effect to be found {item['effect']:.0%} of their median")
@@ -77,6 +83,27 @@ def explain(gate_id: GateId, env: Env = "sim", profile: Profile = "", output: Ou
     for outcome, words in document["outcomes"].items():
         _say(f"  {outcome}: {words}")
     _sets(document)
+
+
+def _applied(env: str, gate_id: str) -> None:
+    """Print the bounds as they were applied last, from the newest record that has any; without records there is nothing to print."""
+    from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
+    from rackready.ledger.store import Ledger  # noqa: PLC0415
+
+    try:
+        paths = env_paths(env)
+        if not paths.database.exists():
+            return
+        records = EvidenceStore.read_only(Ledger.read_only(paths.database), paths.raw).newest(gate_id).values()
+    except RackreadyError as error:
+        progress.print(f"bounds as they were applied cannot be read: {error}", markup=False)
+        return
+    last = max((record for record in records if record.verdict.criteria), key=lambda record: record.id, default=None)
+    if last is not None:
+        _say(f"bounds as they were applied last ({last.target}, {last.started:%Y-%m-%d %H:%M} UTC, record {last.id}):")
+        for bound in last.verdict.criteria:
+            inputs = ", ".join(f"{name}={value}" for name, value in bound.inputs.items())
+            _say(f"  {bound.label}: {bound.metric} {bound.op.value} {bound.bound:g} {bound.unit} ({bound.source}){f' [{inputs}]' if inputs else ''}")
 
 
 def _sets(document: dict[str, Any]) -> None:

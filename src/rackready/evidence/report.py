@@ -15,6 +15,7 @@ import jinja2
 from rackready import __version__
 from rackready.design.check_gates import today, warnings
 from rackready.design.site import load_site
+from rackready.evidence.junit import junit
 from rackready.evidence.store import EvidenceStore
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord
@@ -33,7 +34,7 @@ class ReportError(RackreadyError):
 
 
 def write_reports(root: Path, env: str, campaign: str) -> tuple[Path, Path]:
-    """Write the report of a campaign and return the paths of (HTML, JSON), both readable by their owner alone.
+    """Write the report of a campaign and return the paths of (HTML, JSON), readable by their owner alone; the same as JUnit XML lies beside them.
 
     A node that the campaign found in order already shows its newest evidence, with the campaign that measured it.
     Raises RackreadyError when the site or the ledger cannot be read.
@@ -43,6 +44,7 @@ def write_reports(root: Path, env: str, campaign: str) -> tuple[Path, Path]:
     stem = paths.reports / _SAFE.sub("_", campaign)
     html, json_file = stem.with_name(f"{stem.name}.html"), stem.with_name(f"{stem.name}.json")
     _write(json_file, json.dumps(document, indent=2) + "\n")
+    _write(stem.with_name(f"{stem.name}.junit.xml"), junit(document))
     _write(html, render(document))
     return html, json_file
 
