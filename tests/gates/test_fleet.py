@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from rackready.drivers.remote import Answer
 from rackready.gates.base import REGISTRY, Command, FleetMetric, Gate, GateFacts, Outputs, Run
-from rackready.gates.expectation import FLEET_PENDING, fleet_outliers
-from rackready.gates.fleet import Comparison, Unit, compare, hold_siblings, standard_error
+from rackready.gates.expectation import FLEET_PENDING, fleet_outliers, launches
+from rackready.gates.fleet import Comparison, Unit, compare, hold_siblings, repeats, standard_error
 from rackready.gates.judge import Judge
 from rackready.gates.phase import Stage
-from rackready.gates.registry import all_gates
+from rackready.gates.registry import all_gates, gate
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Finding, Metric, Outcome, Verdict
 from rackready.model.phase import NodeResult
@@ -102,13 +102,23 @@ def test_one_part_alone_is_not_judged_by_siblings() -> None:
     assert judge.verdict("node01").outcome is Outcome.ERROR, "nothing was judged"
 
 
+def test_how_often_one_figure_was_measured() -> None:
+    known = rack(4)
+    nccl = gate("node/gpu/performance/nccl-all-reduce")
+    assert repeats(nccl, known, nccl.fleet[0], 1) == launches(4) == 5
+    assert repeats(gate(nccl.id, {"launches": 9}), known, nccl.fleet[0], 1) == 9
+    assert repeats(nccl, known, nccl.fleet[0], 8) == launches(32), "with eight units a node as many launches as 32 units ask for"
+    assert repeats(gate("node/gpu/sanity/versions"), known, RATE, 8) == 1
+
+
 # in a stage ------------------------------------------------------------------------------------------------------
 
 
 class Speed(Gate):
     """Every node is as fast as it says; no bound can judge it."""
 
-    fleet = (RATE,)
+    fleet = (RATE, FleetMetric("fp8_rate", effect=0.03))
+    """The second is one that these nodes do not have."""
     covers = frozenset({"node"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import FleetMetric, Gate
@@ -34,7 +34,9 @@ def judge_fleet(board: Board, gate: Gate, entry: GateSetEntry, nodes: Sequence[s
     judged: dict[str, list[Comparison]] = defaultdict(list)
     for members in alike.values():
         for metric in gate.fleet:
-            found = compare(metric, list(_units(metric, members)), repeats(gate, board.facts))
+            units = list(_units(metric, members))
+            per_node = max(Counter(unit.node for unit in units).values(), default=1)
+            found = compare(metric, units, repeats(gate, board.facts, metric, per_node))
             if found is not None:
                 for node in {unit.node for unit in found.units}:
                     judged[node].append(found)
@@ -96,7 +98,8 @@ def _units(metric: FleetMetric, members: list[tuple[str, Verdict]]) -> Iterator[
 def _of_node(board: Board, gate: Gate, node: str, before: Verdict, comparisons: list[Comparison]) -> None:
     """Replace the verdict of a node by the one that its fleet completes, and record it."""
     findings = [_finding(unit, found, gate) for found in comparisons for unit in found.outliers if unit.node == node]
-    complete = {found.metric.name for found in comparisons} >= {metric.name for metric in gate.fleet}
+    measured = {metric.name for metric in before.metrics} & {metric.name for metric in gate.fleet}
+    complete = {found.metric.name for found in comparisons} >= measured
     notes = [part for part in (before.note or "").split("; ") if part and not (complete and part == FLEET_PENDING)]
     bad = {unit.target for found in comparisons for unit in found.outliers}
     verdict = before.model_copy(
