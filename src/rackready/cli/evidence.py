@@ -70,3 +70,32 @@ def import_evidence(
                 console.print(f"  {text}", markup=False)
     outcomes = {item.verdict.outcome for item in found}
     raise typer.Exit(0 if outcomes <= _PASSED else 1 if Outcome.FAIL in outcomes else 2)
+
+
+@app.command("export-kit")
+def export_kit(
+    out: Annotated[Path, typer.Option("--out", help="Folder; a folder for each node is made in it.")],
+    node: Annotated[list[str], typer.Option("--node", help="Node of the site; may be given several times.")],
+    env: Env = "sim",
+    gate_set: Annotated[str, typer.Option("--set", help="Gate set; the site's when left out.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Write what a host that rackready does not reach needs to capture its gates' outputs: carry the folder there, run collect.py, bring the archive back."""
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.gates.kit import write_kit  # noqa: PLC0415
+    from rackready.model.problems import RackreadyError  # noqa: PLC0415
+    from rackready.profiles import loader  # noqa: PLC0415
+
+    site = load_site(env, root=env_paths(env).root)
+    known = [item.name for item in site.nodes()]
+    if unknown := sorted(set(node) - set(known)):
+        raise RackreadyError(f"--node {', '.join(unknown)} - Expected: one of {', '.join(known)}.")
+    entries = loader.gate_set(gate_set or site.gates.set).gates
+    kits = [write_kit(site, name, entries, out) for name in node]
+    if output is Format.JSON:
+        print_json({"kits": [{"folder": str(kit.folder), "gates": list(kit.gates), "left_out": kit.left_out} for kit in kits]})
+        return
+    for kit in kits:
+        console.print(f"{kit.folder}: {len(kit.gates)} gates. There: python3 collect.py --by NAME; here: rackready evidence import ARCHIVE", markup=False)
+        for name, why in kit.left_out.items():
+            console.print(f"  not in it: {name}: {why}", markup=False)
