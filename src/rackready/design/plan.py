@@ -18,6 +18,7 @@ from rackready.design.cabling.types import BomLine, CablePlan
 from rackready.design.capacity.from_site import racks_of
 from rackready.design.capacity.parts import RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
+from rackready.design.check_gates import today, warnings
 from rackready.design.collector import without_gc
 from rackready.design.endpoints import endpoints, unit_size
 from rackready.design.plan_links import written_fabric
@@ -70,7 +71,7 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
         trunks = trunk_problem(site, fabric) if made is not None else ""
         texts = [*fabric.problems, *cabling.problems, *given.problems, *([trunks] if trunks else [])]
         problems = tuple(dict.fromkeys([*(_problem(text) for text in texts), *report.problems]))
-        notes = (*fabric.notes, *cabling.notes, *nvlink_notes(site), *cord_notes(racks), *report.notes)
+        notes = (*warnings(site, today()), *fabric.notes, *cabling.notes, *nvlink_notes(site), *cord_notes(racks), *report.notes)
         return Plan(site, fabric, cabling, given, racks, report, bom, problems, notes)
 
 
