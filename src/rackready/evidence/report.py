@@ -13,6 +13,7 @@ from typing import Any
 import jinja2
 
 from rackready import __version__
+from rackready.design.check_gates import today, warnings
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
 from rackready.ledger.store import Ledger
@@ -69,9 +70,17 @@ def build(site: Site, paths: EnvPaths, campaign: str) -> dict[str, Any]:
         "summary": _summary(nodes),
         "nodes": nodes,
         "runs": runs,
-        "declared_skips": [skip.model_dump(mode="json") for skip in site.gates.skip],
+        "declared_skips": _declared(site),
+        "warnings": warnings(site, today()),
         "events": events,
     }
+
+
+def _declared(site: Site) -> list[dict[str, Any]]:
+    """Return every declared skip, kill switches that hold included: those say until when and by whom, and are for all nodes."""
+    skips: list[dict[str, Any]] = [skip.model_dump(mode="json") for skip in site.gates.skip]
+    off = [item for item in site.gates.disabled if today() <= item.until]
+    return skips + [{**item.model_dump(mode="json"), "nodes": ["all"], "reason": item.said()} for item in off]
 
 
 def _summary(nodes: list[dict[str, Any]]) -> dict[str, int]:
