@@ -25,7 +25,8 @@ _MENTIONS = re.compile(r"\b(?:NVRM: Xid|SXid)\b")
 _DRIVER = "NVRM: loading NVIDIA UNIX"
 _BOOT = re.compile(r"Linux version \d")
 _RULE_WORDS = re.compile(
-    r"^(?P<unit>\w+)\s+(?P<severity>Fatal|Nonfatal|Non-fatal|Link Fatal)\s+XC\d+\s+i\d+\s+Link\s+(?P<link>-?\d+)\s+\((?P<info>0x[0-9a-fA-F]+) (?P<status>0x[0-9a-fA-F]+)"
+    r"^(?P<unit>\w+)\s+(?P<severity>Fatal|Nonfatal|Non-fatal|Link Fatal)\s+XC\d+\s+i\d+\s+"
+    r"Link\s+(?P<link>-?\d+)\s+\((?P<info>0x[0-9a-fA-F]+) (?P<status>0x[0-9a-fA-F]+)"
 )
 _RECOVERY = re.compile(r"GPU recovery action changed from 0x[0-9a-fA-F]+ \([^)]*\) to 0x[0-9a-fA-F]+ \((?P<to>[^)]+)\)")
 
@@ -67,7 +68,9 @@ class KernelLog:
 
 def parse(text: str) -> KernelLog:
     """Return the log's Xids and SXids. Raises FormatError when it is no kernel log."""
-    xids, sxids, unreadable = [], [], []
+    xids: list[Event] = []
+    sxids: list[Event] = []
+    unreadable: list[str] = []
     lines, from_boot = 0, False
     for raw in text.splitlines():
         when, line = _stamp(raw)
@@ -86,12 +89,11 @@ def parse(text: str) -> KernelLog:
 
 def date(when: str) -> datetime | None:
     """Return a stamp as a point in time; None where it has no year or no date."""
-    for form in ("%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M:%S,%f%z"):
-        try:
-            return datetime.strptime(when, form)
-        except ValueError:
-            continue
-    return None
+    try:
+        found = datetime.fromisoformat(when.replace(",", "."))
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
 
 
 def nvlink5(text: str) -> NvLink5 | None:

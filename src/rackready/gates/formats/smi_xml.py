@@ -12,7 +12,9 @@ from xml.etree import ElementTree as ET
 from rackready.gates.formats.error import FormatError
 
 _END = "</nvidia_smi_log>"
-_NOTHING = frozenset({"", "n/a", "[n/a]", "unknown error", "[unknown error]", "requested functionality has been deprecated", "not supported", "[not supported]"})
+_NOTHING = frozenset(
+    {"", "n/a", "[n/a]", "unknown error", "[unknown error]", "requested functionality has been deprecated", "not supported", "[not supported]"}
+)
 _NUMBER = re.compile(r"^(-?\d+(?:\.\d+)?)(?: ?[A-Za-z%/()]+)?$")
 _LOST = re.compile(r"Unable to determine the device handle for (?:GPU\s*)?(?P<gpu>[^\s]*).*?(?:is lost|Unknown Error)", re.IGNORECASE)
 _INFOROM = re.compile(r"WARNING: info[rR][oO][mM] is corrupted at gpu (?P<pci>[0-9a-fA-F:.]+)")

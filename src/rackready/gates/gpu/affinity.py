@@ -25,7 +25,10 @@ class Affinity(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """One command per node."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(Command(key=_KEY, node=node, argv=("nvidia-smi", "topo", "-m"), timeout_s=60),)) for node in nodes]
+        return [
+            Run(id=node, target=node, nodes=(node,), commands=(Command(key=_KEY, node=node, argv=("nvidia-smi", "topo", "-m"), timeout_s=60),))
+            for node in nodes
+        ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Hold the matrix against the platform profile."""
@@ -37,17 +40,23 @@ class Affinity(Gate):
         try:
             found = smi_topo.parse(output.stdout)
         except FormatError as error:
-            judge.error(node, "topology unreadable", "the matrix of nvidia-smi topo -m", f"{error} (exit code {output.exit_code})", "Run `nvidia-smi topo -m` by hand.")
+            judge.error(
+                node, "topology unreadable", "the matrix of nvidia-smi topo -m", f"{error} (exit code {output.exit_code})", "Run `nvidia-smi topo -m` by hand."
+            )
             return judge.verdict(node)
         if output.exit_code != 0:
-            judge.error(node, "nvidia-smi contradicts itself", "exit code 0 with a matrix", f"exit code {output.exit_code}", "Run `nvidia-smi topo -m` by hand.")
+            judge.error(
+                node, "nvidia-smi contradicts itself", "exit code 0 with a matrix", f"exit code {output.exit_code}", "Run `nvidia-smi topo -m` by hand."
+            )
         self._judge(judge, facts.nodes[node], node, found)
         return judge.verdict(node)
 
     def _judge(self, judge: Judge, facts: NodeFacts, node: str, found: Topology) -> None:
         judge.judged += 1
         if len(found.gpus) != facts.platform.gpus:
-            judge.fail(node, "GPUs in nvidia-smi topo", f"{facts.platform.gpus}", f"{len(found.gpus)}", "See the gate node/gpu/sanity/inventory: a GPU is missing.")
+            judge.fail(
+                node, "GPUs in nvidia-smi topo", f"{facts.platform.gpus}", f"{len(found.gpus)}", "See the gate node/gpu/sanity/inventory: a GPU is missing."
+            )
         nics = [nic for nic in facts.platform.nics if nic.rdma_device]
         if not nics:
             judge.note = f"platform {facts.platform.id}: no compute NICs, or their device names are not published; nothing to hold the matrix against"

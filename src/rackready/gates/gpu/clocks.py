@@ -48,7 +48,13 @@ def reasons(judge: Judge, where: str, gpu: SmiGpu) -> None:
                 judge.fail(where, f"clocks held down: {what}", "Not Active", value, step)
             named = True
         elif value != "Not Active":
-            judge.error(where, f"clock event reason {key} not reported", "Active or Not Active", value or "nothing", "Update the driver; without the value nothing is known.")
+            judge.error(
+                where,
+                f"clock event reason {key} not reported",
+                "Active or Not Active",
+                value or "nothing",
+                "Update the driver; without the value nothing is known.",
+            )
 
 
 def temperature(judge: Judge, where: str, gpu: SmiGpu) -> None:
@@ -63,7 +69,9 @@ def temperature(judge: Judge, where: str, gpu: SmiGpu) -> None:
     if margin is not None and least is not None:
         judge.metric("temperature_margin", where, margin - least, "C")
         if margin <= least:
-            judge.fail(where, "temperature at the GPU's slowdown threshold", f"T.Limit margin above {least:.0f} C", f"{margin:.0f} C at {value:.0f} C", _COOLING)
+            judge.fail(
+                where, "temperature at the GPU's slowdown threshold", f"T.Limit margin above {least:.0f} C", f"{margin:.0f} C at {value:.0f} C", _COOLING
+            )
     elif limit is not None:
         if value >= limit:
             judge.fail(where, "temperature at the GPU's slowdown threshold", f"below {limit:.0f} C", f"{value:.0f} C", _COOLING)

@@ -55,7 +55,13 @@ def _judge(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None:
     for name, package in (("toolkit", "nvidia-container-toolkit-base"), ("list", "nvidia-container-toolkit-base"), ("gpus", "nvidia-driver-cuda")):
         said = found[name]
         if "missing" in said:
-            judge.error(node, f"{'nvidia-smi' if name == 'gpus' else 'nvidia-ctk'} {said['missing']}", "an answer", "none", f"Install package {package} (run install again).")
+            judge.error(
+                node,
+                f"{'nvidia-smi' if name == 'gpus' else 'nvidia-ctk'} {said['missing']}",
+                "an answer",
+                "none",
+                f"Install package {package} (run install again).",
+            )
             return
         if said["rc"] != 0:
             words = " ".join((said["out"] + said["err"]).split())[:160]
@@ -64,7 +70,7 @@ def _judge(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None:
             return
     _devices(judge, node, count, found)
     _paths(judge, node, found)
-    _runtimes(judge, node, found)
+    _runtimes(judge, found)
     if not judge.fails and not judge.errors:
         judge.measured.update(f"{node}/gpu{index}" for index in range(count))
 
@@ -83,7 +89,9 @@ def _devices(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None
         known |= {index, uuid}
         judge.judged += 1
         if not {index, uuid} & names:
-            judge.fail(f"{node} gpu{index}", "not offered to containers", f"{_PREFIX}{index} or {_PREFIX}{uuid}", f"{len(names)} CDI devices without it", _REFRESH)
+            judge.fail(
+                f"{node} gpu{index}", "not offered to containers", f"{_PREFIX}{index} or {_PREFIX}{uuid}", f"{len(names)} CDI devices without it", _REFRESH
+            )
     stale = sorted(name for name in names if name not in known and ":" not in name)
     if stale:
         judge.fail(node, "CDI specification is stale", "devices that the driver has", f"also {', '.join(stale)}", _REFRESH)
@@ -99,7 +107,7 @@ def _paths(judge: Judge, node: str, found: dict[str, Any]) -> None:
             judge.fail(node, "CDI specification names what is not there", f"every path of {spec['path']} exists", f"absent: {shown}", _REFRESH)
 
 
-def _runtimes(judge: Judge, node: str, found: dict[str, Any]) -> None:
+def _runtimes(judge: Judge, found: dict[str, Any]) -> None:
     runtimes = {name: value for name, value in found["runtimes"].items() if value is not None}
     if not runtimes:
         judge.note = "no container runtime is configured on this node: only the toolkit and CDI were judged"
@@ -107,4 +115,6 @@ def _runtimes(judge: Judge, node: str, found: dict[str, Any]) -> None:
         judge.judged += 1
         if not value:
             step = f"Configure it (`nvidia-ctk runtime configure --runtime={name}`), then restart {name}."
-            judge.note = "; ".join(part for part in (judge.note, f"{name} does not name nvidia-container-runtime; containers reach GPUs through CDI only. {step}") if part)
+            judge.note = "; ".join(
+                part for part in (judge.note, f"{name} does not name nvidia-container-runtime; containers reach GPUs through CDI only. {step}") if part
+            )

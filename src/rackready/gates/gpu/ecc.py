@@ -47,7 +47,13 @@ class Ecc(SmiGate):
         for path, what in _UNCORRECTED.items():
             value = number(judge, where, gpu, f"ecc_errors/volatile/{path}", f"uncorrected {what} errors")
             if value:
-                judge.fail(where, f"uncorrected {what} errors since the driver was loaded", "0", f"{value:.0f}", f"Vendor's action WORKFLOW_XID_48: {_RESET[0].lower()}{_RESET[1:]}")
+                judge.fail(
+                    where,
+                    f"uncorrected {what} errors since the driver was loaded",
+                    "0",
+                    f"{value:.0f}",
+                    f"Vendor's action WORKFLOW_XID_48: {_RESET[0].lower()}{_RESET[1:]}",
+                )
             life = gpu.number(f"ecc_errors/aggregate/{path}")
             if life is not None:
                 judge.metric(f"ecc_aggregate_{path}", where, life, "1")
@@ -64,7 +70,13 @@ class Ecc(SmiGate):
             judge.metric(f"ecc_volatile_{path}", where, value, "1")
             limit = self.inputs.corrected_limit
             if limit is not None and value > limit:
-                judge.fail(where, f"corrected {what} errors since the driver was loaded", f"at most {limit} (gate input)", f"{value:.0f}", f"Watch their rate under load. {_REPLACE}")
+                judge.fail(
+                    where,
+                    f"corrected {what} errors since the driver was loaded",
+                    f"at most {limit} (gate input)",
+                    f"{value:.0f}",
+                    f"Watch their rate under load. {_REPLACE}",
+                )
 
 
 def _repairs(judge: Judge, where: str, gpu: SmiGpu) -> None:

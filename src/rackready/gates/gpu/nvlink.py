@@ -45,13 +45,18 @@ class NvLinks(Gate):
     class Inputs(base.Inputs):
         """How many errors of the corrected kind a link may have."""
 
-        crc_limit: int | None = Field(None, ge=1, description="CRC errors since the driver was loaded above which a link fails; null: no vendor publishes one, so noted")
+        crc_limit: int | None = Field(
+            None, ge=1, description="CRC errors since the driver was loaded above which a link fails; null: no vendor publishes one, so noted"
+        )
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """Two commands per node, side by side."""
-        return [Run(id=node, target=node, nodes=(node,), commands=tuple(_command(node, key, option) for key, option in (("status", "-s"), ("errors", "-e")))) for node in nodes]
+        return [
+            Run(id=node, target=node, nodes=(node,), commands=tuple(_command(node, key, option) for key, option in (("status", "-s"), ("errors", "-e"))))
+            for node in nodes
+        ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge states and speeds first, then counters of the links that are active."""
@@ -76,7 +81,9 @@ class NvLinks(Gate):
         judge.count("nvlinks_active", where, len(active), wanted.links, "GPU profile")
         if len(active) != wanted.links:
             down = sorted(set(range(wanted.links)) - set(active))
-            judge.fail(where, "NVLink down", f"{wanted.links} links active", f"{len(active)} (inactive or not listed: {', '.join(map(str, down)) or 'none'})", _STEP)
+            judge.fail(
+                where, "NVLink down", f"{wanted.links} links active", f"{len(active)} (inactive or not listed: {', '.join(map(str, down)) or 'none'})", _STEP
+            )
         for link, speed in active.items():
             bad = len(judge.fails) + len(judge.errors)
             self._speed(judge, wanted, f"{where} nvlink{link}", speed)
@@ -95,7 +102,9 @@ class NvLinks(Gate):
     def _errors(self, judge: Judge, where: str, counters: dict[str, str]) -> None:
         judge.judged += 1
         if not counters:
-            judge.error(where, "NVLink error counters not reported", "counters of an active link", "none", "Run `nvidia-smi nvlink -e` by hand; update the driver.")
+            judge.error(
+                where, "NVLink error counters not reported", "counters of an active link", "none", "Run `nvidia-smi nvlink -e` by hand; update the driver."
+            )
         for name, text in counters.items():
             if name.endswith("BER"):
                 _rate(judge, where, name, text)
@@ -106,7 +115,9 @@ class NvLinks(Gate):
             elif name in _WATCHED and int(text) > 0:
                 self._watched(judge, where, name, int(text))
             elif name not in _FAULTS | _WATCHED and not _PLAIN.match(name) and int(text) > 0:
-                judge.error(where, f"NVLink counter {name} is not known", "a known counter, or 0", text, "Read the vendor's manual of nvidia-smi, and update rackready.")
+                judge.error(
+                    where, f"NVLink counter {name} is not known", "a known counter, or 0", text, "Read the vendor's manual of nvidia-smi, and update rackready."
+                )
 
     def _watched(self, judge: Judge, where: str, name: str, value: int) -> None:
         if name == "CRC Errors" and self.inputs.crc_limit is not None and value > self.inputs.crc_limit:
@@ -140,7 +151,9 @@ def _read(judge: Judge, output: Output | None, node: str, what: str, parse: obje
         judge.error(node, f"{what} unreadable", "GPUs and their links", f"{error} (exit code {output.exit_code})", f"Run `{what}` by hand on the node.")
         return None
     if output.exit_code != 0:
-        judge.error(node, f"{what} contradicts itself", "exit code 0 with a list of links", f"exit code {output.exit_code}", f"Run `{what}` by hand on the node.")
+        judge.error(
+            node, f"{what} contradicts itself", "exit code 0 with a list of links", f"exit code {output.exit_code}", f"Run `{what}` by hand on the node."
+        )
     return found
 
 

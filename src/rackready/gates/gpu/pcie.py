@@ -39,15 +39,21 @@ class PciePath(Gate):
             return judge.verdict(node)
         try:
             found = document(output, pcie_path.FORMAT)
-            if "error" in found:
-                raise FormatError(str(found["error"]))
             _judge(judge, facts.nodes[node], node, found)
         except (FormatError, KeyError, TypeError, AttributeError, ValueError) as error:
-            judge.error(node, "PCIe path unreadable", "the links of every GPU", f"{type(error).__name__}: {error}", "Run the gate again; read `lspci -t` and `lspci -vv` by hand.")
+            judge.error(
+                node,
+                "PCIe path unreadable",
+                "the links of every GPU",
+                f"{type(error).__name__}: {error}",
+                "Run the gate again; read `lspci -t` and `lspci -vv` by hand.",
+            )
         return judge.verdict(node)
 
 
 def _judge(judge: Judge, facts: NodeFacts, node: str, found: dict[str, Any]) -> None:
+    if "error" in found:
+        raise FormatError(str(found["error"]))
     gpus = found["gpus"]
     judge.judged += 1
     judge.count("gpus_on_pcie", node, len(gpus), facts.platform.gpus, f"platform profile {facts.platform.id}")
@@ -66,7 +72,13 @@ def _gpu(judge: Judge, facts: NodeFacts, where: str, gpu: dict[str, Any], notes:
     links: list[dict[str, Any]] = gpu["links"]
     judge.judged += 1
     if gpu.get("revision") == "0xff":
-        judge.fail(where, "GPU fell off the PCIe bus", "a device that answers", "its configuration space reads as all ones (rev ff)", f"Power the node off and on; if it comes back, replace the GPU: {_RUNBOOK}.")
+        judge.fail(
+            where,
+            "GPU fell off the PCIe bus",
+            "a device that answers",
+            "its configuration space reads as all ones (rev ff)",
+            f"Power the node off and on; if it comes back, replace the GPU: {_RUNBOOK}.",
+        )
         return
     if not links:
         judge.error(where, "PCIe path not reported", "the GPU and its bridges", "nothing", "Read `lspci -t` by hand.")
@@ -101,23 +113,25 @@ def _link(judge: Judge, facts: NodeFacts, where: str, below: dict[str, Any], abo
     values = [below[key] for key in ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width")]
     ends = [above["max_link_speed"], above["max_link_width"]]
     if None in values or None in ends:
-        judge.error(where, f"PCIe link {name} not reported", "speed and width of both ends", "nothing", "Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none.")
+        judge.error(
+            where,
+            f"PCIe link {name} not reported",
+            "speed and width of both ends",
+            "nothing",
+            "Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none.",
+        )
         return
     width, lanes = below["current_link_width"], min(below["max_link_width"], ends[1])
     if width < lanes:
         judge.fail(where, f"PCIe width of {name}", f"x{lanes:.0f}", f"x{width:.0f}", _STEP)
     speed, most = below["current_link_speed"], min(below["max_link_speed"], ends[0])
-    if speed < most:
-        _slow(judge, facts, where, name, speed, most, notes)
-
-
-def _slow(judge: Judge, facts: NodeFacts, where: str, name: str, speed: float, most: float, notes: list[str]) -> None:
-    """Judge a link below its speed. Cards in slots (form pcie) train down while idle to save power; SXM boards and superchips do not."""
-    text = f"generation {_generation(speed)} ({speed:g} GT/s)", f"generation {_generation(most)} ({most:g} GT/s)"
-    if facts.gpu.form == "pcie":
-        notes.append(f"{where}: {name} runs at {text[0]} of {text[1]} while idle, which such a card may; node/gpu/performance/nvbandwidth measures it under load")
+    if speed >= most:
+        return
+    actual, wanted = (f"generation {_generation(value)} ({value:g} GT/s)" for value in (speed, most))
+    if facts.gpu.form == "pcie":  # a card in a slot trains down while idle to save power; SXM boards and superchips do not
+        notes.append(f"{where}: {name} runs at {actual} of {wanted} while idle, which such a card may; node/gpu/performance/nvbandwidth measures it under load")
     else:
-        judge.fail(where, f"PCIe generation of {name}", text[1], text[0], _STEP)
+        judge.fail(where, f"PCIe generation of {name}", wanted, actual, _STEP)
 
 
 def _generation(speed: float | None) -> int | None:

@@ -49,7 +49,13 @@ class InfoRom(SmiGate):
         for path, what in (("inforom_version/img_version", "InfoROM version"), ("inforom_version/ecc_object", "InfoROM ECC object"), ("serial", "serial")):
             judge.judged += 1
             if gpu.text(path) is None:
-                judge.error(where, f"{what} not reported", "a value", "nothing", f"Read `nvidia-smi -q`; an InfoROM without it is to be looked at by the vendor: {RUNBOOK}.")
+                judge.error(
+                    where,
+                    f"{what} not reported",
+                    "a value",
+                    "nothing",
+                    f"Read `nvidia-smi -q`; an InfoROM without it is to be looked at by the vendor: {RUNBOOK}.",
+                )
 
     def together(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
         """Name the GPUs whose InfoROM the tool says is corrupt; they are not measured."""

@@ -35,7 +35,9 @@ def read(judge: Judge, output: Output | None, node: str) -> SmiLog | None:
     try:
         log = smi_xml.parse(output.stdout)
     except smi_xml.NoDriverError as error:
-        judge.error(node, "nvidia-smi cannot ask the driver", "a report of every GPU", error, "Check that the driver is loaded (`lsmod`), then run install again.")
+        judge.error(
+            node, "nvidia-smi cannot ask the driver", "a report of every GPU", error, "Check that the driver is loaded (`lsmod`), then run install again."
+        )
         return None
     except FormatError as error:
         step = "Run `nvidia-smi -q -x` by hand; when it is not there, run install again (package nvidia-driver-cuda)."
@@ -45,7 +47,9 @@ def read(judge: Judge, output: Output | None, node: str) -> SmiLog | None:
         judge.fail(node, f"GPU lost ({name})", "a GPU that answers", "GPU is lost", f"Power the node off and on; if it comes back, replace the GPU: {RUNBOOK}.")
     explained = {0} | ({_CORRUPT_INFOROM} if log.corrupt_inforom else set()) | ({_LOST} if log.lost else set())
     if output.exit_code not in explained:
-        judge.error(node, "nvidia-smi contradicts itself", "exit code 0 with a whole report", f"exit code {output.exit_code}", "Run `nvidia-smi -q -x` by hand.")
+        judge.error(
+            node, "nvidia-smi contradicts itself", "exit code 0 with a whole report", f"exit code {output.exit_code}", "Run `nvidia-smi -q -x` by hand."
+        )
     return log
 
 
@@ -99,7 +103,7 @@ class SmiGate(Gate):
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
         """Judge one GPU. FormatError of a number becomes an error of that GPU."""
 
-    def together(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:  # noqa: B027 - most gates have nothing to compare
+    def together(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
         """Compare the GPUs of a node with each other."""
 
 
@@ -108,7 +112,9 @@ def number(judge: Judge, where: str, gpu: SmiGpu, path: str, what: str) -> float
     judge.judged += 1
     value = gpu.number(path)
     if value is None:
-        judge.error(where, f"{what} not reported", "a number", gpu.element.findtext(path) or "nothing", "Update the driver; without the value nothing is known.")
+        judge.error(
+            where, f"{what} not reported", "a number", gpu.element.findtext(path) or "nothing", "Update the driver; without the value nothing is known."
+        )
     return value
 
 

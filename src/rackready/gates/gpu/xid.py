@@ -30,8 +30,8 @@ _STEPS = {
     "RESTART_BM": "Vendor's action RESTART_BM: power the node off and on",
     "RESTART_VM": "Vendor's action RESTART_VM: restart the virtual machine",
     "RESTART_APP": "Vendor's action RESTART_APP: restart the application",
-    "WORKFLOW_XID_48": "Vendor's action WORKFLOW_XID_48: reset the GPU; run the field diagnostic when the SRAM threshold flag is set (gate node/gpu/sanity/ecc says)",
-    "WORKFLOW_NVLINK_ERR": "Vendor's action WORKFLOW_NVLINK_ERR: reset the GPU or reboot; where it comes back, look at both ends of the link: docs/runbooks/nvlink-down.md",
+    "WORKFLOW_XID_48": "Vendor's action WORKFLOW_XID_48: reset the GPU; run the field diagnostic when the SRAM threshold flag is set (gate ecc says)",
+    "WORKFLOW_NVLINK_ERR": "Vendor's action WORKFLOW_NVLINK_ERR: reset the GPU or reboot; where it comes back, look at both ends of the link",
     "WORKFLOW_NVLINK5_ERR": "Vendor's action WORKFLOW_NVLINK5_ERR: the message is in no row of the vendor's decode table; give it to support as it is",
     "XID_154_EVAL": "Vendor's action XID_154_EVAL: follow the Xid 154 beside it (`nvidia-smi -q | grep 'Recovery Action'`)",
     "CHECK_MECHANICALS": "Vendor's action CHECK_MECHANICALS: check the GPU board's power cables and seating",
@@ -60,7 +60,9 @@ class Xids(Gate):
     class Inputs(base.Inputs):
         """From when on the log counts."""
 
-        since: datetime | None = Field(None, description="events before this time (with its zone) are only noted, e.g. a reset that was recorded; null: since boot")
+        since: datetime | None = Field(
+            None, description="events before this time (with its zone) are only noted, e.g. a reset that was recorded; null: since boot"
+        )
 
     inputs: Inputs
 
@@ -115,7 +117,9 @@ class Xids(Gate):
 
 def _completeness(judge: Judge, node: str, log: KernelLog, exit_code: int | None) -> None:
     if exit_code != 0:
-        judge.error(node, "kernel log contradicts itself", "exit code 0", f"{log.lines} lines and exit code {exit_code}", "Run `journalctl --dmesg --boot` by hand.")
+        judge.error(
+            node, "kernel log contradicts itself", "exit code 0", f"{log.lines} lines and exit code {exit_code}", "Run `journalctl --dmesg --boot` by hand."
+        )
     if not log.from_boot:
         judge.error(
             node,
@@ -180,9 +184,13 @@ def _recovery(judge: Judge, where: str, events: Sequence[Event]) -> None:
     """Xid 154 says what the driver now asks for: the last one counts."""
     wanted = kernel_log.recovery(events[-1].text)
     if wanted is None:
-        judge.error(where, "Xid 154 unreadable", "the recovery action that the driver asks for", events[-1].text, "Read `nvidia-smi -q | grep 'Recovery Action'`.")
+        judge.error(
+            where, "Xid 154 unreadable", "the recovery action that the driver asks for", events[-1].text, "Read `nvidia-smi -q | grep 'Recovery Action'`."
+        )
     elif wanted != "None":
-        judge.fail(where, "Xid 154 (GPU recovery action changed)", "None", f"{wanted}, {_times(events)}", _step(_RECOVERIES.get(wanted, "CONTACT_SUPPORT"), _RECOVERY))
+        judge.fail(
+            where, "Xid 154 (GPU recovery action changed)", "None", f"{wanted}, {_times(events)}", _step(_RECOVERIES.get(wanted, "CONTACT_SUPPORT"), _RECOVERY)
+        )
 
 
 def _sxids(judge: Judge, where: str, events: Sequence[Event], notes: list[str]) -> None:
@@ -197,7 +205,9 @@ def _sxids(judge: Judge, where: str, events: Sequence[Event], notes: list[str]) 
             reset = "Power the node off and on: the fabric and all its GPUs are reset; where it comes back, the NVSwitch board is to be replaced"
             judge.fail(where, f"SXid {code} ({name})", "none since boot", f"{_times(same)}: {text}", f"{reset}: docs/runbooks/nvlink-down.md.")
         elif entry is None:
-            judge.error(where, f"SXid {code} ({name})", "none since boot", f"{_times(same)}: {text}", "Look the number up in the Fabric Manager guide, appendix D.")
+            judge.error(
+                where, f"SXid {code} ({name})", "none since boot", f"{_times(same)}: {text}", "Look the number up in the Fabric Manager guide, appendix D."
+            )
         else:
             notes.append(f"{where}: SXid {code} ({name}) {_times(same)}, {entry.kind.replace('_', '-')}")
 

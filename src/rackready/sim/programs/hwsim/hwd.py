@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
-from . import firmware, kmsg, machine, pcitree, rdmatree, store
+from . import ctk, firmware, kmsg, machine, pcitree, rdmatree, store
 from .switch import apply as switch
 
 _PERIOD_S = 1.0
@@ -21,7 +22,7 @@ def main(_argv: list[str]) -> int:
         time.sleep(_PERIOD_S)
 
 
-def step(seen: int, last: dict[str, object]) -> tuple[int, dict[str, object]]:
+def step(seen: int, last: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """Do one round; return how many Xids were reported and the state that was seen."""
     state = store.hardware()
     for nic in machine.nics():
@@ -30,7 +31,10 @@ def step(seen: int, last: dict[str, object]) -> tuple[int, dict[str, object]]:
             kmsg.say(f"mlx5_core {nic['pci']} {nic['netdev']}: Link {'up' if up else 'down'}")
             rdmatree.add(nic, {"link_downed": 0 if up else 1})
     for xid in state["xids"][seen:]:
-        kmsg.say(firmware.xid_line(xid["pci"], xid["code"]))
+        kmsg.say(firmware.xid_line(xid["pci"], xid["code"], xid.get("text", "")))
+    for sxid in state.get("sxids", [])[len(last.get("sxids", [])) :]:
+        kmsg.say(firmware.sxid_line(sxid))
     if state != last:
         pcitree.write(state)
+        ctk.refresh()
     return len(state["xids"]), state
