@@ -102,7 +102,7 @@ class Node:
         if under_load.FORMAT in command.stdin:
             return self._watch(command.argv[2])
         assert containers.FORMAT in command.stdin
-        self.monkeypatch.setattr(containers, "run", lambda argv: run(argv))
+        self.monkeypatch.setattr(containers, "run", run)
         self.monkeypatch.setattr(containers, "FOLDERS", (str(paths.at("/var/run/cdi")),))
         self.monkeypatch.setattr(containers, "host_paths", lambda text, real=HOST_PATHS: [str(paths.at(path)) for path in real(text)])
         self.monkeypatch.setattr(containers, "_RUNTIMES", {})

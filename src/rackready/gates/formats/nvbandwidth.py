@@ -88,7 +88,7 @@ def _table(text: str) -> Bandwidths:
         elif total and total["name"] == name:
             tests.append(TestCase(name, "Passed", _checked(name, rows, float(total["value"]))))
             name = ""
-        elif name and re.match(r"^\d+(?: (?:[\d.]+|N/A))+$", line):
+        elif name and re.match(r"^\d+(?: (?:[\d.]+|N/A))+$", line) and line.split() != [str(column) for column in range(len(line.split()))]:
             rows.append(tuple(_value(cell, name) for cell in line.split()[1:]))
     if name:
         raise FormatError(f"{name} has no sum: the output is cut off")
@@ -96,13 +96,10 @@ def _table(text: str) -> Bandwidths:
 
 
 def _checked(name: str, rows: list[tuple[float | None, ...]], total: float) -> tuple[tuple[float | None, ...], ...]:
-    """The header of columns looks like a row of whole numbers one longer than the others' cells; what counts must add up to the sum."""
-    kept = tuple(rows)
-    if not math.isclose(sum(cell for row in kept for cell in row if cell is not None), total, rel_tol=0.01):
-        kept = kept[1:]
-    if not kept or not math.isclose(sum(cell for row in kept for cell in row if cell is not None), total, rel_tol=0.01):
+    """What was read must add up to the sum that the tool prints."""
+    if not rows or not math.isclose(sum(cell for row in rows for cell in row if cell is not None), total, rel_tol=0.001):
         raise FormatError(f"the rows of {name} do not add up to its sum {total:g}")
-    return kept
+    return tuple(rows)
 
 
 def _unique(tests: list[TestCase]) -> dict[str, TestCase]:

@@ -112,6 +112,9 @@ class Gemm(Gate):
     def _steady(self, judge: Judge, facts: GateFacts, node: str, field: int, loads: proftester.Loads) -> dict[int, float] | None:
         out: dict[int, float] = {}
         for gpu in range(parts.gpus(facts, node)):
+            if (gpu, field) not in loads.results:
+                judge.error(f"{node} gpu{gpu}", "dcgmproftester says no result", "PASSED at the end", "nothing", "The output is cut off; run the gate again.")
+                continue
             readings = loads.readings.get((gpu, field), ())[self.inputs.warm_up_s :]
             least = min(_LEAST_READINGS, max(1, self.inputs.duration_s - self.inputs.warm_up_s - 1))
             if len(readings) < least or min(readings) <= 0:

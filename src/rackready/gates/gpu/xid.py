@@ -150,7 +150,7 @@ def _xids(judge: Judge, facts: NodeFacts, where: str, events: Sequence[Event], n
         if action in _HARMLESS:
             notes.append(f"{where}: Xid {code} ({name}) {_times(same)}, vendor's action {action}")
         else:
-            judge.fail(where, f"Xid {code} ({name})", "none since boot", f"{_times(same)}: {same[-1].text}", _step(action, code))
+            judge.fail(where, f"Xid {code} ({name})", "none since boot", f"{_times(same)}: {same[-1].text.rstrip('.')}", _step(action, code))
 
 
 def _action(facts: NodeFacts, events: Sequence[Event]) -> tuple[str, str]:
