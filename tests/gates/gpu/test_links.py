@@ -167,8 +167,10 @@ PCIE_STEP = "Power the node off and on; if it stays so, reseat the board or rise
         ({"n0_max_link_width": 8.0}, f"PCIe lanes that the GPU can do - Expected: 16 (GPU profile) Actual: 8. {PCIE_STEP}", Outcome.FAIL),
         (
             {"n2_current_link_speed": None},
-            "PCIe link 0000:41:00.0 to 0000:40:01.0 not reported - Expected: speed and width of both ends Actual: nothing. "
-            "Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none.",
+            (
+                "PCIe link 0000:41:00.0 to 0000:40:01.0 not reported - Expected: speed and width of both ends Actual: nothing. "
+                "Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none."
+            ),
             Outcome.ERROR,
         ),
     ],
