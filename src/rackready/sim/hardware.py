@@ -15,6 +15,7 @@ from rackready.model.base import expand_range
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import Figure, GpuProfile
 from rackready.model.site import Site
+from rackready.sim import gpu_state
 
 State = dict[str, Any]
 
@@ -43,6 +44,9 @@ def build_state(site: Site, node_name: str) -> State:
         "fabric_manager": {"stuck": False},
         "dcgm": {"fail": []},
         "xids": [],
+        "sxids": [],
+        "containers": {"toolkit": True, "stale": []},
+        "persistence_broken": False,
         "nouveau": False,
         "management": {"link": "up"},
         "boot_count": 0,
@@ -108,8 +112,9 @@ def _gpu(facts: NodeFacts, index: int) -> State:
         "compute_factor": 1.0,
         "memory_factor": 1.0,
         "recovery_action": "None",
-        "pcie": {"gen": 5, "width": 16, "max_gen": 5, "max_width": 16, "replay": 0},
+        "pcie": {"gen": 5, "width": 16, "max_gen": 5, "max_width": 16, "replay": _spread(name, 5), "bridges": gpu_state.bridges(_pci(facts, index))},
         "nvlink": _nvlink(profile),
+        **gpu_state.extras(profile, index),
     }
 
 

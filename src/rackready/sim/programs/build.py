@@ -59,6 +59,7 @@ _DIVERTED = {
     "lsmod": ("kmod", "lsmod"),
     "modinfo": ("kmod", "modinfo"),
     "dmesg": ("kmsg", "main"),
+    "journalctl": ("kmsg", "journalctl"),
     "ethtool": ("ethtool", "main"),
 }
 """Programs of the distribution that ask the kernel about devices, and the module and function that answer instead."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from . import firmware, kmsg, machine, paths, pcitree, rdmatree, store
+from . import ctk, firmware, kmsg, machine, paths, pcitree, rdmatree, store
 from .switch import apply as switch
 
 _PERIOD_S = 1.0
@@ -45,9 +45,12 @@ class Devices:
 
     def _changed(self, state: store.State) -> None:
         for xid in state["xids"][self._reported :]:
-            kmsg.say(firmware.xid_line(xid["pci"], xid["code"]))
+            kmsg.say(firmware.xid_line(xid["pci"], xid["code"], xid.get("text", "")))
+        for sxid in state.get("sxids", [])[len(self._state.get("sxids", [])) :]:
+            kmsg.say(firmware.sxid_line(sxid))
         if state != self._state:
             pcitree.write(state)
+            ctk.refresh()
         self._reported, self._state, self._ports = len(state["xids"]), state, {}
 
 

@@ -116,6 +116,10 @@ def pcie_gb_s(gpu: Gpu) -> float:
 
 def diagnostic(gpu: Gpu) -> list[Warning_]:
     """Level 3: matrix multiplication on every engine; wrong results and thermal violations."""
+    wrong = gpu.part.get("wrong_results", 0)
+    if wrong:
+        text = f"Found {wrong} faulty memory elements on GPU {gpu.index} Run a field diagnostic on the GPU."
+        return [Warning_(text, 52, ISOLATE, _MEMORY), *_throttled(gpu)]
     return _throttled(gpu) + _generic(gpu, "diagnostic")
 
 
