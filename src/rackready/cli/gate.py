@@ -61,7 +61,14 @@ def show(gate_id: GateId, env: Env = "sim", output: Output = Format.TEXT) -> Non
         "measures": sorted(found.covers),
         "inputs": {name: {"value": getattr(found.inputs, name), "description": field.description} for name, field in type(found.inputs).model_fields.items()},
         "commands": [
-            {"node": command.node, "stage": command.stage, "role": command.role, "timeout_s": command.timeout_s, "argv": list(command.argv)}
+            {
+                "node": command.node,
+                "via": command.via,
+                "stage": command.stage,
+                "role": command.role,
+                "timeout_s": command.timeout_s,
+                "argv": list(command.argv),
+            }
             for command in runs[0].commands
         ],
         "runs": len(runs),
@@ -73,9 +80,8 @@ def show(gate_id: GateId, env: Env = "sim", output: Output = Format.TEXT) -> Non
     for name, value in document["inputs"].items():  # type: ignore[attr-defined]
         console.print(f"  input {name} = {value['value']}: {value['description']}", markup=False)
     for command in runs[0].commands:
-        console.print(
-            f"  {command.node}: {' '.join(word if len(word) < _WIDE else word.strip().splitlines()[0] + ' ...' for word in command.argv)}", markup=False
-        )
+        words = " ".join(word if len(word) < _WIDE else word.strip().splitlines()[0] + " ..." for word in command.argv)
+        console.print(f"  {command.node}{' (its BMC)' if command.via == 'bmc' else ''}: {words}", markup=False)
 
 
 @app.command()

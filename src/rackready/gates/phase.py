@@ -16,8 +16,10 @@ from rackready.drivers.remote import Host, Remote, launch_key
 from rackready.evidence.store import EvidenceStore
 from rackready.gates import coverage as cover
 from rackready.gates.base import REGISTRY, Gate, GateFacts
+from rackready.gates.bmc.guard import bmcs
 from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.fingerprint import gather
+from rackready.gates.last_pass import last_passes
 from rackready.gates.recorder import Recorder, not_run, skipped
 from rackready.gates.registry import gate as make_gate
 from rackready.gates.runner import Connection, Launcher, Runner
@@ -31,6 +33,8 @@ from rackready.paths import EnvPaths
 from rackready.profiles import loader
 
 _NODE_WORKERS = 16
+_OF_ONE_NODE = frozenset({"bmc", "node"})
+"""Scopes of gates that look at one node alone."""
 _GOOD = frozenset({Outcome.PASS, Outcome.SKIP})
 
 
@@ -57,7 +61,7 @@ def run_gates(
         try:
             store = EvidenceStore.open(ledger, paths.raw)
             _sweep(connection, ledger, ctx.campaign, [*nodes, *partners])
-            stage = Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, [*nodes, *partners])
+            stage = Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, [*nodes, *partners], paths)
             return stage.run(nodes, partners, entries, whole=only is None, kept=kept or {})
         finally:
             ledger.close()
@@ -112,13 +116,28 @@ class Stage:
 
     @classmethod
     def begin(  # noqa: PLR0913, PLR0917
-        cls, site: Site, connection: Connection, launcher: Launcher | None, store: EvidenceStore, ledger: Ledger, campaign: str, nodes: Sequence[str]
+        cls,
+        site: Site,
+        connection: Connection,
+        launcher: Launcher | None,
+        store: EvidenceStore,
+        ledger: Ledger,
+        campaign: str,
+        nodes: Sequence[str],
+        paths: EnvPaths | None = None,
     ) -> Stage:
         """Take the fingerprint of every node and make ready to run."""
         prints = gather(connection, site, nodes)
-        facts = GateFacts(nodes={name: node_facts(site, name) for name in nodes}, fabric=site.fabric, fleet=len(site.nodes()))
+        facts = GateFacts(
+            nodes={name: node_facts(site, name) for name in nodes},
+            fabric=site.fabric,
+            fleet=len(site.nodes()),
+            passed=last_passes(store, nodes, prints),
+            devices=tuple(site.devices),
+            liquid=frozenset(name for name in nodes if (cooling := site.rack_of(name).cooling) is not None and cooling.kind != "air"),
+        )
         recorder = Recorder(store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)})
-        return cls(site, facts, Runner(connection, facts, recorder.attempt, launcher), recorder, prints)
+        return cls(site, facts, Runner(connection, facts, recorder.attempt, launcher, bmc=bmcs(site, ledger, campaign, paths)), recorder, prints)
 
     def run(
         self, nodes: Sequence[str], partners: Sequence[str], entries: Sequence[GateSetEntry], *, whole: bool, kept: Kept | None = None
@@ -133,8 +152,10 @@ class Stage:
             found = self.prints[node]
             if isinstance(found, Finding):
                 self.recorder.say(node, str(found), Outcome.ERROR)
-        self._node_gates([gate for gate in gates if gate.scope == "node"], [node for node in nodes if not isinstance(self.prints[node], Finding)], required)
-        for gate in (gate for gate in gates if gate.scope != "node"):
+        self._node_gates(
+            [gate for gate in gates if gate.scope in _OF_ONE_NODE], [node for node in nodes if not isinstance(self.prints[node], Finding)], required
+        )
+        for gate in (gate for gate in gates if gate.scope not in _OF_ONE_NODE):
             self._group_gate(gate, nodes, partners, required)
         return {node: self._conclude(node, gates, required, whole=whole) for node in nodes}
 

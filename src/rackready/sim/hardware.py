@@ -15,6 +15,7 @@ from rackready.model.base import expand_range
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import Figure, GpuProfile
 from rackready.model.site import Site
+from rackready.sim.bmc_state import build_bmc
 
 State = dict[str, Any]
 
@@ -45,6 +46,7 @@ def build_state(site: Site, node_name: str) -> State:
         "xids": [],
         "nouveau": False,
         "management": {"link": "up"},
+        "bmc": build_bmc(facts),
         "boot_count": 0,
         "faults": [],
     }
