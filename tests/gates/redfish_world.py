@@ -38,7 +38,12 @@ def world(state: dict[str, Any]) -> World:
     of_system, of_chassis, of_manager = telemetry.links(state, SYSTEM, CHASSIS, MANAGER)
     chassis = state["chassis"]
     tops = {
-        SYSTEM: {"@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem", "BiosVersion": chassis["bios"], "Links": {"ManagedBy": [_link(MANAGER)]}, **of_system},
+        SYSTEM: {
+            "@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem",
+            "BiosVersion": chassis["bios"],
+            "Links": {"ManagedBy": [_link(MANAGER)]},
+            **of_system,
+        },
         CHASSIS: {"@odata.type": "#Chassis.v1_22_0.Chassis", "ChassisType": "RackMount", **of_chassis},
         MANAGER: {"@odata.type": "#Manager.v1_17_0.Manager", "FirmwareVersion": chassis["bmc"], **of_manager},
     }

@@ -132,7 +132,7 @@ class Stage:
             nodes={name: node_facts(site, name) for name in nodes},
             fabric=site.fabric,
             fleet=len(site.nodes()),
-            passed=last_passes(store, nodes, prints),
+            passed=last_passes(store, ledger, nodes, prints),
             devices=tuple(site.devices),
             liquid=frozenset(name for name in nodes if (cooling := site.rack_of(name).cooling) is not None and cooling.kind != "air"),
         )

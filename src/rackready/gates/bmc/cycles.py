@@ -114,7 +114,7 @@ def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Ou
         judge.error(where, f"{what} was not run", "a power cycle", "none", "See what ended the row before it.")
         return None
     if output.failure or output.timed_out or output.exit_code != 0:
-        actual = output.failure or f"no end after {output.seconds:.0f} s"
+        actual = output.failure.rstrip(".") or f"no end after {output.seconds:.0f} s"
         judge.error(where, f"{what} not done", "power away and back", actual, "Look at the node's power in its BMC; bring it to On, then run the gate again.")
         return None
     try:

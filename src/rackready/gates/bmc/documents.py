@@ -102,7 +102,7 @@ def _trouble(output: Output | None, node: str, what: str) -> Finding | None:
         )
     if output.failure:
         step = f"Check that the BMC of {node} answers (bmc.address, its cable, user and password in the site file), then run the gate again."
-        return Finding(where=where, what=f"{what} not told", expected="an answer over Redfish", actual=output.failure, next_step=step)
+        return Finding(where=where, what=f"{what} not told", expected="an answer over Redfish", actual=output.failure.rstrip("."), next_step=step)
     if output.timed_out or output.exit_code is None:
         actual = f"none after {output.seconds:.0f} s"
         return Finding(where=where, what=f"{what} not told", expected="an answer in time", actual=actual, next_step="Restart the BMC, then run the gate again.")

@@ -43,7 +43,7 @@ _KINDS = (
     (re.compile(r"leak", re.IGNORECASE), "leak event", "Run bmc/cooling/sanity/leaks; look for the leak before the node is used."),
     (re.compile(r"\btemp|thermal|overheat", re.IGNORECASE), "temperature event", "Run bmc/cooling/sanity/temperatures; look at air and coolant."),
 )
-_OTHER = "Read the entry in the vendor's guide and do what it says; once it is dealt with, give the gate's input `since`, or clear the log."
+_OTHER = "Read the entry in the vendor's guide and do what it says; once it is dealt with, say so with `rackready repair`: what is older counts no longer."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,11 @@ class Log:
         return [entry.at for entry in self.entries if entry.at is not None]
 
     @property
+    def undated(self) -> int:
+        """How many entries have no usable time."""
+        return len(self.entries) - len(self.times)
+
+    @property
     def full(self) -> bool:
         """Whether it holds as many entries as it can."""
         return self.size is not None and len(self.entries) >= self.size > 0
@@ -95,18 +100,19 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the last pass saw of a log: how many entries, and the time of the newest (0: none had one)."""
+    """What the last pass saw of a log: how many entries, the time of the newest (0: none had one), and how many had no time."""
 
     entries: float
     newest: float
+    undated: float
 
     @classmethod
     def of(cls, about: Mapping[str, str], key: str) -> Self | None:
         """Return the mark of a log, None when the last pass did not see it."""
         if key not in about:
             return None
-        entries, newest = about[key].split()
-        return cls(float(entries), float(newest))
+        entries, newest, undated = about[key].split()
+        return cls(float(entries), float(newest), float(undated))
 
     def cleared(self, log: Log) -> bool:
         """Whether entries of then are gone although the log had room for them: the newest of then is not there any more."""

@@ -2,7 +2,8 @@
 
 Times are the BMC's own: a pass records what its clock said, so that a clock that is wrong is wrong on both sides. What lies before the
 last pass does not count again. A log that was cleared, or that has wrapped past the last pass, may have held anything: that is an error,
-until somebody who knows says so with the input ``since``. Without a pass every entry counts.
+until somebody who knows says with `rackready repair` that it was dealt with (or the input ``since`` gives a time). Without either every
+entry counts.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ class Events(Gate):
         if log.off:
             judge.error(where, "log switched off", "ServiceEnabled true", "false", "Switch it on: what happens now is not recorded.")
         self._lost(judge, where, log, since, mark)
-        new = [entry for entry in log.entries if _counts(entry, since, dealt_with=self.inputs.since is not None)]
+        judge.metric("log_undated", f"{node}/{log.key}", log.undated, "1")
+        known = since is not None and (mark is None or self.inputs.since is not None or log.undated <= mark.undated)
+        new = [entry for entry in log.entries if _counts(entry, since, dealt_with=known)]
         strange = [entry for entry in new if entry.severity not in _SEVERITIES]
         if strange:
             judge.error(where, "entry without a severity", "OK, Warning or Critical", f"{strange[0].severity}: {strange[0].text}", "Update the BMC's firmware.")
@@ -102,9 +105,7 @@ class Events(Gate):
 
     def _lost(self, judge: Judge, where: str, log: Log, since: float | None, mark: Mark | None) -> None:
         """Say what of a log is missing: it is full and takes nothing more, it wrapped, or somebody cleared it."""
-        step = (
-            "Read what else recorded that time (syslog, the BMC's other logs), then give the gate's input `since` with the time up to which it was dealt with."
-        )
+        step = "Read what else recorded that time (syslog, the BMC's other logs), then say with `rackready repair` that it was dealt with."
         if log.full and log.keeps:
             judge.error(
                 where,
@@ -123,7 +124,7 @@ class Events(Gate):
 
 
 def _counts(entry: Entry, since: float | None, *, dealt_with: bool) -> bool:
-    """Whether an entry is newer than the last pass. One without a usable time counts, unless somebody said up to when all was dealt with."""
+    """Whether an entry is newer than the last pass. One without a usable time counts, unless ``dealt_with`` says that such were there before."""
     if entry.at is None:
         return not dealt_with
     return since is None or entry.at > since
@@ -133,10 +134,13 @@ def _marks(passed: Passed | None) -> Mapping[str, str]:
     """Return what the last pass saw: the BMC's clock (else ours), and how long every log was."""
     if passed is None:
         return {}
-    seen = {metric.target.split("/", 1)[-1]: metric for metric in passed.metrics if metric.name == "log_entries"}
-    newest = {metric.target.split("/", 1)[-1]: metric.value for metric in passed.metrics if metric.name == "log_newest"}
+    seen, newest, undated = (_by_log(passed, metric) for metric in ("log_entries", "log_newest", "log_undated"))
     clock = next((metric.value for metric in passed.metrics if metric.name == "bmc_clock"), passed.at.timestamp())
-    return {"since": repr(clock), **{key: f"{metric.value!r} {newest.get(key, 0.0)!r}" for key, metric in seen.items()}}
+    return {"since": repr(clock), **{key: f"{length!r} {newest.get(key, 0.0)!r} {undated.get(key, 0.0)!r}" for key, length in seen.items()}}
+
+
+def _by_log(passed: Passed, metric: str) -> dict[str, float]:
+    return {item.target.split("/", 1)[-1]: item.value for item in passed.metrics if item.name == metric}
 
 
 def _since(about: Mapping[str, str], given: datetime | None) -> float | None:
