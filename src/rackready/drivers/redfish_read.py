@@ -122,7 +122,7 @@ class Walk:
             self._found.unread[address] = f"more than {_PAGES} pages"
         counted = collection.get("Members@odata.count")
         if isinstance(counted, int) and counted > len(members):
-            self._found.unread[address] = f"it counts {counted} members and lists {len(members)}"
+            self._found.unread.setdefault(address, f"it counts {counted} members and lists {len(members)}")
         return members
 
     def _resource(self, link: Document) -> Document | None:
