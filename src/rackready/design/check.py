@@ -96,6 +96,8 @@ def _profiles(subject: Subject) -> list[Found]:
     for r, rack in enumerate(site.racks):
         for n, node in enumerate(rack.nodes):
             known("platform", node.platform, ("racks", r, "nodes", n, "platform"))
+    for platform in site.baselines:
+        known("platform", platform, ("baselines", platform))
     for s, switch in enumerate(site.switches):
         if known("switch", switch.model, ("switches", s, "model")):
             systems = loader.switch(switch.model).os

@@ -6,19 +6,28 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from rackready.design.facts import NodeFacts
-from rackready.model.outcome import Criterion, Finding, Verdict
-from rackready.model.site import Fabric
+from rackready.model.outcome import Criterion, Finding, Metric, Verdict
+from rackready.model.site import Device, Fabric
 
 
 class Inputs(BaseModel):
     """Typed inputs of a gate; a key that it does not know is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A gate's last pass on a node."""
+
+    at: datetime
+    metrics: tuple[Metric, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,12 @@ class GateFacts:
     fabric: Fabric
     fleet: int
     """Units that are judged by the same gate: nodes of the site. Sets the number of launches."""
+    passed: Mapping[tuple[str, str], Passed] = field(default_factory=dict)
+    """(gate, node) -> its last pass, for gates that judge what is new since then."""
+    devices: Sequence[Device] = ()
+    """What stands in the racks beside nodes and switches: PDUs, power shelves, coolant distribution units."""
+    liquid: frozenset[str] = frozenset()
+    """Nodes whose rack the site cools with liquid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +61,11 @@ class Command:
     stdin: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     stage: int = 0
-    role: Literal["step", "server"] = "step"
+    role: Literal["step", "server", "wait"] = "step"
+    """``wait``: asked again until it exits with 0 or its time is over, e.g. for a node that boots."""
     ready_port: int | None = None
+    via: Literal["host", "bmc"] = "host"
+    """``bmc``: a request to the node's (or rack device's) Redfish service, e.g. ("GET", "Chassis/*/Sensors/*"); see gates/bmc/connection.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +80,8 @@ class Run:
     """What it needs for itself while it runs, e.g. a node's NIC."""
     launch_from: str | None = None
     """Node that starts processes on the others over SSH (MPI)."""
+    chained: bool = False
+    """Stages depend on each other: after one in which a command did not end with 0, the later ones are not run."""
     about: Mapping[str, str] = field(default_factory=dict)
     """What evaluate must know again: rail, partner, launches."""
 
@@ -108,6 +128,10 @@ class Gate(ABC):
     in_no_set: ClassVar[str] = ""
     """Why no shipped gate set has it; empty when one has."""
     min_nodes: ClassVar[int] = 1
+    retry: ClassVar[bool] = True
+    """An error is tried once more; False for what must not be done again without being asked for."""
+    since_last_pass: ClassVar[bool] = False
+    """It judges what is new since its last pass, which it finds in ``GateFacts.passed``."""
     Inputs: ClassVar[type[Inputs]] = Inputs
 
     def __init__(self, inputs: Mapping[str, object] | None = None) -> None:

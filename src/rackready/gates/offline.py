@@ -86,7 +86,7 @@ def _node(index: int, platform: PlatformProfile, software_id: str) -> NodeFacts:
         NicFacts(nic.rail, nic.rdma_device, nic.netdev, nic.pci, nic.gpu, nic.numa, nic.rate, f"192.168.{nic.rail}.{10 + index}", 24, 900 + nic.rail, "", "")
         for nic in platform.nics
     )
-    return NodeFacts(node, "rack", index, platform, loader.gpu(platform.gpu), software, software.driver[software.default_branch], nics)
+    return NodeFacts(node, "rack", index, platform, loader.gpu(platform.gpu), software, software.driver[software.default_branch], nics, platform.baseline)
 
 
 def evaluate(gate: Gate, facts_: GateFacts, run: Run, captured: Mapping[str, Captured]) -> Verdict:

@@ -15,10 +15,12 @@ from rackready.drivers.remote import Host, Remote, launch_key
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.alone import NODE_WORKERS, Pace, run_alone
 from rackready.gates.base import Gate, GateFacts
+from rackready.gates.bmc.guard import bmcs
 from rackready.gates.board import Board, Kept
 from rackready.gates.conclude import conclude
 from rackready.gates.fingerprint import gather
 from rackready.gates.fleet_stage import judge_fleet
+from rackready.gates.last_pass import last_passes
 from rackready.gates.merge import merged
 from rackready.gates.recorder import Recorder, not_run, skipped
 from rackready.gates.registry import gate as make_gate
@@ -61,7 +63,7 @@ def stages(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str])
         try:
             store = EvidenceStore.open(ledger, paths.raw)
             _sweep(connection, ledger, ctx.campaign, nodes)
-            yield lambda some: Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, some)
+            yield lambda some: Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, some, paths)
         finally:
             ledger.close()
 
@@ -110,13 +112,29 @@ class Stage:
 
     @classmethod
     def begin(  # noqa: PLR0913, PLR0917 - what a stage needs of its surroundings
-        cls, site: Site, connection: Connection, launcher: Launcher | None, store: EvidenceStore, ledger: Ledger, campaign: str, nodes: Sequence[str]
+        cls,
+        site: Site,
+        connection: Connection,
+        launcher: Launcher | None,
+        store: EvidenceStore,
+        ledger: Ledger,
+        campaign: str,
+        nodes: Sequence[str],
+        paths: EnvPaths | None = None,
     ) -> Stage:
         """Take the fingerprint of every node and make ready to run."""
         prints = gather(connection, site, nodes)
-        facts = GateFacts(nodes={name: node_facts(site, name) for name in nodes}, fabric=site.fabric, fleet=len(site.nodes()))
+        facts = GateFacts(
+            nodes={name: node_facts(site, name) for name in nodes},
+            fabric=site.fabric,
+            fleet=len(site.nodes()),
+            passed=last_passes(store, ledger, nodes, prints),
+            devices=tuple(site.devices),
+            liquid=frozenset(name for name in nodes if (cooling := site.rack_of(name).cooling) is not None and cooling.kind != "air"),
+        )
         recorder = Recorder(store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)})
-        return cls(Board(site, facts, recorder, prints), Runner(connection, facts, recorder.attempt, launcher))
+        runner = Runner(connection, facts, recorder.attempt, launcher, bmc=bmcs(site, ledger, campaign, paths))
+        return cls(Board(site, facts, recorder, prints), runner)
 
     def run(
         self, nodes: Sequence[str], partners: Sequence[str], entries: Sequence[GateSetEntry], *, whole: bool, kept: Kept | None = None

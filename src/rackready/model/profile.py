@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from rackready.model.base import Model, ProfileId, Rate
+from rackready.model.baseline import Baseline
 
 
 class Figure(Model):
@@ -168,6 +169,7 @@ class PlatformProfile(Model):
     cooling: Cooling | None = Field(None, description="null: not published")
     airflow: Figure | None = Field(None, description="air through the chassis, m3/h; null: not published")
     other_nics: list[OtherNic] = Field(default_factory=list, description="storage, in-band and out-of-band ports; empty: not published")
+    baseline: Baseline | None = Field(None, description="firmware and BIOS as a source gives them; null: none known, the site says (baselines)")
 
     def unpublished(self) -> tuple[str, ...]:
         """Return what installing needs and nobody publishes for this server: empty when it can be installed."""

@@ -16,6 +16,7 @@ from rackready.model.problems import RackreadyError
 from rackready.model.profile import Figure, GpuProfile
 from rackready.model.site import Site
 from rackready.sim import gpu_state
+from rackready.sim.bmc_state import build_bmc
 
 State = dict[str, Any]
 
@@ -49,6 +50,7 @@ def build_state(site: Site, node_name: str) -> State:
         "persistence_broken": False,
         "nouveau": False,
         "management": {"link": "up"},
+        "bmc": build_bmc(facts),
         "boot_count": 0,
         "faults": [],
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-
 from .. import machine, store
 from ..machine import Gpu
 from .summary import cuda_text
@@ -232,5 +231,9 @@ def _lines(elements: Tree, depth: int) -> list[str]:
         if isinstance(value, dict):
             lines += [f"{pad}<{tag}>", *_lines(value, depth + 1), f"{pad}</{tag}>"]
         else:
-            lines.append(f"{pad}<{tag}>{escape(str(value))}</{tag}>")
+            lines.append(f"{pad}<{tag}>{_escaped(str(value))}</{tag}>")
     return lines
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
