@@ -29,6 +29,8 @@ class GateFacts:
     fabric: Fabric
     fleet: int
     """Units that are judged by the same gate: nodes of the site. Sets the number of launches."""
+    launcher: Literal["openmpi", "srun", "mpijob"] = "openmpi"
+    """How programs are started on several nodes: site.yml gates.launcher."""
 
 
 @dataclass(frozen=True, slots=True)
