@@ -24,6 +24,7 @@ from rackready.model.site import DeclaredSkip, Site
 from rackready.paths import EnvPaths
 from tests.gates.fake import FakeConnection, said
 from tests.gates.support import text
+from tests.gates.test_ib_write_bw import WROTE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAIR = "pair/fabric/performance/ib-write-bw"
@@ -84,6 +85,10 @@ class Rack:
         moved = 2 * (ranks - 1) / ranks * collectives_run("16G") * LAUNCHES / 8
         self.read[node] = self.read.get(node, 0) + (len(argv) == 10)
         sent = int(moved) if len(argv) == 10 and self.read[node] % 2 == 0 else 0
+        if len(argv) == 3:  # one port, before and after the pair gate wrote over it
+            key = f"{node} {argv[2]}"
+            self.read[key] = self.read.get(key, 0) + 1
+            sent = self.read[key] // 2 * WROTE
         state = {device: "1: DOWN" if (node, device) in self.bad_links else "4: ACTIVE" for device in argv[2:]}
         devices = {
             device: {"state": state[device], "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": sent, "rcv_bytes": sent}

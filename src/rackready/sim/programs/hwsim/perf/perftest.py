@@ -46,8 +46,13 @@ class Options:
 
     @property
     def latency(self) -> bool:
-        """It is the latency test."""
+        """It is a latency test."""
         return self.name.endswith("_lat")
+
+    @property
+    def verb(self) -> str:
+        """Name of the operation, as the result's title has it."""
+        return "RDMA_Read" if "_read_" in self.name else "RDMA_Write"
 
     @property
     def size(self) -> int:
@@ -147,6 +152,8 @@ def _cuda(options: Options, nic: Facts) -> Facts:
     gpus = [gpu for gpu in facts.gpu_facts() if not gpu["lost"]]
     for at, gpu in enumerate(gpus):
         sys.stdout.write(f" CUDA device {at}: PCIe address is {gpu['pci'][5:10].upper()}\n")
+    if options.latency and options.verb == "RDMA_Write":
+        raise TestError("Perftest supports CUDA latency tests with read/send verbs only")
     wanted = int(options.values["cuda"])
     sys.stdout.write(f"\n Picking device No. {wanted}\n")
     if wanted >= len(gpus):
@@ -154,6 +161,8 @@ def _cuda(options: Options, nic: Facts) -> Facts:
     gpu = gpus[wanted]
     sys.stdout.write(f" [pid = {os.getpid()}, dev = {wanted}] device name = [{gpu['name']}]\n creating CUDA Ctx\n making it the current CUDA Ctx\n")
     size = max(2 * options.size * int(options.values.get("qps", 1)), 65536)
+    if not facts.gdr():
+        raise TestError(" Couldn't register MR with dma-buf\n Failed to create MR\n Couldn't create IB resources")
     if "--use_cuda_dmabuf" in options.flags:
         sys.stdout.write(
             f" CUDA device integrated: 0\n using DMA-BUF for GPU buffer address at 0x7f3b5e000000 aligned at 0x7f3b5e000000 with aligned size {size}\n"
@@ -189,16 +198,20 @@ def _server(options: Options, end: Facts) -> int:
 
 
 def _client(options: Options, end: Facts) -> int:
+    refused = f"Couldn't connect to {options.host}:{options.port}\n Unable to open file descriptor for socket connection Unable to init the socket connection"
+    if end["crossed"]:
+        raise TestError(refused)
     try:
         peer = socket.create_connection((options.host, options.port), timeout=10)
     except socket.gaierror as error:
         raise TestError(f" {error.strerror} for {options.host}:{options.port}\n Unable to init the socket connection") from None
     except OSError:
-        text = f"Couldn't connect to {options.host}:{options.port}\n Unable to open file descriptor for socket connection Unable to init the socket connection"
-        raise TestError(text) from None
+        raise TestError(refused) from None
     with peer, peer.makefile("rw") as stream:
         peer.settimeout(60)
         hello = _hear(stream)
+        if hello["end"]["crossed"]:
+            raise TestError(f"Couldn't connect to {options.host}:{options.port}\n Unable to init the socket connection")
         _say(stream, {"end": end})
         if hello["name"] != options.name:
             raise TestError(" Failed to exchange data between server and clients")
@@ -233,7 +246,7 @@ def _measure(options: Options, end: Facts, other: Facts) -> Facts:
     duration = float(options.values.get("duration", 0))
     if options.latency:
         time.sleep(0.2)
-        return _latency(options)
+        return _latency(options, end, other)
     both = bool(options.flags & {"-b", "--bidirectional"})
     sizes = [2**power for power in range(1, 24)] if options.flags & {"-a", "--all"} else [options.size]
     rows = []
@@ -246,8 +259,9 @@ def _measure(options: Options, end: Facts, other: Facts) -> Facts:
     return {"rows": rows, "bytes": sum(row["size"] * row["iters"] for row in rows), "both": both}
 
 
-def _latency(options: Options) -> Facts:
-    typical = 1.95 + options.size / 48e3 + random.uniform(-0.04, 0.04)
+def _latency(options: Options, end: Facts, other: Facts) -> Facts:
+    read = 1.75 if options.verb == "RDMA_Read" else 0.0
+    typical = 1.95 + read + options.size / 48e3 + random.uniform(-0.04, 0.04) + end["latency_us"] + other["latency_us"]
     row = {
         "size": options.size, "iters": options.iters, "min": typical - 0.08, "max": typical + random.uniform(1.0, 3.5), "typical": typical,
         "avg": typical + 0.03, "stdev": 0.05, "p99": typical + 0.21, "p999": typical + 0.9,
@@ -257,7 +271,7 @@ def _latency(options: Options) -> Facts:
 
 def _head(options: Options, end: Facts, other: Facts) -> None:
     title = (
-        "RDMA_Write Latency Test"
+        f"{options.verb} Latency Test"
         if options.latency
         else "RDMA_Write Bidirectional BW Test"
         if options.flags & {"-b", "--bidirectional"}
