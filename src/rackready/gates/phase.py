@@ -12,12 +12,13 @@ from pathlib import Path
 
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
-from rackready.drivers.remote import Host, Remote, launch_key
+from rackready.drivers.remote import Host, Remote
 from rackready.evidence.store import EvidenceStore
 from rackready.gates import coverage as cover
 from rackready.gates.base import REGISTRY, Gate, GateFacts
 from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.fingerprint import gather
+from rackready.gates.launch import launcher
 from rackready.gates.recorder import Recorder, not_run, skipped
 from rackready.gates.registry import gate as make_gate
 from rackready.gates.runner import Connection, Launcher, Runner
@@ -85,14 +86,8 @@ def connect(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tuple
     """Open the way to nodes over SSH."""
     hosts = {name: Host(name, str(site.node(name).address), site.access.port, site.access.user, Path(site.access.private_key)) for name in nodes}
     remote = Remote(hosts, paths.known_hosts)
-
-    @contextmanager
-    def launcher(head: str, peers: Sequence[str]) -> Iterator[str]:
-        with launch_key(remote, head, hosts[head].address, peers, paths.known_hosts) as key:
-            yield f"{key.ssh_options} -p {site.access.port} -l {site.access.user}"
-
     try:
-        yield remote, launcher
+        yield remote, launcher(site, paths, remote, hosts)
     finally:
         remote.close()
 
@@ -116,7 +111,7 @@ class Stage:
     ) -> Stage:
         """Take the fingerprint of every node and make ready to run."""
         prints = gather(connection, site, nodes)
-        facts = GateFacts(nodes={name: node_facts(site, name) for name in nodes}, fabric=site.fabric, fleet=len(site.nodes()))
+        facts = GateFacts(nodes={name: node_facts(site, name) for name in nodes}, fabric=site.fabric, fleet=len(site.nodes()), launcher=site.gates.launcher)
         recorder = Recorder(store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)})
         return cls(site, facts, Runner(connection, facts, recorder.attempt, launcher), recorder, prints)
 

@@ -117,7 +117,6 @@ class Multi(NcclGate):
 
         bytes_tolerance: float = Field(0.05, gt=0, lt=1, description="how far the bytes that left a node may be from what the collective must move")
         share_tolerance: float = Field(0.2, gt=0, lt=1, description="how far a rail may be from its even share")
-        launcher: Literal["site", "openmpi", "srun", "mpijob"] = Field("site", description="what starts the processes; site: as site.yml gates.launcher says")
         mpi: Literal["pmix", "pmi2"] = Field("pmix", description="plugin of srun that wires MPI processes up; must be one that the nodes' MPI speaks")
         image: str = Field("", description="container image with nccl-tests and MPI, for the launcher mpijob")
 
@@ -149,10 +148,6 @@ class Multi(NcclGate):
                 out[node] = [item.verdict.model_copy(update={"findings": mine}) if mine else item.verdict]
         return out
 
-    def launcher(self, facts: GateFacts) -> launchers.Launcher:
-        """Return what starts the processes."""
-        return facts.launcher if self.inputs.launcher == "site" else self.inputs.launcher
-
     def line(self, facts: GateFacts, nodes: Sequence[str]) -> tuple[str, ...]:
         """Return the command line of one launch."""
         per_node = facts.nodes[nodes[0]].platform.gpus
@@ -160,7 +155,7 @@ class Multi(NcclGate):
         hcas = {} if facts.fabric.nccl_net == "ofi" else {"NCCL_IB_HCA": f"={wanted}"}
         tests = argv(self.binary, self.inputs.size, gpus_per_process=1)
         program = launchers.Program(tests, {**self.environment(), **hcas}, per_node, self.inputs.mpi, self.inputs.image)
-        return launchers.command_line(self.launcher(facts), facts, nodes, program)
+        return launchers.command_line(facts.launcher, facts, nodes, program)
 
     def run(self, facts: GateFacts, nodes: Sequence[str], name: str) -> Run:
         """Declare the measurement of one group."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rackready.gates.base import Done, GateFacts, Run
 from rackready.gates.expectation import Collective
 from rackready.gates.fabric import domains
-from rackready.gates.fabric.collective import WORDS, Multi, named
-from rackready.gates.pairs import rounds
-from rackready.model.outcome import Outcome, Verdict
+from rackready.gates.fabric.collective import WORDS, Multi
+from rackready.gates.pairs import acquit, again, rounds
+from rackready.model.outcome import Verdict
 
 
 class NcclAllReduceRing(Multi):
@@ -30,26 +30,12 @@ class NcclPair(Multi):
         return {f"{first}+{second}": (first, second) for pairing in rounds(list(nodes)) for first, second in pairing}
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
-        """Give the node that a failed pair does not name a partner that passed."""
-        good = [node for item in done if not item.verdict.findings for node in item.run.nodes]
-        out = []
-        for item in done:
-            rest = [node for node in item.run.nodes if node not in item.verdict.blamed]
-            partner = next((node for node in good if node not in item.run.nodes), None)
-            if item.verdict.findings and partner is not None:
-                out += [self.run(facts, (node, partner), f"{node}+{partner}/again") for node in rest]
-        return out
+        """Give each end that a failed pair does not name a partner that passed."""
+        return [self.run(facts, (node, partner), f"{node}+{partner}/again") for node, partner in again(done)]
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
-        """A node that is named gets what was found on it, one that passed with some partner is acquitted, any other has the fail of its last run."""
-        out = super().attribute(facts, done)
-        for node in {node for item in done for node in item.run.nodes}:
-            mine = [item.verdict for item in done if node in item.run.nodes]
-            about = [verdict for verdict in mine if any(named(finding.where, node) for finding in verdict.findings)]
-            passed = [verdict for verdict in mine if verdict.outcome is Outcome.PASS]
-            if passed and not about:
-                out[node] = passed
-        return out
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
+        """A node that is named gets what was found on it; one that passed with some partner is acquitted."""
+        return acquit(done)
 
 
 class _OfRacks(Multi):

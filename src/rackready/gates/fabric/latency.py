@@ -10,14 +10,14 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.expectation import Bound, siblings
 from rackready.gates.formats import perftest_lat
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
 from rackready.gates.ib_write_bw import ENV, PORT, WITH_GID, client_failed, gid_text, judge_link, nic_of, rails_of
 from rackready.gates.judge import Judge
-from rackready.gates.pairs import rounds
+from rackready.gates.pairs import acquit, again, rounds
 from rackready.gates.shipped import command
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
@@ -55,6 +55,14 @@ class IbWriteLat(Gate):
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Pair nodes so that every one is measured; all rails of a pair in one run, because they are held against each other."""
         return [self._run(facts, first, second) for pairing in rounds(list(nodes)) for first, second in pairing]
+
+    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
+        """Measure both ends of a failed run with a third partner: that tells which end is bad."""
+        return [self._run(facts, node, partner) for node, partner in again(done)]
+
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
+        """Acquit the end that passes with another partner."""
+        return acquit(done)
 
     def _run(self, facts: GateFacts, first: str, second: str) -> Run:
         rails = rails_of(facts, first, second)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, collapse_addresses
 from typing import Literal
 
+from rackready.drivers.scheduler.reserve import reservation
 from rackready.gates.base import GateFacts
 from rackready.gates.fabric import mpijob
 
 Launcher = Literal["openmpi", "srun", "mpijob"]
-RESERVATION = "rackready-gates"
-"""Reservation of Slurm in which gates run: only root may use its nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def _srun(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str
         *environment,
         "srun",
         f"--mpi={program.mpi}",
-        f"--reservation={RESERVATION}",
+        f"--reservation={reservation(nodes[0])}",
         f"--nodes={len(nodes)}",
         f"--nodelist={','.join(nodes)}",
         f"--ntasks-per-node={program.per_node}",
