@@ -154,7 +154,7 @@ def test_a_healthy_rack_passes_with_everything_measured(tmp_path: Path) -> None:
     played = play(tmp_path, Rack())
     assert {node: result.message for node, result in played.results.items()} == dict.fromkeys(NODES, "")
     assert set(outcomes(played).values()) == {Outcome.PASS}
-    assert played.results["node01"].data["coverage"] == {"node": [1, 1], "gpu": [8, 8], "nvlink": [144, 144], "nic": [8, 8], "rail": [8, 8]}
+    assert played.results["node01"].data["coverage"] == {"node": [1, 1], "gpu": [8, 8], "nvlink": [144, 144], "nic": [8, 8], "rail": [8, 8], "cable": [8, 8]}
     conclusions = played.store.records(target="node02")
     assert {record.gate for record in conclusions} == {entry.id for entry in gate_entries(played.site, None)} | {COVERAGE}
     assert all(record.fingerprints[0].gpus[0] == "node02-0" for record in conclusions)
@@ -215,7 +215,7 @@ def test_a_declared_skip_is_shown_and_its_parts_are_left_out(tmp_path: Path) -> 
     played = play(tmp_path, Rack(), nodes=["node01"], skips=skips)
     assert outcomes(played) == {"node01": Outcome.PASS}
     assert played.results["node01"].data["gates"][PAIR] == "skip"
-    assert len(played.results["node01"].data["skipped"]) == 16
+    assert len(played.results["node01"].data["skipped"]) == 24
     assert played.store.records(gate=PAIR)[0].verdict.note == "no partner on the bench"
 
 

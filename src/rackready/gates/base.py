@@ -92,7 +92,7 @@ class Gate(ABC):
 
     id: ClassVar[str]
     covers: ClassVar[frozenset[str]] = frozenset()
-    """Kinds of parts that a pass of it measures: node, gpu, nvlink, nic, rail."""
+    """Kinds of parts that a pass of it measures: node, gpu, nvlink, nic, rail, cable."""
     min_nodes: ClassVar[int] = 1
     Inputs: ClassVar[type[Inputs]] = Inputs
 

@@ -15,6 +15,7 @@ from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Outputs
 from rackready.gates.expectation import Bound, judge
 from rackready.gates.formats import perftest
 from rackready.gates.formats.error import FormatError
+from rackready.gates.hardware import rail_parts
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import attribute, retests, rounds
 from rackready.gates.shipped import command, document
@@ -47,7 +48,7 @@ class IbWriteBw(Gate):
     """Each NIC writes to and is written by a partner on its rail at the rate of its port, GPU memory to GPU memory."""
 
     id = "pair/fabric/performance/ib-write-bw"
-    covers = frozenset({"nic", "rail"})
+    covers = frozenset({"nic", "rail", "cable"})
     min_nodes = 2
 
     class Inputs(base.Inputs):
@@ -121,7 +122,7 @@ class IbWriteBw(Gate):
             for end, node, nic in (("first", first, near), ("second", second, far)):
                 self._carried(gathered, outputs, end, node, nic)
         if not gathered.fails and not gathered.errors:
-            gathered.measured.update({f"{first}/{near.rdma_device}", f"{second}/{far.rdma_device}", f"{first}/rail{rail}", f"{second}/rail{rail}"})
+            gathered.measured.update((*rail_parts(first, near), *rail_parts(second, far)))
         return gathered.verdict(run.target)
 
     def _direction(self, gathered: Judge, facts: GateFacts, outputs: Outputs, name: str, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts]) -> None:

@@ -19,6 +19,7 @@ from rackready.gates.base import REGISTRY, Gate, GateFacts
 from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.fingerprint import gather
 from rackready.gates.launch import launcher
+from rackready.gates.machines import Machines
 from rackready.gates.recorder import Recorder, not_run, skipped
 from rackready.gates.registry import gate as make_gate
 from rackready.gates.runner import Connection, Launcher, Runner
@@ -85,7 +86,7 @@ def gate_entries(site: Site, only: Sequence[str] | None) -> list[GateSetEntry]:
 def connect(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tuple[Remote, Launcher]]:
     """Open the way to nodes over SSH."""
     hosts = {name: Host(name, str(site.node(name).address), site.access.port, site.access.user, Path(site.access.private_key)) for name in nodes}
-    remote = Remote(hosts, paths.known_hosts)
+    remote = Machines(hosts, site, paths)
     try:
         yield remote, launcher(site, paths, remote, hosts)
     finally:

@@ -109,7 +109,7 @@ def judge_busbw(gathered: Judge, where: str, what: str, values: Sequence[float],
 class Multi(NcclGate):
     """One collective over several nodes at once, with the proof of its transport and of what every rail carried."""
 
-    covers = frozenset({"gpu", "nic", "rail"})
+    covers = frozenset({"gpu", "nic", "rail", "cable"})
     min_nodes = 2
 
     class Inputs(NcclGate.Inputs):
@@ -204,7 +204,7 @@ def conclude(gathered: Judge, facts: GateFacts, nodes: Sequence[str]) -> None:
         for node in nodes:
             of_node = facts.nodes[node]
             gathered.measured.update(f"{node}/gpu{index}" for index in range(of_node.platform.gpus))
-            gathered.measured.update(part for nic in of_node.nics for part in (f"{node}/{nic.rdma_device}", f"{node}/rail{nic.rail}"))
+            gathered.measured.update(part for nic in of_node.nics for part in hardware.rail_parts(node, nic))
     at_fault = {node for node in nodes for finding in gathered.fails if named(finding.where, node)}
     gathered.blamed |= at_fault if at_fault != set(nodes) else set()
 

@@ -15,6 +15,7 @@ from rackready.gates.expectation import Bound, siblings
 from rackready.gates.formats import perftest_lat
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
+from rackready.gates.hardware import rail_parts
 from rackready.gates.ib_write_bw import ENV, PORT, WITH_GID, client_failed, gid_text, judge_link, nic_of, rails_of
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import acquit, again, rounds
@@ -37,7 +38,7 @@ class IbWriteLat(Gate):
     """Each NIC answers a partner on its rail in the time of its kind and of the other rails, host memory, both directions."""
 
     id = "pair/fabric/performance/ib-write-lat"
-    covers = frozenset({"nic", "rail"})
+    covers = frozenset({"nic", "rail", "cable"})
     min_nodes = 2
     program: ClassVar[str] = "ib_write_lat"
     verb: ClassVar[str] = "write"
@@ -111,8 +112,7 @@ class IbWriteLat(Gate):
         bad = {finding.where for finding in [*gathered.fails, *gathered.errors]}
         for rail in up:
             if not any(f"(rail {rail})" in where for where in bad):
-                parts = [(node, nic_of(facts, node, rail)) for node in (first, second)]
-                gathered.measured.update(part for node, nic in parts for part in (f"{node}/{nic.rdma_device}", f"{node}/rail{rail}"))
+                gathered.measured.update(part for node in (first, second) for part in rail_parts(node, nic_of(facts, node, rail)))
         return gathered.verdict(run.target)
 
     @staticmethod

@@ -57,6 +57,8 @@ def nic_facts() -> list[Facts]:
                 "address": rdmatree.ipv4(nic["netdev"]),
                 "guid": nic["guid"],
                 "tc": traffic_class(nic),
+                "priority": _priority(nic, values),
+                "cnp_off": nic.get("cnp_off", False),
                 "crossed": bool(nic.get("crossed")),
                 "idle": nic.get("idle", False),
                 "unseen": nic.get("unseen", False),
@@ -65,6 +67,12 @@ def nic_facts() -> list[Facts]:
             }
         )
     return found
+
+
+def _priority(nic: Facts, values: Facts) -> int:
+    """Return the priority in which RoCE data leave: from their DSCP, where the NIC is told to trust it."""
+    dscp = 0 if nic.get("traffic_class_ignored") else traffic_class(nic) >> 2
+    return dscp >> 3 if values["trust"] == "dscp" else 0
 
 
 def cuda_error() -> tuple[int, str]:
