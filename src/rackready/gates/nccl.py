@@ -78,8 +78,9 @@ def read_launch(judge: Judge, output: Output | None, node: str, number: int, wan
         _unreadable(judge, where, output, error, wanted.program)
         return None
     row = result.at(size_bytes(wanted.size))
-    if result.ranks != wanted.ranks or row is None:
-        actual = f"{result.ranks} ranks, sizes {[item.size for item in result.rows]}"
+    if result.ranks != wanted.ranks or row is None or result.test not in {"", wanted.program}:
+        other = f"{result.test}, " if result.test not in {"", wanted.program} else ""
+        actual = f"{other}{result.ranks} ranks, sizes {[item.size for item in result.rows]}"
         judge.error(
             where,
             f"{wanted.program} ran something else",
