@@ -24,14 +24,16 @@ _PAUSED = 0.0005
 _DROPPED = 0.0004
 """Share that is lost at the edge of a queue that nobody slows down. Judgement."""
 _OUTGOING = 4
+_ALL = 3
+"""ETH_P_ALL of linux/if_ether.h."""
 
 
 def serve() -> None:
-    """Answer frames until the machine stops."""
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(wire.ETHERTYPE)) as handle:
+    """Answer frames until the machine stops. A port of a bridge shows its frames only to those who listen to every protocol."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL)) as handle:
         while True:
             raw, (port, _, kind, *_rest) = handle.recvfrom(65535)
-            if kind == _OUTGOING or not port.startswith("swp"):
+            if kind == _OUTGOING or not port.startswith("swp") or raw[12:14] != wire.ETHERTYPE.to_bytes(2, "big"):
                 continue
             try:
                 told = wire.message(raw)
