@@ -42,7 +42,9 @@ def build_state(site: Site, node_name: str) -> State:
         "gpus": [_gpu(facts, index) for index in range(facts.platform.gpus)],
         "nvswitches": _nvswitches(facts),
         "nics": [_nic(facts, nic) for nic in facts.nics],
-        "fabric_manager": {"stuck": False},
+        "fabric_manager": {"stuck": False, "multicast": True},
+        "gpudirect": True,
+        "nccl": {},
         "dcgm": {"fail": []},
         "xids": [],
         "sxids": [],
@@ -66,6 +68,7 @@ def build_switch_state(site: Site, switch_name: str) -> State:
         "platform": {"product": facts.profile.id.upper(), "serial": _serial("MT", switch_name), "mac": _mac(switch_name), "version": _CUMULUS},
         "ports": {name: {"rate_gbps": rate, "factor": 1.0} for name in expand_range(facts.profile.ports)},
         "cables": {port.port: {"node": port.node, "netdev": port.netdev} for port in facts.ports},
+        "ecn_off": False,
         "faults": [],
     }
 

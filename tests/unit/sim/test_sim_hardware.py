@@ -37,6 +37,7 @@ def test_a_state_follows_the_site_and_the_profiles(healthy: State) -> None:
 
 @pytest.mark.parametrize("name", sorted(FAULTS))
 def test_every_fault_changes_the_hardware_and_is_repaired(healthy: State, name: str) -> None:
+    healthy = build_switch_state(load_site("sim"), "leaf01") if FAULTS[name].layer == "switch" else healthy
     state = copy.deepcopy(healthy)
     faults.inject(state, name)
     assert state["faults"] == [{"name": name, "params": FAULTS[name].params}]

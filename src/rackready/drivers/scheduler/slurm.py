@@ -117,6 +117,33 @@ class SlurmAdapter(SchedulerAdapter):
         found = {node: [job for job, places in placed if node in places] for node in nodes}
         return {node: jobs for node, jobs in found.items() if jobs or (node in shown and not shown[node] & _BUSY)}
 
+    def reserve(self, name: str, nodes: list[str], user: str) -> None:
+        """Set nodes apart until the reservation is deleted: only ``user`` may start jobs on them. One of that name that is left over is replaced."""
+        self._run(f"scontrol delete ReservationName={shlex.quote(name)}")
+        what = f"Users={shlex.quote(user)} StartTime=now Duration=UNLIMITED Flags=MAINT,IGNORE_JOBS Nodes={shlex.quote(','.join(nodes))}"
+        self._must(f"scontrol create reservation ReservationName={shlex.quote(name)} {what}", name)
+
+    def unreserve(self, name: str) -> None:
+        """Delete a reservation."""
+        self._must(f"scontrol delete ReservationName={shlex.quote(name)}", name)
+
+    def resume(self, node: str) -> None:
+        """Let a node that rackready drained take jobs again, as far as its reservation allows any. Raises SchedulerError when it does not come back."""
+        self._update(node, "State=RESUME")
+        deadline = time.monotonic() + self._patience_s
+        while (now := self.show(node)).drained or now.down:
+            if time.monotonic() > deadline:
+                expected = f"neither drained nor down within {self._patience_s:.0f} s"
+                message = f"{node}: resumed in Slurm - Expected: {expected} Actual: {now.state}. Look at slurmd on the node: `journalctl -u slurmd`."
+                raise SchedulerError(message)
+            time.sleep(1.0)
+
+    def _must(self, command: str, where: str) -> None:
+        code, out, err = self._run(command)
+        if code != 0:
+            actual = " ".join((err or out).split())
+            raise SchedulerError(f"{where}: `{command}` on {self._where} - Expected: accepted Actual: {actual}. It needs a Slurm operator's rights.")
+
     def close(self) -> None:
         """End the SSH session."""
         self._close()

@@ -80,7 +80,8 @@ def gids(nic: dict[str, Any]) -> list[tuple[str, str]]:
     address = ipv4(nic["netdev"])
     if address:
         found.append(bytes(10) + b"\xff\xff" + socket.inet_aton(address))
-    return [(_quads(gid.hex()), kind) for gid in found for kind in ("IB/RoCE v1", "RoCE v2")]
+    kinds = ("IB/RoCE v1",) if nic.get("roce_v1_only") else ("IB/RoCE v1", "RoCE v2")
+    return [(_quads(gid.hex()), kind) for gid in found for kind in kinds]
 
 
 def ipv4(netdev: str) -> str | None:

@@ -93,7 +93,7 @@ def _run(name: str, version: str, options: Options, request: Facts) -> tuple[str
     ranks = _ranks(options, request["ranks"], nodes)
     used = [_used(facts, [rank for rank in ranks if rank.host == host]) for host, facts in nodes.items()]
     settings = used[0]["settings"]
-    network = "IB" if all(node["nics"] for node in used) else "Socket"
+    network = "IB" if all(node["nics"] for node in used) and settings.get("NCCL_NET", "IB") == "IB" else "Socket"
     if len(used) > 1 and network == "IB" and request["probes"]:
         raise RunError(_NCCL_ERROR, _header(name, version, options, ranks, used) + nccl_log.broken(request["probes"], ranks, settings))
     algorithm = _algorithm(settings, name, used)
@@ -151,7 +151,12 @@ def _algorithm(settings: dict[str, str], name: str, nodes: list[Facts]) -> str:
     forced = settings.get("NCCL_ALGO", "").upper()
     if "RING" in forced and not forced.startswith("^"):
         return "RING"
-    if name != "all_reduce" or settings.get("NCCL_NVLS_ENABLE") == "0" or not all(gpu["links"] for node in nodes for gpu in node["gpus"]):
+    if (
+        name != "all_reduce"
+        or settings.get("NCCL_NVLS_ENABLE") == "0"
+        or not all(node["multicast"] for node in nodes)
+        or not all(gpu["links"] for node in nodes for gpu in node["gpus"])
+    ):
         return "RING"
     return "NVLS"
 
@@ -161,7 +166,7 @@ def unreachable(mine: Facts, peer: Facts, reach: Reach) -> list[Facts]:
     found = []
     for one, other in zip(mine["nics"], peer["nics"], strict=False):
         size = min(one["mtu"], other["mtu"])
-        if not reach(one["netdev"], other["address"], max(64, size)):
+        if one["crossed"] or other["crossed"] or not reach(one["netdev"], other["address"], max(64, size)):
             found.append(
                 {"host": mine["hostname"], "device": one["device"], "address": one["address"], "peer": other["address"], "peer_host": peer["hostname"]}
             )
@@ -219,7 +224,8 @@ def _carried(name: str, options: Options, nodes: list[Facts], algorithm: str, ro
             share = group * (ranks - group) / ranks
         else:
             share = (ranks - 1) / ranks if name in {"all_gather", "reduce_scatter"} else 1.0
-        carried[node["hostname"]] = {nic["device"]: int(total * share / len(node["nics"])) for nic in node["nics"]}
+        busy = sum(not nic["idle"] for nic in node["nics"])
+        carried[node["hostname"]] = {nic["device"]: 0 if nic["idle"] else int(total * share / busy) for nic in node["nics"]} if busy else {}
     return carried
 
 
