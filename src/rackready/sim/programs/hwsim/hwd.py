@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from . import firmware, kmsg, machine, pcitree, rdmatree, store
+from .host import tree as hosttree
 from .switch import apply as switch
 
 _PERIOD_S = 1.0
@@ -33,4 +34,7 @@ def step(seen: int, last: dict[str, object]) -> tuple[int, dict[str, object]]:
         kmsg.say(firmware.xid_line(xid["pci"], xid["code"]))
     if state != last:
         pcitree.write(state)
+        hosttree.write(state)
+        hosttree.follow(state, last)
+    hosttree.services(state)
     return len(state["xids"]), state

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from .. import machine, store
+from ..host.strain import strain
 from ..machine import Gpu
 from . import findings
 from .findings import Check, Warning_
@@ -49,6 +50,7 @@ def main(argv: list[str], version: str) -> int:
     if expected and expected.startswith("gpu:") and int(expected[4:]) != len(gpus):
         return _broken(f"Error: the expected number of GPUs is {expected[4:]}, but {len(gpus)} active GPUs were found.", as_json, version, _NVVS_ERROR)
     time.sleep(_SECONDS[max(_PLUGINS[test][1] for test in tests)])
+    strain()
     results = run(tests, gpus)
     sys.stdout.write(render_json(results, gpus, version) if as_json else render_text(results, gpus, version))
     return _code(results)
