@@ -130,7 +130,7 @@ class MemoryErrors(HostGate):
         lines = [line.strip() for line in text.splitlines() if any(word in line for word in _FATAL)]
         if lines:
             step = "Decode it (`ras-mc-ctl --errors`, the BMC's event log), and replace the part that it names."
-            judge.fail(node, "machine check in the kernel log", "none", f"{len(lines)} lines, the last: {lines[-1]}", step)
+            judge.fail(node, "machine check in the kernel log", "none", f"{len(lines)} line{'s' if len(lines) > 1 else ''}, the last: {lines[-1]}", step)
 
     def _counter(self, judge: Judge, node: str, path: str, count: int, labels: dict[str, str], seconds: dict[str, int]) -> None:
         folder = path.rsplit("/", 1)[0]

@@ -19,9 +19,12 @@ ExecStart=/usr/sbin/chronyd -n
 Alias=chronyd.service
 WantedBy=multi-user.target
 """
-_CHRONY_CONF = (
-    "confdir /etc/chrony/conf.d\npool 2.debian.pool.ntp.org iburst\nsourcedir /etc/chrony/sources.d\ndriftfile /var/lib/chrony/chrony.drift\nmakestep 1 3\n"
-)
+_CHRONY_CONF = """confdir /etc/chrony/conf.d
+pool 2.debian.pool.ntp.org iburst
+sourcedir /etc/chrony/sources.d
+driftfile /var/lib/chrony/chrony.drift
+makestep 1 3
+"""
 _CHRONY_FILE = "/etc/chrony/chrony.conf"
 
 

@@ -26,11 +26,8 @@ def bridge(part: dict[str, Any]) -> None:
     place = paths.at(f"/sys/bus/pci/devices/{part['pci']}")
     place.mkdir(parents=True, exist_ok=True)
     values = {"vendor": f"0x{vendor:04x}", "device": f"0x{device:04x}", "class": "0x060400", "irq": "0", "numa_node": "0", "revision": "0xb0"}
-    values |= {
-        "subsystem_vendor": "0x0000",
-        "subsystem_device": "0x0000",
-        "resource": "\n".join(["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 13),
-    }
+    nothing = "0x0000000000000000 0x0000000000000000 0x0000000000000000"
+    values |= {"subsystem_vendor": "0x0000", "subsystem_device": "0x0000", "resource": "\n".join([nothing] * 13)}
     for name, value in values.items():
         (place / name).write_text(f"{value}\n")
     (place / "config").write_bytes(_config(part, kind, vendor, device))

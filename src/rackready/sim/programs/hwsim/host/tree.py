@@ -54,6 +54,9 @@ def write(state: dict[str, Any]) -> None:
     for size, count in host["hugepages"].items():
         _put(f"/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages", count)
     _put("/run/hw/cmdline", host["cmdline"])
+    for nic in machine.nics():
+        if rdmatree.folder(nic).is_dir():
+            _put(f"/sys/class/infiniband/{nic['rdma_device']}/fw_ver", nic["fw"])
 
 
 def cpus(cpu: dict[str, Any]) -> int:
@@ -104,6 +107,7 @@ def services(state: dict[str, Any]) -> None:
     have = {path.name.removeprefix(mark) for path in folder.glob(f"{mark}*")} if folder.is_dir() else set()
     if wanted == have:
         return
+    folder.mkdir(parents=True, exist_ok=True)
     for name in wanted - have:
         (folder / name).write_text(_FAILING % name.removesuffix(".service"))
         (folder / f"{mark}{name}").write_text("")
