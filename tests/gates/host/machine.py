@@ -7,11 +7,13 @@ import copy
 import fnmatch
 import io
 import json
+import re
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rackready.design.facts import node_facts
 from rackready.design.site import load_site
 from rackready.gates.base import Command, GateFacts, Output
 from rackready.gates.registry import gate
@@ -138,15 +140,12 @@ class Node:
 
     def lspci(self) -> str:
         """Print bridges from configuration space, in the words of pciutils 3.9."""
-        blocks = []
-        for folder in sorted(paths.at("/sys/bus/pci/devices").iterdir()):
-            if (folder / "class").read_text().strip() == "0x060400":
-                blocks.append(_lspci(folder.name, (folder / "config").read_bytes()))
-        return "\n".join(blocks)
+        bridges = [folder for folder in sorted(paths.at("/sys/bus/pci/devices").iterdir()) if (folder / "class").read_text().strip() == "0x060400"]
+        return "\n".join(_lspci(folder.name, (folder / "config").read_bytes()) for folder in bridges)
 
     def files(self, pattern: str) -> dict[str, str]:
         found = {}
-        first = Path(pattern.split("*")[0].split("[")[0]).parent
+        first = Path(re.split(r"[*\[]", pattern, maxsplit=1)[0] + "x").parent
         for place in paths.at(str(first)).rglob("*") if "*" in pattern else [paths.at(pattern)]:
             name = "/" + place.relative_to(self.root).as_posix()
             if place.is_file() and _same(name, pattern):
@@ -160,8 +159,6 @@ def _same(name: str, pattern: str) -> bool:
 
 
 def _found(pattern: str, line: str) -> bool:
-    import re  # noqa: PLC0415 - used here alone
-
     return re.search(pattern, line) is not None
 
 
@@ -186,8 +183,6 @@ def _lspci(address: str, space: bytes) -> str:
 
 def facts(*names: str) -> GateFacts:
     site = load_site("sim")
-    from rackready.design.facts import node_facts  # noqa: PLC0415 - used here alone
-
     return GateFacts(nodes={name: node_facts(site, name) for name in names}, fabric=site.fabric, fleet=len(names))
 
 
