@@ -35,22 +35,27 @@ def parse(text: str) -> list[Bridge]:
         raise FormatError("empty output")
     if "<access denied>" in text:
         raise FormatError("capabilities: <access denied>, Expected: run as root")
-    return [_bridge(block) for block in re.split(r"\n\s*\n", text.strip("\n"))]
+    blocks: list[list[str]] = []
+    for line in text.splitlines():
+        if _DEVICE.match(line):
+            blocks.append([line])
+        elif line.strip() and (not line.startswith("\t") or not blocks):
+            raise FormatError(f"not the first line of a device: {line[:60]!r}")
+        elif line.strip():
+            blocks[-1].append(line)
+    return [_bridge("\n".join(block)) for block in blocks]
 
 
 def _bridge(block: str) -> Bridge:
-    head = _DEVICE.match(block)
-    bus = _BUS.search(block)
-    if head is None:
-        raise FormatError(f"not the first line of a device: {block.splitlines()[0][:60]!r}")
+    address = block.split(" ", 1)[0]
+    bus, port = _BUS.search(block), _PORT.search(block)
     if bus is None:
-        raise FormatError(f"{head[1]} without its bus numbers: the output is cut off")
-    port = _PORT.search(block)
-    return Bridge(head[1], port[1] if port else "", int(bus[2], 16), int(bus[3], 16), _acs(head[1], block))
+        raise FormatError(f"{address} without its bus numbers: the output is cut off")
+    return Bridge(address, port[1] if port else "", int(bus[2], 16), int(bus[3], 16), _acs(address, block))
 
 
 def _acs(address: str, block: str) -> frozenset[str] | None:
-    if "Access Control Services" not in block:
+    if "Access Control Services" not in block and "ACSC" not in block:
         return None
     control = _CONTROL.search(block)
     flags = [_FLAG.match(word) for word in control[1].split()] if control else []

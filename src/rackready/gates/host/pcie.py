@@ -57,6 +57,9 @@ class AccessControl(HostGate):
         for bridge in bridges:
             under = [name for pci, name in below.items() if bridge.above(pci)]
             on = (bridge.acs or frozenset()) & _REDIRECTS
+            if under and not bridge.port:
+                what = "kind of PCIe port not reported"
+                judge.error(f"{node} {bridge.address}", what, "root, upstream or downstream port", "nothing", f"Run `lspci -vvv -s {bridge.address}` as root.")
             if under and on and bridge.port == "Downstream Port":
                 step = f"`setpci -s {bridge.address} ECAP_ACS+0x6.w=0000` at each boot, or switch ACS off in the BIOS: docs/runbooks/nccl-transport.md"
                 where, actual = f"{node} {bridge.address} (above {', '.join(under)})", " ".join(f"{flag}+" for flag in sorted(on))
