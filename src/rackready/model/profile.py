@@ -220,6 +220,7 @@ class SoftwareProfile(Model):
     nccl: str = Field(description="version of libnccl2")
     nccl_tests: str = Field(description="version of the nccl-tests package that the site's mirror carries")
     perftest: str = Field(description="version of the perftest package, built with CUDA, that the site's mirror carries")
+    mft: str = Field(description="version of NVIDIA's firmware tools (mlxlink), in the site's mirror")
     doca: str = Field(description="version of the NIC user space (mlnx-tools)")
     source: str
 

@@ -101,6 +101,6 @@ def nic_packages(perftest: str, doca: str) -> list[Deb]:
     }
     return [
         Deb("perftest", perftest, "InfiniBand verbs performance tests, with GPUDirect", {"Replaces": "perftest"}, tests),
-        Deb("mlnx-tools", doca, "tools for NVIDIA network adapters", {"Depends": "python3, mft"}, tools),
+        Deb("mlnx-tools", doca, "tools for NVIDIA network adapters", {"Depends": "python3"}, tools),
         Deb("doca-ofed", doca, "DOCA-OFED profile", {"Depends": f"mlnx-tools (= {doca}), perftest"}, {"/usr/share/doc/doca-ofed/README": "metapackage\n"}),
     ]

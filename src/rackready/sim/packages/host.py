@@ -28,7 +28,7 @@ makestep 1 3
 _CHRONY_FILE = "/etc/chrony/chrony.conf"
 
 
-def host_packages() -> list[Deb]:
+def host_packages(mft: str) -> list[Deb]:
     """Return the tools that host gates run, beside those of the operating system's base."""
     chrony = Deb(
         "chrony",
@@ -49,5 +49,5 @@ def host_packages() -> list[Deb]:
         Deb("dmidecode", "3.4-1", "SMBIOS/DMI table decoder", {}, {"/usr/sbin/dmidecode": launcher("host.dmidecode")}),
         Deb("smartmontools", "7.3-1+b1", "control and monitor storage systems using S.M.A.R.T.", {}, {"/usr/sbin/smartctl": launcher("host.smartctl")}),
         Deb("fio", "3.33-3", "flexible I/O tester", {}, {"/usr/bin/fio": launcher("host.tools", "fio")}),
-        Deb("mft", "4.33.0-169", "NVIDIA firmware tools", {}, {"/usr/bin/mlxlink": launcher("host.mlxlink")}),
+        Deb("mft", mft, "NVIDIA firmware tools", {}, {"/usr/bin/mlxlink": launcher("host.mlxlink")}),
     ]

@@ -28,5 +28,5 @@ def packages(software: SoftwareProfile, wanted: str) -> list[Deb]:
     found += monitoring.dcgm_packages(software.dcgm)
     found += monitoring.container_packages(software.container_toolkit)
     found += fabric.nccl_packages(software.nccl, software.nccl_tests)
-    found += host.host_packages()
+    found += host.host_packages(software.mft)
     return found + fabric.nic_packages(software.perftest, software.doca)
