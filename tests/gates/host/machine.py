@@ -63,6 +63,7 @@ class Node:
             self.put(f"/sys/class/net/{nic['netdev']}/carrier", "1")
         self.put("/etc/security/limits.d/90-rackready.conf", "root hard memlock unlimited\n")
         self.put("/run/hw/booted", "")
+        self.put("/proc/uptime", "4000.12 9000.00")
         self.put("/proc/cmdline", self.state["host"]["cmdline"])
         self.save()
         with store.change() as runtime:
