@@ -15,7 +15,7 @@ from rackready.gates.base import GateFacts, Output
 from rackready.gates.offline import facts as platform_facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.host.machine import Node, facts
+from tests.gates.host.machine import Node, facts, judged
 
 Document = dict[str, Any]
 Change = Callable[[Document], object]
@@ -178,6 +178,23 @@ def test_a_drive_is_held_against_a_declared_rate(node: Node) -> None:
         ("node01 /dev/nvme0n1", "at least 6 GB/s (declared)"),
         ("node01 /dev/nvme1n1", "at least 6 GB/s (declared)"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "finding"),
+    [
+        ("link-ber", (f"{WHERE} after the load", "bit error rate after correction", "at most 1e-12", "3e-09 (Bad signal integrity)")),
+        (
+            "optics-hot",
+            (f"{WHERE} after the load", "module temperature", "-10 to 80 C (the module's own alarm thresholds, as mlxlink prints them)", "84 C"),
+        ),
+    ],
+)
+def test_links_and_modules_are_looked_at_again_after_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, finding: tuple[str, ...]) -> None:
+    one = Node(tmp_path, monkeypatch)
+    one.inject(fault)
+    verdict = judged("node/host/stress/counter-deltas", {"node01": one})
+    assert said(verdict) == [finding]
 
 
 FILESYSTEM = "node/storage/performance/parallel-filesystem"

@@ -12,6 +12,7 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.host import optics
 from rackready.gates.host.links import folder
 from rackready.gates.host.memory import CE_PER_DAY, CE_SOURCE, COUNTS
 from rackready.gates.host.pcie import parts
@@ -52,7 +53,7 @@ def pcie_errors(generation: int, seconds: float) -> int:
 
 
 class CounterDeltas(Gate):
-    """Under load, no PCIe, NVLink, NIC or memory error counter grows faster than it may."""
+    """Under load, no PCIe, NVLink, NIC or memory error counter grows faster than it may, and links and modules stay within their limits."""
 
     id = "node/host/stress/counter-deltas"
     covers = frozenset({"node"})
@@ -69,7 +70,8 @@ class CounterDeltas(Gate):
         """Say what is read before and after."""
         pcie = tuple(f"/sys/bus/pci/devices/{pci}/{leaf}" for pci in parts(facts) for leaf in (*_AER, "current_link_speed"))
         nics = tuple(f"{folder(nic.rdma_device)}/counters/{leaf}" for nic in facts.nics for leaf in (*_LINK, "port_xmit_data"))
-        return Wanted((_REPLAYS, _NVLINK) if facts.gpu.nvlink else (_REPLAYS,), (*pcie, *nics, COUNTS))
+        gpus = (_REPLAYS, _NVLINK) if facts.gpu.nvlink else (_REPLAYS,)
+        return Wanted((*gpus, *optics.tools(facts)), (*pcie, *nics, COUNTS))
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Read, load, read again."""
@@ -98,6 +100,12 @@ class CounterDeltas(Gate):
         before, after = (_values(judge, known, reading) for reading in readings if reading is not None)
         for counter in _counters(known, readings[1], load.seconds):
             _hold(judge, counter, before, after)
+        for nic in known.nics:
+            port = optics.read(judge, node, nic, readings[1])
+            if port is not None:
+                where = f"{node} {nic.rdma_device} (rail {nic.rail}) after the load"
+                optics.errors(judge, where, port)
+                optics.module(judge, where, port)
         self._traffic(judge, known, before, after)
         if not judge.errors and not judge.fails:
             judge.measured.add(node)

@@ -42,6 +42,43 @@ def read(judge: Judge, node: str, nic: NicFacts, found: Answers) -> mlxlink.Port
     return port
 
 
+EFFECTIVE_BER, RAW_BER = 1e-12, 2.4e-4
+
+
+def errors(judge: Judge, where: str, port: mlxlink.Port, effective: float = EFFECTIVE_BER, raw: float = RAW_BER) -> None:
+    """Hold a port's bit error rates, after and before correction, against their bounds."""
+    judge.judged += 1
+    if port.state != "Active":
+        judge.fail(where, "link is not up", "Active", f"{port.state}: {port.recommendation}", _SWAP)
+        return
+    for what, name, value, bound, source in (
+        ("bit error rate after correction", "effective_ber", port.effective_ber, effective, EFFECTIVE_SOURCE),
+        ("bit error rate before correction", "raw_ber", port.raw_ber, raw, _RAW_SOURCE),
+    ):
+        if value is None:
+            judge.error(where, f"{what} not reported", f"at most {bound:g}", "N/A", "Update the NIC's firmware and MFT.")
+        elif not Limit(name, Op.LE, bound, "1", source).holds(judge, where, value):
+            judge.fail(where, what, f"at most {bound:g}", f"{value:g} ({port.recommendation})", _SWAP)
+
+
+def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
+    """Hold temperature and light against the limits that the module itself gives; copper has neither light nor, mostly, a sensor."""
+    for what, unit, watched, step in (
+        ("module temperature", "C", port.temperature, "Check the airflow at this slot, and that the module has the heat sink that its cage needs."),
+        ("received light", "dBm", port.rx_power, _SWAP),
+        ("sent light", "dBm", port.tx_power, "Replace the module."),
+    ):
+        if watched is None or watched.low is None or watched.high is None:
+            continue
+        for lane, value in enumerate(watched.values):
+            name = f"{where} lane {lane}" if unit == "dBm" else where
+            metric = what.replace(" ", "_")
+            good = Limit(metric, Op.GE, watched.low, unit, _MODULE).holds(judge, name, value)
+            good = Limit(metric, Op.LE, watched.high, unit, _MODULE).holds(judge, name, value) and good
+            if not good:
+                judge.fail(name, what, f"{watched.low:g} to {watched.high:g} {unit} ({_MODULE})", f"{value:g} {unit}", step)
+
+
 class Optics(HostGate):
     """Every compute NIC's link has few bit errors, and its module is the right part, cool enough and gets enough light."""
 
@@ -52,8 +89,10 @@ class Optics(HostGate):
     class Inputs(base.Inputs):
         """Bounds; parts that are not declared are compared with the node's other ports."""
 
-        max_effective_ber: float = Field(1e-12, gt=0, lt=1, description=f"largest bit error rate after correction; source of the default: {EFFECTIVE_SOURCE}")
-        max_raw_ber: float = Field(2.4e-4, gt=0, lt=1, description=f"largest bit error rate before correction; source of the default: {_RAW_SOURCE}")
+        max_effective_ber: float = Field(
+            EFFECTIVE_BER, gt=0, lt=1, description=f"largest bit error rate after correction; source of the default: {EFFECTIVE_SOURCE}"
+        )
+        max_raw_ber: float = Field(RAW_BER, gt=0, lt=1, description=f"largest bit error rate before correction; source of the default: {_RAW_SOURCE}")
         parts: tuple[str, ...] = Field((), description="part numbers of modules or cables that are right; empty: the one that most ports of the node have")
 
     inputs: Inputs
@@ -72,42 +111,11 @@ class Optics(HostGate):
         for nic, port in ports.items():
             before = len(judge.fails) + len(judge.errors)
             where = f"{node} {nic.rdma_device} (rail {nic.rail})"
-            self._errors(judge, where, port)
-            self._module(judge, where, port)
+            errors(judge, where, port, self.inputs.max_effective_ber, self.inputs.max_raw_ber)
+            module(judge, where, port)
             self._part(judge, where, port, [other.part for other in ports.values()])
             if len(judge.fails) + len(judge.errors) == before:
                 judge.measured.add(f"{node}/{nic.rdma_device}")
-
-    def _errors(self, judge: Judge, where: str, port: mlxlink.Port) -> None:
-        judge.judged += 1
-        if port.state != "Active":
-            judge.fail(where, "link is not up", "Active", f"{port.state}: {port.recommendation}", _SWAP)
-            return
-        for what, name, value, bound, source in (
-            ("bit error rate after correction", "effective_ber", port.effective_ber, self.inputs.max_effective_ber, EFFECTIVE_SOURCE),
-            ("bit error rate before correction", "raw_ber", port.raw_ber, self.inputs.max_raw_ber, _RAW_SOURCE),
-        ):
-            if value is None:
-                judge.error(where, f"{what} not reported", f"at most {bound:g}", "N/A", "Update the NIC's firmware and MFT.")
-            elif not Limit(name, Op.LE, bound, "1", source).holds(judge, where, value):
-                judge.fail(where, what, f"at most {bound:g}", f"{value:g} ({port.recommendation})", _SWAP)
-
-    @staticmethod
-    def _module(judge: Judge, where: str, port: mlxlink.Port) -> None:
-        for what, unit, watched, step in (
-            ("module temperature", "C", port.temperature, "Check the airflow at this slot, and that the module has the heat sink that its cage needs."),
-            ("received light", "dBm", port.rx_power, _SWAP),
-            ("sent light", "dBm", port.tx_power, "Replace the module."),
-        ):
-            if watched is None or watched.low is None or watched.high is None:
-                continue  # copper has neither light nor, mostly, a sensor
-            for lane, value in enumerate(watched.values):
-                name = f"{where} lane {lane}" if unit == "dBm" else where
-                metric = what.replace(" ", "_")
-                good = Limit(metric, Op.GE, watched.low, unit, _MODULE).holds(judge, name, value)
-                good = Limit(metric, Op.LE, watched.high, unit, _MODULE).holds(judge, name, value) and good
-                if not good:
-                    judge.fail(name, what, f"{watched.low:g} to {watched.high:g} {unit} ({_MODULE})", f"{value:g} {unit}", step)
 
     def _part(self, judge: Judge, where: str, port: mlxlink.Port, siblings: list[str]) -> None:
         judge.judged += 1
