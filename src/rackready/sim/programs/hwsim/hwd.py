@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from . import ctk, firmware, kmsg, machine, paths, pcitree, rdmatree, store
+from .host import tree as hosttree
 from .switch import apply as switch
 
 _PERIOD_S = 1.0
@@ -30,6 +31,7 @@ class Devices:
         self._state = store.hardware()
         self._reported = len(self._state["xids"])
         self._ports: dict[str, Port] = {}
+        hosttree.services(self._state)
 
     def step(self) -> None:
         """Do one round."""
@@ -51,6 +53,9 @@ class Devices:
         if state != self._state:
             pcitree.write(state)
             ctk.refresh()
+            hosttree.write(state)
+            hosttree.follow(state, self._state)
+            hosttree.services(state)
         self._reported, self._state, self._ports = len(state["xids"]), state, {}
 
 
