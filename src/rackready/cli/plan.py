@@ -34,7 +34,9 @@ class PlanFormat(StrEnum):
 
 Site = Annotated[Path | None, typer.Option("--site", help="Plan this site file instead of the environment's own.", dir_okay=False)]
 Output = Annotated[PlanFormat, typer.Option("--output", help="text for people, json for programs, markdown for a comment on a pull request.")]
-Write = Annotated[Path | None, typer.Option("--write", help="Folder for plan.html, plan.json, cables.csv, bom.csv, addresses.csv and a cable page a rack.")]
+Write = Annotated[
+    Path | None, typer.Option("--write", help="Folder for plan.html, plan.json, lists as CSV (cables, cords, bom, addresses) and a cable page a rack.")
+]
 Slack = Annotated[float, typer.Option("--slack-m", min=0, help="Spare length at each end of a cable, m.")]
 Spares = Annotated[float, typer.Option("--spares-pct", min=0, help="Spares of each cable part, per cent.")]
 

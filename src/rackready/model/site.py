@@ -7,7 +7,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rackready.model.base import MacAddress, Model, Name, Names, ProfileId, RangeText, SecretRef
 from rackready.model.baseline import Baseline
@@ -164,6 +164,13 @@ class Device(Model):
     weight_kg: float | None = Field(None, gt=0)
     serial: str | None = Field(None, min_length=1)
     bmc: Bmc | None = Field(None, description="its Redfish service (power shelf, PDU, coolant distribution unit); null: gates do not ask it")
+
+    @model_validator(mode="after")
+    def _supplies_agree(self) -> Device:
+        if self.psus_needed is not None and self.psus_needed > (self.psus or 0):
+            message = f"psus_needed {self.psus_needed} of {self.psus or 'unknown'} psus - Expected: psus, and no more needed than there are"
+            raise ValueError(message)
+        return self
 
 
 class NvlinkDomain(Model):

@@ -179,6 +179,7 @@ def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_p
         (("serve", "--config", L8, "--utilization", "1.2"), "--utilization 1.2: Expected: above 0 and at most 1 Actual: 1.2. Correct it."),
         (("serve", "--config", L8, "--context", "200000"), "--context 200000: llama was made for less - Expected: at most 131072 Actual: 200000. Lower it."),
         (("serve", "--config", L8, "--price-hour", "1", "--price-gpu", "1"), "--price-hour, --price-gpu: Expected: one of them Actual: both. Rent or buy."),
+        (("serve", "--config", L8, "--price-gpu", "1", "--life-years", "0"), "--life-years 0: Expected: above 0 Actual: 0. Correct it."),
         (
             ("serve", "--config", L8, "--price-gpu", "1", "--pue", "0.9"),
             "--pue 0.9: Expected: at least 1, since what IT draws is part of it Actual: 0.9. Correct it.",

@@ -18,7 +18,7 @@ FIGURES: dict[str, Any] = {
 
 def lines(**changed: object) -> dict[str, str]:
     document: dict[str, Any] = {"nodes": {}, "racks": 1, "devices": {}, "switches": {}, "fabric": {"counts": {}}, "cables": {"listed": 0}, "addresses": {}}
-    return dict(facts({**document, "capacity": FIGURES | changed}))
+    return dict(facts({**document, "power_cords": {}, "capacity": FIGURES | changed}))
 
 
 def test_sums_without_every_draw_are_least_ones() -> None:

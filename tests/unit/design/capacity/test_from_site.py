@@ -10,6 +10,7 @@ import pytest
 from rackready.design.capacity.from_site import capacity_of, device_model, platform_model, racks_of, switch_model
 from rackready.design.plan import fabric_of
 from rackready.design.site import load_site
+from rackready.model.profile import Psus
 from rackready.model.site import Device, Site
 from rackready.profiles import loader
 from tests.unit.design.written import example as written
@@ -116,3 +117,16 @@ def test_nameplates_that_cannot_be_meant(plates: list[dict[str, Any]], texts: li
     document = written("h100-1su-infiniband")
     document["facility"]["nameplates"] = plates
     assert refusals(document) == texts
+
+
+@pytest.mark.parametrize(("psus", "words"), [({"psus": 1}, "psus_needed 2 of 1 psus"), ({}, "psus_needed 2 of unknown psus")])
+def test_more_supplies_needed_than_there_are(psus: dict[str, int], words: str) -> None:
+    document = written("h100-1su-infiniband")
+    document["devices"] = [{"name": "store", "kind": "storage", "psus_needed": 2, **psus}]
+    expected = "Expected: psus, and no more needed than there are"
+    assert refusals(document) == [f"devices[0]: Value error, {words} - {expected} - Actual: dict. Correct it."]
+
+
+def test_an_inlet_has_its_source() -> None:
+    with pytest.raises(ValueError, match="inlet and inlet_source go together"):
+        Psus(count=2, inlet="C14", source="a data sheet")

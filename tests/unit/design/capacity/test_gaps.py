@@ -173,3 +173,12 @@ def test_waves_of_power_on_are_least_ones_from_the_first_rack_that_is_not_known(
     page = plan_html("site", report, [known, partial_rack("r2"), last])
     assert '<td>r2</td><td class="n">at least 5.2</td><td class="n">at least 6.0</td>' in page
     assert '<td>r1</td><td class="n">2.6</td><td class="n">2.0</td>' in page
+
+
+def test_a_source_of_which_every_draw_is_known_comes_first() -> None:
+    power = [PowerNode(name=f"rpp-{side}", kind="rpp", rating_kw=5) for side in "abc"]
+    full = rack("r1", *stack(DUAL, 3), feeds=pdus("rpp-a"))
+    unclear = rack("r2", *stack(MYSTERY, 1, "m"), feeds=pdus("rpp-b"))
+    known = rack("r3", *stack(DUAL, 1), feeds=pdus("rpp-c"))
+    found = [text for text in texts(capacity([full, unclear, known], Facility(power=power))) if text.startswith("power node")]
+    assert found[0].endswith("Feed 1.0 kW of racks from rpp-c, which has that to spare, or give it a rating of 6 kW.")
