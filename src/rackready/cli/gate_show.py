@@ -127,13 +127,13 @@ def _say(text: str) -> None:
 def inputs_of(env: str) -> dict[str, dict[str, Any]]:
     """Return gate id -> inputs of the site's set; empty when there is no usable site: looking at gates needs none."""
     from rackready.design.site import load_site  # noqa: PLC0415
-    from rackready.profiles.loader import gate_set  # noqa: PLC0415
+    from rackready.profiles.loader import gates_of  # noqa: PLC0415
 
     try:
         site = load_site(env, root=env_paths(env).root)
     except RackreadyError:
         return {}
-    return {entry.id: entry.inputs for entry in gate_set(site.gates.set).gates}
+    return {entry.id: entry.inputs for entry in gates_of(site.gates)}
 
 
 def facts_for(env: str, profile: str, nodes: int, gpus: int | None = None) -> GateFacts:
