@@ -146,12 +146,16 @@ def speed() -> Iterator[None]:
 ALL = [f"node{number:02}" for number in range(1, 21)]
 
 
-def measure(tmp_path: Path, nodes: Sequence[str], rates: dict[str, float], campaign: str = "c1", **kept: object) -> tuple[Stage, dict[str, NodeResult]]:
+def measure(
+    tmp_path: Path, nodes: Sequence[str], rates: dict[str, float], campaign: str = "c1", mtu: int = 9000, **kept: object
+) -> tuple[Stage, dict[str, NodeResult]]:
     def answer(node: str, _: Sequence[str]) -> Answer:
         return said(str(rates.get(node, 100.0)))
 
     replies = {"Prints what a node is": lambda node, argv: fingerprint_of(node, argv, **kept), "speed": answer}
-    stage = stage_of(tmp_path, replies, nodes, site_with(len(ALL)), campaign)
+    site = site_with(len(ALL))
+    site = site.model_copy(update={"fabric": site.fabric.model_copy(update={"mtu": mtu})})
+    stage = stage_of(tmp_path, replies, nodes, site, campaign)
     return stage, stage.run(list(nodes), [], [GateSetEntry(id=SPEED, max_age_hours=24)], whole=False)
 
 
@@ -192,6 +196,12 @@ def test_a_node_of_another_firmware_is_of_another_fleet(tmp_path: Path) -> None:
     measure(tmp_path, ALL[:15], {}, kernel="6.1.1")
     _, results = measure(tmp_path, ALL[15:], {}, "c2")
     assert {result.outcome for result in results.values()} == {Outcome.ERROR}, "5 of one kernel are no fleet"
+
+
+def test_evidence_under_another_desired_state_does_not_count(tmp_path: Path) -> None:
+    measure(tmp_path, ALL[:15], {})
+    _, results = measure(tmp_path, ALL[15:], {}, "c2", mtu=8900)
+    assert {result.outcome for result in results.values()} == {Outcome.ERROR}, "15 that were measured as something else are no fleet"
 
 
 def test_a_stored_unit_that_falls_behind_now_is_told_and_its_record_left_alone(tmp_path: Path) -> None:
