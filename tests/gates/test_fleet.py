@@ -49,8 +49,19 @@ def test_the_slow_one_is_named_and_the_bound_can_be_computed_by_hand() -> None:
     assert found.z == pytest.approx(3.2905, abs=1e-4), "normal quantile of 1 - 0.01/20"
     assert found.bound == pytest.approx(median(values) - max(found.z * found.spread, 0.015 * median(values)))
     criterion = found.criterion()
-    assert criterion.inputs == {"M": 20, "median": found.centre, "spread": found.spread, "z": found.z, "d": 0.03}
+    assert criterion.inputs == {"M": 20, "units": 20, "median": found.centre, "spread": found.spread, "z": found.z, "d": 0.03}
     assert (criterion.op, criterion.label, criterion.derived) == ("ge", "fleet", True)
+
+
+def test_a_site_that_is_measured_wave_by_wave_is_corrected_for_all_of_its_units() -> None:
+    values = [100.0 + 0.1 * (number % 3) for number in range(127)] + [98.0]
+    alone = compare(RATE, units(values), 7)
+    whole = compare(RATE, units(values), 7, 12_500)
+    assert alone is not None
+    assert whole is not None
+    assert ([unit.node for unit in alone.outliers], whole.outliers) == (["node128"], ())
+    assert whole.criterion().inputs["M"] == 12_500
+    assert whole.z == pytest.approx(4.80, abs=0.01), "normal quantile of 1 - 0.01/12,500"
 
 
 def test_where_lower_is_better_the_high_one_is_named() -> None:
@@ -168,7 +179,7 @@ def test_sixteen_identical_nodes_judge_each_other(tmp_path: Path) -> None:
     bad = {node: result.message for node, result in results.items() if result.outcome is not Outcome.PASS}
     assert bad == {
         "node07": (
-            "node07: rate falls behind its fleet - Expected: at least 96.77 GB/s (median of 16 identical units 100) Actual: 90 GB/s. "
+            "node07: rate falls behind its fleet - Expected: at least 96.71 GB/s (median of 16 identical units 100) Actual: 90 GB/s. "
             f"Compare temperatures, clocks and firmware with a good one, repair, then run {SPEED} again: docs/runbooks/fleet-outlier.md"
         )
     }
