@@ -52,7 +52,8 @@ def _commands(commands: list[dict[str, Any]]) -> None:
     for (node, role, line), same in alike.items():
         keys = same[0]["key"] if len(same) == 1 else f"{same[0]['key']} to {same[-1]['key']}, {len(same)} times, one after the other"
         kind = f" ({role})" if role != "step" else ""
-        _say(f"  stage {same[0]['stage']} {node}{kind} [{keys}, at most {same[0]['timeout_s']:g} s]:\n    {line}")
+        place = f"{node} (its BMC)" if same[0]["via"] == "bmc" else node
+        _say(f"  stage {same[0]['stage']} {place}{kind} [{keys}, at most {same[0]['timeout_s']:g} s]:\n    {line}")
 
 
 def explain(gate_id: GateId, env: Env = "sim", profile: Profile = "", output: Output = Format.TEXT) -> None:
