@@ -57,8 +57,8 @@ def trials() -> Iterator[None]:
 class Meter:
     """Answers 'good' and counts how many commands run at once; the first waits until ``wanted`` are there, or gives up."""
 
-    def __init__(self, wanted: int = 1, bad: Mapping[str, str] | None = None) -> None:
-        self.wanted, self.bad = wanted, bad or {}
+    def __init__(self, wanted: int = 1, bad: Mapping[str, str] | None = None, patience_s: float = 3) -> None:
+        self.wanted, self.bad, self.patience_s = wanted, bad or {}, patience_s
         self.now, self.most = 0, 0
         self.seen: list[str] = []
         self.beside: dict[str, int] = {}
@@ -70,7 +70,7 @@ class Meter:
             self.most = max(self.most, self.now)
             self.seen.append(argv[0])
             self.enough.notify_all()
-            self.enough.wait_for(lambda: self.most >= self.wanted, timeout=3)
+            self.enough.wait_for(lambda: self.most >= self.wanted, timeout=self.patience_s)
             self.beside[argv[0]] = self.now
             self.now -= 1
         return said(self.bad.get(argv[0], "good"))
@@ -91,7 +91,7 @@ def records(board: Board) -> list[str]:
 
 
 def test_checks_run_side_by_side_and_never_more_than_the_limit(tmp_path: Path) -> None:
-    meter = Meter(wanted=SIDE_BY_SIDE)
+    meter = Meter(wanted=SIDE_BY_SIDE + 1, patience_s=0.5)
     stage, outcomes = played(tmp_path, meter, CHECKS)
     assert set(outcomes.values()) == {Outcome.PASS}
     assert meter.most == SIDE_BY_SIDE

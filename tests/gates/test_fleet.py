@@ -49,8 +49,19 @@ def test_the_slow_one_is_named_and_the_bound_can_be_computed_by_hand() -> None:
     assert found.z == pytest.approx(3.2905, abs=1e-4), "normal quantile of 1 - 0.01/20"
     assert found.bound == pytest.approx(median(values) - max(found.z * found.spread, 0.015 * median(values)))
     criterion = found.criterion()
-    assert criterion.inputs == {"M": 20, "median": found.centre, "spread": found.spread, "z": found.z, "d": 0.03}
+    assert criterion.inputs == {"M": 20, "units": 20, "median": found.centre, "spread": found.spread, "z": found.z, "d": 0.03}
     assert (criterion.op, criterion.label, criterion.derived) == ("ge", "fleet", True)
+
+
+def test_a_site_that_is_measured_wave_by_wave_is_corrected_for_all_of_its_units() -> None:
+    values = [100.0 + 0.1 * (number % 3) for number in range(127)] + [98.0]
+    alone = compare(RATE, units(values), 7)
+    whole = compare(RATE, units(values), 7, 12_500)
+    assert alone is not None
+    assert whole is not None
+    assert ([unit.node for unit in alone.outliers], whole.outliers) == (["node128"], ())
+    assert whole.criterion().inputs["M"] == 12_500
+    assert whole.z == pytest.approx(4.80, abs=0.01), "normal quantile of 1 - 0.01/12,500"
 
 
 def test_where_lower_is_better_the_high_one_is_named() -> None:
@@ -146,12 +157,16 @@ def speed() -> Iterator[None]:
 ALL = [f"node{number:02}" for number in range(1, 21)]
 
 
-def measure(tmp_path: Path, nodes: Sequence[str], rates: dict[str, float], campaign: str = "c1", **kept: object) -> tuple[Stage, dict[str, NodeResult]]:
+def measure(
+    tmp_path: Path, nodes: Sequence[str], rates: dict[str, float], campaign: str = "c1", mtu: int = 9000, **kept: object
+) -> tuple[Stage, dict[str, NodeResult]]:
     def answer(node: str, _: Sequence[str]) -> Answer:
         return said(str(rates.get(node, 100.0)))
 
     replies = {"Prints what a node is": lambda node, argv: fingerprint_of(node, argv, **kept), "speed": answer}
-    stage = stage_of(tmp_path, replies, nodes, site_with(len(ALL)), campaign)
+    site = site_with(len(ALL))
+    site = site.model_copy(update={"fabric": site.fabric.model_copy(update={"mtu": mtu})})
+    stage = stage_of(tmp_path, replies, nodes, site, campaign)
     return stage, stage.run(list(nodes), [], [GateSetEntry(id=SPEED, max_age_hours=24)], whole=False)
 
 
@@ -164,7 +179,7 @@ def test_sixteen_identical_nodes_judge_each_other(tmp_path: Path) -> None:
     bad = {node: result.message for node, result in results.items() if result.outcome is not Outcome.PASS}
     assert bad == {
         "node07": (
-            "node07: rate falls behind its fleet - Expected: at least 96.77 GB/s (median of 16 identical units 100) Actual: 90 GB/s. "
+            "node07: rate falls behind its fleet - Expected: at least 96.71 GB/s (median of 16 identical units 100) Actual: 90 GB/s. "
             f"Compare temperatures, clocks and firmware with a good one, repair, then run {SPEED} again: docs/runbooks/fleet-outlier.md"
         )
     }
@@ -192,6 +207,12 @@ def test_a_node_of_another_firmware_is_of_another_fleet(tmp_path: Path) -> None:
     measure(tmp_path, ALL[:15], {}, kernel="6.1.1")
     _, results = measure(tmp_path, ALL[15:], {}, "c2")
     assert {result.outcome for result in results.values()} == {Outcome.ERROR}, "5 of one kernel are no fleet"
+
+
+def test_evidence_under_another_desired_state_does_not_count(tmp_path: Path) -> None:
+    measure(tmp_path, ALL[:15], {})
+    _, results = measure(tmp_path, ALL[15:], {}, "c2", mtu=8900)
+    assert {result.outcome for result in results.values()} == {Outcome.ERROR}, "15 that were measured as something else are no fleet"
 
 
 def test_a_stored_unit_that_falls_behind_now_is_told_and_its_record_left_alone(tmp_path: Path) -> None:

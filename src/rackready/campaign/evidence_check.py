@@ -193,7 +193,7 @@ def _partners(ctx: PhaseContext, site: Site, nodes: Sequence[str], lacking: Sequ
 
     Only the gates that are due ask for partners.
     """
-    ids = [entry.id for entry in loader.gate_set(site.gates.set).gates]
+    ids = [entry.id for entry in loader.gates_of(site.gates)]
     due = set[str]().union(*(item.due(ids) for item in lacking))
     wanted = max((gate(name, {}).min_nodes for name in due), default=1) - len(lacking)
     if wanted <= 0:

@@ -52,7 +52,8 @@ def _commands(commands: list[dict[str, Any]]) -> None:
     for (node, role, line), same in alike.items():
         keys = same[0]["key"] if len(same) == 1 else f"{same[0]['key']} to {same[-1]['key']}, {len(same)} times, one after the other"
         kind = f" ({role})" if role != "step" else ""
-        _say(f"  stage {same[0]['stage']} {node}{kind} [{keys}, at most {same[0]['timeout_s']:g} s]:\n    {line}")
+        place = f"{node} (its BMC)" if same[0]["via"] == "bmc" else node
+        _say(f"  stage {same[0]['stage']} {place}{kind} [{keys}, at most {same[0]['timeout_s']:g} s]:\n    {line}")
 
 
 def explain(gate_id: GateId, env: Env = "sim", profile: Profile = "", output: Output = Format.TEXT) -> None:
@@ -127,13 +128,13 @@ def _say(text: str) -> None:
 def inputs_of(env: str) -> dict[str, dict[str, Any]]:
     """Return gate id -> inputs of the site's set; empty when there is no usable site: looking at gates needs none."""
     from rackready.design.site import load_site  # noqa: PLC0415
-    from rackready.profiles.loader import gate_set  # noqa: PLC0415
+    from rackready.profiles.loader import gates_of  # noqa: PLC0415
 
     try:
         site = load_site(env, root=env_paths(env).root)
     except RackreadyError:
         return {}
-    return {entry.id: entry.inputs for entry in gate_set(site.gates.set).gates}
+    return {entry.id: entry.inputs for entry in gates_of(site.gates)}
 
 
 def facts_for(env: str, profile: str, nodes: int, gpus: int | None = None) -> GateFacts:

@@ -24,7 +24,7 @@ def check_gates(subject: Subject) -> list[Found]:
     site = subject.site
     if site.gates.set not in loader.known("gate_sets"):
         return []
-    ids = [entry.id for entry in loader.gate_set(site.gates.set).gates]
+    ids = [entry.id for entry in loader.gates_of(site.gates)]
     nodes = {node.name for node in site.nodes()}
     out: list[Found] = []
     for k, skip in enumerate(site.gates.skip):
@@ -32,7 +32,15 @@ def check_gates(subject: Subject) -> list[Found]:
         for m, name in enumerate(skip.nodes):
             if name not in nodes and not subject.pruned:
                 out.append(Found(("gates", "skip", k, "nodes", m), f"no node is called {name}.", "Correct the name."))
-    return [*out, *_disabled(site, ids)]
+    return [*out, *_disabled(site, ids), *_twice(site)]
+
+
+def _twice(site: Site) -> Iterator[Found]:
+    seen: set[str] = set()
+    for k, entry in enumerate(site.gates.also):
+        if entry.id in seen:
+            yield Found(("gates", "also", k, "id"), f"gate {entry.id} is given twice.", "Keep one of the two.")
+        seen.add(entry.id)
 
 
 def _unknown(site: Site, ids: list[str], gate: str, loc: tuple[str | int, ...]) -> Iterator[Found]:

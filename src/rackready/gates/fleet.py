@@ -41,6 +41,8 @@ class Comparison:
 
     metric: FleetMetric
     units: tuple[Unit, ...]
+    comparisons: int
+    """M."""
     centre: float
     spread: float
     z: float
@@ -49,7 +51,14 @@ class Comparison:
 
     def criterion(self) -> Criterion:
         """Return the bound with its inputs."""
-        inputs: dict[str, float | str] = {"M": len(self.units), "median": self.centre, "spread": self.spread, "z": self.z, "d": self.metric.effect}
+        inputs: dict[str, float | str] = {
+            "M": self.comparisons,
+            "units": len(self.units),
+            "median": self.centre,
+            "spread": self.spread,
+            "z": self.z,
+            "d": self.metric.effect,
+        }
         return _criterion(self.metric, self.bound, self.units[0].unit, "fleet", "identical units", inputs)
 
 
@@ -75,18 +84,24 @@ def standard_error(metric: FleetMetric, centre: float, count: int) -> float:
     return (_MEDIAN if count > 1 else 1.0) * metric.sigma * abs(centre) / math.sqrt(count)
 
 
-def compare(metric: FleetMetric, units: Sequence[Unit], count: int) -> Comparison | None:
-    """Hold units against their median; None when they are fewer than 16 or have no median to compare with."""
+def compare(metric: FleetMetric, units: Sequence[Unit], count: int, comparisons: int = 0) -> Comparison | None:
+    """Hold units against their median; None when they are fewer than 16 or have no median to compare with.
+
+    ``comparisons``: units that are compared in all, M: a site is measured wave by wave, and its every unit is compared once. At least these units.
+    """
     values = [unit.value for unit in units]
     if len(values) < MIN_FLEET or median(values) <= 0:
         return None
     centre = median(values)
     error = standard_error(metric, centre, count)
-    spread, z = max(_MAD * median(abs(value - centre) for value in values), error), _z(len(values))
+    total = max(len(values), comparisons)
+    spread, z = max(_MAD * median(abs(value - centre) for value in values), error), _z(total)
+    bound = _bound(metric, centre, spread, z)
     # Mirrored about the median, "too high" is "too low".
     seen = values if metric.better == "higher" else [2 * centre - value for value in values]
-    outliers = fleet_outliers(seen, standard_error=error, effect=metric.effect)
-    return Comparison(metric, tuple(units), centre, spread, z, _bound(metric, centre, spread, z), tuple(units[place] for place in outliers))
+    behind_these = fleet_outliers(seen, standard_error=error, effect=metric.effect)
+    outliers = [units[place] for place in behind_these if total == len(values) or behind(metric, units[place].value, bound)]
+    return Comparison(metric, tuple(units), total, centre, spread, z, bound, tuple(outliers))
 
 
 def _z(comparisons: int) -> float:

@@ -36,7 +36,7 @@ def judge_fleet(board: Board, gate: Gate, entry: GateSetEntry, nodes: Sequence[s
         for metric in gate.fleet:
             units = list(_units(metric, members))
             per_node = max(Counter(unit.node for unit in units).values(), default=1)
-            found = compare(metric, units, repeats(gate, board.facts, metric, per_node))
+            found = compare(metric, units, repeats(gate, board.facts, metric, per_node), board.facts.fleet * per_node)
             if found is not None:
                 for node in {unit.node for unit in found.units}:
                     judged[node].append(found)

@@ -84,7 +84,7 @@ class Import:
     # what it is ------------------------------------------------------------------------------------------------------
 
     def _items(self) -> list[_Item]:
-        inputs = {entry.id: entry.inputs for entry in loader.gate_set(self.site.gates.set).gates}
+        inputs = {entry.id: entry.inputs for entry in loader.gates_of(self.site.gates)}
         out = []
         for (gate_id, run_id), members in by_run(self.capture.manifest.outputs).items():
             if gate_id not in all_gates():

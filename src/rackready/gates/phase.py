@@ -81,7 +81,7 @@ def _sweep(remote: Remote, ledger: Ledger, campaign: str, nodes: Sequence[str]) 
 
 def gate_entries(site: Site, only: Sequence[str] | None) -> list[GateSetEntry]:
     """Return the entries of the site's gate set, or those of ``only`` (with the set's inputs where the set has them)."""
-    entries = {entry.id: entry for entry in loader.gate_set(site.gates.set).gates}
+    entries = {entry.id: entry for entry in loader.gates_of(site.gates)}
     if only is None:
         return list(entries.values())
     return [entries.get(wanted) or GateSetEntry.model_validate({"id": wanted}) for wanted in only]

@@ -71,7 +71,7 @@ class _Desk:
 
 def entries(site: Site) -> list[GateSetEntry]:
     """Return the gates that decide: those of the site's set, and coverage."""
-    return [*loader.gate_set(site.gates.set).gates, GateSetEntry.model_validate({"id": COVERAGE})]
+    return [*loader.gates_of(site.gates), GateSetEntry.model_validate({"id": COVERAGE})]
 
 
 def _said(decision: Decision, verb: str) -> str:

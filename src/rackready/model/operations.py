@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints
 
 from rackready.model.base import Model, Name, Names, ProfileId, SecretRef
+from rackready.model.profile import GateSetEntry
 
 
 def _without_credentials(url: str) -> str:
@@ -74,6 +75,7 @@ class Gates(Model):
         "openmpi", description="what starts programs on several nodes; openmpi: mpirun over SSH, srun: Slurm, mpijob: Kubeflow on Kubernetes"
     )
     skip: list[DeclaredSkip] = Field(default_factory=list)
+    also: list[GateSetEntry] = Field(default_factory=list, description="gates beside those of the set, or one of the set with other values")
     disabled: list[DisabledGate] = Field(default_factory=list, description="gates that are switched off everywhere, each until a day and by somebody")
 
     def skipped(self, node: str, day: date) -> dict[str, str]:

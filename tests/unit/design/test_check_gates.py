@@ -13,6 +13,7 @@ from rackready.design.site import parse_site
 from rackready.design.yaml import read_yaml
 from rackready.model.problems import SiteInvalidError
 from rackready.model.site import Site
+from rackready.profiles.loader import gate_set, gates_of
 
 ROOT = Path(__file__).resolve().parents[3]
 R1 = "node/gpu/validation/dcgm-r1"
@@ -68,3 +69,15 @@ def test_one_that_is_past_is_a_warning_and_the_gate_runs_again() -> None:
         )
     ]
     assert warnings(site, past) == []
+
+
+def test_a_site_adds_gates_to_its_set_and_says_otherwise_of_some() -> None:
+    document = read_yaml(ROOT / "inventories/sim/site.yml")
+    own = [{"id": R1, "max_age_hours": 24}, {"id": "node/storage/performance/parallel-filesystem", "inputs": {"read_gb_s": 40}}]
+    site = parse_site({**document, "gates": {"set": "bringup", "also": own}}, source="site.yml", base=ROOT)
+    found = {entry.id: entry for entry in gates_of(site.gates)}
+    assert (found[R1].max_age_hours, found[R1].after_boot) == (24, False), "the site's entry stands in place of the set's as a whole"
+    assert list(found)[-1] == "node/storage/performance/parallel-filesystem"
+    assert len(found) == len(gate_set("bringup").gates) + 1
+    with pytest.raises(SiteInvalidError, match=rf"gates\.also\[1\]\.id: gate {R1} is given twice\. Keep one of the two\."):
+        parse_site({**document, "gates": {"set": "bringup", "also": [own[0], own[0]]}}, source="site.yml", base=ROOT)

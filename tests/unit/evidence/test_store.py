@@ -171,3 +171,11 @@ def test_secrets_are_scrubbed(store: EvidenceStore, text: str, secret: str) -> N
 def test_measurements_are_not_scrubbed() -> None:
     text = "# Avg bus bandwidth    : 478.6\n 17179869184 4294967296 float sum -1 62836 273.41 478.60 0\n"
     assert scrub(text) == text
+
+
+def test_the_newest_record_of_each_target(store: EvidenceStore) -> None:
+    for target, outcome in (("node01", Outcome.FAIL), ("node02", Outcome.PASS), ("node01", Outcome.PASS), ("node03", Outcome.FAIL)):
+        store.append(record(target, outcome=outcome))
+    store.append(record("node09", gate="node/gpu/sanity/versions"))
+    assert {target: found.verdict.outcome for target, found in store.newest(GATE).items()} == {"node01": "pass", "node02": "pass", "node03": "fail"}
+    assert set(store.newest(GATE, most=2)) == {"node01", "node03"}, "those that were measured last"
