@@ -112,7 +112,14 @@ def _gpu(facts: NodeFacts, index: int) -> State:
         "compute_factor": 1.0,
         "memory_factor": 1.0,
         "recovery_action": "None",
-        "pcie": {"gen": 5, "width": 16, "max_gen": 5, "max_width": 16, "replay": _spread(name, 5), "bridges": gpu_state.bridges(_pci(facts, index))},
+        "pcie": {
+            "gen": 5,
+            "width": 16,
+            "max_gen": 5,
+            "max_width": 16,
+            "replay": _spread(name, 5),
+            "bridges": gpu_state.bridges(_pci(facts, index), _neighbour(facts, index)),
+        },
         "nvlink": _nvlink(profile),
         **gpu_state.extras(profile, index),
     }
@@ -142,6 +149,11 @@ def _pci(facts: NodeFacts, index: int) -> str:
             "Simulate another model, or add them with their source."
         )
     return facts.platform.gpu_pci[index]
+
+
+def _neighbour(facts: NodeFacts, index: int) -> str | None:
+    """Return the PCI address of the NIC behind the same switch as a GPU."""
+    return next((nic.pci for nic in facts.nics if nic.gpu == index and nic.pci), None)
 
 
 def _nvlink(profile: GpuProfile) -> State:

@@ -246,7 +246,7 @@ FAULTS = (
     Fault("nvlink-errors", "nvlink", "one NVLink of a GPU replays and recovers", _nvlink_errors, {"gpu": 0, "link": 0, "count": 7}, _NVLINK),
     Fault("gpu-missing", "pcie", "a GPU is not on the bus", _gpu_missing, GPU, _INVENTORY),
     Fault("gpu-lost", "pcie", "a GPU falls off the bus while running (Xid 79)", _gpu_lost, GPU, _XID),
-    Fault("gpu-missing-after-power-cycle", "pcie", "a GPU that does not come back after the next power cycle", _missing_after_boot, GPU, _INVENTORY),
+    Fault("gpu-missing-after-power-cycle", "pcie", "a GPU does not come back after the next power cycle", _missing_after_boot, GPU, _INVENTORY, at_boot=True),
     Fault("gpu-wrong-model", "gpu", "a GPU of another model than the site says", _wrong_model, GPU, _INVENTORY),
     Fault("gpu-slow", "gpu", "a GPU computes at a fraction of its speed", _gpu_slow, {"gpu": 0, "factor": 0.6}, _R3),
     Fault("gemm-slow-3", "gpu", "a GPU computes 3 % slower than it should, and nothing says so", _gemm_slow, {"gpu": 0, "percent": 3.0}, _GEMM),
