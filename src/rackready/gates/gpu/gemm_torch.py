@@ -114,7 +114,12 @@ class GemmTorch(Gate):
         for gpu, row in enumerate(rows):
             readings = [float(value) for value in row["readings"]]
             steady = self._steady(row) if readings else 0.0
-            if not isinstance(row["differ"], int) or not isinstance(row["digest"], int) or not all(map(math.isfinite, readings)) or steady <= 0:
+            if (
+                not isinstance(row["differ"], int)
+                or not isinstance(row["digest"], int)
+                or not all(math.isfinite(value) and value > 0 for value in readings)
+                or steady <= 0
+            ):
                 raise FormatError(f"gpu{gpu} has no steady load")
         return rows
 
