@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from rackready.gates.offline import evaluate, facts
+from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome
 from tests.gates.support import Case, Said, check, document, judge, text
 
@@ -164,3 +166,14 @@ def test_what_is_down_is_not_measured() -> None:
 
 def test_no_output_at_all_is_an_error() -> None:
     assert judge(GATE, Case("none", {}, Outcome.ERROR)).outcome is Outcome.ERROR
+
+
+def test_a_card_in_a_slot_may_train_down_while_idle_and_it_is_said() -> None:
+    known = facts("sys_521ge_l40s", 1)
+    gpu = document("nvml/dgx_h100_healthy.json")["gpus"][0] | {"name": "NVIDIA L40S", "memory_mib": 46068, "pcie_gen": 1, "pcie_gen_max": 4, "nvlinks": {}}
+    gpus = [gpu | {"index": index, "serial": f"{index}", "uuid": f"GPU-{index}", "pci": f"00000000:{index:02X}:00.0"} for index in range(8)]
+    found = {"format": "rackready/nvml-inventory/v1", "complete": True, "driver": "580.173.02", "count": 8, "gpus": gpus}
+    made = gate(GATE)
+    verdict = evaluate(made, known, made.plan(known, ["node01"])[0], {"inventory": json.dumps(found)}, 0)
+    assert [str(finding) for finding in verdict.findings if "PCIe" in finding.what] == []
+    assert "node01 gpu7: PCIe generation 1 of 4 while idle, which such a card may" in (verdict.note or "")

@@ -60,7 +60,8 @@ def spec_files(folder: Path) -> list[dict[str, Any]]:
         text = path.read_text(encoding="utf-8", errors="replace")
         if _KIND.search(text):
             paths = host_paths(text)
-            found.append({"path": str(path), "paths": len(paths), "absent": [one for one in paths if not Path(one).exists()]})
+            absent = [one for one in paths if not Path(one).exists()]
+            found.append({"path": str(path), "paths": len(paths), "there": len(paths) - len(absent), "absent": absent})
     return found
 
 

@@ -124,7 +124,7 @@ def _gpu(facts: NodeFacts, index: int) -> State:
             "max_gen": 5,
             "max_width": 16,
             "replay": _spread(name, 5),
-            "bridges": gpu_state.bridges(_pci(facts, index), _nic_beside(facts, index)),
+            "bridges": gpu_state.bridges(_pci(facts, index), _neighbour(facts, index)),
         },
         "nvlink": _nvlink(profile),
         **gpu_state.extras(profile, index),
@@ -166,12 +166,13 @@ def _nvlink(profile: GpuProfile) -> State:
 
 
 def _slot(facts: NodeFacts, index: int, name: str) -> State:
-    above = gpu_state.bridges(_pci(facts, index), _nic_beside(facts, index))
+    above = gpu_state.bridges(_pci(facts, index), _neighbour(facts, index))
     return {"gen": 5, "width": 16, "max_gen": 5, "max_width": 16, "replay": _spread(name, 5), "bridges": above}
 
 
-def _nic_beside(facts: NodeFacts, index: int) -> str:
-    return next((nic.pci for nic in facts.nics if nic.gpu == index), "")
+def _neighbour(facts: NodeFacts, index: int) -> str | None:
+    """Return the PCI address of the NIC behind the same switch as a GPU."""
+    return next((nic.pci for nic in facts.nics if nic.gpu == index and nic.pci), None)
 
 
 def _gpu_numa(facts: NodeFacts, index: int) -> int:

@@ -12,8 +12,8 @@ from rackready.model.outcome import Outcome
 from rackready.sim.faults import gpu as layer
 from tests.gates.gpu.simulated import node
 
-OTHERS = {"node/gpu/sanity/inventory", "node/gpu/sanity/versions", "node/gpu/performance/nccl-all-reduce"}
-"""Gates of other test files: they ask a real NVML library or mpirun."""
+OTHERS = {"node/gpu/sanity/inventory", "node/gpu/sanity/versions", "node/gpu/performance/nccl-all-reduce", "node/gpu/performance/gemm-torch"}
+"""Gates of other test files: they ask a real NVML library, mpirun or PyTorch."""
 GATES = [name for name in all_gates() if name.startswith("node/gpu/") and name not in OTHERS]
 CHOSEN: dict[str, dict[str, Any]] = {
     "xid": {"gpu": 2, "code": 119},

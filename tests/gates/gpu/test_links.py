@@ -269,7 +269,7 @@ def offered(**changed: Any) -> dict[str, Any]:
         "toolkit": {"rc": 0, "out": "NVIDIA Container Toolkit CLI version 1.20.0\ncommit: 1\n", "err": ""},
         "list": {"rc": 0, "out": names, "err": ""},
         "gpus": {"rc": 0, "out": rows, "err": ""},
-        "specs": [{"path": "/var/run/cdi/nvidia.yaml", "paths": 12, "absent": []}],
+        "specs": [{"path": "/var/run/cdi/nvidia.yaml", "paths": 12, "there": 12, "absent": []}],
         "runtimes": {"docker": True, "containerd": None, "crio": None},
     }
     return copy.deepcopy(healthy) | changed
@@ -284,7 +284,7 @@ REFRESH = "Write it anew (`systemctl restart nvidia-cdi-refresh.service`); it is
         ({}, None, Outcome.PASS),
         ({"list": {"rc": 0, "out": "".join(f"nvidia.com/gpu={gpu}\n" for gpu in range(7)), "err": ""}}, f"node01 gpu7: not offered to containers - Expected: nvidia.com/gpu=7 or nvidia.com/gpu=GPU-7 Actual: 7 CDI devices without it. {REFRESH}", Outcome.FAIL),
         ({"list": {"rc": 0, "out": "".join(f"nvidia.com/gpu={gpu}\n" for gpu in [*range(8), "GPU-gone"]), "err": ""}}, f"node01: CDI specification is stale - Expected: devices that the driver has Actual: also GPU-gone. {REFRESH}", Outcome.FAIL),
-        ({"specs": [{"path": "/var/run/cdi/nvidia.yaml", "paths": 12, "absent": ["/usr/lib/libcuda.so.570.86.10"]}]}, f"node01: CDI specification names what is not there - Expected: every path of /var/run/cdi/nvidia.yaml exists Actual: absent: /usr/lib/libcuda.so.570.86.10. {REFRESH}", Outcome.FAIL),
+        ({"specs": [{"path": "/var/run/cdi/nvidia.yaml", "paths": 12, "there": 11, "absent": ["/usr/lib/libcuda.so.570.86.10"]}]}, f"node01: CDI specification names what is not there - Expected: every path of /var/run/cdi/nvidia.yaml exists Actual: absent: /usr/lib/libcuda.so.570.86.10. {REFRESH}", Outcome.FAIL),
         ({"specs": []}, f"node01: no CDI specification for nvidia.com/gpu - Expected: one below /etc/cdi or /var/run/cdi Actual: none. {REFRESH}", Outcome.FAIL),
         ({"toolkit": {"rc": 127, "out": "", "err": "cannot open shared object file"}}, "node01: nvidia-ctk fails - Expected: exit code 0 Actual: exit code 127: cannot open shared object file. Run it by hand on the node; then run install again.", Outcome.FAIL),
         ({"toolkit": {"missing": "not installed"}}, "node01: nvidia-ctk not installed - Expected: an answer Actual: none. Install package nvidia-container-toolkit-base (run install again).", Outcome.ERROR),

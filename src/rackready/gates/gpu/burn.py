@@ -100,7 +100,10 @@ class Burn(DcgmDiagnostic):
                 clocks.temperature(judge, where, gpu)
             except FormatError as error:
                 judge.error(where, "watch under load unreadable", "numbers where numbers belong", error, "Run `nvidia-smi -q -x` by hand.")
-        self._clocks(judge, facts, node, log)
+        try:
+            self._clocks(judge, facts, node, log)
+        except FormatError as error:
+            judge.error(node, "watch under load unreadable", "clocks in MHz", error, "Run `nvidia-smi -q -x` by hand.")
 
     def _clocks(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
         values = {parts.name(facts, gpu.pci, gpu.position): gpu.number("clocks/sm_clock") for gpu in log.gpus}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from rackready.ondevice import containers as script
 
 _KEY = "containers"
 _PREFIX = "nvidia.com/gpu="
+_DEVICE = re.compile(r"^(?:(?:management\.|runtime\.)?nvidia\.com/[a-z-]+=\S+|(?!nvid)[a-z0-9.-]+/[a-z0-9_-]+=\S+)$")
 _REFRESH = "Write it anew (`systemctl restart nvidia-cdi-refresh.service`); it is not done by itself after a driver was removed or MIG was changed."
 
 
@@ -80,7 +82,7 @@ def _devices(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None
     rows = [line.split(",") for line in found["gpus"]["out"].splitlines() if line.strip()]
     if any(len(row) != 2 for row in rows):  # noqa: PLR2004 - index and UUID
         raise FormatError(f"GPUs of the driver: {found['gpus']['out'][:80]!r}")
-    names = {line.strip().removeprefix(_PREFIX) for line in found["list"]["out"].splitlines() if line.strip().startswith(_PREFIX)} - {"all"}
+    names = _names(found["list"]["out"]) - {"all"}
     judge.count("gpus_of_the_driver", node, len(rows), count, "platform profile")
     if len(rows) != count:
         judge.fail(node, "GPUs of the driver", f"{count}", f"{len(rows)}", "See the gate node/gpu/sanity/inventory: a GPU is missing.")
@@ -97,11 +99,22 @@ def _devices(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None
         judge.fail(node, "CDI specification is stale", "devices that the driver has", f"also {', '.join(stale)}", _REFRESH)
 
 
+def _names(listed: str) -> set[str]:
+    """Return the GPUs of a list of CDI devices, which may hold other kinds as well. Raises FormatError for a line that is no device."""
+    lines = [line.strip() for line in listed.splitlines() if line.strip()]
+    odd = next((line for line in lines if not _DEVICE.match(line)), None)
+    if odd is not None:
+        raise FormatError(f"a CDI device named {odd[:80]!r}")
+    return {line.removeprefix(_PREFIX) for line in lines if line.startswith(_PREFIX)}
+
+
 def _paths(judge: Judge, node: str, found: dict[str, Any]) -> None:
     judge.judged += 1
     if not found["specs"]:
         judge.fail(node, "no CDI specification for nvidia.com/gpu", f"one below {' or '.join(script.FOLDERS)}", "none", _REFRESH)
     for spec in found["specs"]:
+        if not isinstance(spec["absent"], list) or spec["paths"] != spec["there"] + len(spec["absent"]) or spec["paths"] < 1:
+            raise FormatError(f"paths of {spec['path']} do not add up")
         if spec["absent"]:
             shown = ", ".join(spec["absent"][:3]) + (f" and {len(spec['absent']) - 3} more" if len(spec["absent"]) > 3 else "")  # noqa: PLR2004 - as many as are shown
             judge.fail(node, "CDI specification names what is not there", f"every path of {spec['path']} exists", f"absent: {shown}", _REFRESH)

@@ -28,6 +28,7 @@ class NvLinkDomain(Gate):
     id = "rack/gpu/validation/nvlink-domain"
     covers = frozenset({"gpu"})
     min_nodes = 2
+    in_no_set = "only racks whose NVLink domain spans servers (NVL72) have one; sites with such racks add it to their set"
 
     class Inputs(base.Inputs):
         """How large the domain is."""

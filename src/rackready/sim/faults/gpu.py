@@ -167,9 +167,10 @@ def _ecc_off(state: State, gpu: int) -> None:
 def _swapped(state: State, gpu: int) -> None:
     """Two NICs in each other's slots: everything answers, and each GPU's rail is on the far side."""
     gpu_of(state, gpu)
-    beside = [nic for nic in state["nics"] if nic["gpu"] in {gpu, gpu + 4}]
-    for nic in beside:
-        nic["beside"] = gpu + 4 if nic["gpu"] == gpu else gpu
+    other = (gpu + 4) % len(state["gpus"])
+    for nic in state["nics"]:
+        if nic["gpu"] in {gpu, other}:
+            nic["beside"] = other if nic["gpu"] == gpu else gpu
 
 
 def _toolkit(state: State) -> None:
@@ -282,7 +283,7 @@ FAULTS = (
     Fault("fabric-manager-stuck", "nvlink", "the NVSwitch fabric never finishes training", _fabric_stuck, {}, _FABRIC),
     Fault("fabric-failed", "nvlink", "a GPU is not admitted to the NVSwitch fabric", _fabric_failed, GPU, _FABRIC),
     Fault("fabric-unhealthy", "nvlink", "the fabric reports a degraded route for a GPU", _fabric_unhealthy, GPU, _FABRIC),
-    Fault("affinity-swapped", "pcie", "the NICs of a GPU and of the fourth after it are in each other's slots", _swapped, GPU, _AFFINITY),
+    Fault("affinity-swapped", "pcie", "the NICs of a GPU and of the one four places on are in each other's slots", _swapped, GPU, _AFFINITY),
     Fault("container-toolkit-broken", "services", "the Container Toolkit fails", _toolkit, {}, _CONTAINERS),
     Fault("cdi-stale", "services", "the CDI specification names libraries of a driver that is gone", _cdi_stale, {}, _CONTAINERS),
     Fault("cdi-missing-gpu", "services", "the CDI specification lacks a GPU", _cdi_missing, GPU, _CONTAINERS),

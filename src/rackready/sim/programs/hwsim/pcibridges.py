@@ -32,8 +32,8 @@ def write(gpu: dict[str, Any]) -> None:
     for bridge in reversed(bridges):
         folder = folder / bridge["pci"]
         folder.mkdir(parents=True, exist_ok=True)
-        _bridge(folder, bridge)
         _link(folder)
+        _bridge(place(bridge["pci"]), bridge)
     folder = folder / gpu["pci"]
     folder.mkdir(exist_ok=True)
     _link(folder)

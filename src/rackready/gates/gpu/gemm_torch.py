@@ -1,0 +1,165 @@
+"""Matrix multiplication in the number formats of training (BF16, FP8, TF32) by PyTorch, GPU against GPU, with every result compared."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+from typing import Any, Literal
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.expectation import FLEET_PENDING, IMPLAUSIBLE, launches
+from rackready.gates.formats.error import FormatError
+from rackready.gates.gpu import parts
+from rackready.gates.gpu.siblings import Comparison, compare
+from rackready.gates.judge import Judge
+from rackready.gates.shipped import document
+from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.ondevice import gemm as script
+
+_KINDS: tuple[Literal["bf16", "fp8", "tf32"], ...] = ("bf16", "fp8", "tf32")
+_EFFECT, _SIGMA = 0.03, 0.01
+_START_S = 300
+_STEP = "Look at clocks, power and temperature under load (gate node/gpu/stress/burn); a GPU that stays behind is replaced: docs/runbooks/gpu.md."
+_WRONG = "Take the GPU out of service at once, run the field diagnostic, then replace it: docs/runbooks/silent-data-corruption.md."
+_TORCH = "Name a python3 with PyTorch for CUDA under the gate's input `python`, e.g. a container: podman run --rm -i --device nvidia.com/gpu=all IMAGE python3."
+
+
+class GemmTorch(Gate):
+    """Every GPU multiplies BF16, FP8 and TF32 matrices as fast as its siblings, and always with the same result."""
+
+    id = "node/gpu/performance/gemm-torch"
+    covers = frozenset({"gpu"})
+    fleet = tuple(FleetMetric(f"gemm_{kind}", _EFFECT, _SIGMA) for kind in _KINDS)
+    in_no_set = "it needs PyTorch on the nodes, or an image with it, which the site has to name"
+
+    class Inputs(base.Inputs):
+        """Where PyTorch is, and how long."""
+
+        python: tuple[str, ...] = Field(("python3",), min_length=1, description="command that runs a Python with PyTorch, reading a program on standard input")
+        precisions: tuple[Literal["bf16", "fp8", "tf32"], ...] | None = Field(None, min_length=1, description="null: those that the GPU profile has a rate for")
+        duration_s: int = Field(20, ge=5, le=3600, description="length of one launch and precision, s")
+        warm_up_s: int = Field(5, ge=0, le=600, description="readings of the first seconds that are left out; two a second")
+        dimension: int = Field(8192, ge=256, le=65536, description="rows and columns of the matrices")
+        launches: int | None = Field(None, ge=1, le=50, description="launches whose median counts; null: from the units of the site and the effect of 3 %")
+
+    inputs: Inputs
+
+    def _launches(self, facts: GateFacts, node: str) -> int:
+        return self.inputs.launches or launches(facts.fleet * parts.gpus(facts, node), sigma=_SIGMA, effect=_EFFECT)
+
+    def _kinds(self, facts: NodeFacts) -> tuple[str, ...]:
+        return self.inputs.precisions or tuple(kind for kind in _KINDS if kind in facts.gpu.compute)
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """As many launches per node as the site's size asks for, all precisions in each."""
+        return [
+            Run(id=node, target=node, nodes=(node,), commands=tuple(self._command(facts, node, number) for number in range(self._launches(facts, node))))
+            for node in nodes
+        ]
+
+    def _command(self, facts: GateFacts, node: str, number: int) -> Command:
+        kinds = self._kinds(facts.nodes[node])
+        argv = (*self.inputs.python, "-", str(self.inputs.duration_s), str(self.inputs.dimension), *kinds)
+        longest = self.inputs.duration_s * len(kinds) + _START_S
+        return Command(key=f"gemm-{number}", node=node, argv=argv, stdin=inspect.getsource(script), timeout_s=longest, stage=number)
+
+    def tools(self, outputs: Outputs) -> dict[str, str]:
+        """Return the versions of PyTorch and of its CUDA."""
+        try:
+            found = document(outputs["gemm-0"], script.FORMAT)
+            return {"torch": str(found["torch"]), "cuda": str(found["cuda"])}
+        except (KeyError, FormatError):
+            return {}
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge results first, then the median of the launches of each GPU by its siblings."""
+        node = run.nodes[0]
+        judge = Judge()
+        found = [self._read(judge, facts, node, outputs.get(f"gemm-{number}")) for number in range(self._launches(facts, node))]
+        bad: set[int] = set()
+        for kind in self._kinds(facts.nodes[node]) if None not in found else ():
+            rows = [one[kind] for one in found if one is not None]
+            bad |= _results(judge, node, kind, rows)
+            values = {gpu: median(self._steady(row[gpu]) for row in rows) for gpu in range(parts.gpus(facts, node))}
+            bad |= self._judge(judge, facts, node, kind, values)
+        if not judge.errors:
+            judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in bad)
+        judge.note = FLEET_PENDING if parts.gpus(facts, node) <= 2 else None  # noqa: PLR2004 - two have no siblings to be compared with
+        return judge.verdict(node)
+
+    def _read(self, judge: Judge, facts: GateFacts, node: str, output: Output | None) -> dict[str, list[dict[str, Any]]] | None:
+        if judge.trouble(trouble(output, node, "GEMM by PyTorch")) or output is None:
+            return None
+        try:
+            found = document(output, script.FORMAT)
+            if "error" in found:
+                judge.error(node, "GEMM by PyTorch did not run", "a measurement", found["error"], _TORCH)
+                return None
+            return {kind: self._rows(found["loads"][kind], parts.gpus(facts, node)) for kind in self._kinds(facts.nodes[node])}
+        except (FormatError, KeyError, TypeError, ValueError) as error:
+            judge.error(node, "GEMM by PyTorch unreadable", "readings of every GPU and precision", f"{error} (exit code {output.exit_code})", _TORCH)
+            return None
+
+    def _rows(self, rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+        """Return the rows when they are whole. Raises FormatError."""
+        if len(rows) != count:
+            raise FormatError(f"{len(rows)} GPUs instead of {count}")
+        for gpu, row in enumerate(rows):
+            readings = [float(value) for value in row["readings"]]
+            steady = self._steady(row) if readings else 0.0
+            if (
+                not isinstance(row["differ"], int)
+                or not isinstance(row["digest"], int)
+                or not all(math.isfinite(value) and value > 0 for value in readings)
+                or steady <= 0
+            ):
+                raise FormatError(f"gpu{gpu} has no steady load")
+        return rows
+
+    def _steady(self, row: dict[str, Any]) -> float:
+        """Return the median after the warm-up; of a load too short for one, of its second half."""
+        readings = [float(value) for value in row["readings"]]
+        return median(readings[2 * self.inputs.warm_up_s :] or readings[len(readings) // 2 :])
+
+    def _judge(self, judge: Judge, facts: GateFacts, node: str, kind: str, values: dict[int, float]) -> set[int]:
+        judge.judged += 1
+        for gpu, value in values.items():
+            judge.metric(f"gemm_{kind}", f"{node}/gpu{gpu}", value, "GFLOPS")
+        figure = next((rate for name, rate in facts.nodes[node].gpu.compute.items() if name == kind), None)
+        if figure is not None:
+            bound = figure.value * 1000 * IMPLAUSIBLE
+            judge.criterion(Criterion(metric=f"gemm_{kind}", op=Op.LE, bound=bound, unit="GFLOPS", label="ceiling", source=figure.source))
+            for gpu in (gpu for gpu, value in values.items() if value > bound):
+                wanted = f"at most {figure.value * 1000:.4g} GFLOPS ({figure.source})"
+                judge.error(f"{node} gpu{gpu}", f"gemm_{kind} is implausible", wanted, f"{values[gpu]:.4g} GFLOPS", "Check the node's GPU profile.")
+        units = facts.fleet * parts.gpus(facts, node)
+        return compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
+
+
+def _results(judge: Judge, node: str, kind: str, rows: list[list[dict[str, Any]]]) -> set[int]:
+    """A GPU whose products differ from its own first one, or whose first one differs from most of its siblings', computes wrong."""
+    judge.judged += 1
+    bad: set[int] = set()
+    for gpu in range(len(rows[0])):
+        differ = sum(int(one[gpu]["differ"]) for one in rows)
+        if differ:
+            bad.add(gpu)
+            judge.fail(
+                f"{node} gpu{gpu}", f"{kind} products differ from run to run", "the same result each time", f"{differ} of its comparisons differ", _WRONG
+            )
+    digests = [one[gpu]["digest"] for one in rows for gpu in range(len(rows[0]))]
+    most, times = Counter(digests).most_common(1)[0]
+    if times * 2 <= len(digests):
+        return bad
+    for gpu in range(len(rows[0])):
+        if gpu not in bad and any(one[gpu]["digest"] != most for one in rows):
+            bad.add(gpu)
+            judge.fail(f"{node} gpu{gpu}", f"{kind} product differs from its siblings'", f"digest {most} as most have", "another", _WRONG)
+    return bad
