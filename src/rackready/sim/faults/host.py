@@ -147,6 +147,10 @@ def _hot(state: State, nic: int, celsius: int) -> None:
     part(state, "nics", nic, "rail")["module"]["temperature_c"] = celsius
 
 
+def _fec(state: State, nic: int, mode: str) -> None:
+    part(state, "nics", nic, "rail")["module"]["fec"] = mode
+
+
 def _wrong_part(state: State, nic: int, number: str) -> None:
     part(state, "nics", nic, "rail")["module"]["part"] = number
 
@@ -198,6 +202,7 @@ FAULTS = (
     Fault("link-ber", "optics", "a link has many bit errors after correction", _ber, {"nic": 1, "rate": "3E-9"}, _OPTICS),
     Fault("optics-light", "optics", "a lane gets too little light, dBm", _light, {"nic": 1, "lane": 2, "dbm": -11.4}, _OPTICS),
     Fault("optics-hot", "optics", "a module is too hot, degrees Celsius", _hot, {"nic": 1, "celsius": 84}, _OPTICS),
+    Fault("fec-wrong", "link", "a link runs another error correction than its siblings", _fec, {"nic": 1, "mode": "No FEC"}, _OPTICS),
     Fault("cable-wrong-part", "optics", "another module or cable than the others have", _wrong_part, {"nic": 1, "number": "MCP4Y10-N003"}, _OPTICS),
     Fault("aer-under-load", "pcie", "a GPU's PCIe link makes corrected errors under load", _aer, {"gpu": 0, "count": 48000}, _DELTAS),
     Fault("nic-discards-under-load", "fabric", "a NIC drops packets under load", _discards, {"nic": 1, "count": 3120}, _DELTAS),

@@ -93,9 +93,9 @@ def _memory(host: dict[str, Any]) -> None:
             _put(f"{folder}/size", dimm["size_gb"] * 1024)
             _put(f"{folder}/dimm_ce_count", dimm["corrected"])
             _put(f"{folder}/dimm_ue_count", dimm["uncorrected"])
-    for place in paths.at(_EDAC).glob("mc*/dimm*"):
-        if f"{_EDAC}/{place.parent.name}/{place.name}" not in seen:
-            shutil.rmtree(place)
+    for old in paths.at(_EDAC).glob("mc*/dimm*"):
+        if f"{_EDAC}/{old.parent.name}/{old.name}" not in seen:
+            shutil.rmtree(old)
 
 
 def _booted() -> float:
