@@ -290,7 +290,7 @@ def test_the_report_says_everything_that_was_found(reported: dict[str, Any]) -> 
 
 
 def test_the_report_loads_nothing_and_escapes_everything(reported: dict[str, Any]) -> None:
-    html = render(reported)
+    html = render(reported).replace('xmlns="http://www.w3.org/2000/svg"', "")  # a name, not an address
     assert "<b>80GB" not in html
     for word in ("http://", "https://", "<script", "src=", "@import", "url("):
         assert word not in html, word

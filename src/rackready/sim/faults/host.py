@@ -171,7 +171,7 @@ _LINKS, _OPTICS, _DELTAS = "node/host/sanity/links", "node/host/validation/optic
 
 FAULTS = (
     Fault("host-unreachable", "management", "the cable of the host's management network is out: it boots, and nobody reaches it", _management_down),
-    Fault("nouveau-loaded", "driver", "nouveau is bound at boot unless it is denied", _nouveau, {}, _R1),
+    Fault("nouveau-loaded", "driver", "nouveau is bound at boot unless it is denied", _nouveau, {}, _R1, at_boot=True),
     Fault("cpu-offline", "cpu", "a hardware thread is offline", _cpu_offline, {"cpu": 17}, _CPU),
     Fault("smt-off", "cpu", "hyper-threading is switched off in the BIOS", _smt_off, {}, _CPU),
     Fault("cpu-governor", "cpu", "the frequency governor saves power", _governor, {"governor": "powersave"}, _CPU),
@@ -182,7 +182,7 @@ FAULTS = (
     Fault("dimm-slow", "memory", "a memory module trained at a lower speed, MT/s", _dimm_slow, {"dimm": 5, "speed": 4000}, _MODULES),
     Fault("memory-corrected", "memory", "a module corrects many errors", _corrected, {"dimm": 5, "count": 240}, _ERRORS),
     Fault("memory-uncorrected", "memory", "a module had an uncorrectable error", _uncorrected, {"dimm": 5, "count": 1}, _ERRORS),
-    Fault("machine-check", "cpu", "the processor reports an uncorrected machine check", _machine_check, {"bank": 7}, _ERRORS),
+    Fault("machine-check", "cpu", "the processor reports an uncorrected machine check", _machine_check, {"bank": 7}, _ERRORS, at_boot=True),
     Fault("clock-unsynchronised", "clock", "no time server is reached", _clock_lost, {}, _CLOCK),
     Fault("clock-offset", "clock", "the clock is off by so many seconds", _clock_off, {"seconds": 0.42}, _CLOCK),
     Fault("service-failed", "services", "a service fails", _service, {"unit": "node-agent.service"}, _SERVICES),
@@ -198,7 +198,7 @@ FAULTS = (
     Fault("drive-slow", "storage", "a drive reads at a fraction of its rate", _drive_slow, {"drive": 3, "factor": 0.6}, "node/host/performance/disk-bandwidth"),
     Fault("nic-firmware", "firmware", "a NIC has other firmware than its siblings", _nic_firmware, {"nic": 1, "version": "28.39.3004"}, _FIRMWARE),
     Fault("bios-version", "firmware", "the BIOS is older than that of identical nodes", _bios, {"version": "1.05.03"}, _FIRMWARE),
-    Fault("link-flaps", "link", "a link went down and came back several times", _flaps, {"nic": 1, "count": 6}, _LINKS),
+    Fault("link-flaps", "link", "a link went down and came back several times", _flaps, {"nic": 1, "count": 6}, _LINKS, at_boot=True),
     Fault("link-ber", "optics", "a link has many bit errors after correction", _ber, {"nic": 1, "rate": "3E-9"}, _OPTICS),
     Fault("optics-light", "optics", "a lane gets too little light, dBm", _light, {"nic": 1, "lane": 2, "dbm": -11.4}, _OPTICS),
     Fault("optics-hot", "optics", "a module is too hot, degrees Celsius", _hot, {"nic": 1, "celsius": 84}, _OPTICS),
