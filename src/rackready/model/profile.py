@@ -127,6 +127,20 @@ class Cooling(Model):
     source: str = Field(min_length=5)
 
 
+class HostParts(Model):
+    """Processors, memory and drives of one server model as it is shipped: what host gates hold a node against."""
+
+    cpu_model: str = Field(min_length=3, description="words that the processor's model name must contain, e.g. '8480C'")
+    sockets: int = Field(ge=1, le=8)
+    cores: int = Field(ge=1, le=256, description="cores of one socket")
+    threads: int = Field(ge=1, le=4, description="hardware threads of one core; more than one means that SMT is on as shipped")
+    numa_nodes: int = Field(ge=1, le=64, description="NUMA nodes with processors")
+    dimms: int = Field(ge=0, le=64, description="memory modules; 0 where memory is soldered to the processor")
+    memory_gib: int = Field(ge=16, description="memory of all modules, GiB")
+    drives: int = Field(ge=0, le=64, description="drives of the host, boot drives included")
+    source: str = Field(min_length=5, description="where all of this comes from")
+
+
 class PlatformProfile(Model):
     """One server model."""
 
@@ -155,6 +169,7 @@ class PlatformProfile(Model):
     cooling: Cooling | None = Field(None, description="null: not published")
     airflow: Figure | None = Field(None, description="air through the chassis, m3/h; null: not published")
     other_nics: list[OtherNic] = Field(default_factory=list, description="storage, in-band and out-of-band ports; empty: not published")
+    host: HostParts | None = Field(None, description="processors, memory and drives; null: chosen with the order, or not published")
 
     def unpublished(self) -> tuple[str, ...]:
         """Return what installing needs and nobody publishes for this server: empty when it can be installed."""
@@ -205,6 +220,7 @@ class SoftwareProfile(Model):
     nccl: str = Field(description="version of libnccl2")
     nccl_tests: str = Field(description="version of the nccl-tests package that the site's mirror carries")
     perftest: str = Field(description="version of the perftest package, built with CUDA, that the site's mirror carries")
+    mft: str = Field(description="version of NVIDIA's firmware tools (mlxlink), in the site's mirror")
     doca: str = Field(description="version of the NIC user space (mlnx-tools)")
     source: str
 

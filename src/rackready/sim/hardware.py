@@ -15,7 +15,7 @@ from rackready.model.base import expand_range
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import Figure, GpuProfile
 from rackready.model.site import Site
-from rackready.sim import gpu_state
+from rackready.sim import gpu_state, host_state
 
 State = dict[str, Any]
 
@@ -49,6 +49,7 @@ def build_state(site: Site, node_name: str) -> State:
         "persistence_broken": False,
         "nouveau": False,
         "management": {"link": "up"},
+        "host": host_state.build(facts),
         "boot_count": 0,
         "faults": [],
     }
@@ -193,6 +194,7 @@ def _nic(facts: NodeFacts, nic: NicFacts) -> State:
         "address": nic.address,
         "switch": nic.switch,
         "port": nic.port,
+        "module": host_state.module(facts.node.name, nic.rdma_device),
     }
 
 

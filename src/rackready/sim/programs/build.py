@@ -53,9 +53,13 @@ _DIVERTED = {
     "dmesg": ("kmsg", "main"),
     "journalctl": ("kmsg", "journalctl"),
     "ethtool": ("ethtool", "main"),
+    "lscpu": ("host.tools", "lscpu"),
+    "lsblk": ("host.tools", "lsblk"),
+    "prlimit": ("host.tools", "prlimit"),
+    "swapon": ("host.tools", "swapon"),
 }
 """Programs of the distribution that ask the kernel about devices, and the module and function that answer instead."""
-_SHIPPED_IN_USR: tuple[str, ...] = ()
+_SHIPPED_IN_USR = ("lscpu", "prlimit")
 """Diverted programs whose package ships them below /usr; Debian 12 ships the others below /bin and /sbin."""
 _OWN = {
     "usr/lib/hw/firmware": ("firmware", "main"),

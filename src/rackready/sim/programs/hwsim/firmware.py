@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from . import kmod, kmsg, machine, paths, pcitree, rdmatree, store
+from .host import tree as hosttree
 
 _REAL_SYS = "/run/hw/sys"
-_OVERLAYS = ("/sys/class", "/sys/module", "/sys/bus/pci/devices", "/proc/driver", "/sys/kernel/debug")
+_OVERLAYS = ("/sys/class", "/sys/module", "/sys/devices/system", "/sys/bus/pci/devices", "/proc/driver", "/sys/kernel/debug", "/sys/kernel/mm/hugepages")
+_LINKED = ("class", "module", "system")
+"""Folders whose own entries stay visible beside the machine's."""
 _DENY_FOLDERS = ("/etc/modprobe.d", "/lib/modprobe.d", "/usr/lib/modprobe.d")
 
 
@@ -27,7 +30,10 @@ def main(_argv: list[str]) -> int:
         runtime.update(store.fresh())
     _mount_all()
     (folder / "sys-ready").write_text("")
+    hosttree.own_folders()
     lay_out()
+    hosttree.cover_command_line()
+    hosttree.report(store.hardware())
     coldplug()
     return 0
 
@@ -36,6 +42,7 @@ def lay_out() -> None:
     """Write the device trees of the parts that are on the bus."""
     state = store.hardware()
     pcitree.write(state)
+    hosttree.write(state)
     for nic in machine.nics():
         rdmatree.write(nic)
 
@@ -98,7 +105,7 @@ def _mount_all() -> None:
 
 def _cover(target: Path) -> None:
     """Put a memory file system over a kernel folder and link what was there back in, so that entries can be added."""
-    entries = sorted(item.name for item in target.iterdir()) if target.is_relative_to("/sys") and target.name in {"class", "module"} else []
+    entries = sorted(item.name for item in target.iterdir()) if target.is_relative_to("/sys") and target.name in _LINKED else []
     _run("mount", "-t", "tmpfs", "-o", "mode=755,size=16m", "hw", str(target))
     for name in entries:
         origin = Path(_REAL_SYS) / target.relative_to("/sys") / name

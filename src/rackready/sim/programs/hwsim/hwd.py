@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from . import ctk, firmware, kmsg, machine, pcitree, rdmatree, store
+from .host import tree as hosttree
 from .switch import apply as switch
 
 _PERIOD_S = 1.0
@@ -37,4 +38,7 @@ def step(seen: int, last: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     if state != last:
         pcitree.write(state)
         ctk.refresh()
+        hosttree.write(state)
+        hosttree.follow(state, last)
+    hosttree.services(state)
     return len(state["xids"]), state

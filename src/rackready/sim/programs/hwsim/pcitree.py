@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from . import machine, pcibridges
+from .host import pcie
 
 _NVIDIA, _MELLANOX = 0x10DE, 0x15B3
 _GPU_CLASS, _SWITCH_CLASS, _NIC_CLASS = 0x030200, 0x068000, 0x020000
@@ -19,6 +20,10 @@ def write(state: dict[str, Any]) -> None:
     for gpu in state["gpus"]:
         if machine.present(gpu, state):
             pcibridges.write(gpu)
+    for bridge in state.get("host", {}).get("bridges", []):
+        pcie.bridge(bridge)
+    for gpu in state["gpus"]:
+        if machine.present(gpu, state):
             _device(gpu["pci"], (_NVIDIA, int(gpu["device_id"][2:6], 16), _GPU_CLASS), gpu["pcie"], gpu.get("numa", 0), lost=gpu["lost"])
     for switch in state["nvswitches"]:
         _device(switch["pci"], (_NVIDIA, int(switch["device_id"][2:6], 16), _SWITCH_CLASS), {"gen": 2, "width": 2, "max_gen": 2, "max_width": 2}, 0)
@@ -48,10 +53,11 @@ def _device(pci: str, ids: tuple[int, int, int], link: dict[str, int], numa: int
         "max_link_speed": pcibridges.SPEED[link["max_gen"]],
         "max_link_width": str(link["max_width"]),
         "resource": "\n".join(["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 7),
-        "aer_dev_correctable": "RxErr 0\nBadTLP 0\nBadDLLP 0\nRollover 0\nTimeout 0\nNonFatalErr 0\nCorrIntErr 0\nHeaderOF 0\nTOTAL_ERR_COR 0",
+        **pcie.aer(pci),
     }
     for name, value in values.items():
         (place / name).write_text(f"{value}\n")
+    pcie.iommu(place)
     (place / "config").write_bytes(b"\xff" * 256 if lost else _config(vendor, device, kind, link))
     return place
 

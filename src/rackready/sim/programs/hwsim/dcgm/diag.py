@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from .. import machine, store
+from ..host.strain import strain
 from ..machine import Gpu
 from . import findings
 from .findings import Check, Warning_
@@ -52,6 +53,7 @@ def main(argv: list[str], version: str) -> int:
     if tests != ["software"]:
         machine.load(gpus, _asked(options.get("-p") or options.get("--parameters") or "", seconds), seconds)
     time.sleep(seconds)
+    strain()
     results = run(tests, gpus)
     sys.stdout.write(render_json(results, gpus, version) if as_json else render_text(results, gpus, version))
     return _code(results)
