@@ -165,11 +165,6 @@ def _nvlink(profile: GpuProfile) -> State:
     return {"version": 4, "ring_gb_s": profile.nvlink.ring.value, "links": links}
 
 
-def _slot(facts: NodeFacts, index: int, name: str) -> State:
-    above = gpu_state.bridges(_pci(facts, index), _neighbour(facts, index))
-    return {"gen": 5, "width": 16, "max_gen": 5, "max_width": 16, "replay": _spread(name, 5), "bridges": above}
-
-
 def _neighbour(facts: NodeFacts, index: int) -> str | None:
     """Return the PCI address of the NIC behind the same switch as a GPU."""
     return next((nic.pci for nic in facts.nics if nic.gpu == index and nic.pci), None)

@@ -62,6 +62,7 @@ def module(name: str, device: str) -> State:
         "tx_dbm": [round(1.6 + _spread(f"{key}/tx{lane}", 60) / 100, 3) for lane in range(4)],
         "raw_ber": f"{1 + _spread(key, 8)}E-9",
         "effective_ber": "15E-255",
+        "fec": "Standard_RS-FEC - (544,514)",
         "flaps": 0,
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.base import GateFacts, Output
+from rackready.gates.base import Done, GateFacts, Output
 from rackready.gates.offline import facts as platform_facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
@@ -169,7 +169,33 @@ def test_firmware_is_held_against_a_declared_baseline_even_where_all_agree(node:
     verdict = judge(node, "group/host/validation/firmware", inputs={"baseline": {"NIC MT_0000000838": "28.44.1036", "NIC MT_9": "1"}})
     assert len(verdict.findings) == 8
     assert said(verdict)[0] == ("node01 mlx5_0", "firmware of NIC MT_0000000838", "28.44.1036 (declared)", "28.43.2566")
-    assert verdict.note == "held against the declared baseline; declared but not found: NIC MT_9"
+    assert verdict.note == "held against the declared baseline; declared but not found: NIC MT_9; not judged, since there is only one: BIOS of DGXH100"
+
+
+def fleet(tmp_path: Path, patch: pytest.MonkeyPatch, faults: Mapping[str, str], lost: str = "") -> dict[str, Verdict]:
+    """Return what the firmware gate says of each of three nodes, with faults by node; one may be out of reach."""
+    names = ("node01", "node02", "node03")
+    known, made, outputs = facts(*names), gate("group/host/validation/firmware"), {}
+    run = made.plan(known, names)[0]
+    for command in run.commands:
+        one = Node(tmp_path / command.node, patch, command.node)
+        if command.node in faults:
+            one.inject("bios-version", version=faults[command.node])
+        outputs[command.key] = replace(one.answer(command), **({"failure": "no answer"} if command.node == lost else {}))
+    by_node = made.attribute(known, [Done(run, made.evaluate(known, run, outputs))])
+    return {name: items[0] for name, items in by_node.items()}
+
+
+def test_a_node_out_of_reach_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = fleet(tmp_path, monkeypatch, {"node02": "1.05.03"}, lost="node03")
+    assert {name: verdict.outcome for name, verdict in found.items()} == {"node01": Outcome.FAIL, "node02": Outcome.FAIL, "node03": Outcome.ERROR}
+    assert said(found["node01"]) == [("node01 BIOS of DGXH100", "firmware", "one version on alike parts", "1.05.03, 1.06.07")]
+    assert said(found["node03"]) == [("node03", "reading of firmware could not run", "a result", "no answer")]
+
+
+def test_the_majority_of_identical_nodes_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = fleet(tmp_path, monkeypatch, {"node01": "1.05.03", "node02": "1.05.03"})
+    assert {name: verdict.outcome for name, verdict in found.items()} == {"node01": Outcome.PASS, "node02": Outcome.PASS, "node03": Outcome.FAIL}
 
 
 def test_a_drive_is_held_against_a_declared_rate(node: Node) -> None:

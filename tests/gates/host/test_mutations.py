@@ -82,7 +82,7 @@ def apply(original: str, damage: tuple[str, list[float], str]) -> str:
 
 @pytest.mark.parametrize(("name", "tool"), BAD, ids=lambda value: value)
 @seed(20261122)
-@settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(damage=damages())
 def test_bad_never_becomes_pass(captured: dict[str, Captured], name: str, tool: str, damage: tuple[str, list[float], str]) -> None:
     made, known, run, output = captured[name]

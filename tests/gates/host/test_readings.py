@@ -227,6 +227,14 @@ def test_a_load_that_fails_or_a_counter_that_goes_back_is_an_error(healthy: dict
     assert back.outcome is Outcome.ERROR
 
 
+def test_nvlink_counters_in_words_that_are_not_known_are_an_error(healthy: dict[str, Healthy]) -> None:
+    one = healthy["node/host/stress/counter-deltas"]
+    text = json.loads(one.outputs["after"].stdout)["commands"]["nvlink"]["stdout"].replace("Replay Errors", "Link Recovery")
+    verdict = one.judge(lambda found: found["commands"]["nvlink"].update(stdout=text), "after")
+    assert [(finding.where, finding.what) for finding in verdict.findings] == [(f"node01 gpu{gpu}", "nvlink_replay not readable") for gpu in range(8)]
+    assert verdict.outcome is Outcome.ERROR
+
+
 def test_huge_pages_that_the_command_line_asks_for_but_the_kernel_does_not_show(healthy: dict[str, Healthy]) -> None:
     one = healthy["node/host/sanity/kernel-settings"]
     pattern = "/sys/kernel/mm/hugepages/hugepages-*kB/nr_hugepages"

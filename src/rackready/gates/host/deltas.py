@@ -66,12 +66,12 @@ class CounterDeltas(Gate):
 
     inputs: Inputs
 
-    def wanted(self, facts: NodeFacts) -> Wanted:
-        """Say what is read before and after."""
+    def wanted(self, facts: NodeFacts, key: str) -> Wanted:
+        """Say what is read before or after: counters both times, links and modules while they are still warm."""
         pcie = tuple(f"/sys/bus/pci/devices/{pci}/{leaf}" for pci in parts(facts) for leaf in (*_AER, "current_link_speed"))
         nics = tuple(f"{folder(nic.rdma_device)}/counters/{leaf}" for nic in facts.nics for leaf in (*_LINK, "port_xmit_data"))
         gpus = (_REPLAYS, _NVLINK) if facts.gpu.nvlink else (_REPLAYS,)
-        return Wanted((*gpus, *optics.tools(facts)), (*pcie, *nics, COUNTS))
+        return Wanted((*gpus, *(optics.tools(facts) if key == "after" else ())), (*pcie, *nics, COUNTS))
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Read, load, read again."""
@@ -81,9 +81,9 @@ class CounterDeltas(Gate):
                 target=node,
                 nodes=(node,),
                 commands=(
-                    self.wanted(facts.nodes[node]).command(node, "before"),
+                    self.wanted(facts.nodes[node], "before").command(node, "before"),
                     Command(key="load", node=node, argv=self.inputs.load, timeout_s=self.inputs.timeout_s, stage=1),
-                    self.wanted(facts.nodes[node]).command(node, "after", stage=2),
+                    self.wanted(facts.nodes[node], "after").command(node, "after", stage=2),
                 ),
             )
             for node in nodes
@@ -94,7 +94,7 @@ class CounterDeltas(Gate):
         node, judge = run.nodes[0], Judge()
         known = facts.nodes[node]
         load = outputs.get("load")
-        readings = [answers(judge, outputs.get(key), node, self.wanted(known), f"counters {key} the load") for key in ("before", "after")]
+        readings = [answers(judge, outputs.get(key), node, self.wanted(known, key), f"counters {key} the load") for key in ("before", "after")]
         if not self._loaded(judge, node, load) or load is None or readings[0] is None or readings[1] is None:
             return judge.verdict(node)
         before, after = (_values(judge, known, reading) for reading in readings if reading is not None)
@@ -201,8 +201,8 @@ def _gpu_values(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, int
         for line in (found.text("nvlink") or "").splitlines():
             if match := re.match(r"^GPU (\d+):", line):
                 gpu = int(match[1])
-                out.update({f"gpu{gpu}/nvlink_replay": 0, f"gpu{gpu}/nvlink_recovery": 0})
             elif (match := re.match(r"^\s*Link \d+: (Replay|Recovery) Errors: (\d+)$", line)) and gpu >= 0:
-                out[f"gpu{gpu}/nvlink_{match[1].lower()}"] += int(match[2])
+                name = f"gpu{gpu}/nvlink_{match[1].lower()}"
+                out[name] = out.get(name, 0) + int(match[2])
         judge.judged += 1
     return out

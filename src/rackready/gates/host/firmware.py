@@ -96,13 +96,18 @@ class Firmware(Gate):
             found = answers(judge, outputs.get(f"read-{node}"), node, wanted(facts.nodes[node]), "reading of firmware")
             if found is not None:
                 seen[node] = inventory(judge, facts.nodes[node], found)
+        alone = []
         for kind in sorted({kind for parts in seen.values() for kind in parts}):
-            self._kind(judge, kind, {node: parts[kind] for node, parts in seen.items() if kind in parts})
+            by_node = {node: parts[kind] for node, parts in seen.items() if kind in parts}
+            if kind not in self.inputs.baseline and sum(len(parts) for parts in by_node.values()) == 1:
+                alone.append(kind)
+            else:
+                self._kind(judge, kind, by_node)
         bad = {finding.where.split(" ", 1)[0] for finding in [*judge.fails, *judge.errors]}
         judge.blamed = bad
         judge.measured = set(seen) - bad
         missing = sorted({kind for kind in self.inputs.baseline if not any(kind in parts for parts in seen.values())})
-        judge.note = _note(len(seen), self.inputs.baseline, missing)
+        judge.note = _note(len(seen), self.inputs.baseline, missing, alone)
         return judge.verdict(run.target)
 
     def _kind(self, judge: Judge, kind: str, by_node: Mapping[str, Mapping[str, str]]) -> None:
@@ -142,6 +147,7 @@ def _own(verdict: Verdict, node: str) -> Verdict:
     return Verdict(outcome=outcome, findings=findings, criteria=verdict.criteria, measured=measured, blamed=[node] if findings else [], note=verdict.note)
 
 
-def _note(nodes: int, baseline: Mapping[str, str], missing: Sequence[str]) -> str:
+def _note(nodes: int, baseline: Mapping[str, str], missing: Sequence[str], alone: Sequence[str]) -> str:
     words = "held against the declared baseline" if baseline else f"no baseline is declared: compared among {nodes} identical node{'s' if nodes != 1 else ''}"
-    return f"{words}; declared but not found: {', '.join(missing)}" if missing else words
+    words += f"; declared but not found: {', '.join(missing)}" if missing else ""
+    return words + (f"; not judged, since there is only one: {', '.join(alone)}" if alone else "")

@@ -79,6 +79,17 @@ def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
                 judge.fail(name, what, f"{watched.low:g} to {watched.high:g} {unit} ({_MODULE})", f"{value:g} {unit}", step)
 
 
+def _fec(judge: Judge, where: str, port: mlxlink.Port, siblings: list[str]) -> None:
+    """Hold the error correction in use against what most ports of the node have: both ends must agree on it, and rails are alike."""
+    usual, times = Counter(siblings).most_common(1)[0] if siblings else ("", 0)
+    judge.judged += 1
+    if port.state == "Active" and port.fec != usual and times > len(siblings) / 2:
+        expected = f"{usual}, as {times} of the node's {len(siblings)} ports have"
+        judge.fail(
+            where, "error correction (FEC)", expected, port.fec, "Set both ends of the link to the same FEC (switch port, `mlxlink -k`), or let them negotiate."
+        )
+
+
 class Optics(HostGate):
     """Every compute NIC's link has few bit errors, and its module is the right part, cool enough and gets enough light."""
 
@@ -114,6 +125,7 @@ class Optics(HostGate):
             errors(judge, where, port, self.inputs.max_effective_ber, self.inputs.max_raw_ber)
             module(judge, where, port)
             self._part(judge, where, port, [other.part for other in ports.values()])
+            _fec(judge, where, port, [other.fec for other in ports.values() if other.state == "Active"])
             if len(judge.fails) + len(judge.errors) == before:
                 judge.measured.add(f"{node}/{nic.rdma_device}")
 

@@ -147,6 +147,10 @@ def _hot(state: State, nic: int, celsius: int) -> None:
     part(state, "nics", nic, "rail")["module"]["temperature_c"] = celsius
 
 
+def _fec(state: State, nic: int, mode: str) -> None:
+    part(state, "nics", nic, "rail")["module"]["fec"] = mode
+
+
 def _wrong_part(state: State, nic: int, number: str) -> None:
     part(state, "nics", nic, "rail")["module"]["part"] = number
 
@@ -178,7 +182,7 @@ FAULTS = (
     Fault("dimm-slow", "memory", "a memory module trained at a lower speed, MT/s", _dimm_slow, {"dimm": 5, "speed": 4000}, _MODULES),
     Fault("memory-corrected", "memory", "a module corrects many errors", _corrected, {"dimm": 5, "count": 240}, _ERRORS),
     Fault("memory-uncorrected", "memory", "a module had an uncorrectable error", _uncorrected, {"dimm": 5, "count": 1}, _ERRORS),
-    Fault("machine-check", "cpu", "the processor reports an uncorrected machine check", _machine_check, {"bank": 7}, _ERRORS),
+    Fault("machine-check", "cpu", "the processor reports an uncorrected machine check", _machine_check, {"bank": 7}, _ERRORS, at_boot=True),
     Fault("clock-unsynchronised", "clock", "no time server is reached", _clock_lost, {}, _CLOCK),
     Fault("clock-offset", "clock", "the clock is off by so many seconds", _clock_off, {"seconds": 0.42}, _CLOCK),
     Fault("service-failed", "services", "a service fails", _service, {"unit": "node-agent.service"}, _SERVICES),
@@ -194,10 +198,11 @@ FAULTS = (
     Fault("drive-slow", "storage", "a drive reads at a fraction of its rate", _drive_slow, {"drive": 3, "factor": 0.6}, "node/host/performance/disk-bandwidth"),
     Fault("nic-firmware", "firmware", "a NIC has other firmware than its siblings", _nic_firmware, {"nic": 1, "version": "28.39.3004"}, _FIRMWARE),
     Fault("bios-version", "firmware", "the BIOS is older than that of identical nodes", _bios, {"version": "1.05.03"}, _FIRMWARE),
-    Fault("link-flaps", "link", "a link went down and came back several times", _flaps, {"nic": 1, "count": 6}, _LINKS),
+    Fault("link-flaps", "link", "a link went down and came back several times", _flaps, {"nic": 1, "count": 6}, _LINKS, at_boot=True),
     Fault("link-ber", "optics", "a link has many bit errors after correction", _ber, {"nic": 1, "rate": "3E-9"}, _OPTICS),
     Fault("optics-light", "optics", "a lane gets too little light, dBm", _light, {"nic": 1, "lane": 2, "dbm": -11.4}, _OPTICS),
     Fault("optics-hot", "optics", "a module is too hot, degrees Celsius", _hot, {"nic": 1, "celsius": 84}, _OPTICS),
+    Fault("fec-wrong", "link", "a link runs another error correction than its siblings", _fec, {"nic": 1, "mode": "No FEC"}, _OPTICS),
     Fault("cable-wrong-part", "optics", "another module or cable than the others have", _wrong_part, {"nic": 1, "number": "MCP4Y10-N003"}, _OPTICS),
     Fault("aer-under-load", "pcie", "a GPU's PCIe link makes corrected errors under load", _aer, {"gpu": 0, "count": 48000}, _DELTAS),
     Fault("nic-discards-under-load", "fabric", "a NIC drops packets under load", _discards, {"nic": 1, "count": 3120}, _DELTAS),

@@ -36,7 +36,7 @@ def _link(nic: dict[str, Any], *, up: bool) -> dict[str, Any]:
             "Physical state": "ETH_AN_FSM_ENABLE" if up else "Disabled",
             "Speed": f"{nic['rate_gbps']}G" if up else "N/A",
             "Width": "4x" if up else "N/A",
-            "FEC": "Standard_RS-FEC - (544,514)" if up else "N/A",
+            "FEC": nic["module"]["fec"] if up else "N/A",
             "Loopback Mode": "No Loopback",
             "Auto Negotiation": "ON",
         },

@@ -76,7 +76,7 @@ def _processors(cpu: dict[str, Any]) -> None:
 
 def _memory(host: dict[str, Any]) -> None:
     dimms = [dimm for dimm in host["dimms"] if dimm["present"]]
-    shutil.rmtree(paths.at(_EDAC), ignore_errors=True)
+    seen = set()
     age = int(time.time() - _booted())
     for controller in sorted({dimm["controller"] for dimm in dimms}):
         here = [dimm for dimm in dimms if dimm["controller"] == controller]
@@ -88,10 +88,14 @@ def _memory(host: dict[str, Any]) -> None:
             _put(f"{top}/{kind}_noinfo_count", 0)
         for place, dimm in enumerate(here):
             folder = f"{top}/dimm{place}"
+            seen.add(folder)
             _put(f"{folder}/dimm_label", dimm["locator"])
             _put(f"{folder}/size", dimm["size_gb"] * 1024)
             _put(f"{folder}/dimm_ce_count", dimm["corrected"])
             _put(f"{folder}/dimm_ue_count", dimm["uncorrected"])
+    for old in paths.at(_EDAC).glob("mc*/dimm*"):
+        if f"{_EDAC}/{old.parent.name}/{old.name}" not in seen:
+            shutil.rmtree(old)
 
 
 def _booted() -> float:
