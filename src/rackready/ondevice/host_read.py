@@ -4,11 +4,13 @@ The only argument is a JSON document: {"commands": [{"key", "argv", "timeout_s",
 ``keep`` is a regular expression: only the lines of standard output in which it is found are sent, with the number of all lines.
 ``each`` is {"of": key of another command, "list": name, "field": name}: the command is run once for every entry of that list in the
 other command's JSON output, with the entry's field in place of "{}" in its arguments; its key gets a space and that value.
+The document carries a digest of what it holds: a reading of which a part was lost on its way is not taken for one that found nothing.
 """
 
 from __future__ import annotations
 
 import glob
+import hashlib
 import json
 import os
 import re
@@ -26,9 +28,15 @@ def main() -> int:
     """Print the document; what could not be run or read stands in it, and whoever judges decides what that means."""
     wanted = json.loads(sys.argv[1])
     document: dict[str, Any] = {"format": FORMAT, "commands": commands(wanted["commands"]), "files": {pattern: files(pattern) for pattern in wanted["files"]}}
+    document["digest"] = digest(document["commands"], document["files"])
     document["complete"] = True
     sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
     return 0
+
+
+def digest(done: Any, found: Any) -> str:  # noqa: ANN401 - whatever a damaged document holds
+    """Return the SHA-256 of what was read."""
+    return hashlib.sha256(json.dumps([done, found], sort_keys=True).encode()).hexdigest()
 
 
 def commands(specs: list[dict[str, Any]]) -> dict[str, Any]:

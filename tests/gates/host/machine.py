@@ -18,6 +18,7 @@ from rackready.design.site import load_site
 from rackready.gates.base import Command, GateFacts, Output
 from rackready.gates.registry import gate
 from rackready.model.outcome import Verdict
+from rackready.ondevice import host_read
 from rackready.sim import faults
 from rackready.sim.hardware import build_state
 from rackready.sim.programs.hwsim import firmware, hwd, kmsg, machine, paths, rdmatree, store
@@ -93,7 +94,7 @@ class Node:
         """Do what a command asks of this node, as host_read would."""
         if command.stdin:
             wanted = json.loads(command.argv[-1])
-            text, code = json.dumps(self.document(wanted)), 0
+            text, code = sealed(self.document(wanted)), 0
         else:
             said = self.run(list(command.argv))
             text, code = said["stdout"], said["exit_code"]
@@ -152,6 +153,11 @@ class Node:
             if place.is_file() and _same(name, pattern):
                 found[name] = place.read_text().strip()
         return found
+
+
+def sealed(document: Mapping[str, Any]) -> str:
+    """Return a document as host_read prints it: with the digest of what it holds."""
+    return json.dumps({**document, "digest": host_read.digest(document["commands"], document["files"])})
 
 
 def _same(name: str, pattern: str) -> bool:

@@ -15,7 +15,7 @@ from rackready.gates.base import Done, GateFacts, Output
 from rackready.gates.offline import facts as platform_facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.host.machine import Node, facts, judged
+from tests.gates.host.machine import Node, facts, judged, sealed
 
 Document = dict[str, Any]
 Change = Callable[[Document], object]
@@ -36,7 +36,7 @@ def judge(
     output = node.answer(run.commands[0])
     found = copy.deepcopy(json.loads(output.stdout))
     change(found)
-    return made.evaluate(known, run, {output.key: replace(output, stdout=json.dumps(found))})
+    return made.evaluate(known, run, {output.key: replace(output, stdout=sealed(found))})
 
 
 def said(verdict: Verdict) -> list[tuple[str, str, str, str]]:
@@ -235,7 +235,7 @@ def moved(kind: str, read: float, write: float, error: int = 0) -> Output:
     said_ = {"argv": ["x"], "exit_code": 0, "stderr": "", "missing": False, "timed_out": False}
     commands = {"mount": {**said_, "stdout": f"{kind}\n"}, "fio": {**said_, "stdout": json.dumps({"fio version": "fio-3.33", "jobs": jobs})}}
     document = {"format": "rackready/host-read/v1", "commands": commands, "files": {}, "complete": True}
-    return Output(key="read", node="node01", command="captured", exit_code=0, stdout=json.dumps(document))
+    return Output(key="read", node="node01", command="captured", exit_code=0, stdout=sealed(document))
 
 
 def filesystem(output: Output, inputs: Mapping[str, object]) -> Verdict:

@@ -17,7 +17,7 @@ from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome
 from rackready.sim import faults
 from rackready.sim.programs.hwsim import paths
-from tests.gates.host.machine import Node, facts
+from tests.gates.host.machine import Node, facts, sealed
 
 BAD = [
     ("cpu-offline", "lscpu"),
@@ -88,5 +88,5 @@ def test_bad_never_becomes_pass(captured: dict[str, Captured], name: str, tool: 
     made, known, run, output = captured[name]
     document = copy.deepcopy(json.loads(output.stdout))
     document["commands"][tool]["stdout"] = apply(document["commands"][tool]["stdout"], damage)
-    verdict = made.evaluate(known, run, {output.key: replace(output, stdout=json.dumps(document))})
+    verdict = made.evaluate(known, run, {output.key: replace(output, stdout=sealed(document))})
     assert verdict.outcome in {Outcome.FAIL, Outcome.ERROR}

@@ -15,7 +15,7 @@ from rackready.gates.base import Gate, GateFacts, Output, Run
 from rackready.gates.registry import all_gates, gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.sim.programs.hwsim import paths
-from tests.gates.host.machine import Node, facts
+from tests.gates.host.machine import Node, facts, sealed
 
 GATES = [name for name in all_gates() if "/host/" in name]
 Document = dict[str, Any]
@@ -34,7 +34,7 @@ class Healthy:
         output = self.outputs[key]
         found = copy.deepcopy(json.loads(output.stdout))
         change(found)
-        return self.with_output(key, replace(output, stdout=json.dumps(found)))
+        return self.with_output(key, replace(output, stdout=sealed(found)))
 
     def with_output(self, key: str, output: Output | None) -> Verdict:
         outputs = {name: one for name, one in self.outputs.items() if name != key}
@@ -130,6 +130,19 @@ def test_kernel_files_that_are_not_there_never_pass(healthy: dict[str, Healthy],
         if any(json.loads(one.outputs[key].stdout)["files"].values()):
             verdict = one.judge(lambda found: found.update(files={}), key)
             assert verdict.outcome is not Outcome.PASS
+
+
+def test_a_document_of_which_a_part_was_lost_is_not_believed(healthy: dict[str, Healthy]) -> None:
+    one = healthy["node/host/sanity/cpu"]
+    found = json.loads(one.outputs["read"].stdout)
+    found["files"]["/sys/devices/system/cpu/cpu*/microcode/version"].popitem()
+    verdict = one.with_output("read", replace(one.outputs["read"], stdout=json.dumps(found)))
+    assert [str(finding) for finding in verdict.findings] == [
+        (
+            "node01: processors unreadable - Expected: a complete document of readings Actual: its digest is not that of its contents. "
+            "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+        )
+    ]
 
 
 TEXTS = [

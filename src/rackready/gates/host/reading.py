@@ -119,12 +119,18 @@ def answers(judge: Judge, output: Output | None, node: str, wanted: Wanted, what
         return None
     try:
         found = document(output, host_read.FORMAT)
+        _whole(found)
         commands = {str(key): _answer(item) for key, item in found["commands"].items()}
         files = {str(key): {str(path): None if text is None else str(text) for path, text in item.items()} for key, item in found["files"].items()}
     except (FormatError, KeyError, TypeError, AttributeError, ValueError) as error:
         judge.error(node, f"{what} unreadable", "a complete document of readings", error, AGAIN)
         return None
     return Answers(node, wanted, commands, files, judge)
+
+
+def _whole(found: Mapping[str, Any]) -> None:
+    if found.get("digest") != host_read.digest(found["commands"], found["files"]):
+        raise FormatError("its digest is not that of its contents")
 
 
 def _answer(item: Mapping[str, Any]) -> dict[str, Any]:
