@@ -81,7 +81,7 @@ def test_the_schema_refuses_what_the_api_would(change: Callable[[dict], object],
 
 
 def test_an_mpijob_without_an_image_is_refused() -> None:
-    with pytest.raises(RackreadyError, match="gates.launcher: mpijob - Expected: a container image in the gate's input image"):
+    with pytest.raises(RackreadyError, match=r"gates.launcher: mpijob - Expected: a container image in the gate's input image"):
         line("mpijob")
 
 
