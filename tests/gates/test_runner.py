@@ -8,10 +8,10 @@ import pytest
 
 from rackready.drivers.process import STOP, Interrupted
 from rackready.drivers.remote import Answer
-from rackready.gates.base import Gate
+from rackready.gates.base import REGISTRY, Command, Gate, GateFacts, Outputs, Run
 from rackready.gates.registry import gate
 from rackready.gates.runner import Attempt, Runner
-from rackready.model.outcome import Outcome
+from rackready.model.outcome import Outcome, Verdict
 from tests.gates.fake import FakeConnection, links, said
 from tests.gates.support import rack, text
 
@@ -120,3 +120,75 @@ def test_the_operator_can_stop() -> None:
     finally:
         STOP.clear()
     assert attempts == []
+
+
+class BmcGate(Gate):
+    """Asks a BMC, waits for the node, then asks it."""
+
+    id = "bmc/test/sanity/runner"
+    retry = False
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        del facts
+        return [
+            Run(
+                node,
+                node,
+                (node,),
+                (
+                    Command("ask", node, ("GET", "Systems/*"), 5, via="bmc"),
+                    Command("back", node, ("sh", "back"), 1, stage=1, role="wait"),
+                    Command("look", node, ("look",), 5, stage=2),
+                ),
+                chained=True,
+            )
+            for node in nodes
+        ]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        del facts, run
+        note = ", ".join(f"{key}={output.exit_code}" for key, output in sorted(outputs.items()))
+        return Verdict(outcome=Outcome.ERROR, note=note)
+
+
+REGISTRY.pop(BmcGate.id)
+
+
+class FakeBmc:
+    """Answers for every node."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float) -> Answer:
+        del timeout_s
+        self.asked.append((node, tuple(argv)))
+        return self.answer
+
+
+def test_a_request_goes_to_the_bmc_and_a_node_is_waited_for() -> None:
+    codes = iter([255, 1, 0])
+    connection = FakeConnection({"sh back": lambda *_: said(code=next(codes)), "look": said()})
+    bmc = FakeBmc(said("{}"))
+    attempts: list[Attempt] = []
+    done = Runner(connection, rack(), lambda _, attempt: attempts.append(attempt), bmc=bmc, wait_s=0.0).gate(BmcGate(), ["node01"])
+    assert done[0].verdict.note == "ask=0, back=0, look=0"
+    assert bmc.asked == [("node01", ("GET", "Systems/*"))]
+    assert [words.strip() for _, words in connection.calls] == ["sh back", "sh back", "sh back", "look"]
+    assert len(attempts) == 1, "it is an error, and the gate says that it is not to be tried again by itself"
+
+
+def test_a_wait_ends_with_its_time_and_what_depends_on_it_is_not_run() -> None:
+    connection = FakeConnection({"sh back": said(code=1)})
+    done = Runner(connection, rack(), lambda *_: None, bmc=FakeBmc(said("{}")), wait_s=0.3).gate(BmcGate(), ["node01"])
+    assert done[0].verdict.note == "ask=0, back=1"
+    assert 2 <= len(connection.calls) <= 5
+
+
+def test_without_a_way_to_the_bmc_the_command_says_so() -> None:
+    connection = FakeConnection({})
+    runner = Runner(connection, rack(), lambda *_: None)
+    run = BmcGate().plan(rack(), ["node01"])[0]
+    outputs = runner.outputs(run)
+    assert {key: output.failure for key, output in outputs.items()} == {"ask": "node01: no way to its BMC from here"}

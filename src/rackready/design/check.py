@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rackready.design.check_addresses import check_given, given_addresses
 from rackready.design.check_fabric import check_fabric, check_links, check_ports
+from rackready.design.check_gates import check_gates
 from rackready.design.check_groups import check_groups
 from rackready.design.check_networks import check_networks
 from rackready.design.check_nics import check_nic_plans
@@ -95,11 +96,27 @@ def _profiles(subject: Subject) -> list[Found]:
     for r, rack in enumerate(site.racks):
         for n, node in enumerate(rack.nodes):
             known("platform", node.platform, ("racks", r, "nodes", n, "platform"))
+    for platform in site.baselines:
+        known("platform", platform, ("baselines", platform))
     for s, switch in enumerate(site.switches):
         if known("switch", switch.model, ("switches", s, "model")):
             systems = loader.switch(switch.model).os
             if switch.os not in systems:
                 out.append(Found(("switches", s, "os"), f"{switch.model} does not run {switch.os!r} - Expected: one of {', '.join(systems)}.", "Correct it."))
+    return out + _nameplates(site, {*catalogue["platform"], *catalogue["switch"]})
+
+
+def _nameplates(site: Site, known: set[str]) -> list[Found]:
+    out: list[Found] = []
+    seen: set[str] = set()
+    for k, plate in enumerate(site.facility.nameplates if site.facility is not None else ()):
+        here = ("facility", "nameplates", k, "model")
+        if plate.model not in known:
+            text = f"no server or switch profile is called {plate.model!r} - Expected: one of {', '.join(sorted(known))}."
+            out.append(Found(here, text, "Correct the id; what devices draw is said as their max_power_w."))
+        elif plate.model in seen:
+            out.append(Found(here, f"{plate.model} has a nameplate already.", "One nameplate for a model."))
+        seen.add(plate.model)
     return out
 
 
@@ -124,30 +141,12 @@ def _driver(subject: Subject) -> list[Found]:
     return out
 
 
-def _skips(subject: Subject) -> list[Found]:
-    site = subject.site
-    if site.gates.set not in loader.known("gate_sets"):
-        return []
-    ids = [entry.id for entry in loader.gate_set(site.gates.set).gates]
-    nodes = {node.name for node in site.nodes()}
-    out = []
-    for k, skip in enumerate(site.gates.skip):
-        if skip.gate not in ids:
-            out.append(
-                Found(("gates", "skip", k, "gate"), f"gate {skip.gate} is not in set {site.gates.set} - Expected: one of {', '.join(ids)}.", "Correct it.")
-            )
-        for m, name in enumerate(skip.nodes):
-            if name not in nodes and not subject.pruned:
-                out.append(Found(("gates", "skip", k, "nodes", m), f"no node is called {name}.", "Correct the name."))
-    return out
-
-
 _RULES: tuple[Callable[[Subject], list[Found]], ...] = (
     _names,
     _addresses,
     _profiles,
     _driver,
-    _skips,
+    check_gates,
     check_units,
     check_places,
     check_ports,

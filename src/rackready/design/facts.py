@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackready.model.base import expand_range
+from rackready.model.baseline import Baseline
 from rackready.model.profile import GpuProfile, PlatformProfile, SoftwareProfile, SwitchProfile
 from rackready.model.site import Node, Site, Switch
 from rackready.profiles import loader
@@ -46,6 +47,8 @@ class NodeFacts:
     software: SoftwareProfile
     driver: str
     nics: tuple[NicFacts, ...]
+    baseline: Baseline | None = None
+    """Firmware and BIOS that the site, else the platform's profile, wants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,8 @@ def node_facts(site: Site, name: str) -> NodeFacts:
             NicFacts(nic.rail, nic.rdma_device, nic.netdev, nic.pci, nic.gpu, nic.numa, nic.rate, address, rail.subnet.prefixlen, rail.vlan, switch, port)
         )
     software = loader.software(site.software.set)
-    return NodeFacts(node, site.rack_of(name).name, index, platform, loader.gpu(platform.gpu), software, driver_version(site), tuple(nics))
+    baseline = site.baselines.get(platform.id) or platform.baseline
+    return NodeFacts(node, site.rack_of(name).name, index, platform, loader.gpu(platform.gpu), software, driver_version(site), tuple(nics), baseline)
 
 
 def switch_facts(site: Site, name: str) -> SwitchFacts:
@@ -140,11 +144,26 @@ def _ports(site: Site) -> dict[str, list[PortFacts]]:
 _PLANNED_GPU: dict[str, Any] = {"form": True, "memory_nominal": True, "memory_bandwidth": True, "compute": True, "nvlink_bridge": True, "mig": True}
 _PLANNED_PLATFORM: dict[str, Any] = {
     **dict.fromkeys(
-        ("su_nodes", "weight", "typical_power", "transient_power", "psus", "cooling", "airflow", "other_nics", "max_power", "rack_units", "source"), True
+        (
+            "su_nodes",
+            "weight",
+            "typical_power",
+            "transient_power",
+            "psus",
+            "cooling",
+            "airflow",
+            "other_nics",
+            "max_power",
+            "rack_units",
+            "source",
+            "baseline",
+        ),
+        True,
     ),
     "nics": {"__all__": {"cage": True, "planes": True, "port": True}},
 }
-"""Fields of profiles that no role sets and no gate judges by."""
+"""Fields of profiles that no role sets and no gate judges by. (Gates of the BMC judge by the last pass's own values, supplies and cooling: those
+are what the server is, not what is wanted of it; what is wanted of firmware and BIOS is taken from the node's facts, where the site's stands.)"""
 
 
 def desired_digest(site: Site, name: str) -> str:
@@ -161,6 +180,7 @@ def desired_digest(site: Site, name: str) -> str:
         "software": facts.software.model_dump(mode="json"),
         "driver": facts.driver,
         "fabric": site.fabric.model_dump(mode="json"),
+        "baseline": facts.baseline.model_dump(mode="json", exclude={"source"}) if facts.baseline is not None else None,
         "nics": [[nic.rail, nic.netdev, nic.address, nic.vlan, nic.switch, nic.port] for nic in facts.nics],
     }
     return hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()

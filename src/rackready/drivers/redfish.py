@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import requests
 import sushy
@@ -188,6 +188,45 @@ class Bmc:
                 return self._wait_power(wanted, min(_GRACEFUL_OFF_S, wait_s))
         self._reset(sushy.ResetType.FORCE_OFF)
         return self._wait_power(wanted, wait_s)
+
+    def get(self, address: str) -> dict[str, Any]:
+        """Return the document at an address of this service. Raises BmcError, also when it is no JSON object."""
+        found = self._read(lambda: self._document(address))
+        if not isinstance(found, dict):
+            text = f"{self.where}: {address} - Expected: a JSON object Actual: {type(found).__name__}. Update the BMC's firmware."
+            raise BmcError(text)
+        return found
+
+    def _document(self, address: str) -> Any:  # noqa: ANN401 - JSON
+        response = self._connect()._conn.get(address)  # noqa: SLF001 - sushy shows no plain GET; its connector carries session, TLS and time limits
+        try:
+            return response.json()
+        except ValueError as error:
+            text = f"{self.where}: {address} - Expected: a JSON document Actual: {error}. Update the BMC's firmware, or run again."
+            raise BmcError(text) from error
+
+    def offers_full_power_cycle(self) -> bool:
+        """Whether the machine can be taken from its mains by its BMC (reset type FullPowerCycle, which sushy does not know). Raises BmcError."""
+        return "FullPowerCycle" in self._reset_action().get("ResetType@Redfish.AllowableValues", [])
+
+    def full_power_cycle(self) -> None:
+        """Take the machine, the BMC with it, from its mains and give power back. The answer may be lost with the BMC. Raises BmcError."""
+        target = str(self._reset_action().get("target", ""))
+        try:
+            self._connect()._conn.post(target, data={"ResetType": "FullPowerCycle"})  # noqa: SLF001 - as in _document
+        except faults.ConnectionError:
+            return
+        except faults.SushyError as error:
+            raise self._explain(error) from error
+
+    def forget(self) -> None:
+        """Drop the session: the BMC that gave it was restarted."""
+        self._root = self._auth = None
+
+    def _reset_action(self) -> dict[str, Any]:
+        system = self._read(self._system)
+        action = ((system.json or {}).get("Actions") or {}).get("#ComputerSystem.Reset")
+        return action if isinstance(action, dict) else {}
 
     def _allowed(self, kind: sushy.ResetType) -> bool:
         return kind in self._read(lambda: self._system().get_allowed_reset_system_values())

@@ -14,9 +14,11 @@ from typing import Any
 import jinja2
 
 from rackready import __version__
+from rackready.design.check_gates import today, warnings
 from rackready.design.site import load_site
 from rackready.evidence import heat
 from rackready.evidence.distribution import describe, picture, strips
+from rackready.evidence.junit import junit
 from rackready.evidence.store import EvidenceError, EvidenceStore
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord
@@ -42,7 +44,7 @@ class ReportError(RackreadyError):
 
 
 def write_reports(root: Path, env: str, campaign: str) -> tuple[Path, Path]:
-    """Write the report of a campaign and return the paths of (HTML, JSON), both readable by their owner alone.
+    """Write the report of a campaign and return the paths of (HTML, JSON), readable by their owner alone; the same as JUnit XML lies beside them.
 
     A node that the campaign found in order already shows its newest evidence, with the campaign that measured it.
     Raises RackreadyError when the site or the ledger cannot be read.
@@ -52,6 +54,7 @@ def write_reports(root: Path, env: str, campaign: str) -> tuple[Path, Path]:
     stem = paths.reports / _SAFE.sub("_", campaign)
     html, json_file = stem.with_name(f"{stem.name}.html"), stem.with_name(f"{stem.name}.json")
     _write(json_file, json.dumps(document, indent=2) + "\n")
+    _write(stem.with_name(f"{stem.name}.junit.xml"), junit(document))
     _write(html, render(document, _raw(paths, document)))
     return html, json_file
 
@@ -80,9 +83,17 @@ def build(site: Site, paths: EnvPaths, campaign: str) -> dict[str, Any]:
         "racks": heat.racks(site, nodes),
         "nodes": nodes,
         "runs": runs,
-        "declared_skips": [skip.model_dump(mode="json") for skip in site.gates.skip],
+        "declared_skips": _declared(site),
+        "warnings": warnings(site, today()),
         "events": events,
     }
+
+
+def _declared(site: Site) -> list[dict[str, Any]]:
+    """Return every declared skip, kill switches that hold included: those say until when and by whom, and are for all nodes."""
+    skips: list[dict[str, Any]] = [skip.model_dump(mode="json") for skip in site.gates.skip]
+    off = [item for item in site.gates.disabled if today() <= item.until]
+    return skips + [{**item.model_dump(mode="json"), "nodes": ["all"], "reason": item.said()} for item in off]
 
 
 def _summary(nodes: list[dict[str, Any]]) -> dict[str, int]:

@@ -6,19 +6,28 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from rackready.design.facts import NodeFacts
-from rackready.model.outcome import Finding, Verdict
-from rackready.model.site import Fabric
+from rackready.model.outcome import Criterion, Finding, Metric, Verdict
+from rackready.model.site import Device, Fabric
 
 
 class Inputs(BaseModel):
     """Typed inputs of a gate; a key that it does not know is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A gate's last pass on a node."""
+
+    at: datetime
+    metrics: tuple[Metric, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +38,12 @@ class GateFacts:
     fabric: Fabric
     fleet: int
     """Units that are judged by the same gate: nodes of the site. Sets the number of launches."""
+    passed: Mapping[tuple[str, str], Passed] = field(default_factory=dict)
+    """(gate, node) -> its last pass, for gates that judge what is new since then."""
+    devices: Sequence[Device] = ()
+    """What stands in the racks beside nodes and switches: PDUs, power shelves, coolant distribution units."""
+    liquid: frozenset[str] = frozenset()
+    """Nodes whose rack the site cools with liquid."""
     launcher: Literal["openmpi", "srun", "mpijob"] = "openmpi"
     """How programs are started on several nodes: site.yml gates.launcher."""
 
@@ -48,8 +63,11 @@ class Command:
     stdin: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     stage: int = 0
-    role: Literal["step", "server"] = "step"
+    role: Literal["step", "server", "wait"] = "step"
+    """``wait``: asked again until it exits with 0 or its time is over, e.g. for a node that boots."""
     ready_port: int | None = None
+    via: Literal["host", "bmc"] = "host"
+    """``bmc``: a request to the node's (or rack device's) Redfish service, e.g. ("GET", "Chassis/*/Sensors/*"); see gates/bmc/connection.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +82,8 @@ class Run:
     """What it needs for itself while it runs, e.g. a node's NIC."""
     launch_from: str | None = None
     """Node that starts processes on the others over SSH (MPI)."""
+    chained: bool = False
+    """Stages depend on each other: after one in which a command did not end with 0, the later ones are not run."""
     about: Mapping[str, str] = field(default_factory=dict)
     """What evaluate must know again: rail, partner, launches."""
 
@@ -87,13 +107,33 @@ class Output:
 Outputs = Mapping[str, Output]
 
 
+@dataclass(frozen=True, slots=True)
+class FleetMetric:
+    """A metric by which identical units are held against each other. Its target is the node (``node03``) or a part of it (``node03/gpu2``)."""
+
+    name: str
+    effect: float
+    """The smallest deviation that is to be found, as a share of the median; half of it is the least that counts as one."""
+    sigma: float = 0.01
+    """Spread of one launch on one unit, as a share of its value: what noise is believed at least."""
+    better: Literal["higher", "lower"] = "higher"
+
+
 class Gate(ABC):
     """One gate. The first line of the docstring is what reports print."""
 
     id: ClassVar[str]
     covers: ClassVar[frozenset[str]] = frozenset()
     """Kinds of parts that a pass of it measures: node, gpu, nvlink, nic, rail, cable."""
+    fleet: ClassVar[tuple[FleetMetric, ...]] = ()
+    """Metrics that are also held against those of identical units, once they are measured."""
+    in_no_set: ClassVar[str] = ""
+    """Why no shipped gate set has it; empty when one has."""
     min_nodes: ClassVar[int] = 1
+    retry: ClassVar[bool] = True
+    """An error is tried once more; False for what must not be done again without being asked for."""
+    since_last_pass: ClassVar[bool] = False
+    """It judges what is new since its last pass, which it finds in ``GateFacts.passed``."""
     Inputs: ClassVar[type[Inputs]] = Inputs
 
     def __init__(self, inputs: Mapping[str, object] | None = None) -> None:
@@ -108,8 +148,13 @@ class Gate(ABC):
 
     @property
     def scope(self) -> str:
-        """First part of the id: node, pair or cluster."""
+        """First part of the id: bmc, node, pair, group, rack, switch or cluster."""
         return self.id.split("/", 1)[0]
+
+    @property
+    def alone(self) -> bool:
+        """Whether it measures one node at a time."""
+        return self.scope in {"node", "bmc"}
 
     @property
     def level(self) -> str:
@@ -132,6 +177,10 @@ class Gate(ABC):
     def tools(self, outputs: Outputs) -> dict[str, str]:  # noqa: ARG002 - most tools do not say
         """Return which versions of which tools made these outputs, as far as they say so."""
         return {}
+
+    def bounds(self, facts: GateFacts, node: str) -> Sequence[Criterion]:  # noqa: ARG002 - most gates hold against the profile word by word
+        """Return the numbers that it holds measurements of this node against, with inputs and sources, for `gate explain`."""
+        return ()
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:  # noqa: ARG002
         """Declare further runs that tell which part of a failed run is at fault. Never a repeat of a failed run."""

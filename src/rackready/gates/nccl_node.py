@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from rackready.gates import hardware
-from rackready.gates.base import Command, GateFacts, Outputs, Run
+from rackready.gates.base import Command, FleetMetric, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound
 from rackready.gates.fabric import transport
 from rackready.gates.fabric.collective import WORDS, NcclGate, bounds, judge_busbw
@@ -25,6 +25,7 @@ class OneNode(NcclGate):
     """One collective of a node's GPUs, with the proof that it went over NVLink."""
 
     covers = frozenset({"gpu"})
+    fleet = (FleetMetric("busbw", effect=0.03),)
 
     class Inputs(NcclGate.Inputs):
         """How the launches are made, and a pass mark of others."""

@@ -24,6 +24,7 @@ _READY_S = 60.0
 _READY_SLICE_S = 10.0
 _POLL_S = 0.1
 _SERVER_END_S = 10.0
+_WAIT_S = 3.0
 
 
 class Background(Protocol):
@@ -47,6 +48,13 @@ class Connection(Protocol):
 
     def start(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Background:
         """Start a command and return at once. Raises UnreachableError."""
+
+
+class BmcConnection(Protocol):
+    """Where requests to BMCs go."""
+
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float) -> Answer:
+        """Ask a BMC. Never raises for what the BMC does."""
 
 
 Launcher = Callable[[str, Sequence[str]], AbstractContextManager[str]]
@@ -79,6 +87,10 @@ class Runner:
     workers: int = min(16, 4 * (os.cpu_count() or 4))
     """Runs side by side: what this controller can attend to."""
     ready_s: float = _READY_S
+    bmc: BmcConnection | None = None
+    """Way to the BMCs; None: commands to them say that there is none."""
+    wait_s: float = _WAIT_S
+    """Between two askings of a ``wait`` command."""
 
     def gate(self, gate: Gate, nodes: Sequence[str]) -> list[Done]:
         """Run a gate on these nodes, follow-ups included. Raises Interrupted when the operator stops."""
@@ -94,7 +106,7 @@ class Runner:
 
     def _one(self, gate: Gate, run: Run) -> Done:
         verdict = self._attempt(gate, run, 1)
-        if verdict.outcome is Outcome.ERROR:  # an error may be the moment's; a fail is never measured again
+        if verdict.outcome is Outcome.ERROR and gate.retry:  # an error may be the moment's; a fail is never measured again
             verdict = self._attempt(gate, run, 2)
         return Done(run, verdict)
 
@@ -102,7 +114,7 @@ class Runner:
         check_stop()
         started = datetime.now(UTC)
         outputs = self.outputs(run)
-        verdict = _evaluate(gate, self.facts, run, outputs)
+        verdict = evaluated(gate, self.facts, run, outputs)
         self.sink(gate, Attempt(run, number, outputs, verdict, started, datetime.now(UTC)))
         return verdict
 
@@ -117,7 +129,9 @@ class Runner:
                     for command in here:
                         if command.role == "server":
                             self._serve(command, out, servers)
-                    self._steps([command for command in here if command.role == "step"], out)
+                    self._steps([command for command in here if command.role != "server"], out)
+                    if run.chained and any(out[command.key].exit_code != 0 for command in here if command.key in out):
+                        break
         except UnreachableError as error:
             for command in run.commands:
                 out.setdefault(command.key, _output(command, Answer(None, "", "", 0.0, failure=str(error))))
@@ -138,9 +152,25 @@ class Runner:
         if not commands:
             return
         with ThreadPoolExecutor(max_workers=min(len(commands), self.workers)) as pool:
-            answers = pool.map(lambda one: self.connection.run(one.node, one.argv, stdin=one.stdin, env=one.env, timeout_s=one.timeout_s), commands)
+            answers = pool.map(self._ask, commands)
             for command, answer in zip(commands, answers, strict=True):
                 out[command.key] = _output(command, answer)
+
+    def _ask(self, command: Command) -> Answer:
+        """Run a command where it belongs; one that waits is asked again until it succeeds or its time is over."""
+        if command.via == "bmc":
+            if self.bmc is None:
+                return Answer(None, "", "", 0.0, failure=f"{command.node}: no way to its BMC from here")
+            return self.bmc.run(command.node, command.argv, timeout_s=command.timeout_s)
+        begun = time.monotonic()
+        while True:
+            check_stop()
+            left = max(1.0, command.timeout_s - (time.monotonic() - begun))
+            answer = self.connection.run(command.node, command.argv, stdin=command.stdin, env=command.env, timeout_s=left)
+            waited = time.monotonic() - begun
+            if command.role != "wait" or answer.exit_code == 0 or waited >= command.timeout_s:
+                return replace(answer, seconds=waited) if command.role == "wait" else answer
+            time.sleep(min(self.wait_s, max(0.0, command.timeout_s - waited)))
 
     def _serve(self, command: Command, out: dict[str, Output], servers: dict[str, tuple[Command, Background]]) -> None:
         """Start a server and wait until it listens; one that never does is recorded as such, and its clients then fail to meet it."""
@@ -172,7 +202,7 @@ class Runner:
         return False
 
 
-def _evaluate(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Output]) -> Verdict:
+def evaluated(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Output]) -> Verdict:
     """Judge, and turn a bug of a gate into an error of this run: one output that nobody thought of must not stop the others."""
     try:
         return gate.evaluate(facts, run, outputs)

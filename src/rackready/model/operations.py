@@ -53,6 +53,19 @@ class DeclaredSkip(Model):
     reason: str = Field(min_length=10, description="why, in words that a reader of the report understands")
 
 
+class DisabledGate(Model):
+    """A gate that is switched off everywhere for a while: a kill switch. While it holds, the gate is a declared skip; after its last day it runs again."""
+
+    gate: str = Field(description="gate id")
+    until: date = Field(description="last day on which it is off (UTC), e.g. 2027-03-01; at most 90 days ahead")
+    by: str = Field(min_length=2, description="who answers for it: a person or a team")
+    reason: str = Field(min_length=10, description="why, in words that a reader of the report understands")
+
+    def said(self) -> str:
+        """Return what reports say while it holds."""
+        return f"switched off until {self.until} by {self.by}: {self.reason}"
+
+
 class Gates(Model):
     """Which gates a node must pass."""
 
@@ -61,6 +74,12 @@ class Gates(Model):
         "openmpi", description="what starts programs on several nodes; openmpi: mpirun over SSH, srun: Slurm, mpijob: Kubeflow on Kubernetes"
     )
     skip: list[DeclaredSkip] = Field(default_factory=list)
+    disabled: list[DisabledGate] = Field(default_factory=list, description="gates that are switched off everywhere, each until a day and by somebody")
+
+    def skipped(self, node: str, day: date) -> dict[str, str]:
+        """Return gate to reason of what is left out on a node on a day (UTC). A gate's own skip of that node speaks before its kill switch."""
+        off = {item.gate: item.said() for item in self.disabled if day <= item.until}
+        return off | {skip.gate: skip.reason for skip in self.skip if node in skip.nodes}
 
 
 class SlurmHandover(Model):

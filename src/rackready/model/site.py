@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field
 
 from rackready.model.base import MacAddress, Model, Name, Names, ProfileId, RangeText, SecretRef
+from rackready.model.baseline import Baseline
 from rackready.model.facility import Facility, Feed, Hall, RackCooling
 from rackready.model.network import Fabric, Link, Networks, NicPlan, PortGroup, Qos, Rail, Tenant
 from rackready.model.operations import (
@@ -24,10 +25,12 @@ from rackready.model.operations import (
     SlurmHandover,
     Software,
 )
+from rackready.model.profile import Inlet, ManagementPort
 from rackready.model.topology import Topology
 
 __all__ = [
     "Access",
+    "Baseline",
     "Bmc",
     "Campaign",
     "DeclaredSkip",
@@ -153,9 +156,14 @@ class Device(Model):
     address: IPv4Address | None = Field(None, description="management address; planned from networks.oob when absent")
     pair: Name | None = Field(None, description="the other one of a redundant pair")
     fabric_ports: int = Field(0, ge=0, le=16, description="ports on the compute fabric (a UFM host takes one)")
-    max_power_w: float | None = Field(None, gt=0, description="highest draw, W")
+    max_power_w: float | None = Field(None, gt=0, description="highest draw, W, e.g. by its nameplate")
+    psus: int | None = Field(None, ge=1, le=16, description="power supplies, each with a cord of its own")
+    psus_needed: int | None = Field(None, ge=1, le=16, description="power supplies with input that keep it running")
+    inlet: Inlet | None = Field(None, description="inlet of one supply, IEC 60320")
+    management: ManagementPort | None = Field(None, description="its management port; without it no cable to it is listed")
     weight_kg: float | None = Field(None, gt=0)
     serial: str | None = Field(None, min_length=1)
+    bmc: Bmc | None = Field(None, description="its Redfish service (power shelf, PDU, coolant distribution unit); null: gates do not ask it")
 
 
 class NvlinkDomain(Model):
@@ -197,6 +205,9 @@ class Site(Model):
     deliveries: list[Delivery] = Field(default_factory=list)
     cable_stock: dict[str, list[float]] = Field(default_factory=dict, description="lengths on the shelf, m, by series of the parts profile")
     maintenance: list[MaintenanceWindow] = Field(default_factory=list)
+    baselines: dict[ProfileId, Baseline] = Field(
+        default_factory=dict, description="firmware and BIOS that the site wants, by server model; stands in place of its profile's as a whole"
+    )
 
     def remember(self, key: str, make: Callable[[], _T]) -> _T:
         """Return what ``make`` gives, computed once for this site: indexes over 12,500 nodes are not built for each of them again."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from rackready.model.parts import PartsProfile
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSet, GpuProfile, PlatformProfile, SoftwareProfile, SwitchProfile
+from rackready.model.xid import XidCatalogue
 
 _P = TypeVar("_P", bound=BaseModel)
 
@@ -78,3 +79,9 @@ def gate_set(wanted: str) -> GateSet:
 def parts(wanted: str) -> PartsProfile:
     """Return the cables, fibres and modules of a supplier; raises UnknownProfileError."""
     return _load("parts", wanted, PartsProfile)
+
+
+@cache
+def xids(wanted: str = "nvidia") -> XidCatalogue:
+    """Return a vendor's catalogue of Xids and SXids; raises UnknownProfileError."""
+    return _load("xid", wanted, XidCatalogue)

@@ -1,23 +1,37 @@
-"""The Redfish emulator, asked over its WSGI interface, with a fake in place of containers."""
+"""The Redfish emulator, asked over its WSGI interface and over TLS by the gates' own client, with a fake in place of containers."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from werkzeug.test import Client
 
+from rackready.design.site import load_site
+from rackready.gates.base import Output
+from rackready.gates.bmc.connection import Bmcs
+from rackready.gates.offline import facts
+from rackready.gates.registry import all_gates, gate
+from rackready.model.outcome import Outcome, Verdict
+from rackready.model.site import Bmc as BmcSite
+from rackready.sim import faults
 from rackready.sim.boot import BootSettings
+from rackready.sim.hardware import build_state
 from rackready.sim.redfish.app import build_app
 from rackready.sim.redfish.driver import Hardware
+from rackready.sim.redfish.server import BmcServer
 from rackready.sim.redfish.sessions import Sessions, guard
 from rackready.sim.store import Store, write_private
+from rackready.sim.tls import ensure_certificates
 
 NODES = {"node01": "SERIAL-1", "node02": "SERIAL-2"}
+
+
+SANITY = sorted(gate_id for gate_id in all_gates() if gate_id.startswith("bmc/") and "/sanity/" in gate_id)
 
 
 class FakePower:
@@ -47,7 +61,8 @@ class Rack:
             write_private(self.store.secret(f"{node}-bmc"), f"secret-{node}")
         sessions = Sessions(self.store)
         app = build_app(Hardware(self.store), self.power, sessions, root)
-        self.clients = {node: Client(guard(app, node, sessions)) for node in NODES}
+        self.guards = {node: guard(app, node, sessions) for node in NODES}
+        self.clients = {node: Client(self.guards[node]) for node in NODES}
 
     def ask(self, node: str, path: str, *, method: str = "GET", body: Any = None, password: str = "", token: str = "") -> Any:  # noqa: ANN401 - a test response, a JSON body
         headers = {"X-Auth-Token": token} if token else {}
@@ -166,3 +181,68 @@ def test_an_unknown_reset_type_is_refused(rack: Rack) -> None:
     target = f"{rack.system('node01')}/Actions/ComputerSystem.Reset"
     assert rack.ask("node01", target, method="POST", body={"ResetType": "Explode"}).status_code == 400
     assert rack.power.asked == []
+
+
+@pytest.fixture
+def told(rack: Rack) -> Iterator[Callable[[str, dict[str, Any]], Verdict]]:
+    """Serve node01 over TLS as a real BMC does, and let a gate ask it through our driver: password, session, links, $expand."""
+    before = rack.store.state("node01")
+    address = "127.84.1.1"
+    ensure_certificates(rack.store.tls, {"node01": address})
+    server = BmcServer(address, 0, rack.guards["node01"], rack.store.tls / "node01.pem")
+    server.serve_in_background()
+    password = {"file": str(rack.store.secret("node01-bmc"))}
+    site = BmcSite.model_validate({"address": address, "port": server.server_port, "password": password, "ca": str(rack.store.tls / "ca.pem")})
+
+    def ask(gate_id: str, state: dict[str, Any]) -> Verdict:
+        rack.store.write_state("node01", state)
+        known, found = facts("dgx_h100"), gate(gate_id)
+        run = found.plan(known, ["node01"])[0]
+        command = run.commands[0]
+        answer = Bmcs({"node01": site}).run("node01", command.argv, timeout_s=30)
+        assert rack.store.secret("node01-bmc").read_text() not in answer.stdout
+        return found.evaluate(known, run, {command.key: Output(command.key, "node01", "GET", answer.exit_code, answer.stdout, failure=answer.failure)})
+
+    yield ask
+    server.shutdown()
+    server.server_close()
+    rack.store.write_state("node01", before)
+
+
+@pytest.mark.parametrize("gate_id", SANITY)
+def test_gates_ask_the_emulator_over_tls_and_a_healthy_node_passes(told: Callable[[str, dict[str, Any]], Verdict], gate_id: str) -> None:
+    found = told(gate_id, build_state(load_site("sim"), "node01"))
+    assert (found.outcome, [str(finding) for finding in found.findings]) == (Outcome.PASS, [])
+
+
+@pytest.mark.parametrize("fault", ["psu-failed", "inlet-hot", "leak", "sel-cpu-ierr", "bios-changed", "bmc-firmware-other"])
+def test_a_fault_in_the_hardware_state_reaches_its_gate(told: Callable[[str, dict[str, Any]], Verdict], fault: str) -> None:
+    state = build_state(load_site("sim"), "node01")
+    faults.inject(state, fault)
+    assert told(faults.FAULTS[fault].caught_by, state).outcome is Outcome.FAIL
+
+
+def test_collections_come_expanded_when_they_are_asked_so(rack: Rack) -> None:
+    before = rack.store.state("node01")
+    rack.store.write_state("node01", build_state(load_site("sim"), "node01"))
+    chassis = rack.ask("node01", "/redfish/v1/Chassis").json["Members"][0]["@odata.id"]
+    plain = rack.ask("node01", f"{chassis}/Sensors").json["Members"]
+    expanded = rack.ask("node01", f"{chassis}/Sensors?$expand=.($levels=1)").json["Members"]
+    assert len(plain) == len(expanded) == 16
+    assert [set(item) for item in plain] == [{"@odata.id"}] * 16
+    assert all("Reading" in item for item in expanded)
+    rack.store.write_state("node01", before)
+
+
+def test_a_part_that_a_power_cycle_loses_is_gone_from_the_next_boot_on(rack: Rack) -> None:
+    before = rack.store.state("node01")
+    state = build_state(load_site("sim"), "node01")
+    faults.inject(state, "part-missing-after-power-cycle", kind="dimms", index=7)
+    states = []
+    for boots in (0, 1):
+        state["boot_count"] = boots
+        rack.store.write_state("node01", state)
+        system = rack.system("node01")
+        states.append(rack.ask("node01", f"{system}/Memory/DIMM7").json["Status"]["State"])
+    assert states == ["Enabled", "Absent"]
+    rack.store.write_state("node01", before)

@@ -60,7 +60,7 @@ def test_one_of_two_faults_is_repaired(healthy: State) -> None:
 @pytest.mark.parametrize(
     ("name", "params", "words"),
     [
-        ("nonsense", {}, "Expected: one of "),
+        ("nonsense", {}, "Actual: 'nonsense'. Name a fault from the list."),
         ("nvlink-down", {"gpu": 8}, "node02 gpus - Expected: one of 0, 1, 2, 3, 4, 5, 6, 7 Actual: 8"),
         ("nvlink-down", {"gpu": 0, "link": 18}, "Actual: 18. Name a part that the node has."),
         ("nic-down", {"gpu": 1}, "Fault 'nic-down' - Expected: nic Actual: gpu"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from rackready.sim.faults import fabric, gpu, host
+from rackready.sim.faults import bmc, fabric, gpu, host
 from rackready.sim.faults.base import Fault, FaultError, State
 
 __all__ = ["FAULTS", "Fault", "FaultError", "clear", "inject"]
@@ -13,7 +13,7 @@ __all__ = ["FAULTS", "Fault", "FaultError", "clear", "inject"]
 _KEPT = ("faults", "boot_count", "node", "index")
 """Keys of the state that a repair leaves as they are."""
 
-FAULTS: dict[str, Fault] = {fault.name: fault for layer in (gpu, fabric, host) for fault in layer.FAULTS}
+FAULTS: dict[str, Fault] = {fault.name: fault for layer in (gpu, fabric, host, bmc) for fault in layer.FAULTS}
 
 
 def inject(state: State, name: str, **params: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import flask
 from sushy_tools.emulator import main as emulator
 
+from rackready.sim.redfish import telemetry
 from rackready.sim.redfish.context import NODE
 from rackready.sim.redfish.driver import BOOT_TARGETS, Hardware, NoStorage, RackChassis, RackSystems
 from rackready.sim.redfish.power import Power
@@ -53,9 +54,30 @@ def build_app(hardware: Hardware, power: Power, sessions: Sessions, state_dir: P
     app.rack_chassis = RackChassis(hardware)
     app.config["SUSHY_EMULATOR_STATE_DIR"] = str(state_dir)
     app.register_blueprint(blueprint(sessions))
+    app.before_request(lambda: _telemetry(hardware))
     app.before_request(lambda: _patch_boot(app.rack_systems))
     app.after_request(lambda response: _correct(response, hardware, power))
     return app  # type: ignore[no-any-return]
+
+
+def _telemetry(hardware: Hardware) -> Any:  # noqa: ANN401 - a Flask response or None
+    """Answer for what sushy-tools has no resources for; collections also with their members in them ($expand)."""
+    request = flask.request
+    if request.method != "GET":
+        return None
+    found = telemetry.documents(hardware.state(), *_places(hardware))
+    document = found.get(request.path.rstrip("/"))
+    if document is None:
+        return None
+    if "$expand" in request.args and "Members" in document:
+        document = {**document, "Members": [found.get(member["@odata.id"], member) for member in document["Members"]]}
+    return flask.jsonify(document)
+
+
+def _places(hardware: Hardware) -> tuple[str, str, str]:
+    """Return the addresses of the node's system, chassis and manager (sushy-tools gives a manager its system's identity)."""
+    system, chassis = hardware.uuid("system"), hardware.uuid("chassis")
+    return f"{_ROOT}/Systems/{system}", f"{_ROOT}/Chassis/{chassis}", f"{_ROOT}/Managers/{system}"
 
 
 def _patch_boot(systems: RackSystems) -> Any:  # noqa: ANN401 - a Flask response or None
@@ -86,12 +108,16 @@ def _root(document: dict[str, Any], hardware: Hardware, power: Power) -> None:
     document.update({"Id": "RootService", "Name": "Root Service", "Vendor": hardware.chassis()["manufacturer"], "UUID": hardware.uuid("root")})
     document["SessionService"] = {"@odata.id": f"{_ROOT}/SessionService"}
     document["Links"] = {"Sessions": {"@odata.id": f"{_ROOT}/SessionService/Sessions"}}
+    document["ProtocolFeaturesSupported"] = {"ExpandQuery": {"ExpandAll": False, "Levels": True, "Links": False, "MaxLevels": 1, "NoLinks": True}}
     for absent in ("CertificateService", "UpdateService", "Registries"):
         document.pop(absent, None)
 
 
 def _system(document: dict[str, Any], hardware: Hardware, power: Power) -> None:
     del power
+    for absent in ("Memory", "Storage", "SimpleStorage", "SecureBoot", "Processors"):
+        document.pop(absent, None)
+    document.update(telemetry.links(hardware.state(), *_places(hardware))[0])
     chassis, boot = hardware.chassis(), hardware.boot().read()
     document.update({"Manufacturer": chassis["manufacturer"], "Model": chassis["product"], "SerialNumber": chassis["serial"], "SystemType": "Physical"})
     document["Boot"]["BootSourceOverrideEnabled"] = boot["enabled"]
@@ -105,8 +131,11 @@ def _chassis(document: dict[str, Any], hardware: Hardware, power: Power) -> None
     state = power.state(NODE.get())
     document.update({"Manufacturer": chassis["manufacturer"], "Model": chassis["product"], "SerialNumber": chassis["serial"]})
     document.update({"ChassisType": "RackMount", "PowerState": state})
+    document.pop("Thermal", None)
+    document.update(telemetry.links(hardware.state(), *_places(hardware))[1])
 
 
 def _manager(document: dict[str, Any], hardware: Hardware, power: Power) -> None:
     del power
     document.update({"Description": "Baseboard Management Controller", "Model": "AST2600", "FirmwareVersion": hardware.chassis().get("bmc", "")})
+    document.update(telemetry.links(hardware.state(), *_places(hardware))[2])

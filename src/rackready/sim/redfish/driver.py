@@ -35,6 +35,10 @@ class Hardware:
         found: dict[str, str] = self.store.state(NODE.get())["chassis"]
         return found
 
+    def state(self) -> dict[str, Any]:
+        """Return the whole hardware state of the node that is asked."""
+        return self.store.state(NODE.get())
+
     def nics(self) -> list[dict[str, str]]:
         """Return id and MAC address of every NIC."""
         return [{"id": nic["netdev"], "mac": nic["mac"]} for nic in self.store.state(NODE.get())["nics"]]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 Facts = dict[str, Any]
 
 
-@dataclass
-class Rank:
+class Rank(NamedTuple):
     """One GPU of the run."""
 
     rank: int

@@ -11,7 +11,6 @@ import random
 import socket
 import sys
 import time
-from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from .. import machine, rdmatree, store
@@ -21,6 +20,8 @@ from . import facts, model, ports, probe, wire
 Facts = dict[str, Any]
 _RULE = "-" * 87
 _MIB = 1 << 20
+_LONGEST_S = 0.3
+"""A measurement takes no longer here, however long it is to be: long enough that a stop or a kill meets it at work."""
 _VALUED = {
     "-d": "device", "--ib-dev": "device", "-p": "port", "--port": "port", "-s": "size", "--size": "size", "-n": "iters", "--iters": "iters",
     "-D": "duration", "--duration": "duration", "-q": "qps", "--qp": "qps", "-x": "gid", "--gid-index": "gid", "--use_cuda": "cuda",
@@ -35,14 +36,13 @@ _FLAGS = {
 }  # fmt: skip
 
 
-@dataclass
 class Options:
     """The command line."""
 
-    name: str
-    values: dict[str, str] = field(default_factory=dict)
-    flags: set[str] = field(default_factory=set)
-    host: str = ""
+    def __init__(self, name: str) -> None:
+        self.name, self.host = name, ""
+        self.values: dict[str, str] = {}
+        self.flags: set[str] = set()
 
     @property
     def latency(self) -> bool:
@@ -262,7 +262,7 @@ def _measure(options: Options, end: Facts, other: Facts, flows: int = 1) -> Fact
         speed = min(top, size * 8 * 3.1e-3 * model.noise(0.004)) * min(1.0, 0.55 + size / 20000)
         count = int(duration * speed * 1e9 / 8 / size) if duration else options.iters
         rows.append({"size": size, "iters": count, "gbps": speed, "peak": 0.0 if duration else speed * random.uniform(1.0, 1.003)})
-    time.sleep(min(1.5, max(0.15, duration / 10)))
+    time.sleep(min(_LONGEST_S, max(0.15, duration / 10)))
     return {"rows": rows, "bytes": sum(row["size"] * row["iters"] for row in rows), "both": both, "flows": flows}
 
 

@@ -1,0 +1,202 @@
+"""Gathers what a Redfish service (DMTF DSP0266) tells, by following its own links: vendors name and place resources as they like.
+
+A trail is the way from the service root, property by property: ``Chassis/*/ThermalSubsystem/Fans/*``. ``*`` stands for every member of
+a collection (or of a list of links), with all its pages; ``*!audit*,lclog`` leaves out members by the last word of their address.
+A trail ends quietly where a resource lacks the property: whether that is allowed is for the reader of the result to say. A resource
+that is linked and cannot be read is written down as unread, never left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from typing import Any
+
+from rackready.drivers.redfish import Bmc, BmcError, BmcIdentityError, BmcLoginError, BmcTlsError, BmcUnreachableError
+
+FORMAT = "rackready/redfish/v1"
+ROOT = "/redfish/v1/"
+Document = dict[str, Any]
+Get = Callable[[str], Document]
+
+_SECRET = re.compile(r"passw|passphrase|secret|token|credential|privatekey", re.IGNORECASE)
+_NOISE = frozenset({"@odata.context", "@odata.etag", "Actions"})
+_FATAL = (BmcLoginError, BmcTlsError, BmcUnreachableError, BmcIdentityError)
+_PAGES = 200
+"""Pages of one collection at most: a service whose pages never end must not hold us for ever."""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Documents by address, which of them every trail ended at, and what could not be read."""
+
+    trails: dict[str, list[str]] = field(default_factory=dict)
+    documents: dict[str, Document] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+    def document(self) -> Document:
+        """Return it as one JSON document."""
+        return {"format": FORMAT, "trails": self.trails, "documents": self.documents, "unread": self.unread, "complete": True}
+
+
+def read(bmc: Bmc, trails: Iterable[str], proceed: Callable[[], None]) -> Gathered:
+    """Return what the trails lead to. Raises BmcError when the service as a whole cannot be asked; ``proceed`` may raise to stop."""
+
+    def get(address: str) -> Document:
+        proceed()
+        return bmc.get(address)
+
+    return Walk(get).all(trails)
+
+
+class Walk:
+    """One gathering: every address is asked once."""
+
+    def __init__(self, get: Get) -> None:
+        self._get = get
+        self._found = Gathered()
+        self._known: dict[str, Document] = {}
+        self._expands = False
+
+    def all(self, trails: Iterable[str]) -> Gathered:
+        """Follow the trails from the service root."""
+        root = self._get(ROOT)
+        self._known[ROOT] = root
+        self._expands = bool(_at(root, "ProtocolFeaturesSupported.ExpandQuery.NoLinks"))
+        for trail in trails:
+            ends = self._follow(root, [step for step in trail.split("/") if step])
+            self._found.trails[trail] = list(dict.fromkeys(str(end["@odata.id"]) for end in ends if "@odata.id" in end))
+            for end in ends:
+                self._keep(end)
+        return self._found
+
+    def _keep(self, document: Document) -> None:
+        if "@odata.id" in document and "Members" not in document:
+            self._found.documents[str(document["@odata.id"])] = cleaned(document)
+
+    def _follow(self, start: Document, steps: Sequence[str]) -> list[Document]:
+        here = [start]
+        for place, step in enumerate(steps):
+            all_of_it = place + 1 < len(steps) and steps[place + 1].startswith("*")
+            ahead: list[Document] = []
+            for document in here:
+                ahead += self._members(document, step) if step.startswith("*") else self._linked(document, step, as_collection=all_of_it)
+            here = ahead
+        return here
+
+    def _linked(self, document: Document, name: str, *, as_collection: bool) -> list[Document]:
+        """Return what a property links to: one resource, or several when it is a list of links (as a collection where its members are wanted)."""
+        target = _at(document, name)
+        if isinstance(target, list) and as_collection:
+            return [{"@odata.id": f"{document.get('@odata.id', '?')}#/{name}", "Members": target}]
+        links = target if isinstance(target, list) else [target]
+        return [found for link in links if isinstance(link, dict) and (found := self._resource(link)) is not None]
+
+    def _members(self, document: Document, step: str) -> list[Document]:
+        refused = [pattern for pattern in step.removeprefix("*").removeprefix("!").split(",") if pattern]
+        out: list[Document] = []
+        members = self._pages(document)
+        for member in members:
+            last = str(member.get("@odata.id", "")).rstrip("/").rsplit("/", 1)[-1].lower()
+            if not any(fnmatch(last, pattern.lower()) for pattern in refused) and (found := self._resource(member)) is not None:
+                out.append(found)
+        return out
+
+    def _pages(self, collection: Document) -> list[Document]:
+        """Return the members of every page. As many as the collection counts must come, else it is unread."""
+        address = str(collection.get("@odata.id", "?"))
+        if not isinstance(collection.get("Members"), list):
+            self._found.unread[address] = "no collection: it has no Members"
+            return []
+        members: list[Document] = []
+        page: Document | None = collection
+        for _ in range(_PAGES):
+            if page is None:
+                break
+            members += [member for member in page.get("Members") or [] if isinstance(member, dict)]
+            after = page.get("Members@odata.nextLink") or page.get("@odata.nextLink")
+            page = self._document(str(after)) if after else None
+        else:
+            self._found.unread[address] = f"more than {_PAGES} pages"
+        counted = collection.get("Members@odata.count")
+        if isinstance(counted, int) and counted > len(members):
+            self._found.unread.setdefault(address, f"it counts {counted} members and lists {len(members)}")
+        return members
+
+    def _resource(self, link: Document) -> Document | None:
+        """Return the resource of a link; one that came expanded is not asked for again."""
+        address = link.get("@odata.id")
+        if not isinstance(address, str):
+            return None
+        if "@odata.type" in link or len(link) > 3:  # noqa: PLR2004 - a link has its address, at most an etag and a type beside
+            self._known.setdefault(address, link)
+        return self._document(address)
+
+    def _document(self, address: str) -> Document | None:
+        """Return the document of an address, None when it cannot be read (then it is unread)."""
+        if address in self._known:
+            return self._known[address]
+        if address in self._found.unread:
+            return None
+        try:
+            found = self._get(address)
+            if self._expands and _bare(found):
+                found = self._expanded(address) or found
+        except _FATAL:
+            raise
+        except BmcError as error:
+            self._found.unread[address] = str(error)
+            return None
+        self._known[address] = found
+        return found
+
+    def _expanded(self, address: str) -> Document | None:
+        """Ask for a collection with its members in it: one request instead of one for each. Services that promise it and fail are asked plainly."""
+        if "?" in address:
+            return None
+        try:
+            found = self._get(f"{address}?$expand=.($levels=1)")
+        except _FATAL:
+            raise
+        except BmcError:
+            return None
+        return found if isinstance(found.get("Members"), list) else None
+
+
+def _bare(document: Document) -> bool:
+    """Whether a document is a collection of mere links, worth expanding."""
+    members = document.get("Members")
+    return isinstance(members, list) and len(members) > 1 and all(isinstance(item, dict) and set(item) == {"@odata.id"} for item in members)
+
+
+def _at(document: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - JSON
+    """Return a property, also one within others (``Links.ManagedBy``); None when it is not there. Names with an @ are taken whole."""
+    found: Any = document
+    for word in [name] if name.startswith("@") and name in document else _words(name):
+        if not isinstance(found, Mapping) or word not in found:
+            return None
+        found = found[word]
+    return found
+
+
+def _words(name: str) -> list[str]:
+    """Split ``@Redfish.Settings.SettingsObject`` as ``@Redfish.Settings`` and ``SettingsObject``; other names at every dot."""
+    if not name.startswith("@"):
+        return name.split(".")
+    namespace, term, *rest = name.split(".")
+    return [f"{namespace}.{term}", *rest]
+
+
+def cleaned(document: Document) -> Document:
+    """Return a document without noise, and without the values of what may be a secret: BIOS attributes hold passwords on some servers."""
+    return {key: _clean(key, value) for key, value in document.items() if key not in _NOISE}
+
+
+def _clean(key: str, value: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, dict):
+        return cleaned(value)
+    if isinstance(value, list):
+        return [_clean(key, item) for item in value]
+    return "(left out)" if value is not None and value != "" and _SECRET.search(key) and not isinstance(value, bool) else value

@@ -1,0 +1,93 @@
+"""BIOS settings against what the site, else the platform's profile, wants; a change that waits for the next boot counts as one.
+
+Names are matched whole, or up to the suffix of the BIOS build that Supermicro appends (PCIeACSCTL_1E3C). Vocabularies differ: Enable,
+Enabled and true are the same word here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from rackready.gates.base import Gate, GateFacts, Outputs, Run
+from rackready.gates.bmc.documents import Document, ask, told
+from rackready.gates.judge import Judge
+from rackready.model.baseline import Setting
+from rackready.model.outcome import Verdict
+
+_NOW, _NEXT = "Systems/*!hgx_*/Bios", "Systems/*!hgx_*/Bios/@Redfish.Settings.SettingsObject"
+_SUFFIX = r"_+[0-9A-F]{4}$"
+_SAME = {"enable": "enabled", "true": "enabled", "disable": "disabled", "false": "disabled"}
+
+
+class BiosSettings(Gate):
+    """The BIOS is set as the site, else the platform's profile, wants it."""
+
+    id = "bmc/firmware/sanity/bios-settings"
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
+        """One request to every BMC."""
+        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, _NOW, _NEXT),)) for node in nodes]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Hold every wanted setting against the present value, and against the one that the next boot brings."""
+        node = run.nodes[0]
+        judge = Judge()
+        found = told(judge, node, "BIOS settings", outputs)
+        if found is None:
+            return judge.verdict(node)
+        wanted = facts.nodes[node].baseline
+        if wanted is None or not wanted.bios_settings:
+            where = facts.nodes[node].platform.id
+            step = f"Declare baselines.{where}.bios_settings in the site file, or the gate's skip with its reason."
+            judge.error(node, "BIOS settings not judged", f"settings that are wanted of {where}", "none declared", step)
+            return judge.verdict(node)
+        now, after = (_attributes(found.at(trail)) for trail in (_NOW, _NEXT))
+        if not now:
+            judge.error(
+                f"{node} BMC", "BIOS settings not reported", "Attributes of the host's Bios resource", "none", "Power the node on once, or update the BMC."
+            )
+        else:
+            for name, value in wanted.bios_settings.items():
+                self._one(judge, node, (name, value), now, after)
+        return judge.verdict(node)
+
+    @staticmethod
+    def _one(judge: Judge, node: str, wanted: tuple[str, Setting], now: Mapping[str, object], after: Mapping[str, object]) -> None:
+        name, value = wanted
+        where = f"{node} bios {name}"
+        names = _matching(name, now)
+        judge.judged += 1
+        if not names:
+            judge.error(where, "BIOS setting not reported", value, "no such attribute", "Correct its name in the baseline for this BIOS version.")
+        for found in names:
+            if not _same(value, now[found]):
+                judge.fail(where, "BIOS setting", value, now[found], "Set it (the SettingsObject of the Bios resource, or the setup) and restart the node.")
+            elif found in after and not _same(value, after[found]):
+                judge.fail(where, "BIOS setting changes at the next boot", value, after[found], "Take the pending change back, or correct the baseline.")
+            else:
+                judge.measured.add(f"{node}/bios/{name}")
+
+
+def _attributes(documents: Iterable[Document]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for document in documents:
+        given = document.get("Attributes")
+        found |= {key: value for key, value in given.items() if value is not None} if isinstance(given, dict) else {}
+    return found
+
+
+def _matching(name: str, attributes: Mapping[str, object]) -> list[str]:
+    """Return the attributes that a wanted name means: itself, else those with a build's suffix."""
+    if name in attributes:
+        return [name]
+    return sorted(item for item in attributes if re.fullmatch(re.escape(name) + _SUFFIX, item))
+
+
+def _same(wanted: object, found: object) -> bool:
+    return _word(wanted) == _word(found)
+
+
+def _word(value: object) -> str:
+    text = str(value).strip().lower()
+    return _SAME.get(text, text)

@@ -1,0 +1,66 @@
+"""The way to BMCs: what gates may ask of them. ``GET trail ...`` gathers documents; ``CYCLE kind n`` takes the power away and gives it back.
+
+What goes out of here has no credentials in it: they stay in the driver, and what a BMC says of passwords is left out of the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from rackready.drivers import redfish_read
+from rackready.drivers.process import check_stop
+from rackready.drivers.redfish import Bmc
+from rackready.drivers.remote import Answer
+from rackready.gates.bmc.cycle import Cycler
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Bmc as BmcSite
+from rackready.model.site import Site
+
+
+class Bmcs:
+    """The BMCs of a site's nodes, and of those devices that have one. Thread-safe; one request at a time per BMC."""
+
+    def __init__(self, sites: Mapping[str, BmcSite], cycler: Cycler | None = None) -> None:
+        self._sites = dict(sites)
+        self._cycler = cycler
+
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float) -> Answer:
+        """Do what ``argv`` says and return a JSON document. Never raises for what a BMC does; raises Interrupted when the operator stops."""
+        begun = time.monotonic()
+        site = self._sites.get(node)
+        if site is None:
+            return Answer(None, "", "", 0.0, failure=f"{node}: bmc - Expected: address and password in the site file Actual: not given.")
+
+        def proceed() -> None:
+            check_stop()
+            if time.monotonic() - begun > timeout_s:
+                raise _LateError(f"{node}: the BMC has not told everything after {timeout_s:.0f} s")
+
+        try:
+            text = self._do(node, site, argv, proceed)
+        except _LateError:
+            return Answer(None, "", "", time.monotonic() - begun, timed_out=True)
+        except RackreadyError as error:
+            return Answer(None, "", "", time.monotonic() - begun, failure=str(error))
+        return Answer(0, text, "", time.monotonic() - begun)
+
+    def _do(self, node: str, site: BmcSite, argv: Sequence[str], proceed: Callable[[], None]) -> str:
+        verb, *rest = argv
+        if verb == "GET":
+            with Bmc(node, site) as bmc:
+                return json.dumps(redfish_read.read(bmc, rest, proceed).document(), sort_keys=True)
+        if verb == "CYCLE" and self._cycler is not None:
+            return json.dumps(self._cycler.cycle(node, site, *rest, proceed=proceed), sort_keys=True)
+        raise RackreadyError(f"{node}: a request to the BMC - Expected: GET, or CYCLE where power may be cycled Actual: {verb}. Report a bug.")
+
+
+class _LateError(RackreadyError):
+    """The time for a request is over."""
+
+
+def sites_of(site: Site) -> dict[str, BmcSite]:
+    """Return the BMC of every node and device of a site, as far as it is known."""
+    found = {node.name: known for node in site.nodes() if (known := node.bmc.known()) is not None}
+    return found | {device.name: device.bmc for device in site.devices if device.bmc is not None}

@@ -1,0 +1,142 @@
+"""Repeated power cycles: after each one, every part of the node must be there again, as it was before the first.
+
+Ten cycles with an inventory difference after each is what bring-up teams do (our judgement of practice; no vendor publishes a number).
+AC where the BMC can take its own mains away (reset type FullPowerCycle), else cold and warm in turn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from rackready.gates import base
+from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run
+from rackready.gates.bmc.cycle import FORMAT
+from rackready.gates.bmc.parts_seen import Seen, differences, look, seen
+from rackready.gates.formats.error import FormatError
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Verdict
+
+_MARK = "/run/rackready-before-cycle"
+"""Lies in memory, so that it is gone after a boot, and only after one."""
+_BACK = f'test ! -e {_MARK} || exit 1; case "$(systemctl is-system-running)" in running|degraded) exit 0;; *) exit 1;; esac'
+_CYCLE_S = 1200.0
+_RMA = "Power the node off, reseat the part and its cables; if it goes missing again, replace it (RMA), then its riser or board. Do not put the node into use."
+_SHOWN = 16
+
+
+class PowerCycles(Gate):
+    """Every part of the node is there again after each of its power cycles, with the same link widths."""
+
+    id = "bmc/power/stress/cycles"
+    retry = False
+
+    class Inputs(base.Inputs):
+        """How often, how, and how long a boot may take."""
+
+        cycles: int = Field(10, ge=1, le=200, description="power cycles")
+        kind: Literal["auto", "ac", "cold", "warm"] = Field("auto", description="auto: AC where the BMC can, else cold and warm in turn")
+        boot_s: int = Field(
+            1800, ge=30, le=7200, description="longest time from power to a booted system, s; servers of 2 TB check their memory for many minutes"
+        )
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
+        """Look, then cycle, wait and look again, as often as the inputs say; the first trouble ends it."""
+        return [Run(id=node, target=node, nodes=(node,), commands=tuple(self._commands(node)), claims=frozenset({node}), chained=True) for node in nodes]
+
+    def _commands(self, node: str) -> list[Command]:
+        found = [*look(node, 0, 0)]
+        for number in range(1, self.inputs.cycles + 1):
+            stage = 4 * number
+            found += [
+                Command(f"mark-{number}", node, ("touch", _MARK), 30, stage=stage),
+                Command(f"cycle-{number}", node, ("CYCLE", self.inputs.kind, str(number)), _CYCLE_S, stage=stage + 1, via="bmc"),
+                Command(f"boot-{number}", node, ("sh", "-c", _BACK), self.inputs.boot_s, stage=stage + 2, role="wait"),
+                *look(node, number, stage + 3),
+            ]
+        return found
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
+        """Compare every look with the first; what ended the row of cycles is said, and how far it came."""
+        node = run.nodes[0]
+        judge = Judge()
+        try:
+            first = seen(outputs, 0)
+        except FormatError as error:
+            judge.error(node, "inventory before the first power cycle", "a whole one", error, "Repair what it names; the node was not power-cycled.")
+            return judge.verdict(node)
+        done = 0
+        kinds: list[str] = []
+        while done < self.inputs.cycles and self._one(judge, node, done + 1, first, outputs, kinds):
+            done += 1
+        judge.metric("power_cycles", node, done, "1")
+        judge.note = f"{done} of {self.inputs.cycles} power cycles ({', '.join(dict.fromkeys(kinds)) or 'none'}), {len(first.parts)} parts compared after each"
+        if done == self.inputs.cycles and not judge.fails:
+            judge.measured.add(node + "/power-cycles")
+        return judge.verdict(node)
+
+    def _one(self, judge: Judge, node: str, number: int, first: Seen, outputs: Outputs, kinds: list[str]) -> bool:
+        """Judge one cycle; False when the row ends here."""
+        cycle = _cycle(judge, node, number, outputs.get(f"cycle-{number}"), outputs.get(f"mark-{number}"))
+        if cycle is None:
+            return False
+        kinds.append(str(cycle["kind"]))
+        boot = outputs.get(f"boot-{number}")
+        if boot is None or boot.exit_code != 0:
+            seconds = f"{boot.seconds:.0f} s" if boot is not None else "no time"
+            why = (boot.failure or boot.stderr.strip()) if boot is not None else "not asked"
+            actual = f"not after {seconds}" + (f" ({why})" if why else "")
+            step = "Look at its console over the BMC and at bmc/log/sanity/events; do not put the node into use."
+            judge.judged += 1
+            judge.fail(node, f"not back after power cycle {number} ({cycle['kind']})", "a booted system that answers on SSH", actual, step)
+            return False
+        try:
+            later = seen(outputs, number)
+        except FormatError as error:
+            judge.judged += 1
+            judge.fail(node, f"inventory after power cycle {number} ({cycle['kind']})", "the same parts as before", error, _RMA)
+            return False
+        judge.metric("boot_time", f"{node}/cycle{number}", boot.seconds, "s")
+        return _compare(judge, node, f"{number} ({cycle['kind']})", first, later)
+
+
+def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Output | None) -> dict[str, Any] | None:
+    where, what = f"{node} BMC", f"power cycle {number}"
+    if mark is not None and (mark.exit_code != 0 or mark.failure):
+        judge.error(node, f"{what} not begun", "SSH answers before it", mark.failure or f"exit {mark.exit_code}", "Check the node, then run the gate again.")
+        return None
+    if output is None:
+        judge.error(where, f"{what} was not run", "a power cycle", "none", "See what ended the row before it.")
+        return None
+    if output.failure or output.timed_out or output.exit_code != 0:
+        actual = output.failure.rstrip(".") or f"no end after {output.seconds:.0f} s"
+        judge.error(where, f"{what} not done", "power away and back", actual, "Look at the node's power in its BMC; bring it to On, then run the gate again.")
+        return None
+    try:
+        found = json.loads(output.stdout)
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("complete") is not True or found.get("result") != "done":
+        judge.error(where, f"{what} unreadable", f"a document of format {FORMAT}", output.stdout[:80] or "nothing", "Run the gate again; report a bug.")
+        return None
+    return found
+
+
+def _compare(judge: Judge, node: str, cycle: str, first: Seen, later: Seen) -> bool:
+    judge.judged += 1
+    if later.boot_id == first.boot_id:
+        judge.error(
+            node, f"power cycle {cycle} did not happen", "another boot id", later.boot_id, "The BMC said that it cycled the power: update its firmware."
+        )
+        return False
+    found = differences(first, later)
+    for item in found[:_SHOWN]:
+        judge.fail(f"{node} {item.part}", f"{item.what}: {cycle}", item.before, item.after, _RMA)
+    if len(found) > _SHOWN:
+        judge.fail(node, f"further differences after power cycle {cycle}", "none", len(found) - _SHOWN, "Read them in the raw outputs.")
+    return not found

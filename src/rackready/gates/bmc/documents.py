@@ -1,0 +1,171 @@
+"""What a BMC told, as gates read it: documents by trail, and states and health in Redfish's own words (DSP0268, Resource.Status).
+
+Fails closed: a document that could not be read, a word that Redfish does not have and a part without a state are errors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rackready.drivers.redfish_read import FORMAT
+from rackready.gates.base import Command, Output, Outputs
+from rackready.gates.formats.error import FormatError
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Finding
+
+Document = Mapping[str, Any]
+KEY = "redfish"
+_TIMEOUT_S = 120.0
+_HEALTH = frozenset({"OK", "Warning", "Critical"})
+_WORKING = frozenset({"Enabled", "StandbySpare", "Qualified", "InTest"})
+_ABSENT = frozenset({"Absent"})
+_RESTING = frozenset({"Disabled", "StandbyOffline", "Deferring", "Quiesced", "UnavailableOffline", "Starting", "Updating", "Degraded"})
+_RAW = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+
+
+def ask(node: str, *trails: str, key: str = KEY, timeout_s: float = _TIMEOUT_S, stage: int = 0) -> Command:
+    """Return the command that gathers what these trails lead to (see drivers.redfish_read) from a BMC."""
+    return Command(key=key, node=node, argv=("GET", *trails), timeout_s=timeout_s, stage=stage, via="bmc")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One gathered answer."""
+
+    documents: Mapping[str, Document]
+    trails: Mapping[str, Sequence[str]]
+    unread: Mapping[str, str]
+
+    def at(self, *trails: str) -> Iterator[Document]:
+        """Every document to which one of the trails led, once."""
+        for address in dict.fromkeys(address for trail in trails for address in self.trails.get(trail, [])):
+            if address in self.documents:
+                yield self.documents[address]
+
+    def has(self, trail: str) -> bool:
+        """Whether a trail led anywhere."""
+        return bool(self.trails.get(trail))
+
+
+def told(judge: Judge, node: str, what: str, outputs: Outputs, key: str = KEY) -> Told | None:
+    """Return what the BMC told, None when that cannot be judged; each thing that could not be read is an error already."""
+    output = outputs.get(key)
+    if judge.trouble(_trouble(output, node, what)) or output is None:
+        return None
+    try:
+        found = parse(output)
+    except FormatError as error:
+        judge.error(f"{node} BMC", f"{what} unreadable", "a whole document of what the BMC told", error, _RAW)
+        return None
+    for address, why in found.unread.items():
+        judge.error(
+            f"{node} BMC", f"{what}: {address} unread", "a document, since the BMC links to it", why, "Update or restart the BMC, then run the gate again."
+        )
+    return found
+
+
+def parse(output: Output) -> Told:
+    """Return the gathered answer of an output. Raises FormatError when it is not whole."""
+    text = output.stdout.strip()
+    if not text:
+        raise FormatError("empty output")
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        message = f"JSON cut off or damaged at line {error.lineno} column {error.colno}"
+        raise FormatError(message) from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        message = f"no document of format {FORMAT}"
+        raise FormatError(message)
+    if found.get("complete") is not True or output.exit_code != 0:
+        raise FormatError("the document is not complete" if found.get("complete") is not True else f"a complete document, but exit code {output.exit_code}")
+    documents, trails, unread = (found.get(key) for key in ("documents", "trails", "unread"))
+    if not isinstance(documents, dict) or not isinstance(trails, dict) or not isinstance(unread, dict):
+        raise FormatError("documents, trails or unread missing")
+    if any(not isinstance(item, dict) for item in documents.values()) or any(not isinstance(item, list) for item in trails.values()):
+        raise FormatError("a resource that is no JSON object, or a trail that is no list")
+    lost = [address for ends in trails.values() for address in ends if address not in documents and address not in unread]
+    if lost:
+        message = f"{lost[0]} was found and is not in the document"
+        raise FormatError(message)
+    return Told(documents, trails, unread)
+
+
+def _trouble(output: Output | None, node: str, what: str) -> Finding | None:
+    where = f"{node} BMC"
+    if output is None:
+        return Finding(
+            where=where, what=f"{what} not asked", expected="an answer", actual="none", next_step="Run the gate again; if it stays so, report a bug."
+        )
+    if output.failure:
+        step = f"Check that the BMC of {node} answers (bmc.address, its cable, user and password in the site file), then run the gate again."
+        return Finding(where=where, what=f"{what} not told", expected="an answer over Redfish", actual=output.failure.rstrip("."), next_step=step)
+    if output.timed_out or output.exit_code is None:
+        actual = f"none after {output.seconds:.0f} s"
+        return Finding(where=where, what=f"{what} not told", expected="an answer in time", actual=actual, next_step="Restart the BMC, then run the gate again.")
+    return None
+
+
+def name(document: Document) -> str:
+    """Return how a part is called: its Id, or its Name with its number where one document holds several (HPE calls both supplies alike)."""
+    if document.get("Id"):
+        return str(document["Id"])
+    called = str(document.get("Name") or document.get("FanName") or "part")
+    member = document.get("MemberId")
+    return f"{called} #{member}" if member is not None else called
+
+
+def numeric(value: Any) -> float | None:  # noqa: ANN401 - JSON
+    """Return a number, None for anything else (true is no number)."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None  # noqa: PLR0124 - NaN
+
+
+def parts(document: Document, key: str) -> list[Document]:
+    """Return the parts that a document holds in a list (older schemas); anything else is none."""
+    found = document.get(key)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+
+
+def absent(document: Document) -> bool:
+    """Whether a part says that it is not there."""
+    return _status(document).get("State") in _ABSENT
+
+
+def works(judge: Judge, where: str, what: str, document: Document, next_step: str) -> bool:
+    """Hold a part's state and health against working and OK; False when it failed, or does not say. A resting part is judged by its health alone."""
+    judge.judged += 1
+    status = _status(document)
+    state, health = status.get("State"), status.get("Health")
+    if (
+        (state is None and health is None)
+        or (state is not None and state not in _WORKING | _RESTING | _ABSENT)
+        or (health is not None and health not in _HEALTH)
+    ):
+        judge.error(where, f"{what} state unknown", "a State and a Health of Redfish", f"State {state}, Health {health}", "Update the BMC's firmware.")
+        return False
+    if health in {"Warning", "Critical"} or state in _ABSENT | {"UnavailableOffline", "Degraded"}:
+        judge.fail(where, f"{what} not working", "State Enabled, Health OK", f"State {state}, Health {health}{_conditions(status)}", next_step)
+        return False
+    if health is None and state in _WORKING:
+        judge.error(where, f"{what} health not reported", "Health OK", f"State {state}, no Health", "Update the BMC's firmware.")
+        return False
+    return True
+
+
+def resting(document: Document) -> bool:
+    """Whether a part is switched off or not in use, so that it has no reading."""
+    return _status(document).get("State") in _ABSENT | _RESTING
+
+
+def _status(document: Document) -> Document:
+    found = document.get("Status")
+    return found if isinstance(found, dict) else {}
+
+
+def _conditions(status: Document) -> str:
+    """Return what the BMC says about a bad state, the first of it."""
+    said = [str(item.get("Message") or item.get("MessageId") or "") for item in parts(status, "Conditions")]
+    return f" ({said[0]})" if said and said[0] else ""

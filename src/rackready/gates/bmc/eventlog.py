@@ -1,0 +1,180 @@
+"""Reads Redfish log services and their entries (DSP0268, LogService and LogEntry), and says what an entry means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from rackready.gates.bmc.documents import Document, name, numeric
+
+_EPOCH_S = 946_684_800.0
+"""2000-01-01: an older date is a BMC whose clock was not set yet, so no usable time."""
+_END_S = 4_102_444_800.0
+"""2100-01-01: an HGX BMC whose clock was not set writes 9999-12-31."""
+_LONG = 160
+_NOT_HEALTH = re.compile(r"maintenance|audit|security", re.IGNORECASE)
+"""In the name of a service: records of who did what (Supermicro's Log1 of the manager, Lenovo's maintenance log)."""
+
+_KINDS = (
+    (
+        re.compile(r"uncorrect\w*.{0,20}(ecc|memory)|multi-?bit|memory.{0,40}(uncorrect|fail)|dimm.{0,40}(uncorrect|fail|disabled)", re.IGNORECASE),
+        "memory error",
+        "Reseat the DIMM that the entry names, run the memory test; if it comes back, replace the DIMM, then suspect the CPU's socket.",
+    ),
+    (
+        re.compile(r"ierr|catastrophic|machine check|mcerr|caterr|processor.{0,30}(error|fail|therm)", re.IGNORECASE),
+        "CPU error",
+        "Save the BMC's crash dump, update BIOS and microcode; if it comes back, replace the CPU, then the board.",
+    ),
+    (
+        re.compile(r"pcie?.{0,30}(fatal|uncorrect|error|perr|serr)|bus.{0,10}(fatal|uncorrect)|critical interrupt", re.IGNORECASE),
+        "PCIe error",
+        "Find the slot that the entry names; reseat the card or riser, check firmware; if it comes back, replace the card.",
+    ),
+    (
+        re.compile(r"power supply|psu|ac lost|input lost|power unit|redundancy", re.IGNORECASE),
+        "power supply event",
+        "Run bmc/power/sanity/supplies; repair supply or feed.",
+    ),
+    (re.compile(r"\bfan\b|spd_fan", re.IGNORECASE), "fan event", "Run bmc/cooling/sanity/fans; replace the fan that the entry names."),
+    (re.compile(r"leak", re.IGNORECASE), "leak event", "Run bmc/cooling/sanity/leaks; look for the leak before the node is used."),
+    (re.compile(r"\btemp|thermal|overheat", re.IGNORECASE), "temperature event", "Run bmc/cooling/sanity/temperatures; look at air and coolant."),
+)
+_OTHER = "Read the entry in the vendor's guide and do what it says; once it is dealt with, say so with `rackready repair`: what is older counts no longer."
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry. ``at``: seconds since 1970 by the BMC's clock, None where it had none. ``severity``: Redfish's word, or what stands there."""
+
+    at: float | None
+    severity: str
+    text: str
+    dated: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Entries of one kind and text."""
+
+    what: str
+    said: str
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One log service. ``keeps``: it takes nothing more when it is full."""
+
+    key: str
+    name: str
+    entries: tuple[Entry, ...]
+    size: int | None
+    keeps: bool
+    off: bool
+    clock: float | None
+
+    @property
+    def times(self) -> list[float]:
+        """Times of the entries that have one."""
+        return [entry.at for entry in self.entries if entry.at is not None]
+
+    @property
+    def undated(self) -> int:
+        """How many entries have no usable time."""
+        return len(self.entries) - len(self.times)
+
+    @property
+    def full(self) -> bool:
+        """Whether it holds as many entries as it can."""
+        return self.size is not None and len(self.entries) >= self.size > 0
+
+    @property
+    def shown(self) -> str:
+        """Its length and age, in words."""
+        return f"{len(self.entries)} entries" + (f", the oldest of {_dated(self)}" if self.times else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What the last pass saw of a log: how many entries, the time of the newest (0: none had one), and how many had no time."""
+
+    entries: float
+    newest: float
+    undated: float
+
+    @classmethod
+    def of(cls, about: Mapping[str, str], key: str) -> Self | None:
+        """Return the mark of a log, None when the last pass did not see it."""
+        if key not in about:
+            return None
+        entries, newest, undated = about[key].split()
+        return cls(float(entries), float(newest), float(undated))
+
+    def cleared(self, log: Log) -> bool:
+        """Whether entries of then are gone although the log had room for them: the newest of then is not there any more."""
+        if self.entries == 0 or log.full:
+            return False
+        return len(log.entries) < self.entries or (self.newest > 0 and min(log.times, default=0.0) > self.newest)
+
+
+def logs(services: Iterable[Document], entries: Iterable[Document]) -> list[Log]:
+    """Return every log that a BMC has, with its entries."""
+    lists: dict[str, list[Document]] = {}
+    for entry in entries:
+        lists.setdefault(str(entry.get("@odata.id", "")).rsplit("/Entries/", 1)[0], []).append(entry)
+    found = []
+    for service in (service for service in services if not _NOT_HEALTH.search(f"{service.get('Id', '')} {service.get('Name', '')}")):
+        address = str(service.get("@odata.id", "")).rstrip("/")
+        mine = tuple(_entry(item) for item in lists.get(address, []))
+        most = numeric(service.get("MaxNumberOfRecords"))
+        found.append(
+            Log(
+                key="/".join(address.split("/")[-4:]),
+                name=f"{address.split('/')[-3]} {name(service)}",
+                entries=mine,
+                size=int(most) if most is not None else None,
+                keeps=service.get("OverWritePolicy") == "NeverOverWrites",
+                off=service.get("ServiceEnabled") is False,
+                clock=_time(service.get("DateTime")),
+            )
+        )
+    return found
+
+
+def _entry(document: Document) -> Entry:
+    dated = document.get("EventTimestamp") or document.get("Created")
+    text = str(document.get("Message") or document.get("MessageId") or document.get("Name") or "no text")
+    sensor = document.get("SensorType")
+    shown = f"{sensor}: {text}" if sensor and str(sensor) not in text else text
+    return Entry(_time(dated), str(document.get("Severity") or document.get("MessageSeverity")), shown[:_LONG], str(dated or "no date"))
+
+
+def _time(value: object) -> float | None:
+    """Return a time as seconds since 1970; None for none, and for one from before any such machine: the clock was not set."""
+    try:
+        at = datetime.fromisoformat(str(value)).timestamp()
+    except ValueError:
+        return None
+    return at if _EPOCH_S <= at < _END_S else None
+
+
+def grouped(entries: Sequence[Entry]) -> list[Group]:
+    """Return entries by kind and text, the worst first, each with its first and last date and how often."""
+    by: dict[tuple[str, str], list[Entry]] = {}
+    for entry in sorted(entries, key=lambda item: (item.severity != "Critical", item.at or 0.0)):
+        by.setdefault((entry.severity, entry.text), []).append(entry)
+    return [_group(severity, text, items) for (severity, text), items in by.items()]
+
+
+def _group(severity: str, text: str, items: Sequence[Entry]) -> Group:
+    kind, step = next(((kind, step) for pattern, kind, step in _KINDS if pattern.search(text)), ("event", _OTHER))
+    dates = items[0].dated if len(items) == 1 else f"{items[0].dated} to {items[-1].dated}, {len(items)} times"
+    return Group(f"{severity} {kind}", f"{text} ({dates})", step)
+
+
+def _dated(log: Log) -> str:
+    return min((entry for entry in log.entries if entry.at is not None), key=lambda entry: entry.at or 0.0).dated

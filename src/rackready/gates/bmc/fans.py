@@ -1,0 +1,113 @@
+"""Fans: every fan that the BMC lists turns, above the bound that the BMC itself has for it.
+
+No figure is ours: a fan is held against the lower thresholds of its own sensor. Where the BMC has none for it, it must turn and be healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rackready.gates.base import Gate, GateFacts, Outputs, Run
+from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, parts, resting, told, works
+from rackready.gates.bmc.thresholds import Bounds, bounds
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Verdict
+
+_NEW, _OLD, _SUBSYSTEM, _SENSORS = "Chassis/*/ThermalSubsystem/Fans/*", "Chassis/*/Thermal", "Chassis/*/ThermalSubsystem", "Chassis/*/Sensors/*"
+_STEP = "Look for what blocks it, reseat the fan tray, else replace it; do not load the node before."
+
+
+class Fans(Gate):
+    """Every fan turns, above the least speed that its BMC has for it, and the set is redundant."""
+
+    id = "bmc/cooling/sanity/fans"
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
+        """One request to every BMC."""
+        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, _NEW, _SUBSYSTEM, _OLD, _SENSORS),)) for node in nodes]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge every fan and every redundancy group."""
+        node = run.nodes[0]
+        judge = Judge()
+        found = told(judge, node, "fans", outputs)
+        if found is None:
+            return judge.verdict(node)
+        fans = list(_fans(found))
+        cooling = facts.nodes[node].platform.cooling
+        if not fans and cooling is not None and cooling.kind == "liquid":
+            return nothing(judge, node, f"{facts.nodes[node].platform.id} is cooled by liquid alone and its BMC lists no fans: nothing to judge")
+        if not fans:
+            judge.error(f"{node} BMC", "fans not reported", "at least one fan", "none", "Update the BMC's firmware; a server without a fan is not known here.")
+        for fan, limits in fans:
+            self._one(judge, node, fan, limits)
+        self._redundancy(judge, node, found)
+        return judge.verdict(node)
+
+    @staticmethod
+    def _one(judge: Judge, node: str, fan: Document, limits: Bounds) -> None:
+        where = f"{node} fan {name(fan)}"
+        if not works(judge, where, "fan", fan, _STEP) or resting(fan):
+            return
+        speed, unit = _speed(fan)
+        if speed is None:
+            judge.error(where, "fan speed not reported", "a reading", "none", "Reseat the fan; if it stays so, replace it, or update the BMC's firmware.")
+            return
+        judge.metric("fan_speed", f"{node}/fan/{name(fan)}", speed, unit)
+        least = max((item for item in (limits.low_caution, limits.low_critical, limits.low_fatal) if item is not None), default=None)
+        if speed <= 0:
+            judge.fail(where, "fan stands still", f"at least {least:.0f} {unit}" if least is not None else "a fan that turns", f"{speed:.0f} {unit}", _STEP)
+        elif least is not None and speed < least:
+            judge.fail(where, "fan too slow", f"at least {least:.0f} {unit} (the BMC's own threshold)", f"{speed:.0f} {unit}", _STEP)
+        else:
+            judge.measured.add(f"{node}/fan/{name(fan)}")
+
+    @staticmethod
+    def _redundancy(judge: Judge, node: str, found: Told) -> None:
+        groups = [group for document in found.at(_SUBSYSTEM) for group in parts(document, "FanRedundancy")]
+        groups += [group for document in found.at(_OLD) for group in parts(document, "Redundancy")]
+        for index, group in enumerate(groups):
+            if isinstance(group.get("Status"), dict) and not absent(group):
+                where = f"{node} fan redundancy group {group.get('MemberId', index)}"
+                works(judge, where, "redundancy", group, "Repair the fan that is named beside this.")
+
+
+def nothing(judge: Judge, node: str, note: str) -> Verdict:
+    """Return the verdict of a platform that has nothing of the kind, with the reason."""
+    judge.judged += 1
+    judge.measured.add(f"{node}/bmc")
+    judge.note = note
+    return judge.verdict(node)
+
+
+def _fans(found: Told) -> Iterator[tuple[Document, Bounds]]:
+    """Every fan with its bounds: of the newer schema with those of its sensor, else of the older one, else the sensors that are a fan's."""
+    newer = list(found.at(_NEW))
+    older = [fan for document in found.at(_OLD) for fan in parts(document, "Fans")]
+    if not newer and not older:
+        yield from ((sensor, bounds(sensor)) for sensor in found.at(_SENSORS) if _turns(sensor))
+    elif not newer:
+        yield from ((fan, bounds(fan)) for fan in older)
+    sensors = {str(item.get("@odata.id")): item for item in found.at(_SENSORS)}
+    for fan in newer:
+        speed = fan.get("SpeedPercent")
+        source = str(speed.get("DataSourceUri", "")) if isinstance(speed, dict) else ""
+        sensor = sensors.get(source)
+        yield ({**fan, "Sensor": sensor} if sensor else fan), bounds(sensor or {})
+
+
+def _turns(sensor: Document) -> bool:
+    """Whether a sensor is a fan's: a GB200's BMC shows fans in no other way."""
+    return sensor.get("ReadingType") == "Rotational" or (sensor.get("ReadingType") == "Percent" and "fan" in name(sensor).lower())
+
+
+def _speed(fan: Document) -> tuple[float | None, str]:
+    """Return speed and unit: of the fan's sensor, whose unit its thresholds have, else of the fan itself."""
+    sensor = fan.get("Sensor")
+    if isinstance(sensor, dict):
+        return numeric(sensor.get("Reading")), str(sensor.get("ReadingUnits") or "RPM").replace("{rev}/min", "RPM")
+    percent = fan.get("SpeedPercent")
+    if isinstance(percent, dict):
+        turns = numeric(percent.get("SpeedRPM"))
+        return (turns, "RPM") if turns is not None else (numeric(percent.get("Reading")), "%")
+    return numeric(fan.get("Reading", fan.get("CurrentReading"))), {"RPM": "RPM", "Percent": "%"}.get(str(fan.get("ReadingUnits") or fan.get("Units")), "RPM")

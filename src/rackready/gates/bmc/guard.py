@@ -1,0 +1,40 @@
+"""Who may lose its power: only a node on which no jobs run or may start. The scheduler is asked right before each power cycle."""
+
+from __future__ import annotations
+
+from rackready.drivers.scheduler.base import UnknownNodeError
+from rackready.drivers.scheduler.registry import adapter_for
+from rackready.gates.bmc.connection import Bmcs, sites_of
+from rackready.gates.bmc.cycle import Cycler
+from rackready.ledger.store import Ledger
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Site
+from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
+
+
+def bmcs(site: Site, ledger: Ledger, campaign: str, paths: EnvPaths | None) -> Bmcs:
+    """Return the way to a site's BMCs; without ``paths`` (nothing is known of the scheduler then) no power can be cycled."""
+    if paths is None:
+        return Bmcs(sites_of(site))
+    return Bmcs(sites_of(site), Cycler(ledger, campaign, lambda node: refusal(site, ledger, paths, node), lambda node: site.node(node).serial))
+
+
+def refusal(site: Site, ledger: Ledger, paths: EnvPaths, node: str) -> str:
+    """Return why a node may not lose its power now, empty when it may.
+
+    A node that the scheduler does not have carries no jobs of it. While the scheduler cannot be asked, only a node that rackready never
+    called ready is free.
+    """
+    try:
+        with adapter_for(site, paths) as adapter:
+            now = adapter.show(node)
+            if now.usable:
+                return "the scheduler may start jobs on it"
+            jobs = adapter.jobs(node)
+            return f"job {jobs[0].id} of {jobs[0].user} runs on it" if jobs else ""
+    except UnknownNodeError:
+        return ""
+    except RackreadyError as error:
+        row = ledger.state(node)
+        return f"the scheduler cannot say it ({error})" if row is not None and row.state is NodeState.READY else ""

@@ -1,0 +1,86 @@
+"""Leaks: every leak detector of a node that liquid cools is there and dry.
+
+Whether liquid cools it comes from the platform profile (cooling.kind) or from the site (the rack's cooling); such a node whose BMC
+shows no detector is an error, since a leak would be seen by nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rackready.gates.base import Gate, GateFacts, Outputs, Run
+from rackready.gates.bmc.documents import Document, Told, absent, ask, name, parts, told, works
+from rackready.gates.bmc.fans import nothing
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Verdict
+
+DETECTION = "Chassis/*/ThermalSubsystem/LeakDetection"
+DETECTORS = f"{DETECTION}/LeakDetectors/*"
+_STEP = "Cut the power of this node and close its coolant supply, look for the leak before anything is switched on again; tell who runs the facility."
+_WORDS = frozenset({"OK", "Warning", "Critical"})
+
+
+class Leaks(Gate):
+    """No leak detector of a liquid-cooled node sees liquid, and there is at least one."""
+
+    id = "bmc/cooling/sanity/leaks"
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
+        """One request to every BMC."""
+        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, DETECTORS, DETECTION),)) for node in nodes]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge every detector; none at all is right only on a node that air cools."""
+        node = run.nodes[0]
+        judge = Judge()
+        found = told(judge, node, "leak detection", outputs)
+        if found is None:
+            return judge.verdict(node)
+        seen = hold_detectors(judge, node, found, DETECTION, DETECTORS)
+        platform = facts.nodes[node].platform
+        kind = platform.cooling.kind if platform.cooling is not None else None
+        wet = kind in {"liquid", "hybrid"} or node in facts.liquid
+        if seen or judge.fails or judge.errors:
+            return judge.verdict(node)
+        if wet:
+            step = "Update the BMC's firmware, or watch for leaks by other means and declare the gate's skip with that reason."
+            judge.error(f"{node} BMC", "no leak detector", "at least one, since liquid cools the node", "none", step)
+        elif kind is None:
+            step = f"Give the platform profile {platform.id} its cooling with the source."
+            judge.error(f"{node} BMC", "no leak detector", "to know whether liquid cools the node", "the profile does not say how it is cooled", step)
+        else:
+            return nothing(judge, node, f"air cools {platform.id} (its profile), and its BMC has no leak detector: nothing to judge")
+        return judge.verdict(node)
+
+
+def hold_detectors(judge: Judge, where: str, found: Told, detection: str, detectors: str) -> int:
+    """Judge every leak detector that these trails led to; return how many there are."""
+    seen = 0
+    for detector in _detectors(found, detection, detectors):
+        seen += 1
+        _one(judge, f"{where} leak detector {name(detector)}", f"{where}/leak/{name(detector)}", detector)
+    for document in found.at(detection):
+        if isinstance(document.get("Status"), dict):
+            works(judge, f"{where} leak detection", "leak detection", document, _STEP)
+    return seen
+
+
+def _detectors(found: Told, detection: str, detectors: str) -> Iterator[Document]:
+    yield from found.at(detectors)
+    for document in found.at(detection):
+        for group in parts(document, "LeakDetectorGroups"):
+            yield from (item for item in parts(group, "Detectors") if "DetectorState" in item and item.get("@odata.id") not in found.documents)
+
+
+def _one(judge: Judge, where: str, part: str, detector: Document) -> None:
+    judge.judged += 1
+    state = detector.get("DetectorState")
+    if state not in _WORDS or absent(detector):
+        judge.error(
+            where, "leak detector state unknown", "one of OK, Warning, Critical", "Absent" if absent(detector) else state, "Check the detector's cable."
+        )
+    elif state != "OK":
+        kind = detector.get("LeakDetectorType") or "liquid"
+        judge.fail(where, "leak detected", "DetectorState OK", f"{state} ({kind})", _STEP)
+    elif works(judge, where, "leak detector", detector, "Check the detector's cable, else replace it: a leak would not be seen."):
+        judge.measured.add(part)

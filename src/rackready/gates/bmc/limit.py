@@ -1,0 +1,124 @@
+"""Power limits in the BMC: nothing keeps the node or its GPU board below the power that it is meant to draw.
+
+A limit is held against the default or the highest value that the BMC itself gives for it, and the limit of the whole server against the
+platform profile's highest draw, unless the site wants a cap: then it must be that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from rackready.gates import base
+from rackready.gates.base import Gate, GateFacts, Outputs, Run
+from rackready.gates.bmc.documents import Document, Told, ask, numeric, parts, told
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.profile import Figure
+
+_METRICS, _CONTROLS, _OLD = "Chassis/*/EnvironmentMetrics", "Chassis/*/Controls/*", "Chassis/*/Power"
+_MODES = frozenset({"Automatic", "Override", "Manual", "Disabled"})
+_STEP = "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or give the gate's input cap_w if the site wants it."
+_SWITCHED_OFF = "If the BMC shows a limit that is switched off (iDRAC: ServerPwr.PowerCapSetting), set it to the platform's maximum so that this can be seen."
+
+
+class PowerLimit(Gate):
+    """No power limit in the BMC keeps the node below the power that it is meant to have."""
+
+    id = "bmc/power/sanity/limit"
+
+    class Inputs(base.Inputs):
+        """What the site wants."""
+
+        cap_w: float | None = Field(
+            None, gt=0, description="limit of the whole server that the site wants, W; none: no limit below the platform's highest draw"
+        )
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
+        """One request to every BMC."""
+        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, _METRICS, _CONTROLS, _OLD),)) for node in nodes]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge every limit that the BMC shows; a BMC that shows no power control at all cannot limit."""
+        node = run.nodes[0]
+        judge = Judge()
+        found = told(judge, node, "power limits", outputs)
+        if found is None:
+            return judge.verdict(node)
+        most = facts.nodes[node].platform.max_power
+        limits = [(document, document["PowerLimitWatts"]) for document in found.at(_METRICS) if isinstance(document.get("PowerLimitWatts"), dict)]
+        limits += [(document, document) for document in found.at(_CONTROLS) if document.get("ControlType") == "Power"]
+        for document, limit in limits:
+            self._newer(judge, node, document, limit)
+        for control in _old(found):
+            self._older(judge, node, control, most)
+        if judge.judged == 0 and not judge.errors:
+            judge.judged += 1
+            judge.note = "the BMC shows no power control: it limits nothing"
+        judge.measured.add(f"{node}/power-limit")
+        return judge.verdict(node)
+
+    def _newer(self, judge: Judge, node: str, document: Document, limit: Document) -> None:
+        """Hold a set point against the BMC's own default, else against the highest that it allows."""
+        where = f"{node} {_place(document)}"
+        mode, point = limit.get("ControlMode"), numeric(limit.get("SetPoint"))
+        judge.judged += 1
+        if mode is not None and mode not in _MODES:
+            judge.error(where, "power limit mode unknown", "one of " + ", ".join(sorted(_MODES)), mode, "Update the BMC's firmware.")
+            return
+        if mode == "Disabled" or point is None:
+            return
+        judge.metric("power_limit", f"{node}/{_place(document)}", point, "W")
+        bound = next((value for key in ("DefaultSetPoint", "AllowableMax") if (value := numeric(limit.get(key))) is not None), None)
+        if bound is None:
+            judge.note = "a limit without default and maximum in the BMC is recorded only"
+        elif point < bound:
+            judge.fail(where, "power limit below the BMC's own default", f"{bound:.0f} W", f"{point:.0f} W", _STEP)
+
+    def _older(self, judge: Judge, node: str, control: Document, most: Figure) -> None:
+        """Hold LimitInWatts of the whole server against the platform's highest draw, or the site's cap."""
+        limit = control.get("PowerLimit")
+        judge.judged += 1
+        point = numeric(limit.get("LimitInWatts")) if isinstance(limit, dict) else None
+        where = f"{node} power control {control.get('MemberId', 0)}"
+        wanted = self.inputs.cap_w
+        if wanted is not None:
+            judge.criterion(Criterion(metric="power_limit", op=Op.EQ, bound=wanted, unit="W", label="identity", source="input cap_w of the gate set"))
+            if point != wanted:
+                judge.fail(where, "power limit", f"{wanted:.0f} W, as the site wants", _watts(point), "Set the limit in the BMC, or correct cap_w.")
+            return
+        if not point:
+            return
+        judge.metric("power_limit", f"{node}/power-control{control.get('MemberId', 0)}", point, "W")
+        if not _metered(control):
+            judge.note = f"{where} shows a limit of {point:.0f} W and meters no power: it cannot limit, and is recorded only"
+            return
+        judge.criterion(Criterion(metric="power_limit", op=Op.GE, bound=most.value, unit="W", label="floor", source=most.source))
+        if point < most.value:
+            expected = f"none, or at least {most.value:.0f} W ({most.source})"
+            judge.fail(where, "power limit below the platform's highest draw", expected, f"{point:.0f} W", f"{_STEP} {_SWITCHED_OFF}")
+
+
+def _old(found: Told) -> list[Document]:
+    return [control for document in found.at(_OLD) for control in parts(document, "PowerControl")]
+
+
+def _metered(control: Document) -> bool:
+    """Whether the control measures the power of the machine: one that reads nothing cannot hold it to a limit (a DGX H100's shows 500 W and 0 W drawn)."""
+    metrics = control.get("PowerMetrics")
+    drawn = [control.get("PowerConsumedWatts"), *(metrics.get(key) for key in ("AverageConsumedWatts", "MaxConsumedWatts") if isinstance(metrics, dict))]
+    return any((numeric(value) or 0) > 0 for value in drawn)
+
+
+def _place(document: Document) -> str:
+    """Return which chassis, or which control of it, a limit belongs to."""
+    words = str(document.get("@odata.id", "")).split("/")
+    chassis = words[words.index("Chassis") + 1] if "Chassis" in words[:-1] else "chassis"
+    return chassis if words[-1] == "EnvironmentMetrics" else f"{chassis} {words[-1]}"
+
+
+def _watts(value: float | None) -> str:
+    return "none" if value is None else f"{value:.0f} W"

@@ -1,0 +1,135 @@
+"""Which parts a node has, as GPU driver, kernel and BMC see them together, and what differs between two looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rackready.gates.base import Command, Output, Outputs
+from rackready.gates.bmc.documents import ask, name, parse
+from rackready.gates.formats.error import FormatError
+from rackready.gates.shipped import command, document
+from rackready.ondevice import fingerprint, nvml_inventory, part_inventory
+
+_DIMMS, _DRIVES = "Systems/*!hgx_*/Memory/*", "Systems/*!hgx_*/Storage/*/Drives/*"
+
+
+def look(node: str, number: int, stage: int) -> tuple[Command, ...]:
+    """Return the commands of one look at a node's parts."""
+    return (
+        command(f"gpus-{number}", node, nvml_inventory, timeout_s=120, stage=stage),
+        command(f"nics-{number}", node, fingerprint, timeout_s=120, stage=stage),
+        command(f"parts-{number}", node, part_inventory, timeout_s=120, stage=stage),
+        ask(node, _DIMMS, _DRIVES, key=f"bmc-{number}", stage=stage),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look: parts by name ("gpu 1650...": what it is, with its link width), and which boot it was in."""
+
+    boot_id: str
+    parts: Mapping[str, str]
+    widths: Mapping[str, int]
+
+
+def seen(outputs: Outputs, number: int) -> Seen:
+    """Return one look. Raises FormatError when a part of it is missing or damaged."""
+    gpus = _document(outputs, f"gpus-{number}", nvml_inventory.FORMAT)
+    nics = _document(outputs, f"nics-{number}", fingerprint.FORMAT)
+    rest = _document(outputs, f"parts-{number}", part_inventory.FORMAT)
+    if "error" in gpus:
+        message = f"NVML: {gpus['error']}"
+        raise FormatError(message)
+    parts, widths = _gpus(gpus)
+    parts |= {f"nic {nic.get('device')}": f"node GUID {nic.get('guid')}" for nic in _rows(nics, "nics")}
+    pci = rest.get("pci")
+    disks = rest.get("disks")
+    if not isinstance(pci, dict) or not isinstance(disks, dict) or not rest.get("boot_id"):
+        raise FormatError("PCI functions, disks or boot id missing")
+    parts |= {f"pci {address}": str(item.get("id")) for address, item in pci.items()}
+    widths |= {f"pci {address}": item["width"] for address, item in pci.items() if isinstance(item.get("width"), int)}
+    parts |= {f"disk {identity}": str(item.get("name")) for identity, item in disks.items()}
+    if rest.get("memory_bytes"):
+        parts["memory"] = f"{rest['memory_bytes'] / 2**30:.0f} GiB"
+    return Seen(str(rest["boot_id"]), parts | _bmc(_output(outputs, f"bmc-{number}")), widths)
+
+
+def _gpus(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, int]]:
+    rows = _rows(found, "gpus")
+    lost = [row for row in rows if row.get("lost") or not (row.get("serial") or row.get("uuid"))]
+    if lost:
+        message = f"gpu{lost[0].get('index')} does not tell who it is: {lost[0].get('lost') or 'no serial'}"
+        raise FormatError(message)
+    names = {f"gpu {row.get('serial') or row.get('uuid')}": row for row in rows}
+    told = {key: f"{row.get('name')} at {row.get('pci')}, {_links(row)} NVLinks active" for key, row in names.items()}
+    return told, {key: row["pcie_width"] for key, row in names.items() if isinstance(row.get("pcie_width"), int)}
+
+
+def _links(row: Mapping[str, Any]) -> int:
+    links = row.get("nvlinks")
+    return sum(1 for state in links.values() if state is True) if isinstance(links, dict) else 0
+
+
+def _bmc(output: Output) -> dict[str, str]:
+    """Return DIMMs and drives as the BMC lists them; absent ones are empty places."""
+    if output.failure or output.timed_out:
+        message = f"the BMC did not tell its parts: {output.failure or 'no end in time'}"
+        raise FormatError(message)
+    told = parse(output)
+    found = {}
+    for trail, kind in ((_DIMMS, "dimm"), (_DRIVES, "drive")):
+        for item in told.at(trail):
+            status = item.get("Status")
+            if not (isinstance(status, dict) and status.get("State") == "Absent"):
+                found[f"{kind} {name(item)}"] = str(item.get("SerialNumber") or item.get("PartNumber") or "no serial").strip()
+    return found
+
+
+def _output(outputs: Outputs, key: str) -> Output:
+    if key not in outputs:
+        message = f"{key} was not run"
+        raise FormatError(message)
+    return outputs[key]
+
+
+def _document(outputs: Outputs, key: str, wanted: str) -> dict[str, Any]:
+    output = _output(outputs, key)
+    if output.failure or output.timed_out:
+        message = f"{key}: {output.failure or 'no end in time'}"
+        raise FormatError(message)
+    return document(output, wanted)
+
+
+def _rows(found: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    rows = found.get(key)
+    if not isinstance(rows, list) or any(not isinstance(row, dict) for row in rows):
+        message = f"{key} missing"
+        raise FormatError(message)
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference between the first look and a later one."""
+
+    part: str
+    what: str
+    before: str
+    after: str
+
+
+def differences(first: Seen, later: Seen) -> list[Difference]:
+    """Return what is gone, new, changed or linked with another width."""
+    found = [Difference(part, "gone after a power cycle", what, "not there") for part, what in first.parts.items() if part not in later.parts]
+    found += [Difference(part, "came only with a power cycle", "not there", what) for part, what in later.parts.items() if part not in first.parts]
+    found += [
+        Difference(part, "changed with a power cycle", what, later.parts[part]) for part, what in first.parts.items() if later.parts.get(part, what) != what
+    ]
+    found += [
+        Difference(part, "PCIe link width changed", f"x{lanes}", f"x{later.widths[part]}")
+        for part, lanes in first.widths.items()
+        if later.widths.get(part, lanes) != lanes
+    ]
+    return found

@@ -1,0 +1,158 @@
+"""Devices of a rack that its nodes depend on: power shelves, PDUs and coolant distribution units that have a Redfish service.
+
+The site lists them (``devices`` with ``bmc``); one that it lists without is named in the note, since nobody asks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
+from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, parts, told, works
+from rackready.gates.bmc.leaks import hold_detectors
+from rackready.gates.bmc.thresholds import bounds
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.site import Device
+
+_EQUIPMENT = ("PowerEquipment/RackPDUs/*", "PowerEquipment/PowerShelves/*", "PowerEquipment/FloorPDUs/*")
+_CIRCUITS = tuple(f"{place}/{part}/*" for place in _EQUIPMENT for part in ("Mains", "Branches", "Feeders"))
+_OUTLETS = tuple(f"{place}/Outlets/*" for place in _EQUIPMENT)
+_SHELF_PSUS = ("PowerEquipment/PowerShelves/*/PowerSupplies/*", "Chassis/*/PowerSubsystem/PowerSupplies/*")
+_SENSORS = "Chassis/*/Sensors/*"
+_CDUS = "ThermalEquipment/CDUs/*"
+_PUMPS, _RESERVOIRS, _LOOPS = (
+    f"{_CDUS}/Pumps/*",
+    f"{_CDUS}/Reservoirs/*",
+    tuple(f"{_CDUS}/{side}Connectors/*" for side in ("PrimaryCoolant", "SecondaryCoolant")),
+)
+_CDU_LEAKS = f"{_CDUS}/LeakDetection"
+_FACILITY = "Tell who runs the facility; do not power up further nodes of this rack before."
+_POWER = "Look at the supply, breaker or outlet that it names; move load or repair before further nodes are powered up."
+
+
+class _Devices(Gate):
+    """What the gates on devices of a rack share: one run a rack, one request to each device."""
+
+    kinds: ClassVar[frozenset[str]]
+    trails: ClassVar[tuple[str, ...]]
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """One run for every rack of these nodes."""
+        racks: dict[str, list[str]] = {}
+        for node in nodes:
+            racks.setdefault(facts.nodes[node].rack, []).append(node)
+        return [
+            Run(id=rack, target=rack, nodes=tuple(members), commands=tuple(self._ask(device.name) for device in self._listed(facts, rack) if device.bmc))
+            for rack, members in racks.items()
+        ]
+
+    def _ask(self, device: str) -> Command:
+        return ask(device, *self.trails, key=f"redfish-{device}")
+
+    def _listed(self, facts: GateFacts, rack: str) -> list[Device]:
+        return [device for device in facts.devices if device.kind in self.kinds and device.rack in {rack, None}]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge every device that is asked; name those that are not."""
+        judge = Judge()
+        listed = self._listed(facts, run.target)
+        asked = [device for device in listed if device.bmc]
+        for device in asked:
+            found = told(judge, device.name, device.kind, outputs, key=f"redfish-{device.name}")
+            if found is not None:
+                self.device(judge, device, found)
+        silent = ", ".join(device.name for device in listed if not device.bmc)
+        if not asked:
+            judge.judged += 1
+            judge.measured.add(f"{run.target}/devices")
+            kinds = " or ".join(sorted(kind.replace("_", " ") for kind in self.kinds))
+            judge.note = f"the site lists no {kinds} with a Redfish service for {run.target}: nothing to judge" + (f" (not asked: {silent})" if silent else "")
+        elif silent:
+            judge.note = f"not asked, since the site gives them no bmc: {silent}"
+        return judge.verdict(run.target)
+
+    def device(self, judge: Judge, device: Device, found: Told) -> None:
+        """Judge one device."""
+        raise NotImplementedError
+
+
+class RackPower(_Devices):
+    """Power shelves and PDUs of the rack work, and no circuit is over the thresholds of its device."""
+
+    id = "rack/power/sanity/devices"
+    kinds = frozenset({"pdu", "power_shelf"})
+    trails = (*_EQUIPMENT, *_CIRCUITS, *_OUTLETS, *_SHELF_PSUS, _SENSORS)
+
+    def device(self, judge: Judge, device: Device, found: Told) -> None:
+        """Judge the unit, its circuits, outlets and supplies, and its sensors against their own thresholds."""
+        units = list(found.at(*_EQUIPMENT))
+        supplies = [item for item in found.at(*_SHELF_PSUS) if not absent(item)]
+        if not units and not supplies:
+            judge.error(
+                device.name, "no power equipment", "a PDU or power shelf in its Redfish service", "none", "Correct the device's kind or bmc in the site."
+            )
+        for kind, items in (("unit", units), ("circuit", found.at(*_CIRCUITS)), ("outlet", found.at(*_OUTLETS)), ("psu", supplies)):
+            for item in items:
+                if works(judge, f"{device.name} {kind} {name(item)}", kind, item, _POWER) and not _tripped(judge, device, kind, item):
+                    judge.measured.add(f"{device.name}/{kind}/{name(item)}")
+        for group in (group for unit in units for group in parts(unit, "PowerSupplyRedundancy")):
+            works(judge, f"{device.name} redundancy", "redundancy", group, _POWER)
+        _sensors(judge, device, found, _POWER)
+
+
+class RackCooling(_Devices):
+    """Coolant distribution units of the rack work, none of them leaks, and flow, pressure and temperature are within their thresholds."""
+
+    id = "rack/cooling/sanity/devices"
+    kinds = frozenset({"cdu"})
+    trails = (_CDUS, _PUMPS, _RESERVOIRS, *_LOOPS, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*", "ThermalEquipment", _SENSORS)
+
+    def device(self, judge: Judge, device: Device, found: Told) -> None:
+        """Judge the unit, its pumps, reservoirs and connections, its leak detectors, and its sensors."""
+        units = list(found.at(_CDUS))
+        if not units:
+            judge.error(device.name, "no coolant distribution unit", "one in its Redfish service", "none", "Correct the device's kind or bmc in the site file.")
+        for kind, items in (("cdu", units), ("pump", found.at(_PUMPS)), ("reservoir", found.at(_RESERVOIRS)), ("loop", found.at(*_LOOPS))):
+            for item in items:
+                if works(judge, f"{device.name} {kind} {name(item)}", kind, item, _FACILITY):
+                    judge.measured.add(f"{device.name}/{kind}/{name(item)}")
+        for group in (group for unit in units for group in parts(unit, "PumpRedundancy")):
+            works(judge, f"{device.name} pump redundancy", "redundancy", group, _FACILITY)
+        hold_detectors(judge, device.name, found, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*")
+        _sensors(judge, device, found, _FACILITY)
+
+
+def _tripped(judge: Judge, device: Device, kind: str, item: Document) -> bool:
+    """Whether a breaker has tripped (BreakerState of DSP0268, Circuit)."""
+    state = item.get("BreakerState")
+    if state in {None, "Normal"}:
+        return False
+    judge.fail(f"{device.name} {kind} {name(item)}", "breaker", "Normal", state, _POWER)
+    return True
+
+
+def _sensors(judge: Judge, device: Device, found: Told, step: str) -> None:
+    """Hold every sensor that has thresholds against them; one without a reading is an error."""
+    for sensor in found.at(_SENSORS):
+        where, limits = f"{device.name} sensor {name(sensor)}", bounds(sensor)
+        high, low = limits.high(), limits.low()
+        if absent(sensor) or (high is None and low is None):
+            continue
+        judge.judged += 1
+        reading, unit = numeric(sensor.get("Reading")), str(sensor.get("ReadingUnits") or "")
+        if reading is None:
+            judge.error(where, "not read", "a reading", "none", "Restart the device's controller; check the sensor's cable.")
+            continue
+        judge.metric(str(sensor.get("ReadingType") or "reading"), f"{device.name}/{name(sensor)}", reading, unit or "1")
+        for bound, op, bad, word in (
+            (high, Op.LE, high is not None and reading >= high[1], "below"),
+            (low, Op.GE, low is not None and reading <= low[1], "above"),
+        ):
+            if bound is not None:
+                source = f"{bound[0]} threshold of the device"
+                metric, label = str(sensor.get("ReadingType") or "reading"), "ceiling" if op is Op.LE else "floor"
+                judge.criterion(Criterion(metric=metric, op=op, bound=bound[1], unit=unit, label=label, source=source))
+            if bound is not None and bad:
+                judge.fail(where, "out of its thresholds", f"{word} {bound[1]:g} {unit} ({bound[0]} threshold of the device)", f"{reading:g} {unit}", step)

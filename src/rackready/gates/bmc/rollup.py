@@ -1,0 +1,97 @@
+"""Health as the BMC sums it up, against what it says of the parts: a sum that is OK over a part that is not can be trusted for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rackready.gates.base import Gate, GateFacts, Outputs, Run
+from rackready.gates.bmc.documents import Document, Told, ask, name, parts, told
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Verdict
+
+_TOPS = ("Systems/*", "Chassis/*", "Managers/*")
+_PARTS = (
+    "Systems/*/Processors/*",
+    "Systems/*/Memory/*",
+    "Systems/*/Storage/*",
+    "Systems/*/Storage/*/Drives/*",
+    "Chassis/*/PowerSubsystem",
+    "Chassis/*/PowerSubsystem/PowerSupplies/*",
+    "Chassis/*/ThermalSubsystem",
+    "Chassis/*/ThermalSubsystem/Fans/*",
+    "Chassis/*/Sensors/*",
+    "Chassis/*/Power",
+    "Chassis/*/Thermal",
+)
+_LISTS = ("PowerSupplies", "Fans", "Temperatures", "Voltages")
+_BAD = frozenset({"Warning", "Critical"})
+_WORDS = frozenset({"OK", "Warning", "Critical"})
+
+
+class Rollup(Gate):
+    """The BMC sums up its systems, chassis and managers as healthy, and none of their parts says otherwise."""
+
+    id = "bmc/health/sanity/rollup"
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
+        """One request to every BMC."""
+        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, *_TOPS, *_PARTS, timeout_s=240),)) for node in nodes]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
+        """A bad sum is a fail, a bad part below a good sum an error as well: the sum is what others watch."""
+        node = run.nodes[0]
+        judge = Judge()
+        found = told(judge, node, "health", outputs)
+        if found is None:
+            return judge.verdict(node)
+        tops = [document for trail in _TOPS for document in found.at(trail)]
+        bad = [part for part in _all_parts(found) if _health(part) in _BAD]
+        for top in tops:
+            self._top(judge, node, top, bad)
+        if not judge.judged:
+            judge.error(f"{node} BMC", "health not summed up", "a Health or HealthRollup of a system or chassis", "none", "Update the BMC's firmware.")
+        return judge.verdict(node)
+
+    @staticmethod
+    def _top(judge: Judge, node: str, top: Document, bad: Sequence[Document]) -> None:
+        status = top.get("Status")
+        if not isinstance(status, Mapping) or status.get("State") == "Absent":
+            return
+        summed = status.get("HealthRollup") or status.get("HealthRollUp") or status.get("Health")
+        where = f"{node} {_kind(top)} {name(top)}"
+        if summed is None:
+            return
+        judge.judged += 1
+        below = [part for part in bad if _below(part, top)]
+        if summed not in _WORDS:
+            judge.error(where, "health unknown", "one of OK, Warning, Critical", summed, "Update the BMC's firmware.")
+        elif summed in _BAD:
+            what = ", ".join(f"{name(part)} {_health(part)}" for part in below[:3]) or "no part that it names"
+            judge.fail(where, "health", "OK", f"{summed}: {what}", "Read the BMC's event log and the gates on its power, cooling and parts; repair that part.")
+        elif below:
+            named = ", ".join(f"{name(part)} {_health(part)}" for part in below[:3])
+            judge.error(where, "health contradicts its parts", "a sum as bad as its worst part", f"{summed}, and {named}", "Update the BMC; repair that part.")
+        else:
+            judge.measured.add(f"{node}/{_kind(top)}/{name(top)}")
+
+
+def _all_parts(found: Told) -> Iterator[Document]:
+    for document in found.at(*_PARTS):
+        yield document
+        for key in _LISTS:
+            for part in parts(document, key):
+                yield {"@odata.id": document.get("@odata.id", ""), **part}
+
+
+def _health(document: Document) -> object:
+    status = document.get("Status")
+    return status.get("Health") if isinstance(status, Mapping) and status.get("State") != "Absent" else None
+
+
+def _below(part: Document, top: Document) -> bool:
+    return str(part.get("@odata.id", "")).startswith(str(top.get("@odata.id", "?")).rstrip("/") + "/")
+
+
+def _kind(top: Document) -> str:
+    words = str(top.get("@odata.id", "")).strip("/").split("/")
+    return {"Systems": "system", "Managers": "manager", "Chassis": "chassis"}.get(words[-2] if len(words) > 1 else "", "resource")

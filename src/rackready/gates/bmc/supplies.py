@@ -1,0 +1,145 @@
+"""Power supplies: every one that the platform has is there, has input, works, and the set is redundant.
+
+How many there must be, and how many keep the server at full performance, comes from the platform profile: BMCs say less (a DGX H100's
+says MinNeededInGroup 1 for a server that needs four).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rackready.gates.base import Gate, GateFacts, Outputs, Run
+from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, parts, told, works
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.profile import PlatformProfile
+
+_NEW, _METRICS, _OLD = "Chassis/*/PowerSubsystem/PowerSupplies/*", "Chassis/*/PowerSubsystem/PowerSupplies/*/Metrics", "Chassis/*/Power"
+_SUBSYSTEM, _SENSORS = "Chassis/*/PowerSubsystem", "Chassis/*/Sensors/*"
+_REPLACE = "Reseat the supply; if it stays so, replace it."
+_FEED = "Check its power cord, the PDU outlet and the breaker of that feed; if they are good, replace the supply."
+_INPUT_WORDS = frozenset({"Normal", "LossOfInput", "OutOfRange"})
+
+
+class Supplies(Gate):
+    """Every power supply is there, has input and works, and the loss of one is covered."""
+
+    id = "bmc/power/sanity/supplies"
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
+        """One request to every BMC."""
+        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, _NEW, _METRICS, _SUBSYSTEM, _OLD, _SENSORS),)) for node in nodes]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge every supply, then their number, then their redundancy."""
+        node = run.nodes[0]
+        judge = Judge()
+        found = told(judge, node, "power supplies", outputs)
+        if found is None:
+            return judge.verdict(node)
+        platform = facts.nodes[node].platform
+        supplies = list(_supplies(found))
+        if platform.psus is None and not supplies:
+            return _fed_by_the_rack(judge, node, platform)
+        good = [item for item in supplies if not absent(item) and self._one(judge, node, item, found)]
+        self._number(judge, node, platform, len([item for item in supplies if not absent(item)]), len(good))
+        self._redundancy(judge, node, found)
+        return judge.verdict(node)
+
+    @staticmethod
+    def _one(judge: Judge, node: str, supply: Document, found: Told) -> bool:
+        """Judge one supply. One whose resource has no Status (DGX H100) is judged by the power sensors that name it."""
+        where = f"{node} psu {name(supply)}"
+        fed = _input(judge, where, supply, found)
+        if isinstance(supply.get("Status"), dict):
+            good = works(judge, where, "power supply", supply, _REPLACE if fed else _FEED)
+        else:
+            good = _by_sensor(judge, where, name(supply), found)
+        if good and fed:
+            judge.measured.add(f"{node}/psu/{name(supply)}")
+        return good and fed
+
+    @staticmethod
+    def _number(judge: Judge, node: str, platform: PlatformProfile, there: int, good: int) -> None:
+        """Hold the number of supplies against the profile's."""
+        judge.metric("power_supplies_good", node, good, "1")
+        if platform.psus is None:
+            judge.note = f"how many supplies {platform.id} has is not published: only those that the BMC lists were judged"
+            return
+        wanted = platform.psus
+        judge.count("power_supplies", node, there, wanted.count, wanted.source)
+        judge.equal(node, "power supplies", wanted.count, there, "Reseat the supply that is missing (`rackready gate run` names the others in its evidence).")
+        if wanted.min_count is None:
+            return
+        judge.criterion(Criterion(metric="power_supplies_good", op=Op.GE, bound=wanted.min_count, unit="1", label="floor", source=wanted.source))
+        if good < wanted.min_count:
+            judge.fail(
+                node,
+                "too few good power supplies",
+                f"at least {wanted.min_count} for full performance",
+                good,
+                "The server slows down or stops under load: repair its supplies before anything else.",
+            )
+
+    @staticmethod
+    def _redundancy(judge: Judge, node: str, found: Told) -> None:
+        groups = [group for document in found.at(_SUBSYSTEM) for group in parts(document, "PowerSupplyRedundancy")]
+        groups += [group for document in found.at(_OLD) for group in parts(document, "Redundancy")]
+        for index, group in enumerate(groups):
+            if isinstance(group.get("Status"), dict) and not absent(group):
+                where = f"{node} power redundancy group {group.get('MemberId', index)}"
+                works(judge, where, "redundancy", group, "Repair the supply or feed that is named beside this; the loss of one more may stop the server.")
+
+
+def _supplies(found: Told) -> Iterator[Document]:
+    """Every supply once: of the newer schema, and only without those of the older one."""
+    newer = list(found.at(_NEW))
+    yield from newer or (item for document in found.at(_OLD) for item in parts(document, "PowerSupplies"))
+
+
+def _fed_by_the_rack(judge: Judge, node: str, platform: PlatformProfile) -> Verdict:
+    judge.judged += 1
+    judge.measured.add(f"{node}/psu")
+    judge.note = f"{platform.id}: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge on the node"
+    return judge.verdict(node)
+
+
+def _input(judge: Judge, where: str, supply: Document, found: Told) -> bool:
+    """Hold a supply's input against normal, as far as the BMC says anything of it."""
+    word = supply.get("LineInputStatus")
+    if word is not None and word not in _INPUT_WORDS:
+        judge.error(where, "input state unknown", "one of " + ", ".join(sorted(_INPUT_WORDS)), word, "Update the BMC's firmware.")
+        return False
+    volts = _volts(supply, found)
+    if volts is not None:
+        judge.metric("psu_input_voltage", where.replace(" psu ", "/psu/"), volts, "V")
+    if word in {"LossOfInput", "OutOfRange"} or volts == 0:
+        shown = word or f"{volts:.0f} V"
+        judge.fail(where, "power supply input lost", "Normal input", shown, _FEED)
+        return False
+    return True
+
+
+def _volts(supply: Document, found: Told) -> float | None:
+    if (volts := numeric(supply.get("LineInputVoltage"))) is not None:
+        return volts
+    address = str((supply.get("Metrics") or {}).get("@odata.id", "")) if isinstance(supply.get("Metrics"), dict) else ""
+    shown = found.documents.get(address, {}).get("InputVoltage")
+    return numeric(shown.get("Reading")) if isinstance(shown, dict) else None
+
+
+def _by_sensor(judge: Judge, where: str, supply: str, found: Told) -> bool:
+    sensors = [item for item in found.at(_SENSORS) if item.get("ReadingType") == "Power" and supply.lower() in name(item).lower()]
+    judge.judged += 1
+    if not sensors:
+        judge.error(where, "power supply state not reported", "a Status, or a power sensor that names it", "neither", "Update the BMC's firmware.")
+        return False
+    bad = False
+    for sensor in sensors:
+        watts = numeric(sensor.get("Reading"))
+        if watts is None or watts == 0:
+            judge.fail(where, "power supply carries nothing", f"power on {name(sensor)}", f"{sensor.get('Reading')} W", _FEED)
+            bad = True
+        else:
+            bad |= not works(judge, where, "power supply", sensor, _REPLACE)
+    return not bad

@@ -1,0 +1,111 @@
+"""Temperatures of the air at inlet and outlet, and of every part that the BMC watches, against the thresholds that the BMC itself has.
+
+Inlet and outlet are known by name first, and by PhysicalContext only where no name tells: a DGX H100's BMC calls every sensor Intake.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rackready.gates.base import Gate, GateFacts, Outputs, Run
+from rackready.gates.bmc.documents import Document, Told, ask, name, numeric, parts, resting, told
+from rackready.gates.bmc.thresholds import bounds
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Criterion, Op, Verdict
+
+_NEW, _OLD = "Chassis/*/Sensors/*", "Chassis/*/Thermal"
+_INLET = re.compile(r"inlet|ambient|intake|\bfront", re.IGNORECASE)
+_OUTLET = re.compile(r"outlet|exhaust", re.IGNORECASE)
+_AIR = "Check the supply air of the row, blanking panels and what blocks the node's front; then its fans (bmc/cooling/sanity/fans)."
+_PART = "Check the node's fans and air or liquid supply first; if they are good, reseat or replace the part."
+_SENSOR = "Update or restart the BMC; if the reading stays away, the board that carries the sensor is to be replaced."
+
+
+class Temperatures(Gate):
+    """Air at inlet and outlet and every watched part are within the thresholds of the BMC."""
+
+    id = "bmc/cooling/sanity/temperatures"
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
+        """One request to every BMC."""
+        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, _NEW, _OLD),)) for node in nodes]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
+        """Judge every temperature that has a threshold; inlet must have one."""
+        node = run.nodes[0]
+        judge = Judge()
+        found = told(judge, node, "temperatures", outputs)
+        if found is None:
+            return judge.verdict(node)
+        sensors = list(_temperatures(found))
+        inlets = _inlets(sensors)
+        if not inlets:
+            judge.error(f"{node} BMC", "inlet temperature not reported", "a sensor of the air at the inlet", "none", _SENSOR)
+        unbound = 0
+        for sensor in sensors:
+            air = "inlet" if sensor in inlets else "outlet" if _OUTLET.search(_called(sensor)) else ""
+            unbound += not self._one(judge, node, sensor, air)
+        judge.note = _note(unbound, outlet=any(_OUTLET.search(_called(sensor)) for sensor in sensors))
+        return judge.verdict(node)
+
+    @staticmethod
+    def _one(judge: Judge, node: str, sensor: Document, air: str) -> bool:
+        """Judge one sensor; False where the BMC has no threshold for it and nobody needs one."""
+        where, what = f"{node} {air or 'sensor'} {name(sensor)}", f"{air} temperature".strip()
+        if resting(sensor):
+            if air == "inlet":
+                judge.error(where, f"{what} not read", "a reading", "a sensor that is switched off", _SENSOR)
+            return True
+        reading = numeric(sensor.get("Reading", sensor.get("ReadingCelsius")))
+        limits = bounds(sensor)
+        if reading is None:
+            judge.error(where, f"{what} not read", "a reading", "none", _SENSOR)
+            return True
+        judge.metric(f"{air}_temperature" if air else "temperature", f"{node}/{name(sensor)}", reading, "degC")
+        if limits.high() is None:
+            if air == "inlet":
+                judge.error(where, f"{what} has no threshold", "an upper threshold of the BMC", "none", "Set it in the BMC, or update its firmware.")
+            return air == "inlet"
+        _hold(judge, where, what, reading, sensor, air)
+        return True
+
+
+def _hold(judge: Judge, where: str, what: str, reading: float, sensor: Document, air: str) -> None:
+    judge.judged += 1
+    limits = bounds(sensor)
+    high, low = limits.high(), limits.low()
+    step = _AIR if air else _PART
+    if high is not None:
+        source = f"{high[0]} threshold of the BMC"
+        judge.criterion(Criterion(metric=f"{air}_temperature" if air else "temperature", op=Op.LE, bound=high[1], unit="degC", label="ceiling", source=source))
+        if reading >= high[1]:
+            judge.fail(where, f"{what} too high", f"below {high[1]:g} degC ({source})", f"{reading:g} degC", step)
+            return
+    if low is not None and air and reading <= low[1]:
+        judge.fail(where, f"{what} too low", f"above {low[1]:g} degC ({low[0]} threshold of the BMC)", f"{reading:g} degC", step)
+        return
+    judge.measured.add(where.replace(" ", "/"))
+
+
+def _temperatures(found: Told) -> Iterator[Document]:
+    newer = [item for item in found.at(_NEW) if item.get("ReadingType") == "Temperature"]
+    yield from newer or (item for document in found.at(_OLD) for item in parts(document, "Temperatures"))
+
+
+def _inlets(sensors: Sequence[Document]) -> list[Document]:
+    """Return the sensors of the air at the inlet. Among several by name, those that the BMC bounds: supplies have inlets of their own."""
+    named = [item for item in sensors if _INLET.search(_called(item)) and not _OUTLET.search(_called(item))]
+    bounded = [item for item in named if bounds(item).high() is not None or resting(item)]
+    unread = [item for item in named if numeric(item.get("Reading", item.get("ReadingCelsius"))) is None and not resting(item)]
+    return bounded + [item for item in unread if item not in bounded] or named or [item for item in sensors if item.get("PhysicalContext") == "Intake"]
+
+
+def _called(sensor: Document) -> str:
+    return f"{sensor.get('Id', '')} {sensor.get('Name', '')}"
+
+
+def _note(unbound: int, *, outlet: bool) -> str | None:
+    said = [f"{unbound} readings have no threshold in the BMC and are recorded only"] if unbound else []
+    said += [] if outlet else ["the BMC has no sensor of the air at the outlet"]
+    return "; ".join(said) or None

@@ -1,0 +1,65 @@
+"""Firmware of BMC and BIOS, and what else the site wants, against the baseline of the site, else of the platform's profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rackready.gates.base import Gate, GateFacts, Outputs, Run
+from rackready.gates.bmc.documents import Document, Told, ask, name, told
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Verdict
+
+_HOST, _BMC, _MANAGERS, _FIRMWARE = "Systems/*!hgx_*", "Systems/*!hgx_*/Links.ManagedBy", "Managers/*!hgx_*", "UpdateService/FirmwareInventory/*"
+_STEP = "Update it with the vendor's package of that version, or correct the baseline in the site file; mixed firmware hides faults."
+
+
+class FirmwareBaseline(Gate):
+    """BMC, BIOS and the other listed firmware have the versions that the site, else the platform's profile, wants."""
+
+    id = "bmc/firmware/sanity/versions"
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """One request to every BMC; the firmware inventory only where it is wanted."""
+        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, *_trails(facts, node)),)) for node in nodes]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Hold every wanted version against the one that is there."""
+        node = run.nodes[0]
+        judge = Judge()
+        found = told(judge, node, "firmware versions", outputs)
+        if found is None:
+            return judge.verdict(node)
+        wanted = facts.nodes[node].baseline
+        if wanted is None or not (wanted.bmc or wanted.bios or wanted.firmware):
+            where = facts.nodes[node].platform.id
+            step = f"Declare baselines.{where} (bmc, bios) in the site file, or the gate's skip with its reason."
+            judge.error(node, "firmware not judged", f"versions that are wanted of {where}", "none declared", step)
+            return judge.verdict(node)
+        if wanted.bmc:
+            _hold(judge, node, "BMC firmware", wanted.bmc, _of(found.at(_BMC), "FirmwareVersion") or _of(found.at(_MANAGERS), "FirmwareVersion"))
+        if wanted.bios:
+            _hold(judge, node, "BIOS version", wanted.bios, _of(found.at(_HOST), "BiosVersion"))
+        for part, version in wanted.firmware.items():
+            _hold(judge, node, f"firmware {part}", version, _inventory(found, part))
+        return judge.verdict(node)
+
+
+def _trails(facts: GateFacts, node: str) -> list[str]:
+    wanted = facts.nodes[node].baseline
+    return [_HOST, _BMC, _MANAGERS, *([_FIRMWARE] if wanted is not None and wanted.firmware else [])]
+
+
+def _of(documents: Iterable[Document], key: str) -> list[str]:
+    return [str(document[key]) for document in documents if document.get(key)]
+
+
+def _inventory(found: Told, part: str) -> list[str]:
+    matching: list[Document] = [item for item in found.at(_FIRMWARE) if part in {name(item), item.get("Name")}]
+    return _of(matching, "Version")
+
+
+def _hold(judge: Judge, node: str, what: str, wanted: str, there: Sequence[str]) -> None:
+    """Every version that is there must be the wanted one; none is an error."""
+    where = f"{node} {what}"
+    if judge.equal(where, "version", wanted, ", ".join(sorted(set(there))) or None, _STEP):
+        judge.measured.add(f"{node}/{what.replace(' ', '-')}")

@@ -1,0 +1,43 @@
+"""What gates that judge only what is new need to know: when they last passed on a node, and what they saw then.
+
+A repair that somebody declared after it (`rackready repair`) stands in its place: what was there before was dealt with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from rackready.evidence.store import EvidenceStore
+from rackready.gates.base import REGISTRY, Passed
+from rackready.ledger.store import CHANGE, Ledger
+from rackready.model.evidence import EvidenceRecord, Fingerprint
+from rackready.model.outcome import Finding, Outcome
+
+REPAIR = "repair"
+"""What `rackready repair` writes as the change that it records."""
+
+
+def last_passes(store: EvidenceStore, ledger: Ledger, nodes: Sequence[str], prints: Mapping[str, Fingerprint | Finding]) -> dict[tuple[str, str], Passed]:
+    """Return (gate, node) -> the last pass on the chassis that the node is now (another chassis has another past), or a later repair."""
+    found: dict[tuple[str, str], Passed] = {}
+    repaired = {node: _repaired(ledger, node) for node in nodes}
+    for gate_id in (gate_id for gate_id, kind in REGISTRY.items() if kind.since_last_pass):
+        for node in nodes:
+            for record in store.records(gate=gate_id, target=node):
+                if record.verdict.outcome is Outcome.PASS and _same(record, node, prints.get(node)):
+                    found[gate_id, node] = Passed(record.finished, tuple(record.verdict.metrics))
+            at = repaired[node]
+            if at is not None and ((gate_id, node) not in found or found[gate_id, node].at < at):
+                found[gate_id, node] = Passed(at)
+    return found
+
+
+def _repaired(ledger: Ledger, node: str) -> datetime | None:
+    times = [entry.begun for entry in ledger.entries(node) if entry.operation == CHANGE and entry.desired == REPAIR and entry.status == "done"]
+    return datetime.fromtimestamp(max(times), UTC) if times else None
+
+
+def _same(record: EvidenceRecord, node: str, now: Fingerprint | Finding | None) -> bool:
+    then = next((item for item in record.fingerprints if item.node == node), None)
+    return then is not None and isinstance(now, Fingerprint) and then.chassis_serial == now.chassis_serial

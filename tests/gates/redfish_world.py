@@ -1,0 +1,86 @@
+"""A Redfish service out of a hardware state, without a socket: what the simulated BMC tells, walked by the same code that asks real ones."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rackready.design.site import load_site
+from rackready.drivers.redfish import BmcError
+from rackready.drivers.redfish_read import ROOT, Walk
+from rackready.gates.base import Gate, GateFacts, Outputs, Run
+from rackready.model.outcome import Verdict
+from rackready.sim import faults
+from rackready.sim.hardware import build_state
+from rackready.sim.redfish import telemetry
+from tests.gates.support import Said, outputs, rack
+
+SYSTEM, CHASSIS, MANAGER = "/redfish/v1/Systems/DGX", "/redfish/v1/Chassis/DGX", "/redfish/v1/Managers/BMC"
+World = dict[str, dict[str, Any]]
+
+
+def healthy(node: str = "node01") -> dict[str, Any]:
+    """The state of a healthy node of the simulated rack."""
+    return build_state(load_site("sim"), node)
+
+
+def broken(fault: str, **params: object) -> dict[str, Any]:
+    """The state of a node with one fault."""
+    state = healthy()
+    faults.inject(state, fault, **params)
+    return state
+
+
+def world(state: dict[str, Any]) -> World:
+    """Every resource of the BMC of a node in this state."""
+    of_system, of_chassis, of_manager = telemetry.links(state, SYSTEM, CHASSIS, MANAGER)
+    chassis = state["chassis"]
+    tops = {
+        SYSTEM: {
+            "@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem",
+            "BiosVersion": chassis["bios"],
+            "Links": {"ManagedBy": [_link(MANAGER)]},
+            **of_system,
+        },
+        CHASSIS: {"@odata.type": "#Chassis.v1_22_0.Chassis", "ChassisType": "RackMount", **of_chassis},
+        MANAGER: {"@odata.type": "#Manager.v1_17_0.Manager", "FirmwareVersion": chassis["bmc"], **of_manager},
+    }
+    found: World = {address: {"@odata.id": address, "Id": address.rsplit("/", 1)[-1], **document} for address, document in tops.items()}
+    root: dict[str, Any] = {"@odata.id": ROOT}
+    for address in tops:
+        above, name = address.rsplit("/", 1)[0], address.split("/")[3]
+        root[name] = _link(above)
+        found[above] = {"@odata.id": above, "Members": [_link(address)], "Members@odata.count": 1}
+    return {ROOT: root, **found, **telemetry.documents(state, SYSTEM, CHASSIS, MANAGER)}
+
+
+def _link(address: str) -> dict[str, str]:
+    return {"@odata.id": address}
+
+
+def gathered(there: World, trails: Sequence[str]) -> str:
+    """What a BMC with these resources answers to a GET of these trails."""
+    return json.dumps(Walk(getter(there)).all(trails).document())
+
+
+def getter(there: World) -> Callable[[str], dict[str, Any]]:
+    def get(address: str) -> dict[str, Any]:
+        if address not in there:
+            raise BmcError(f"node01 BMC: Redfish - Expected: success Actual: HTTP 404: {address}")
+        return copy.deepcopy(there[address])
+
+    return get
+
+
+def said(gate: Gate, facts: GateFacts, there: World) -> tuple[Run, Outputs]:
+    """The run of a gate of the BMC on node01, and its output."""
+    run = gate.plan(facts, ["node01"])[0]
+    return run, outputs(run, {command.key: Said(gathered(there, command.argv[1:])) for command in run.commands if command.argv[0] == "GET"})
+
+
+def verdict(gate: Gate, there: World, facts: GateFacts | None = None) -> Verdict:
+    """What a gate says of a BMC with these resources."""
+    known = facts or rack()
+    return gate.evaluate(known, *said(gate, known, there))

@@ -1,0 +1,321 @@
+"""Power cycles: an inventory after each, what goes missing is named, and a kill in the middle leaves no node off and none in production is touched."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+
+from rackready.design.site import load_site
+from rackready.drivers import redfish
+from rackready.drivers.remote import Answer
+from rackready.drivers.scheduler.base import Job, SchedulerError, SchedulerNode, UnknownNodeError
+from rackready.gates.base import Output
+from rackready.gates.bmc import cycle as module
+from rackready.gates.bmc import guard
+from rackready.gates.bmc.connection import Bmcs
+from rackready.gates.bmc.cycle import OPERATION, Cycler
+from rackready.gates.bmc.cycles import PowerCycles
+from rackready.gates.runner import Attempt, Runner
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome, Verdict
+from rackready.model.site import Bmc as BmcSite
+from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
+from tests.gates.fake import FakeConnection, said
+from tests.gates.support import document
+from tests.gates.support import rack as facts
+from tests.stacks.fake_rack import FakeNode, FakeRack
+
+RMA = "Power the node off, reseat the part and its cables; if it goes missing again, replace it (RMA), then its riser or board. Do not put the node into use."
+
+
+class Host:
+    """What the node's commands answer: a new boot id after every power cycle, and parts that a test may take away from a certain cycle on."""
+
+    def __init__(self, boots: Callable[[], int]) -> None:
+        self.boots = boots
+        self.change: Callable[[dict[str, Any], int], object] = lambda _parts, _boots: None
+        self.gpus: Callable[[dict[str, Any], int], object] = lambda _gpus, _boots: None
+        self.back = 0
+
+    def connection(self) -> FakeConnection:
+        return FakeConnection(
+            {
+                "Prints what NVML": lambda *_: self._answer(document("nvml/dgx_h100_healthy.json"), self.gpus),
+                "Prints what a node is": lambda *_: said(
+                    json.dumps({"format": "rackready/fingerprint/v1", "nics": [{"device": "mlx5_0", "guid": "b8"}], "complete": True})
+                ),
+                "Prints which parts": lambda *_: self._answer(self._parts(), self.change),
+                "touch /run/rackready-before-cycle": said(),
+                "test ! -e": lambda *_: said(code=self.back),
+            }
+        )
+
+    def _parts(self) -> dict[str, Any]:
+        pci = {"0000:18:00.0": {"id": "0x15b3:0x1021", "class": "0x020000", "width": 16}}
+        disks = {"S4XX01": {"name": "nvme0n1", "sectors": "7501476528"}}
+        return {"format": "rackready/part-inventory/v1", "boot_id": f"boot-{self.boots()}", "pci": pci, "disks": disks, "memory_bytes": 2**41, "complete": True}
+
+    def _answer(self, found: dict[str, Any], change: Callable[[dict[str, Any], int], object]) -> Answer:
+        change(found, self.boots())
+        return said(json.dumps(found))
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A BMC is asked again after milliseconds instead of a second."""
+    monkeypatch.setattr(redfish, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: time.sleep(min(seconds, 0.01))))
+
+
+@pytest.fixture
+def bmcs(tmp_path: Path) -> Iterator[FakeRack]:
+    made = FakeRack(tmp_path / "rack", 1, net=83)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def node(bmcs: FakeRack) -> FakeNode:
+    bmcs.set_power(bmcs.nodes[0], "On")
+    return bmcs.nodes[0]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    made = Ledger.open(tmp_path / "state.sqlite")
+    yield made
+    made.close()
+
+
+def way(bmcs: FakeRack, ledger: Ledger, refuse: str = "") -> Bmcs:
+    site = BmcSite.model_validate(bmcs.site()["racks"][0]["nodes"][0]["bmc"])
+    return Bmcs({"node01": site}, Cycler(ledger, "c1", lambda _node: refuse, lambda _node: "FAKE-0001", rest_s=0.0))
+
+
+def boots(node: FakeNode) -> int:
+    return node.boots()
+
+
+def measured(host: Host, bmc: Bmcs, cycles: int = 2, **inputs: object) -> tuple[Verdict, list[Attempt]]:
+    attempts: list[Attempt] = []
+    runner = Runner(host.connection(), facts(), lambda _gate, attempt: attempts.append(attempt), bmc=bmc, wait_s=0.01)
+    done = runner.gate(PowerCycles({"cycles": cycles, "boot_s": 30, **inputs}), ["node01"])
+    return done[0].verdict, attempts
+
+
+def texts(found: Verdict) -> list[str]:
+    return [str(finding) for finding in found.findings]
+
+
+def test_a_node_that_comes_back_whole_passes_cold_and_warm_in_turn(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    found, attempts = measured(Host(lambda: boots(node)), way(bmcs, ledger), cycles=3)
+    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert found.note == "3 of 3 power cycles (cold, warm), 12 parts compared after each"
+    assert node.asked == ["GracefulShutdown", "On", "ForceRestart", "GracefulShutdown", "On"]
+    assert [entry.status for entry in ledger.entries("node01") if entry.operation == OPERATION] == ["done"] * 3
+    assert len(attempts) == 1
+
+
+def test_a_gpu_that_does_not_come_back_is_named_with_its_serial_and_ends_the_row(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    def lose(found: dict[str, Any], count: int) -> None:
+        if count >= 2:
+            found["count"] = 7
+            del found["gpus"][5]
+
+    host = Host(lambda: boots(node))
+    host.gpus = lose
+    found, _ = measured(host, way(bmcs, ledger), cycles=4)
+    serial = document("nvml/dgx_h100_healthy.json")["gpus"][5]["serial"]
+    assert found.outcome is Outcome.FAIL
+    assert len(found.findings) == 1
+    assert texts(found)[0].startswith(f"node01 gpu {serial}: gone after a power cycle: 2 (warm) - Expected: NVIDIA H100 80GB HBM3 at ")
+    assert texts(found)[0].endswith(f"Actual: not there. {RMA}")
+    assert node.asked[-1] == "ForceRestart", "a node that lost a part is not cycled again"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda found: found["pci"]["0000:18:00.0"].update(width=8),
+            f"node01 pci 0000:18:00.0: PCIe link width changed: 1 (cold) - Expected: x16 Actual: x8. {RMA}",
+        ),
+        (lambda found: found["disks"].pop("S4XX01"), f"node01 disk S4XX01: gone after a power cycle: 1 (cold) - Expected: nvme0n1 Actual: not there. {RMA}"),
+        (
+            lambda found: found["pci"].pop("0000:18:00.0"),
+            f"node01 pci 0000:18:00.0: gone after a power cycle: 1 (cold) - Expected: 0x15b3:0x1021 Actual: not there. {RMA}",
+        ),
+        (
+            lambda found: found.update(memory_bytes=2**41 - 2**36),
+            f"node01 memory: changed with a power cycle: 1 (cold) - Expected: 2048 GiB Actual: 1984 GiB. {RMA}",
+        ),
+        (
+            lambda found: found["disks"].update(S4XX02={"name": "nvme1n1"}),
+            f"node01 disk S4XX02: came only with a power cycle: 1 (cold) - Expected: not there Actual: nvme1n1. {RMA}",
+        ),
+    ],
+)
+def test_what_differs_after_a_cycle_is_named(bmcs: FakeRack, node: FakeNode, ledger: Ledger, change: Callable[[dict[str, Any]], object], message: str) -> None:
+    host = Host(lambda: boots(node))
+    host.change = lambda found, count: change(found) if count else None
+    found, _ = measured(host, way(bmcs, ledger))
+    assert (found.outcome, texts(found)) == (Outcome.FAIL, [message])
+
+
+def test_a_node_that_does_not_come_back_is_a_fail_and_not_tried_again(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    host = Host(lambda: boots(node))
+    host.back = 1
+    runner = Runner(host.connection(), facts(), lambda *_: None, bmc=way(bmcs, ledger), wait_s=0.01)
+    gate = PowerCycles({"cycles": 2, "boot_s": 30})
+    object.__setattr__(gate, "inputs", gate.inputs.model_copy(update={"boot_s": 0.2}))
+    found = runner.gate(gate, ["node01"])[0].verdict
+    assert texts(found) == [
+        (
+            "node01: not back after power cycle 1 (cold) - Expected: a booted system that answers on SSH Actual: not after 0 s. "
+            "Look at its console over the BMC and at bmc/log/sanity/events; do not put the node into use."
+        )
+    ]
+    assert node.asked == ["GracefulShutdown", "On"]
+
+
+def test_a_cycle_after_which_the_same_boot_answers_did_not_happen(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    assert node.power == "On"
+    found, attempts = measured(Host(lambda: 0), way(bmcs, ledger))
+    assert (found.outcome, texts(found)) == (
+        Outcome.ERROR,
+        [
+            (
+                "node01: power cycle 1 (cold) did not happen - Expected: another boot id Actual: boot-0. "
+                "The BMC said that it cycled the power: update its firmware."
+            )
+        ],
+    )
+    assert len(attempts) == 1, "an error of a gate that takes the power away is not tried again by itself"
+
+
+def test_nothing_is_cycled_when_the_first_look_is_not_whole(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    host = Host(lambda: boots(node))
+    host.gpus = lambda found, _count: found.pop("complete")
+    found, _ = measured(host, way(bmcs, ledger))
+    assert found.outcome is Outcome.ERROR
+    assert texts(found)[0].startswith("node01: inventory before the first power cycle - Expected: a whole one Actual: the document is not complete.")
+
+
+def test_a_node_in_production_is_refused_and_nothing_is_done(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    found, _ = measured(Host(lambda: boots(node)), way(bmcs, ledger, "the scheduler may start jobs on it"))
+    assert (found.outcome, texts(found)) == (
+        Outcome.ERROR,
+        [
+            (
+                "node01 BMC: power cycle 1 not done - Expected: power away and back "
+                "Actual: node01: power cycle - Expected: a node on which no jobs run or may start Actual: the scheduler may start jobs on it. "
+                "Nothing was done to it: drain it first. Look at the node's power in its BMC; bring it to On, then run the gate again."
+            )
+        ],
+    )
+    assert node.asked == []
+    assert ledger.entries("node01") == []
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing of ours runs after it."""
+
+
+def test_a_kill_between_off_and_on_is_found_and_the_node_powered_on_first(
+    bmcs: FakeRack, node: FakeNode, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = BmcSite.model_validate(bmcs.site()["racks"][0]["nodes"][0]["bmc"])
+
+    def killed(_seconds: float) -> None:
+        raise Killed
+
+    cycler = Cycler(ledger, "c1", lambda _node: "", lambda _node: "FAKE-0001", rest_s=0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(module.time, "sleep", lambda seconds: killed(seconds) if node.power == "Off" else None)
+        with pytest.raises(Killed):
+            cycler.cycle("node01", site, "cold", "1", proceed=lambda: None)
+    assert node.power == "Off"
+    assert [entry.status for entry in ledger.entries("node01")] == ["intent"]
+    done = Cycler(ledger, "c2", lambda _node: "", lambda _node: "FAKE-0001", rest_s=0.0).cycle("node01", site, "warm", "1", proceed=lambda: None)
+    assert (done["kind"], done["result"], done["complete"]) == ("warm", "done", True)
+    assert node.asked == ["GracefulShutdown", "On", "ForceRestart"], "powered on first, then cycled once"
+    assert [entry.status for entry in ledger.entries("node01")] == ["done", "done"]
+    assert ledger.entries("node01")[0].result == {"interrupted": True, "power": "On"}
+
+
+def test_another_machine_behind_the_bmc_is_never_cycled(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    site = BmcSite.model_validate(bmcs.site()["racks"][0]["nodes"][0]["bmc"])
+    bmc = Bmcs({"node01": site}, Cycler(ledger, "c1", lambda _node: "", lambda _node: "OTHER", rest_s=0.0))
+    answer = bmc.run("node01", ("CYCLE", "cold", "1"), timeout_s=30)
+    assert "answers for another machine, nothing was done to it" in answer.failure
+    assert node.asked == []
+
+
+def test_ac_is_refused_where_the_bmc_cannot(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    answer = way(bmcs, ledger).run("node01", ("CYCLE", "ac", "1"), timeout_s=30)
+    assert answer.failure.endswith("AC power cycle - Expected: reset type FullPowerCycle Actual: not offered. Choose the kind auto, cold or warm.")
+    assert node.asked == []
+
+
+def test_requests_that_nobody_knows_and_bmcs_that_nobody_gave_are_refused(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    del node
+    assert "Expected: GET, or CYCLE where power may be cycled Actual: POST" in way(bmcs, ledger).run("node01", ("POST", "x"), timeout_s=5).failure
+    assert (
+        way(bmcs, ledger).run("node09", ("GET", "Systems/*"), timeout_s=5).failure.startswith("node09: bmc - Expected: address and password in the site file")
+    )
+
+
+class Scheduler:
+    """Answers for one node."""
+
+    def __init__(self, *, usable: bool = False, jobs: int = 0, error: SchedulerError | None = None) -> None:
+        self.node = SchedulerNode("node01", "idle", usable, drained=not usable, down=False)
+        self.held = [Job(str(index), "ada", "gpu", "train") for index in range(jobs)]
+        self.error = error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def show(self, _node: str) -> SchedulerNode:
+        if self.error:
+            raise self.error
+        return self.node
+
+    def jobs(self, _node: str) -> list[Job]:
+        return self.held
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "state", "why"),
+    [
+        (Scheduler(usable=True), None, "the scheduler may start jobs on it"),
+        (Scheduler(jobs=2), None, "job 0 of ada runs on it"),
+        (Scheduler(), NodeState.READY, ""),
+        (Scheduler(error=UnknownNodeError("no such node")), NodeState.READY, ""),
+        (Scheduler(error=SchedulerError("slurmctld is silent")), NodeState.READY, "the scheduler cannot say it (slurmctld is silent)"),
+        (Scheduler(error=SchedulerError("slurmctld is silent")), NodeState.INSTALLED, ""),
+    ],
+)
+def test_who_may_lose_its_power(
+    scheduler: Scheduler, state: NodeState | None, why: str, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "adapter_for", lambda _site, _paths: scheduler)
+    if state is not None:
+        ledger.set_state("node01", state)
+    assert guard.refusal(load_site("sim"), ledger, EnvPaths(tmp_path, "sim"), "node01") == why
+
+
+def test_a_missing_look_is_not_taken_for_a_whole_one() -> None:
+    gate = PowerCycles({"cycles": 1})
+    run = gate.plan(facts(), ["node01"])[0]
+    found = gate.evaluate(facts(), run, {"gpus-0": Output("gpus-0", "node01", "x", 0, "")})
+    assert texts(found)[0].startswith("node01: inventory before the first power cycle - Expected: a whole one Actual: empty output.")

@@ -1,0 +1,178 @@
+"""Event logs of a BMC: only what is newer than the last pass counts, and what was lost since then is an error."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rackready.gates.base import Passed
+from rackready.gates.bmc.events import Events
+from rackready.model.outcome import Outcome, Verdict
+from rackready.sim import faults
+from rackready.sim.bmc_state import entry
+from tests.gates.redfish_world import MANAGER, World, broken, healthy, verdict, world
+from tests.gates.support import rack
+
+SEL = f"{MANAGER}/LogServices/SEL"
+PASSED = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
+DEALT = "Read what else recorded that time (syslog, the BMC's other logs), then say with `rackready repair` that it was dealt with."
+
+
+def texts(found: Verdict) -> list[str]:
+    return [str(finding) for finding in found.findings]
+
+
+def after(passed: Passed | None, there: World, **inputs: object) -> Verdict:
+    """What the gate says when this was the last pass on the node."""
+    known = dataclasses.replace(rack(), passed={(Events.id, "node01"): passed} if passed else {})
+    return verdict(Events(inputs), there, known)
+
+
+def last_pass() -> Passed:
+    """A pass on the healthy node, at PASSED by the BMC's clock."""
+    there = world(healthy())
+    there[SEL]["DateTime"] = there[MANAGER]["DateTime"] = PASSED.isoformat()
+    found = after(None, there)
+    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert found.note == "no pass before: every entry of the logs was judged"
+    return Passed(PASSED + timedelta(hours=5), tuple(found.metrics))
+
+
+def with_entry(at: datetime | None, severity: str = "Critical") -> World:
+    state = healthy()
+    state["bmc"]["log"]["entries"].append(entry(at or PASSED, severity, "Memory", "Uncorrectable ECC error, DIMM 3"))
+    there = world(state)
+    if at is None:
+        there[f"{SEL}/Entries/4"]["Created"] = "1970-01-01T00:00:20+00:00"
+    return there
+
+
+def test_an_entry_after_the_last_pass_is_dated_and_explained() -> None:
+    found = after(last_pass(), with_entry(PASSED + timedelta(minutes=1)))
+    assert (found.outcome, texts(found)) == (
+        Outcome.FAIL,
+        [
+            (
+                "node01 log BMC SEL: Critical memory error - Expected: no such entry since 2026-06-01 12:00:00 UTC "
+                "Actual: Memory: Uncorrectable ECC error, DIMM 3 (2026-06-01T12:01:00+00:00). "
+                "Reseat the DIMM that the entry names, run the memory test; if it comes back, replace the DIMM, then suspect the CPU's socket."
+            )
+        ],
+    )
+
+
+def test_an_entry_before_the_last_pass_does_not_count_again() -> None:
+    """By the BMC's clock: ours said five hours later."""
+    found = after(last_pass(), with_entry(PASSED - timedelta(minutes=1)))
+    assert (found.outcome, texts(found), found.note) == (Outcome.PASS, [], None)
+
+
+def test_without_a_pass_every_entry_counts() -> None:
+    assert after(None, with_entry(PASSED - timedelta(days=100))).outcome is Outcome.FAIL
+
+
+def test_a_declared_repair_stands_for_a_pass() -> None:
+    assert after(Passed(PASSED), with_entry(PASSED - timedelta(days=1))).outcome is Outcome.PASS
+    assert after(Passed(PASSED), with_entry(None)).outcome is Outcome.PASS
+    assert after(Passed(PASSED), with_entry(PASSED + timedelta(days=1))).outcome is Outcome.FAIL
+
+
+def test_an_entry_without_a_time_counts_when_it_was_not_there_at_the_last_pass() -> None:
+    assert after(last_pass(), with_entry(None)).outcome is Outcome.FAIL
+    seen = after(Passed(PASSED), with_entry(None))
+    assert after(Passed(PASSED, tuple(seen.metrics)), with_entry(None)).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("severity", "inputs", "outcome"), [("Warning", {}, Outcome.FAIL), ("Warning", {"warnings": False}, Outcome.PASS), ("OK", {}, Outcome.PASS)]
+)
+def test_severities(severity: str, inputs: dict[str, object], outcome: Outcome) -> None:
+    assert after(None, with_entry(PASSED, severity), **inputs).outcome is outcome
+
+
+def test_an_unknown_severity_is_an_error() -> None:
+    found = after(None, with_entry(PASSED, "Grave"))
+    assert (found.outcome, texts(found)) == (
+        Outcome.ERROR,
+        [
+            (
+                "node01 log BMC SEL: entry without a severity - Expected: OK, Warning or Critical "
+                "Actual: Grave: Memory: Uncorrectable ECC error, DIMM 3. Update the BMC's firmware."
+            )
+        ],
+    )
+
+
+def cleared(state: dict[str, Any]) -> None:
+    faults.inject(state, "sel-cleared")
+
+
+def wrapped(state: dict[str, Any]) -> None:
+    faults.inject(state, "sel-wrapped")
+
+
+def full(state: dict[str, Any]) -> None:
+    faults.inject(state, "sel-full")
+
+
+@pytest.mark.parametrize(
+    ("change", "begins"),
+    [
+        (
+            cleared,
+            "node01 log BMC SEL: log cleared since the last pass - Expected: its 3 entries of then, or newer ones on top Actual: 1 entries, the oldest of ",
+        ),
+        (wrapped, "node01 log BMC SEL: log wrapped - Expected: entries back to 2026-06-01 12:00:00 UTC Actual: the oldest is of "),
+        (full, "node01 log BMC SEL: log full - Expected: room for new entries (it holds 3 and overwrites none) Actual: 3 entries. Save and clear it. "),
+    ],
+)
+def test_what_was_lost_since_the_last_pass_is_an_error(change: Callable[[dict[str, Any]], None], begins: str) -> None:
+    state = healthy()
+    change(state)
+    found = after(last_pass(), world(state))
+    assert found.outcome is Outcome.ERROR
+    assert len(found.findings) == 1
+    assert texts(found)[0].startswith(begins)
+    assert texts(found)[0].endswith(DEALT)
+
+
+def test_a_cleared_log_passes_again_once_a_repair_says_that_it_was_dealt_with() -> None:
+    assert after(Passed(datetime.now(UTC) + timedelta(seconds=5)), world(broken("sel-cleared"))).outcome is Outcome.PASS
+
+
+def test_a_log_that_is_switched_off_is_an_error() -> None:
+    there = world(healthy())
+    there[SEL]["ServiceEnabled"] = False
+    assert texts(after(None, there)) == [
+        "node01 log BMC SEL: log switched off - Expected: ServiceEnabled true Actual: false. Switch it on: what happens now is not recorded."
+    ]
+
+
+def test_no_log_at_all_is_an_error() -> None:
+    there = world(healthy())
+    del there[MANAGER]["LogServices"]
+    assert texts(after(None, there)) == [
+        "node01 BMC: no event log - Expected: a log service with entries Actual: none. Update the BMC's firmware; without a log nothing past is known."
+    ]
+
+
+def test_logs_of_who_did_what_are_not_asked_for() -> None:
+    there = world(healthy())
+    for name in ("AuditLog", "Lclog", "PostCodes", "Dump"):
+        there[f"{MANAGER}/LogServices"]["Members"].append({"@odata.id": f"{MANAGER}/LogServices/{name}"})
+    there[f"{MANAGER}/LogServices"]["Members@odata.count"] += 4
+    assert after(None, there).outcome is Outcome.PASS, "they are not there: asking for them would be an error"
+
+
+def test_many_kinds_of_entries_are_counted_not_printed() -> None:
+    state = healthy()
+    state["bmc"]["log"]["entries"] += [entry(PASSED, "Critical", "System Event", f"Event {number}") for number in range(20)]
+    found = after(None, world(state))
+    assert len(found.findings) == 13
+    assert texts(found)[-1] == (
+        "node01 log BMC SEL: further entries - Expected: none Actual: 8 further kinds of entries. Read the whole log in the raw output."
+    )

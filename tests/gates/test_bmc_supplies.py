@@ -1,0 +1,204 @@
+"""Power supplies over Redfish: what passes, what fails and with which words, and what is an error because nobody can say it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from rackready.gates.base import Output
+from rackready.gates.bmc.supplies import Supplies
+from rackready.gates.offline import facts
+from rackready.model.outcome import Outcome, Verdict
+from tests.gates.redfish_world import CHASSIS, World, broken, gathered, healthy, verdict, world
+from tests.gates.support import rack
+
+PSU = f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU2"
+FEED = "Check its power cord, the PDU outlet and the breaker of that feed; if they are good, replace the supply."
+REPLACE = "Reseat the supply; if it stays so, replace it."
+RAW = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+Change = Callable[[World], object]
+
+
+def changed(change: Change, *, older: bool = False) -> Verdict:
+    state = healthy()
+    state["bmc"]["schema"] = "legacy" if older else "subsystem"
+    there = world(state)
+    change(there)
+    return verdict(Supplies(), there)
+
+
+def texts(found: Verdict) -> list[str]:
+    return [str(finding) for finding in found.findings]
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_six_good_supplies_pass_in_both_schemas(*, older: bool) -> None:
+    found = changed(lambda there: there, older=older)
+    assert (found.outcome, texts(found), len(found.measured)) == (Outcome.PASS, [], 6)
+    assert [(item.metric, item.bound) for item in found.criteria] == [("power_supplies", 6), ("power_supplies_good", 4)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "messages"),
+    [
+        (
+            "psu-failed",
+            [f"node01 psu PSU2: power supply not working - Expected: State Enabled, Health OK Actual: State UnavailableOffline, Health Critical. {REPLACE}"],
+        ),
+        (
+            "psu-input-lost",
+            [
+                f"node01 psu PSU2: power supply input lost - Expected: Normal input Actual: LossOfInput. {FEED}",
+                f"node01 psu PSU2: power supply not working - Expected: State Enabled, Health OK Actual: State UnavailableOffline, Health Critical. {FEED}",
+            ],
+        ),
+        (
+            "psu-missing",
+            ["node01: power supplies - Expected: 6 Actual: 5. Reseat the supply that is missing (`rackready gate run` names the others in its evidence)."],
+        ),
+        (
+            "psu-redundancy-lost",
+            [
+                (
+                    "node01 power redundancy group 0: redundancy not working - Expected: State Enabled, Health OK Actual: State Enabled, Health Warning. "
+                    "Repair the supply or feed that is named beside this; the loss of one more may stop the server."
+                )
+            ],
+        ),
+    ],
+)
+def test_a_bad_supply_is_named(fault: str, messages: list[str]) -> None:
+    found = verdict(Supplies(), world(broken(fault)))
+    assert (found.outcome, texts(found)) == (Outcome.FAIL, messages)
+
+
+def test_too_few_good_supplies_are_said_once_more() -> None:
+    state = healthy()
+    for psu in state["bmc"]["psus"][:3]:
+        psu.update(health="Critical")
+    found = verdict(Supplies(), world(state))
+    assert texts(found)[-1] == (
+        "node01: too few good power supplies - Expected: at least 4 for full performance Actual: 3. "
+        "The server slows down or stops under load: repair its supplies before anything else."
+    )
+
+
+def test_a_supply_without_a_status_is_judged_by_its_power_sensor() -> None:
+    """As a DGX H100's BMC shows its supplies."""
+
+    def bare(there: World, watts: float | None) -> None:
+        for index in range(6):
+            del there[f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU{index}"]["Status"]
+            at = f"{CHASSIS}/Sensors/PWR_PSU{index}"
+            reading = watts if index == 2 else 410
+            there[at] = {"@odata.id": at, "Id": f"PWR_PSU{index}", "ReadingType": "Power", "Reading": reading, "Status": {"State": "Enabled", "Health": "OK"}}
+            there[f"{CHASSIS}/Sensors"]["Members"].append({"@odata.id": at})
+
+    assert changed(lambda there: bare(there, 398)).outcome is Outcome.PASS
+    found = changed(lambda there: bare(there, 0))
+    assert texts(found) == [f"node01 psu PSU2: power supply carries nothing - Expected: power on PWR_PSU2 Actual: 0 W. {FEED}"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda there: there[PSU].update(Status={"State": "Enabled", "Health": "Excellent"}),
+            (
+                "node01 psu PSU2: power supply state unknown - Expected: a State and a Health of Redfish Actual: State Enabled, Health Excellent. "
+                "Update the BMC's firmware."
+            ),
+        ),
+        (
+            lambda there: there[PSU].update(Status={"State": "Enabled"}),
+            "node01 psu PSU2: power supply health not reported - Expected: Health OK Actual: State Enabled, no Health. Update the BMC's firmware.",
+        ),
+        (
+            lambda there: there[PSU].pop("Status"),
+            (
+                "node01 psu PSU2: power supply state not reported - Expected: a Status, or a power sensor that names it Actual: neither. "
+                "Update the BMC's firmware."
+            ),
+        ),
+        (
+            lambda there: there[PSU].update(LineInputStatus="Fine"),
+            "node01 psu PSU2: input state unknown - Expected: one of LossOfInput, Normal, OutOfRange Actual: Fine. Update the BMC's firmware.",
+        ),
+        (
+            lambda there: there.pop(PSU),
+            (
+                f"node01 BMC: power supplies: {PSU} unread - Expected: a document, since the BMC links to it "
+                f"Actual: node01 BMC: Redfish - Expected: success Actual: HTTP 404: {PSU}. Update or restart the BMC, then run the gate again."
+            ),
+        ),
+    ],
+)
+def test_what_nobody_can_say_is_an_error(change: Change, message: str) -> None:
+    found = changed(change)
+    assert message in texts(found)
+    assert found.outcome is not Outcome.PASS
+
+
+def _said(stdout: str, *, code: int | None = 0, failure: str = "", timed_out: bool = False) -> Verdict:
+    known = rack()
+    gate = Supplies()
+    run = gate.plan(known, ["node01"])[0]
+    return gate.evaluate(known, run, {"redfish": Output("redfish", "node01", "GET", code, stdout, seconds=120, failure=failure, timed_out=timed_out)})
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (_said(""), f"node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told Actual: empty output. {RAW}"),
+        (
+            _said('{"format": "rackready/redfish/v1", "doc'),
+            (
+                f"node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told Actual: JSON cut off or damaged at line 1 column 36. "
+                f"{RAW}"
+            ),
+        ),
+        (
+            _said("{}"),
+            (
+                f"node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told Actual: no document of format rackready/redfish/v1. "
+                f"{RAW}"
+            ),
+        ),
+        (
+            _said(gathered(world(healthy()), ["Chassis/*/PowerSubsystem"]), code=1),
+            f"node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told Actual: a complete document, but exit code 1. {RAW}",
+        ),
+        (
+            _said("", code=None, failure="node01 BMC 192.0.2.111:443: unreachable"),
+            (
+                "node01 BMC: power supplies not told - Expected: an answer over Redfish Actual: node01 BMC 192.0.2.111:443: unreachable. "
+                "Check that the BMC of node01 answers (bmc.address, its cable, user and password in the site file), then run the gate again."
+            ),
+        ),
+        (
+            _said("", code=None, timed_out=True),
+            "node01 BMC: power supplies not told - Expected: an answer in time Actual: none after 120 s. Restart the BMC, then run the gate again.",
+        ),
+    ],
+)
+def test_no_whole_answer_is_an_error(found: Verdict, message: str) -> None:
+    assert (found.outcome, texts(found)) == (Outcome.ERROR, [message])
+
+
+def test_a_document_that_lost_a_resource_on_the_way_is_an_error() -> None:
+    cut = json.loads(gathered(world(healthy()), ["Chassis/*/PowerSubsystem/PowerSupplies/*"]))
+    del cut["documents"][PSU]
+    found = _said(json.dumps(cut))
+    assert texts(found) == [
+        f"node01 BMC: power supplies unreadable - Expected: a whole document of what the BMC told Actual: {PSU} was found and is not in the document. {RAW}"
+    ]
+
+
+def test_a_tray_that_the_rack_feeds_has_nothing_to_judge() -> None:
+    state = healthy()
+    state["bmc"]["psus"] = []
+    found = verdict(Supplies(), world(state), facts("gb200_nvl72"))
+    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert found.note == "gb200_nvl72: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge on the node"
