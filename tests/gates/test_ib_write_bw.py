@@ -246,3 +246,27 @@ def test_no_run_shares_a_nic_with_another_of_its_batch() -> None:
         claims = [claim for run in batch for claim in run.claims]
         assert len(claims) == len(set(claims))
         assert len(batch) <= 16
+
+
+# host memory ---------------------------------------------------------------------------------------------------------
+
+HOST = "pair/fabric/performance/ib-write-bw-host"
+FROM_HOST = Said(text("perftest/dgx_h100_rail1_host_memory.txt"))
+
+
+def test_writes_from_host_memory_are_a_gate_of_their_own() -> None:
+    good = pair("host", Outcome.PASS, client_forth=FROM_HOST, client_back=FROM_HOST)
+    check(HOST, good)
+    assert judge(HOST, good).transport == "RoCE, mlx5_0, GPU memory by none"
+    assert judge(HOST, pair("slow", Outcome.FAIL, client_forth=Said(text("perftest/dgx_h100_rail1_slow.txt")), client_back=FROM_HOST)).outcome is Outcome.FAIL
+    assert judge(HOST, pair("nothing", Outcome.ERROR, client_forth=Said(""), client_back=FROM_HOST)).outcome is Outcome.ERROR
+    known = rack(2)
+    assert "--use_cuda=0" not in gate(HOST).plan(known, list(known.nodes))[0].commands[3].argv
+
+
+def test_gpu_memory_goes_by_dma_buf_or_by_peer_memory() -> None:
+    known = rack(2)
+    by = {how: gate(GATE, {"gpudirect": how}).plan(known, list(known.nodes))[0].commands[3].argv for how in ("dmabuf", "peermem")}
+    assert "--use_cuda_dmabuf" in by["dmabuf"]
+    assert "--use_cuda=0" in by["peermem"]
+    assert "--use_cuda_dmabuf" not in by["peermem"]

@@ -32,7 +32,17 @@ def site() -> GateFacts:
 
 def nic(*, hardware: Mapping[str, int] | None = None, interface: Mapping[str, int] | None = None) -> Said:
     zero = {"np_ecn_marked_roce_packets": 5, "np_cnp_sent": 5, "packet_seq_err": 2, "local_ack_timeout_err": 0, "lifespan": 10}
-    names = ("rx_discards_phy", "rx_global_pause", "rx_prio0_bytes", "tx_prio0_bytes", "rx_prio3_bytes", "tx_prio3_bytes", "rx_prio3_pause", "rx_prio0_pause")
+    names = (
+        "rx_discards_phy",
+        "tx_discards_phy",
+        "rx_global_pause",
+        "rx_prio0_bytes",
+        "tx_prio0_bytes",
+        "rx_prio3_bytes",
+        "tx_prio3_bytes",
+        "rx_prio3_pause",
+        "rx_prio0_pause",
+    )
     ports = {"mlx5_0": {"hardware": {**zero, **(hardware or {})}, "port": {}, "interface": {**dict.fromkeys(names, 7), **(interface or {})}}}
     return Said(json.dumps({"format": "rackready/nic-counters/v1", "ports": ports, "complete": True}))
 
@@ -189,7 +199,32 @@ def test_what_is_wrong_is_found_where_it_is(name: str, changed: dict[str, Said],
     assert verdict.measured == []
 
 
+LEAF_END = " ".join(LEAF.stdout.split())[-80:]
 ERRORS = [
+    (
+        "a counter of losses that is not there any more",
+        {"after_node03": Said(SENT.stdout.replace('"packet_seq_err": 2, ', ""))},
+        (
+            "node03 mlx5_0 (rail 1): NIC counters - Expected: packet_seq_err, local_ack_timeout_err, rx_discards_phy, tx_discards_phy before and after "
+            "Actual: no packet_seq_err. Install ethtool; check that the mlx5 driver is loaded and counts them."
+        ),
+    ),
+    (
+        "a counter that is no number",
+        {"after_node03": Said(SENT.stdout.replace('"packet_seq_err": 2', '"packet_seq_err": null'))},
+        (
+            "node03 mlx5_0 (rail 1): NIC counters unreadable - Expected: a complete document Actual: mlx5_0: hardware holds something that is no number. "
+            "Run the gate again."
+        ),
+    ),
+    (
+        "a switch whose command was killed",
+        {"after_leaf01": Said(LEAF.stdout, exit_code=137)},
+        (
+            f"leaf01: switch counters unreadable - Expected: NVUE's JSON of every port Actual: exit code 137: {LEAF_END}. "
+            "Check that `nv show interface PORT counters qos -o json` answers on the switch."
+        ),
+    ),
     (
         "senders one after the other",
         {"client_node01": client(390.0), "client_node03": client(391.0)},

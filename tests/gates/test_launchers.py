@@ -16,6 +16,7 @@ from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.gates.base import GateFacts
 from rackready.gates.fabric import mpijob
 from rackready.gates.registry import gate
+from rackready.model.problems import RackreadyError
 from tests.gates.support import rack
 
 GATE = "cluster/fabric/performance/nccl-all-reduce"
@@ -80,7 +81,7 @@ def test_the_schema_refuses_what_the_api_would(change: Callable[[dict], object],
 
 
 def test_an_mpijob_without_an_image_is_refused() -> None:
-    with pytest.raises(ValidationError, match="image"):
+    with pytest.raises(RackreadyError, match=r"gates.launcher: mpijob - Expected: a container image in the gate's input image"):
         line("mpijob")
 
 

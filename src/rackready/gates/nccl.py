@@ -122,7 +122,7 @@ def _checked(judge: Judge, where: str, result: nccl_tests.CollectiveResult) -> b
 
 
 _CAUSE = re.compile(
-    r"(NCCL WARN .*|Test NCCL failure .*|.*CUDA error.*|"
+    r"(NCCL WARN .*|.*can not load PMIx library.*|srun: error: .*|Test NCCL failure .*|.*CUDA error.*|"
     r".*: command not found|.*No such file.*|.*Permission denied.*|.*error while loading.*|.*invalid option.*)"
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from pydantic import Field
 
@@ -26,7 +27,8 @@ _LOST = ("packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "rnr_
 _DROPPED = ("rx_discards_phy", "tx_discards_phy")
 _OTHER_CLASS = 0.01
 """Share of bytes that may be outside of the RoCE class: ARP, LLDP and the exchange over TCP. Judgement."""
-Counts = Mapping[str, Mapping[str, int]]
+_NEEDED = {"hardware": ("packet_seq_err", "local_ack_timeout_err"), "interface": ("rx_discards_phy", "tx_discards_phy")}
+"""Kinds of counters, and what each must have: without them nothing is known of losses."""
 
 
 class Incast(Gate):
@@ -238,28 +240,43 @@ class Incast(Gate):
 
 def _nic_delta(gathered: Judge, outputs: Outputs, node: str, nic: NicFacts, where: str) -> tuple[dict[str, int], dict[str, int]] | None:
     """Return what the NIC's hardware and driver counted on top; None when that cannot be known."""
-    readings = []
+    readings: list[dict[str, dict[str, int]]] = []
     for key in (f"before-{node}", f"after-{node}"):
         output = outputs.get(key)
         if gathered.trouble(trouble(output, where, "reading of NIC counters")) or output is None:
             return None
         try:
-            readings.append(document(output, nic_counters.FORMAT)["ports"][nic.rdma_device])
+            readings.append(_reading(document(output, nic_counters.FORMAT), nic.rdma_device))
         except (FormatError, KeyError, TypeError) as error:
             gathered.error(where, "NIC counters unreadable", "a complete document", error, "Run the gate again.")
             return None
-    return _less(gathered, where, readings, "hardware"), _less(gathered, where, readings, "interface")
-
-
-def _less(gathered: Judge, where: str, readings: Sequence[Counts], kind: str) -> dict[str, int]:
-    before, after = (dict(reading.get(kind, {})) for reading in readings)
-    if not after:
-        what = "hw_counters" if kind == "hardware" else "`ethtool -S`"
-        gathered.error(where, "NIC counters", f"{what} of its driver", "none", "Install ethtool; check that the mlx5 driver is loaded.")
-    back = sorted(name for name in after if after[name] < before.get(name, 0) and name != "lifespan")
+    before, after = readings
+    missing = [name for kind, names in _NEEDED.items() for name in names if name not in before[kind] or name not in after[kind]]
+    lost = [name for kind in _NEEDED for name in sorted(before[kind].keys() ^ after[kind].keys())]
+    if missing or lost:
+        step = "Install ethtool; check that the mlx5 driver is loaded and counts them."
+        gathered.error(
+            where, "NIC counters", f"{', '.join(name for names in _NEEDED.values() for name in names)} before and after", f"no {[*missing, *lost][0]}", step
+        )
+        return None
+    back = sorted(name for kind in _NEEDED for name in after[kind] if after[kind][name] < before[kind][name] and name != "lifespan")
     if back:
         gathered.error(where, "NIC counters", "numbers that grow", f"{back[0]} went back", "The NIC was reset in between: run the gate again.")
-    return {name: value - before.get(name, 0) for name, value in after.items()}
+        return None
+    hardware, interface = ({name: after[kind][name] - before[kind][name] for name in after[kind]} for kind in _NEEDED)
+    return hardware, interface
+
+
+def _reading(found: dict[str, Any], device: str) -> dict[str, dict[str, int]]:
+    """Return the counters of one port by kind. Raises FormatError when one of them is no number."""
+    port, out = found["ports"][device], {}
+    for kind in _NEEDED:
+        values = port[kind]
+        if not isinstance(values, dict) or any(not isinstance(value, int) or isinstance(value, bool) for value in values.values()):
+            message = f"{device}: {kind} holds something that is no number"
+            raise FormatError(message)
+        out[kind] = values
+    return out
 
 
 def _switch_delta(gathered: Judge, outputs: Outputs, switch: str) -> dict[str, PortCounters] | None:
@@ -269,7 +286,7 @@ def _switch_delta(gathered: Judge, outputs: Outputs, switch: str) -> dict[str, P
         if gathered.trouble(trouble(output, switch, "reading of switch counters")) or output is None:
             return None
         try:
-            readings.append(nvue_counters.parse(output.stdout))
+            readings.append(nvue_counters.parse(output.stdout, output.exit_code))
         except FormatError as error:
             step = "Check that `nv show interface PORT counters qos -o json` answers on the switch."
             gathered.error(switch, "switch counters unreadable", "NVUE's JSON of every port", error, step)

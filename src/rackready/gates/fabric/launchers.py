@@ -10,6 +10,7 @@ from typing import Literal
 from rackready.drivers.scheduler.reserve import reservation
 from rackready.gates.base import GateFacts
 from rackready.gates.fabric import mpijob
+from rackready.model.problems import RackreadyError
 
 Launcher = Literal["openmpi", "srun", "mpijob"]
 
@@ -68,6 +69,9 @@ def _srun(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str
 def _mpijob(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str, ...]:
     """Create the job, wait for its end, print its launcher's log. The manifest stands in the command, so that it is seen before it runs."""
     del facts
+    if not program.image:
+        message = "site.yml gates.launcher: mpijob - Expected: a container image in the gate's input image Actual: none. Name one in the gate set."
+        raise RackreadyError(message)
     manifest = mpijob.render(mpijob.job(nodes, program.argv, program.environment, program.per_node, program.image))
     name = mpijob.NAME
     script = (

@@ -73,7 +73,9 @@ class Hpl(OneProgram):
     class Inputs(OneProgram.Inputs):
         """Which image of NVIDIA's HPC benchmarks, and the size."""
 
-        data: str = Field("/workspace/hpl-linux-x86_64/sample-dat/HPL-8GPUs.dat", description="HPL.dat inside the image; it fixes size and grid")
+        data: str = Field(
+            "hpl-linux-x86_64/sample-dat/HPL-8GPUs.dat", description="HPL.dat inside the image, from its working directory; it fixes size and grid"
+        )
 
     inputs: Inputs
 

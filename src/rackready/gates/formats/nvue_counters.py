@@ -60,8 +60,11 @@ def script(ports: Sequence[str]) -> str:
     )
 
 
-def parse(text: str) -> dict[str, PortCounters]:
-    """Return the counters by port. Raises FormatError: no block, damaged JSON, or a counter that is missing."""
+def parse(text: str, exit_code: int | None = 0) -> dict[str, PortCounters]:
+    """Return the counters by port. Raises FormatError: no block, damaged JSON, a counter that is missing, or a command that did not end well."""
+    if exit_code != 0:
+        message = f"exit code {exit_code}: {' '.join(text.split())[-80:] or 'nothing said'}"
+        raise FormatError(message)
     marks = list(_MARK.finditer(text))
     if not marks:
         message = "no counters: empty output, or `nv` is not there"

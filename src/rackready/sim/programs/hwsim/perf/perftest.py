@@ -15,15 +15,13 @@ from typing import Any, TextIO
 
 from .. import machine, rdmatree, store
 from ..smi.topology import distance
-from . import facts, model, probe, wire
+from . import facts, model, ports, probe, wire
 
 Facts = dict[str, Any]
 _RULE = "-" * 87
 _MIB = 1 << 20
 _LONGEST_S = 0.3
 """A measurement takes no longer here, however long it is to be: long enough that a stop or a kill meets it at work."""
-_MEET_S = 2.0
-"""Tests that begin within this time run beside each other."""
 _VALUED = {
     "-d": "device", "--ib-dev": "device", "-p": "port", "--port": "port", "-s": "size", "--size": "size", "-n": "iters", "--iters": "iters",
     "-D": "duration", "--duration": "duration", "-q": "qps", "--qp": "qps", "-x": "gid", "--gid-index": "gid", "--use_cuda": "cuda",
@@ -187,7 +185,7 @@ def _server(options: Options, end: Facts) -> int:
         listener.listen(1)
         peer, _ = listener.accept()
     with peer, peer.makefile("rw") as stream:
-        _say(stream, {"end": end, "name": options.name, "flows": _flows(options, end)})
+        _say(stream, {"end": end, "name": options.name, "flows": ports.flows(end) if "duration" in options.values else 1})
         other = _hear(stream)["end"]
         _head(options, end, other)
         _say(stream, {"reach": probe.reachable(end["netdev"], _address(other), _payload(end, other))})
@@ -195,8 +193,8 @@ def _server(options: Options, end: Facts) -> int:
         if "error" in result:
             raise TestError(result["error"])
         sys.stdout.write(_row(options, result) + f"{_RULE}\n")
-        _count(options, end, result)
-        _congestion(end, result, sends=False)
+        ports.count(end, result, client=bool(options.host))
+        ports.congestion(end, result, sends=False)
     return 0
 
 
@@ -231,8 +229,8 @@ def _client(options: Options, end: Facts) -> int:
         result["cnp_off"] = hello["end"]["cnp_off"]
         _say(stream, result)
     sys.stdout.write(_row(options, result) + f"{_RULE}\n")
-    _count(options, end, result)
-    _congestion(end, result, sends=True)
+    ports.count(end, result, client=bool(options.host))
+    ports.congestion(end, result, sends=True)
     _json(options, result)
     return 0
 
@@ -249,18 +247,6 @@ def _unreachable(end: Facts, other: Facts, back: object) -> str:
 
 def _payload(end: Facts, other: Facts) -> int:
     return max(64, min(int(end["mtu"]), int(other["mtu"])))
-
-
-def _flows(options: Options, end: Facts) -> int:
-    """Return how many tests use this port now: those that began in the last seconds. Only tests of a set duration are meant to meet others."""
-    if "duration" not in options.values:
-        return 1
-    mine = f"{os.getpid()}"
-    with store.change() as runtime:
-        runtime.setdefault("flows", {}).setdefault(end["device"], {})[mine] = time.time()
-    time.sleep(_MEET_S)
-    begun = store.runtime()["flows"][end["device"]]
-    return sum(1 for moment in begun.values() if time.time() - moment < _MEET_S * 2)
 
 
 def _measure(options: Options, end: Facts, other: Facts, flows: int = 1) -> Facts:
@@ -351,44 +337,6 @@ def _row(options: Options, result: Facts) -> str:
         rate = row["gbps"] * 1e9 / 8 / row["size"] / 1e6
         lines.append(f" {row['size']:<10} {row['iters']:<15}{row['peak'] * scale:<18.2f} {row['gbps'] * scale:<18.2f} {rate:<14.6f}")
     return "\n".join(lines) + "\n"
-
-
-def _count(options: Options, end: Facts, result: Facts) -> None:
-    """Raise the port counters: four bytes a count; a server only receives unless both ways."""
-    words = int(result["bytes"] * 1.016 / 4)
-    nic = next(item for item in machine.nics() if item["rdma_device"] == end["device"])
-    packets = int(result["bytes"] / max(end["mtu"], 256)) + 1
-    sends, receives = bool(options.host) or result["both"], not options.host or result["both"]
-    acks = packets // 16 + 1
-    rdmatree.add(
-        nic,
-        {
-            "port_xmit_data": words if sends else acks * 16,
-            "port_rcv_data": words if receives else acks * 16,
-            "port_xmit_packets": packets if sends else acks,
-            "port_rcv_packets": packets if receives else acks,
-        },
-    )
-
-
-def _congestion(end: Facts, result: Facts, *, sends: bool) -> None:
-    """Count what the NIC saw of congestion: marks, notifications, pauses, losses, and bytes by priority."""
-    fate, priority = result["fate"], result["priority"]
-    marked, lost = int(fate.get("marked", 0)), int(fate.get("lost", 0))
-    notices = 0 if result.get("cnp_off") else marked // 50 + (1 if marked else 0)
-    way = "tx" if sends else "rx"
-    interface = {f"{way}_prio{priority}_bytes": result["bytes"], f"{way}_prio{priority}_packets": result["bytes"] // 4096 + 1}
-    if sends:
-        interface |= {f"rx_prio{priority}_pause": int(fate.get("paused", 0)), "rx_prio6_packets": notices, "rx_prio6_bytes": notices * 74}
-        hardware = {"rp_cnp_handled": notices, "packet_seq_err": lost, "local_ack_timeout_err": lost // 100}
-    else:
-        interface |= {"tx_prio6_packets": notices, "tx_prio6_bytes": notices * 74}
-        hardware = {"np_ecn_marked_roce_packets": marked, "np_cnp_sent": notices, "out_of_sequence": lost}
-    rdmatree.add(next(item for item in machine.nics() if item["rdma_device"] == end["device"]), hardware, hardware=True)
-    with store.change() as runtime:
-        have = runtime["counters"].setdefault(end["device"], {})
-        for name, amount in interface.items():
-            have[name] = have.get(name, 0) + amount
 
 
 def _json(options: Options, result: Facts) -> None:

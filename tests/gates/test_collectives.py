@@ -1,0 +1,165 @@
+"""Every collective gate passes what a healthy run says and carries, and fails without its transport: node, pair, rack, leaf group, cluster, scaling."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from rackready.gates.base import GateFacts, Run
+from rackready.gates.fabric import carried, domains
+from rackready.gates.fabric.collective import NcclGate
+from rackready.gates.fabric.collectives import GATES
+from rackready.gates.fabric.scaling import steps
+from rackready.gates.nccl import collectives_run
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome, Verdict
+from tests.gates.support import Said, outputs, rack
+
+SEVERAL = [kind.id for kind in GATES] + ["pair/fabric/performance/nccl-all-reduce-ring", "cluster/fabric/performance/nccl-all-reduce-ring"]
+ALONE = [f"node/gpu/performance/nccl-{name}" for name in ("all-reduce", "all-gather", "reduce-scatter", "alltoall")]
+SCALING = "cluster/fabric/performance/nccl-scaling"
+BUSBW = {"all_reduce": 420.0, "all_gather": 360.0, "reduce_scatter": 361.0, "alltoall": 86.0}
+INSIDE = {"all_reduce": 478.0, "all_gather": 362.0, "reduce_scatter": 363.0, "alltoall": 340.0}
+
+
+def log(site: GateFacts, nodes: tuple[str, ...]) -> str:
+    """What NCCL's processes say on healthy nodes."""
+    lines, rank, total = [], 0, 8 * len(nodes)
+    for node in nodes:
+        devices = " ".join(f"[{place}]{nic.rdma_device}:1/RoCE" for place, nic in enumerate(site.nodes[node].nics))
+        for gpu in range(8):
+            tag = f"{node}:{2000 + rank}:{3000 + rank} [{gpu}] NCCL INFO "
+            lines += [f"{tag}NET/IB : Using {devices} [RO]; OOB eth0:192.0.2.11<0>", f"{tag}Using network IB"]
+            lines += [f"{tag}NVLS multicast support is available on dev {gpu} (NVLS_NCHANNELS 16)"]
+            lines += [f"{tag}Pattern 4, crossNic 0, nChannels 8, bw 40.000000/40.000000, type NVL/PXB, sameChannels 1"]
+            lines += [f"{tag}Channel 00/0 : {rank}[{gpu}] -> {(rank + 1) % total}[{gpu}] via P2P/CUMEM"]
+            if len(nodes) > 1:
+                lines += [f"{tag}Channel 00/0 : {rank}[{gpu}] -> {(rank + 8) % total}[{gpu}] [send] via NET/IB/{gpu}/GDRDMA"]
+            rank += 1
+    return "\n".join(lines) + "\n"
+
+
+def table(nodes: tuple[str, ...], collective: str, busbw: float) -> str:
+    """The tool's own report."""
+    head = ["# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809", f"# Collective test starting: {collective}_perf", "# Using devices"]
+    head += [
+        f"#  Rank {rank:2d} Group  0 Pid {2000 + rank:6d} on {nodes[rank // 8]:>10} device {rank % 8:2d} [0000:1b:00] GPU" for rank in range(8 * len(nodes))
+    ]
+    columns = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong"
+    rows = [f"{size} {size // 4} float sum -1 62818 273.49 {busbw:.2f} 0 62818 273.49 {busbw:.2f} 0" for size in (8 << 30, 16 << 30)]
+    return "\n".join([*head, columns, *rows, "# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {busbw:.3f}"]) + "\n"
+
+
+def counters(site: GateFacts, bytes_of: dict[str, float], shares: dict[str, float] | None = None) -> dict[str, Said]:
+    out = {}
+    for node, moved in bytes_of.items():
+        for when in ("before", "after"):
+            each = {
+                nic.rdma_device: int(5e9 + (moved / 8 * (shares or {}).get(nic.rdma_device, 1.0) if when == "after" else 0)) for nic in site.nodes[node].nics
+            }
+            devices = {device: {"state": "4: ACTIVE", "xmit_bytes": value, "rcv_bytes": value} for device, value in each.items()}
+            out[f"{when}-{node}"] = Said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": devices, "complete": True}))
+    return out
+
+
+def moved(site: GateFacts, found: NcclGate, nodes: tuple[str, ...]) -> float:
+    domain = domains.of_run(site, nodes)
+    assert domain is not None
+    least, most, _ = carried.must_leave(found.collective, found.algorithm, domain)
+    return (least + most) / 2 * collectives_run("16G")
+
+
+def several(gate_id: str, *, drop: str = "", shares: dict[str, float] | None = None, factor: float = 1.0) -> Verdict:
+    """Judge a healthy run over two nodes; ``drop``: words whose lines are left out, ``factor``: of its figure."""
+    site = rack(2)
+    found = gate(gate_id, {"launches": 1})
+    assert isinstance(found, NcclGate)
+    (run,) = found.plan(site, list(site.nodes))
+    figure = 365.0 if found.algorithm == "ring" else BUSBW[found.collective]
+    text = log(site, run.nodes) + table(run.nodes, found.collective, figure * factor)
+    text = "\n".join(line for line in text.splitlines() if not drop or drop not in line) + "\n"
+    bytes_of = dict.fromkeys(run.nodes, moved(site, found, run.nodes))
+    return found.evaluate(site, run, outputs(run, {"launch0": Said(text), **counters(site, bytes_of, shares)}))
+
+
+def said(verdict: Verdict) -> str:
+    return "\n".join(str(finding) for finding in verdict.findings)
+
+
+@pytest.mark.parametrize("gate_id", SEVERAL)
+def test_a_healthy_run_passes_and_the_same_without_proof_does_not(gate_id: str) -> None:
+    verdict = several(gate_id)
+    assert said(verdict) == ""
+    assert verdict.outcome is Outcome.PASS
+    silent = several(gate_id, drop="NCCL INFO")
+    assert silent.outcome is Outcome.ERROR
+    assert "node01: NCCL did not say which transport it used" in said(silent)
+    uneven = several(gate_id, shares={"mlx5_4": 0.5, "mlx5_5": 1.5})
+    assert uneven.outcome is Outcome.FAIL
+    assert "node01 mlx5_4 (rail 3): share of the traffic - Expected: 1.0 within 20% Actual: 0.50." in said(uneven)
+
+
+@pytest.mark.parametrize("gate_id", [gate_id for gate_id in SEVERAL if not gate_id.endswith("nccl-all-reduce")])
+def test_a_slow_run_fails_where_a_bound_exists(gate_id: str) -> None:
+    verdict = several(gate_id, factor=0.8)
+    assert verdict.outcome is Outcome.FAIL
+    assert " is slow - Expected: at least " in said(verdict)
+
+
+def alone(gate_id: str, drop: str = "") -> Verdict:
+    site = rack(1)
+    found = gate(gate_id, {"launches": 1})
+    assert isinstance(found, NcclGate)
+    (run,) = found.plan(site, ["node01"])
+    text = log(site, run.nodes) + table(run.nodes, found.collective, INSIDE[found.collective])
+    return found.evaluate(site, run, outputs(run, {"launch0": Said("\n".join(line for line in text.splitlines() if not drop or drop not in line) + "\n")}))
+
+
+@pytest.mark.parametrize("gate_id", ALONE)
+def test_a_node_alone(gate_id: str) -> None:
+    verdict = alone(gate_id)
+    assert said(verdict) == ""
+    assert verdict.note == (None if gate_id.endswith("all-reduce") else "fleet pending")
+    assert alone(gate_id, "Pattern").outcome is Outcome.ERROR
+    assert alone(gate_id, "NCCL INFO").outcome is Outcome.ERROR
+
+
+def scaled(figures: dict[int, float]) -> Verdict:
+    site = rack(4)
+    found = gate(SCALING, {"launches": 1})
+    assert isinstance(found, NcclGate)
+    run: Run
+    (run,) = found.plan(site, list(site.nodes))
+    texts, bytes_of = {}, dict.fromkeys(run.nodes, 0.0)
+    for size in steps(4):
+        nodes = run.nodes[:size]
+        texts[f"n{size}-launch0"] = Said(log(site, nodes) + table(nodes, "all_reduce", figures[size]))
+        for node in nodes if size > 1 else ():
+            bytes_of[node] += moved(site, found, nodes)
+    return found.evaluate(site, run, outputs(run, {**texts, **counters(site, bytes_of)}))
+
+
+def test_scaling_is_judged_size_by_size() -> None:
+    good = scaled({1: 370.0, 2: 366.0, 4: 362.0})
+    assert said(good) == ""
+    assert good.outcome is Outcome.PASS
+    bad = scaled({1: 370.0, 2: 366.0, 4: 250.0})
+    assert bad.outcome is Outcome.FAIL
+    assert said(bad).startswith("4 nodes: all-reduce of 32 GPUs is slow - Expected: at least 312.8 GB/s (floor) Actual: 250.0 GB/s")
+
+
+def test_unequal_domains_have_no_bound_and_are_an_error() -> None:
+    """Three trays of one NVLink rack and one of another: what each must carry is not computed."""
+    site = rack(4)
+    tray = site.nodes["node01"].platform.model_copy(update={"nvlink_domain": 72})
+    nodes = {name: dataclasses.replace(node, platform=tray, rack="a" if name != "node04" else "b") for name, node in site.nodes.items()}
+    site = dataclasses.replace(site, nodes=nodes)
+    assert domains.of_run(site, list(site.nodes)) is None
+    found = gate("cluster/fabric/performance/nccl-all-gather", {"launches": 1})
+    (run,) = found.plan(site, list(site.nodes))
+    text = log(site, run.nodes) + table(run.nodes, "all_gather", 360.0)
+    verdict = found.evaluate(site, run, outputs(run, {"launch0": Said(text), **counters(site, dict.fromkeys(run.nodes, 1e12))}))
+    assert verdict.outcome is Outcome.ERROR
+    assert "cluster: NVLink domains are unequal - Expected: as many nodes of every domain Actual: other numbers." in said(verdict)
