@@ -102,6 +102,14 @@ integration: setup-test ## tests on the simulated rack (root)
 chaos: setup-test ## kill deploys of simulated racks at random points (root): ROUNDS=n, SEED=n repeats one, ARGS="--points n" a phase
 	@$(BIN)/python -m tests.integration.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+.PHONY: fault-matrix
+fault-matrix: setup-test ## put every fault into a simulated rack, run the gate that should catch it, print the table (root): ARGS="--fault NAME"
+	@$(BIN)/python -m tests.integration.fault_matrix --write docs/reference/fault-matrix.md --healthy 200 $(ARGS)
+
+.PHONY: fuzz
+fuzz: setup-dev ## damage every output that the gate tests know in every way; no gate may crash or pass a bad one: ARGS="--mutants N --seed N"
+	@$(BIN)/python -m tests.gates.corpus $(ARGS)
+
 .PHONY: slow
 slow: setup-test ## the integration tests that take many minutes: nodes in production, two roles by molecule (root)
 	@$(BIN)/pytest -m "integration and slow" $(ARGS)

@@ -37,6 +37,8 @@ def _set_up(options: argparse.Namespace) -> None:
         python_venv.ensure("dev" if options.dev else "runtime")
         if options.sim:
             apt.simulated_rack()
+        if options.sim and options.dev:
+            apt.browser()
         if not options.no_pulumi:
             pulumi_engine.ensure()
 

@@ -26,6 +26,9 @@ SIMULATED_RACK = {
 }
 """What the simulated rack needs of the host, and for what."""
 
+BROWSER = ["chromium"]
+"""Tests open reports and plans in it."""
+
 
 def missing(packages: list[str]) -> list[str]:
     """Return the packages that dpkg does not list as installed. Raises SetupError where there is no dpkg."""
@@ -75,6 +78,12 @@ def _install(packages: list[str]) -> None:
         what_to_do=f"Make `apt-get install {' '.join(packages)}` work, then run this again.",
         env=_QUIET,
     )
+
+
+def browser() -> None:
+    """Install the browser in which tests open reports. Where apt has none, those tests are skipped and say why."""
+    if missing(BROWSER):
+        install(BROWSER, "the browser of the tests of reports")
 
 
 def simulated_rack() -> None:

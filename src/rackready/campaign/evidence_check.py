@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
 from rackready.drivers.scheduler.base import PREFIX
@@ -15,7 +16,7 @@ from rackready.gates.phase import run_gates
 from rackready.gates.registry import gate
 from rackready.handover.certify import entries, fingerprints
 from rackready.handover.phase import DRAIN, RELEASE, run_handover
-from rackready.handover.policy import Decision, Moment, decide, declared_skips
+from rackready.handover.policy import Decision, Moment, decide
 from rackready.handover.production import in_production, take_out
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
@@ -166,7 +167,7 @@ def standing(site: Site, store: EvidenceStore, ledger: Ledger, node: str, found:
     failed = _failed(site, node, records, moment.changed)
     if again:
         return Standing(node, f"{node}: measured anew as asked for", {}, failed)
-    decision = decide(node, entries(site), records, declared_skips(site.gates.skip, node), moment)
+    decision = decide(node, entries(site), records, site.gates.skipped(node, today()), moment)
     return Standing(node, decision.refusals[0] if decision.refusals else "", _kept(records, decision), failed)
 
 
@@ -192,7 +193,7 @@ def _partners(ctx: PhaseContext, site: Site, nodes: Sequence[str], lacking: Sequ
 
     Only the gates that are due ask for partners.
     """
-    ids = [entry.id for entry in loader.gate_set(site.gates.set).gates]
+    ids = [entry.id for entry in loader.gates_of(site.gates)]
     due = set[str]().union(*(item.due(ids) for item in lacking))
     wanted = max((gate(name, {}).min_nodes for name in due), default=1) - len(lacking)
     if wanted <= 0:

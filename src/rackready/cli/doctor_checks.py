@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rackready.design.check_gates import today, warnings
 from rackready.design.secrets import reveal
 from rackready.design.site import load_site
 from rackready.model.base import Model, SecretRef
@@ -277,6 +278,17 @@ def _day(seconds: str) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(float(seconds or 0)))
 
 
+def kill_switches(scene: Scene) -> Answer:
+    """Gates that the site file switches off: how many, by whom, and which entries are past."""
+    if scene.site is None:
+        return Outcome.SKIP, "the site file cannot be used"
+    past = warnings(scene.site, today())
+    off = [f"{item.gate} {item.said()}" for item in scene.site.gates.disabled if item.until >= today()]
+    if past or off:
+        return Outcome.SKIP, "\n".join([*past, *off])
+    return Outcome.PASS, "no gate is switched off"
+
+
 def controller_lock(scene: Scene) -> Answer:
     """Whether another controller works on this site now."""
     lock = scene.private / scene.paths.env / "controller.lock"
@@ -308,6 +320,7 @@ CHECKS: dict[str, Callable[[Scene], Answer]] = {
     "private state": private_state,
     "secrets": secrets,
     "mirror key": mirror_key,
+    "kill switches": kill_switches,
     "controller lock": controller_lock,
 }
 """Every check by the name under which it is shown."""

@@ -34,6 +34,7 @@ COMMANDS = {
     "status": "status",
     "report": "report",
     "gate": "gate",
+    "evidence": "evidence",
     "repair": "repair",
     "retire": "retire",
     "doctor": "doctor",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,8 +16,9 @@ def report(
     env: Env = "sim",
     output: Output = Format.TEXT,
     raw: Annotated[str, typer.Option("--raw", help="Print the raw output of this SHA-256 instead.")] = "",
+    junit: Annotated[Path | None, typer.Option("--junit", help="Also write the JUnit XML to this file; it always lies beside the HTML.")] = None,
 ) -> None:
-    """Write the HTML and JSON report of a campaign. Reads records only; needs no root and no connection.
+    """Write the HTML, JSON and JUnit report of a campaign. Reads records only; needs no root and no connection.
 
     With `--output json` the report itself is printed. Exit code 1 when some node's evidence is not a pass.
     """
@@ -37,10 +39,13 @@ def report(
         raise RackreadyError(message)
     html, json_file = write_reports(paths.root, env, wanted)
     text = json_file.read_text(encoding="utf-8")
+    xml = json_file.with_name(f"{json_file.stem}.junit.xml")
+    if junit is not None:
+        junit.write_bytes(xml.read_bytes())
     if output is Format.JSON:
         typer.echo(text, nl=False)
     else:
-        console.print(f"{html}\n{json_file}", markup=False)
+        console.print(f"{html}\n{json_file}\n{junit or xml}", markup=False)
     if any(node["outcome"] not in {"pass", "skip"} for node in json.loads(text)["nodes"]):
         raise typer.Exit(1)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rackready.design.check_addresses import check_given, given_addresses
 from rackready.design.check_fabric import check_fabric, check_links, check_ports
+from rackready.design.check_gates import check_gates
 from rackready.design.check_groups import check_groups
 from rackready.design.check_networks import check_networks
 from rackready.design.check_nics import check_nic_plans
@@ -126,30 +127,12 @@ def _driver(subject: Subject) -> list[Found]:
     return out
 
 
-def _skips(subject: Subject) -> list[Found]:
-    site = subject.site
-    if site.gates.set not in loader.known("gate_sets"):
-        return []
-    ids = [entry.id for entry in loader.gate_set(site.gates.set).gates]
-    nodes = {node.name for node in site.nodes()}
-    out = []
-    for k, skip in enumerate(site.gates.skip):
-        if skip.gate not in ids:
-            out.append(
-                Found(("gates", "skip", k, "gate"), f"gate {skip.gate} is not in set {site.gates.set} - Expected: one of {', '.join(ids)}.", "Correct it.")
-            )
-        for m, name in enumerate(skip.nodes):
-            if name not in nodes and not subject.pruned:
-                out.append(Found(("gates", "skip", k, "nodes", m), f"no node is called {name}.", "Correct the name."))
-    return out
-
-
 _RULES: tuple[Callable[[Subject], list[Found]], ...] = (
     _names,
     _addresses,
     _profiles,
     _driver,
-    _skips,
+    check_gates,
     check_units,
     check_places,
     check_ports,

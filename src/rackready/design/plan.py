@@ -16,6 +16,7 @@ from rackready.design.cabling.types import BomLine, CablePlan
 from rackready.design.capacity.from_site import racks_of
 from rackready.design.capacity.parts import RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
+from rackready.design.check_gates import today, warnings
 from rackready.design.collector import without_gc
 from rackready.design.endpoints import endpoints, unit_size
 from rackready.design.plan_links import written_fabric
@@ -62,7 +63,7 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
         trunks = trunk_problem(site, fabric) if made is not None else ""
         texts = [*fabric.problems, *cabling.problems, *given.problems, *([trunks] if trunks else [])]
         problems = tuple(dict.fromkeys([*(_problem(text) for text in texts), *report.problems]))
-        return Plan(site, fabric, racks, cabling, given, report, bom, problems, (*fabric.notes, *cabling.notes, *report.notes))
+        return Plan(site, fabric, racks, cabling, given, report, bom, problems, (*warnings(site, today()), *fabric.notes, *cabling.notes, *report.notes))
 
 
 def fabric_of(site: Site) -> FabricPlan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,8 +14,12 @@ from typing import Any
 import jinja2
 
 from rackready import __version__
+from rackready.design.check_gates import today, warnings
 from rackready.design.site import load_site
-from rackready.evidence.store import EvidenceStore
+from rackready.evidence import heat
+from rackready.evidence.distribution import describe, picture, strips
+from rackready.evidence.junit import junit
+from rackready.evidence.store import EvidenceError, EvidenceStore
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Outcome
@@ -24,6 +29,13 @@ from rackready.paths import EnvPaths
 
 SCHEMA = "rackready/report/v1"
 COVERAGE = "node/all/sanity/coverage"
+DETAILED = 128
+"""Sites of more nodes get a page with every node in its map, and details of those nodes and runs that did not pass."""
+LONGEST_RAW = 40_000
+"""Characters of one raw output on the page."""
+_GOOD = frozenset({"pass", "skip"})
+_EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+"""SHA-256 of nothing."""
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -32,7 +44,7 @@ class ReportError(RackreadyError):
 
 
 def write_reports(root: Path, env: str, campaign: str) -> tuple[Path, Path]:
-    """Write the report of a campaign and return the paths of (HTML, JSON), both readable by their owner alone.
+    """Write the report of a campaign and return the paths of (HTML, JSON), readable by their owner alone; the same as JUnit XML lies beside them.
 
     A node that the campaign found in order already shows its newest evidence, with the campaign that measured it.
     Raises RackreadyError when the site or the ledger cannot be read.
@@ -42,7 +54,8 @@ def write_reports(root: Path, env: str, campaign: str) -> tuple[Path, Path]:
     stem = paths.reports / _SAFE.sub("_", campaign)
     html, json_file = stem.with_name(f"{stem.name}.html"), stem.with_name(f"{stem.name}.json")
     _write(json_file, json.dumps(document, indent=2) + "\n")
-    _write(html, render(document))
+    _write(stem.with_name(f"{stem.name}.junit.xml"), junit(document))
+    _write(html, render(document, _raw(paths, document)))
     return html, json_file
 
 
@@ -67,11 +80,20 @@ def build(site: Site, paths: EnvPaths, campaign: str) -> dict[str, Any]:
         "campaign": {"id": campaign, "kind": row.get("kind"), "status": row.get("status"), "begun": _time(row.get("begun")), "ended": _time(row.get("ended"))},
         "generated": datetime.now(UTC).isoformat(timespec="seconds"),
         "summary": _summary(nodes),
+        "racks": heat.racks(site, nodes),
         "nodes": nodes,
         "runs": runs,
-        "declared_skips": [skip.model_dump(mode="json") for skip in site.gates.skip],
+        "declared_skips": _declared(site),
+        "warnings": warnings(site, today()),
         "events": events,
     }
+
+
+def _declared(site: Site) -> list[dict[str, Any]]:
+    """Return every declared skip, kill switches that hold included: those say until when and by whom, and are for all nodes."""
+    skips: list[dict[str, Any]] = [skip.model_dump(mode="json") for skip in site.gates.skip]
+    off = [item for item in site.gates.disabled if today() <= item.until]
+    return skips + [{**item.model_dump(mode="json"), "nodes": ["all"], "reason": item.said()} for item in off]
 
 
 def _summary(nodes: list[dict[str, Any]]) -> dict[str, int]:
@@ -128,12 +150,49 @@ def _time(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def render(document: dict[str, Any]) -> str:
-    """Return the HTML of a report document. Every value is escaped; nothing is loaded from outside."""
+def _raw(paths: EnvPaths, document: dict[str, Any]) -> dict[str, str]:
+    """Return the raw outputs that the page shows, by hash: all of a small site, else those of records that are no pass.
+
+    One that is damaged is said to be; one that is longer than a page bears is cut, and says how to read the whole.
+    """
+    small = len(document["nodes"]) <= DETAILED
+    records = [item for node in document["nodes"] for item in node["gates"]] + document["runs"]
+    wanted = {raw[key] for item in records if small or item["outcome"] not in _GOOD for raw in item["raw"] for key in ("stdout_sha256", "stderr_sha256")}
+    ledger = Ledger.read_only(paths.database)
+    try:
+        store = EvidenceStore.read_only(ledger, paths.raw)
+        return {digest: text for digest in sorted(wanted - {_EMPTY}) if (text := _shown(store, digest))}
+    finally:
+        ledger.close()
+
+
+def _shown(store: EvidenceStore, digest: str) -> str:
+    try:
+        text = store.raw(digest)
+    except EvidenceError as error:
+        return f"[{error}]"
+    if len(text) <= LONGEST_RAW:
+        return text
+    return f"{text[:LONGEST_RAW]}\n[cut: {len(text) - LONGEST_RAW} more characters; the whole: rackready report --raw {digest}]"
+
+
+def render(document: dict[str, Any], raw: Mapping[str, str] | None = None) -> str:
+    """Return the HTML of a report document, with raw outputs by hash. Every value is escaped; nothing is loaded from outside."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("rackready.evidence", "."), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template("report.html.j2").render(report=document)
+    records = [item for node in document["nodes"] for item in node["gates"]] + document["runs"]
+    small = len(document["nodes"]) <= DETAILED
+    return environment.get_template("report.html.j2").render(
+        report=document,
+        raw=raw or {},
+        signs=heat.SIGNS,
+        table=heat.gate_table(document["nodes"] if small else [node for node in document["nodes"] if node["outcome"] not in _GOOD]),
+        pairs=heat.pairs(document["runs"]),
+        strips=[{**describe(strip), "picture": picture(strip)} for strip in strips(records)],
+        shown=[node for node in document["nodes"] if small or node["outcome"] not in _GOOD],
+        runs=[item for item in document["runs"] if small or item["outcome"] not in _GOOD],
+    )
 
 
 def _write(path: Path, text: str) -> None:

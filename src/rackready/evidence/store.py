@@ -160,6 +160,15 @@ class EvidenceStore:
         newest = {record.gate: record for record in self.records(target=node)}
         return {gate: record for gate, record in newest.items() if _counts(record, node, desired_digest, fingerprint)}
 
+    def newest(self, gate: str) -> dict[str, EvidenceRecord]:
+        """Return target -> the newest record of a gate. Raises EvidenceError when one is not what was written."""
+        if not sa.inspect(self._engine).has_table(_records.name):
+            return {}
+        last = sa.select(sa.func.max(_records.c.id)).where(_records.c.gate == gate).group_by(_records.c.target)
+        query = sa.select(_records.c.record, _records.c.sha256, _records.c.id, _records.c.target).where(_records.c.id.in_(last))
+        with self._engine.connect() as connection:
+            return {row.target: _checked(row.id, row.record, row.sha256) for row in connection.execute(query)}
+
     def _path(self, digest: str) -> Path:
         return self._raw / digest[:2] / f"{digest}.z"
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict
 
 from rackready.design.facts import NodeFacts
-from rackready.model.outcome import Finding, Metric, Verdict
+from rackready.model.outcome import Criterion, Finding, Metric, Verdict
 from rackready.model.site import Device, Fabric
 
 
@@ -105,12 +105,28 @@ class Output:
 Outputs = Mapping[str, Output]
 
 
+@dataclass(frozen=True, slots=True)
+class FleetMetric:
+    """A metric by which identical units are held against each other. Its target is the node (``node03``) or a part of it (``node03/gpu2``)."""
+
+    name: str
+    effect: float
+    """The smallest deviation that is to be found, as a share of the median; half of it is the least that counts as one."""
+    sigma: float = 0.01
+    """Spread of one launch on one unit, as a share of its value: what noise is believed at least."""
+    better: Literal["higher", "lower"] = "higher"
+
+
 class Gate(ABC):
     """One gate. The first line of the docstring is what reports print."""
 
     id: ClassVar[str]
     covers: ClassVar[frozenset[str]] = frozenset()
     """Kinds of parts that a pass of it measures: node, gpu, nvlink, nic, rail."""
+    fleet: ClassVar[tuple[FleetMetric, ...]] = ()
+    """Metrics that are also held against those of identical units, once they are measured."""
+    in_no_set: ClassVar[str] = ""
+    """Why no shipped gate set has it; empty when one has."""
     min_nodes: ClassVar[int] = 1
     retry: ClassVar[bool] = True
     """An error is tried once more; False for what must not be done again without being asked for."""
@@ -130,8 +146,13 @@ class Gate(ABC):
 
     @property
     def scope(self) -> str:
-        """First part of the id: bmc, node, pair, rack or cluster."""
+        """First part of the id: bmc, node, pair, group, rack, switch or cluster."""
         return self.id.split("/", 1)[0]
+
+    @property
+    def alone(self) -> bool:
+        """Whether it measures one node at a time."""
+        return self.scope in {"node", "bmc"}
 
     @property
     def level(self) -> str:
@@ -158,6 +179,10 @@ class Gate(ABC):
     def tools(self, outputs: Outputs) -> dict[str, str]:  # noqa: ARG002 - most tools do not say
         """Return which versions of which tools made these outputs, as far as they say so."""
         return {}
+
+    def bounds(self, facts: GateFacts, node: str) -> Sequence[Criterion]:  # noqa: ARG002 - most gates hold against the profile word by word
+        """Return the numbers that it holds measurements of this node against, with inputs and sources, for `gate explain`."""
+        return ()
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:  # noqa: ARG002
         """Declare further runs that tell which part of a failed run is at fault. Never a repeat of a failed run."""

@@ -25,6 +25,7 @@ class NcclAllReduce(Gate):
 
     id = "node/gpu/performance/nccl-all-reduce"
     covers = frozenset({"gpu"})
+    fleet = (base.FleetMetric("busbw", effect=0.03),)
 
     class Inputs(base.Inputs):
         """How the launches are made."""

@@ -29,6 +29,8 @@ class Recorder:
     campaign: str
     fingerprints: Mapping[str, Fingerprint]
     attempts: int = 0
+    latest: dict[tuple[str, str], EvidenceRecord] = field(default_factory=dict)
+    """(gate, node) -> the record of the last attempt on that node alone, of gates whose verdict is not complete without their fleet."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def attempt(self, gate: Gate, attempt: Attempt) -> None:
@@ -37,9 +39,11 @@ class Recorder:
             self.attempts += 1
         inputs = {"title": gate.title(), **gate.inputs.model_dump(mode="json"), "attempt": attempt.number, "run": attempt.run.id}
         raw = [self._raw(output) for output in attempt.outputs.values()]
-        self._append(
+        made = self._append(
             gate.id, attempt.run.target, attempt.run.nodes, inputs, attempt.verdict, raw, attempt.started, attempt.finished, gate.tools(attempt.outputs)
         )
+        if gate.fleet and attempt.run.nodes == (attempt.run.target,):
+            self.latest[gate.id, attempt.run.target] = made
         again = " (second attempt)" if attempt.number > 1 else ""
         for node in attempt.run.nodes:
             self.say(node, f"{gate.id} {_target(attempt.run.target, node)}{_said(attempt.verdict)}{again}", attempt.verdict.outcome)
@@ -48,6 +52,18 @@ class Recorder:
         """Record what a gate means for one node, where no single run says so: pairs, clusters, skips, coverage."""
         now = datetime.now(UTC)
         self._append(gate_id, node, (node,), dict(inputs or {}), verdict, [], now, now)
+
+    def completed(self, gate_id: str, node: str, verdict: Verdict, about: Mapping[str, object]) -> bool:
+        """Record what the fleet adds to the last attempt on a node: the same measurement and raw outputs, with a verdict that stands in its place.
+
+        Returns False when this stage made no such attempt: then there is nothing to complete.
+        """
+        before = self.latest.get((gate_id, node))
+        if before is None:
+            return False
+        inputs = {**before.inputs, **about, "conclusion_of": [before.id]}
+        self.store.append(before.model_copy(update={"id": new_id(), "verdict": verdict, "inputs": inputs}))
+        return True
 
     def say(self, node: str, text: str, outcome: Outcome) -> None:
         """Add a line of progress."""
@@ -64,7 +80,7 @@ class Recorder:
         started: datetime,
         finished: datetime,
         tools: dict[str, str] | None = None,
-    ) -> None:
+    ) -> EvidenceRecord:
         record = EvidenceRecord(
             id=new_id(),
             campaign=self.campaign,
@@ -81,6 +97,7 @@ class Recorder:
             finished=finished,
         )
         self.store.append(record)
+        return record
 
     def _raw(self, output: Output) -> RawOutput:
         return RawOutput(

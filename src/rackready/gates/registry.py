@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Mapping
+from functools import cache
 
 from pydantic import ValidationError
 
@@ -23,9 +24,15 @@ class GateInputsError(RackreadyError):
 
 def all_gates() -> dict[str, type[Gate]]:
     """Return every gate by id, sorted."""
+    _import_all()
+    return dict(sorted(REGISTRY.items()))
+
+
+@cache
+def _import_all() -> None:
+    """Import every topic, once in a process: a stage asks for gates by the thousand."""
     for module in pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}."):
         importlib.import_module(module.name)
-    return dict(sorted(REGISTRY.items()))
 
 
 def gate(wanted: str, inputs: Mapping[str, object] | None = None) -> Gate:

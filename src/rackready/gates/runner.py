@@ -114,7 +114,7 @@ class Runner:
         check_stop()
         started = datetime.now(UTC)
         outputs = self.outputs(run, gate)
-        verdict = _evaluate(gate, self.facts, run, outputs)
+        verdict = evaluated(gate, self.facts, run, outputs)
         self.sink(gate, Attempt(run, number, outputs, verdict, started, datetime.now(UTC)))
         return verdict
 
@@ -202,7 +202,7 @@ class Runner:
         return False
 
 
-def _evaluate(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Output]) -> Verdict:
+def evaluated(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Output]) -> Verdict:
     """Judge, and turn a bug of a gate into an error of this run: one output that nobody thought of must not stop the others."""
     try:
         return gate.evaluate(facts, run, outputs)

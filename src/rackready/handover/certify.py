@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
@@ -13,7 +14,7 @@ from rackready.gates.coverage import GATE as COVERAGE
 from rackready.gates.fingerprint import gather
 from rackready.gates.phase import connect
 from rackready.handover.certificate import issue, statement
-from rackready.handover.policy import Decision, Moment, decide, declared_skips
+from rackready.handover.policy import Decision, Moment, decide
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Finding, Outcome
@@ -56,7 +57,7 @@ class _Desk:
         if isinstance(found, Finding):
             return NodeResult(Outcome.ERROR, str(found))
         records = EvidenceStore.read_only(self.ledger, self.paths.raw).valid(node, desired_digest(self.site, node), found)
-        skips = declared_skips(self.site.gates.skip, node)
+        skips = self.site.gates.skipped(node, today())
         moment = Moment(time.time(), found.boot_id, self.ledger.last_change(node))
         decision = decide(node, entries(self.site), records, skips, moment)
         if not decision.allowed:
@@ -70,7 +71,7 @@ class _Desk:
 
 def entries(site: Site) -> list[GateSetEntry]:
     """Return the gates that decide: those of the site's set, and coverage."""
-    return [*loader.gate_set(site.gates.set).gates, GateSetEntry.model_validate({"id": COVERAGE})]
+    return [*loader.gates_of(site.gates), GateSetEntry.model_validate({"id": COVERAGE})]
 
 
 def _said(decision: Decision, verb: str) -> str:

@@ -10,7 +10,6 @@ from rackready.gates.expectation import FLEET_PENDING
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Outcome
 from rackready.model.profile import GateSetEntry
-from rackready.model.site import DeclaredSkip
 
 _AGAIN = "Run `rackready validate`."
 
@@ -46,11 +45,6 @@ class Decision:
     def counting(self) -> frozenset[str]:
         """The gates whose evidence counts: the others are due."""
         return frozenset(self.passed) | frozenset(self.skips)
-
-
-def declared_skips(skips: Sequence[DeclaredSkip], node: str) -> dict[str, str]:
-    """Return gate to reason of what the site leaves out on a node."""
-    return {skip.gate: skip.reason for skip in skips if node in skip.nodes}
 
 
 def decide(node: str, entries: Sequence[GateSetEntry], records: Mapping[str, EvidenceRecord], skips: Mapping[str, str], moment: Moment) -> Decision:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
-from rackready.model.base import Model
+from rackready.model.base import Model, Name
 from rackready.model.outcome import Verdict
 
 
@@ -56,3 +57,27 @@ class EvidenceRecord(Model):
     rackready_version: str
     started: datetime
     finished: datetime
+
+
+class CapturedOutput(Model):
+    """One output that was captured without rackready: of which command, of which gate, on which node."""
+
+    node: Name
+    gate: str = Field(description="gate id")
+    key: str = Field(description="key of the gate's command, as `rackready gate show` names it")
+    run: str | None = Field(None, description="which of the gate's runs; the node's own when absent")
+    exit_code: int | None = Field(description="exit code of the command; null when it never ended by itself")
+    file: str = Field(min_length=1, description="standard output, beside the manifest")
+    stderr_file: str | None = Field(None, description="standard error, beside the manifest")
+    time: AwareDatetime = Field(description="when the command began, with time zone")
+    seconds: float = Field(0.0, ge=0, description="how long it took, s")
+    fingerprint: str | None = Field(None, description="file with what ondevice/fingerprint.py printed on that host before it; absent: nothing proves the host")
+    fingerprint_after: str | None = Field(None, description="the same after it; both alike prove that the host was not booted or changed in between")
+
+
+class Manifest(Model):
+    """What was captured elsewhere, by whom: `rackready evidence import` reads it."""
+
+    schema_: Literal["rackready/captured/v1"] = Field(alias="schema", description="version of this format")
+    by: str = Field(min_length=2, description="who captured it: a person or a team")
+    outputs: list[CapturedOutput] = Field(min_length=1)

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints
 
 from rackready.model.base import Model, Name, Names, ProfileId, SecretRef
+from rackready.model.profile import GateSetEntry
 
 
 def _without_credentials(url: str) -> str:
@@ -53,11 +54,31 @@ class DeclaredSkip(Model):
     reason: str = Field(min_length=10, description="why, in words that a reader of the report understands")
 
 
+class DisabledGate(Model):
+    """A gate that is switched off everywhere for a while: a kill switch. While it holds, the gate is a declared skip; after its last day it runs again."""
+
+    gate: str = Field(description="gate id")
+    until: date = Field(description="last day on which it is off (UTC), e.g. 2027-03-01; at most 90 days ahead")
+    by: str = Field(min_length=2, description="who answers for it: a person or a team")
+    reason: str = Field(min_length=10, description="why, in words that a reader of the report understands")
+
+    def said(self) -> str:
+        """Return what reports say while it holds."""
+        return f"switched off until {self.until} by {self.by}: {self.reason}"
+
+
 class Gates(Model):
     """Which gates a node must pass."""
 
     set: ProfileId = Field(description="a profile of profiles/gate_sets")
     skip: list[DeclaredSkip] = Field(default_factory=list)
+    also: list[GateSetEntry] = Field(default_factory=list, description="gates beside those of the set, or one of the set with other values")
+    disabled: list[DisabledGate] = Field(default_factory=list, description="gates that are switched off everywhere, each until a day and by somebody")
+
+    def skipped(self, node: str, day: date) -> dict[str, str]:
+        """Return gate to reason of what is left out on a node on a day (UTC). A gate's own skip of that node speaks before its kill switch."""
+        off = {item.gate: item.said() for item in self.disabled if day <= item.until}
+        return off | {skip.gate: skip.reason for skip in self.skip if node in skip.nodes}
 
 
 class SlurmHandover(Model):

@@ -222,8 +222,14 @@ class GateSetEntry(Model):
 
 
 class GateSet(Model):
-    """Gates that are run together, in this order."""
+    """Gates that are run together, level by level, and within a level in this order."""
 
     id: ProfileId
     description: str
     gates: list[GateSetEntry] = Field(min_length=1)
+    repeat_hours: float | None = Field(
+        None, gt=0, le=168, description="all gates are run again and again until so many hours are over; a node that fails leaves; null: once"
+    )
+    wave_gap_s: float | None = Field(
+        None, ge=0, description="load comes on in the waves of the capacity plan (facility.power_on), so many seconds apart; null: on all nodes at once"
+    )

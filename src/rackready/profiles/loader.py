@@ -9,9 +9,10 @@ from typing import TypeVar
 import yaml
 from pydantic import BaseModel
 
+from rackready.model.operations import Gates
 from rackready.model.parts import PartsProfile
 from rackready.model.problems import RackreadyError
-from rackready.model.profile import GateSet, GpuProfile, PlatformProfile, SoftwareProfile, SwitchProfile
+from rackready.model.profile import GateSet, GateSetEntry, GpuProfile, PlatformProfile, SoftwareProfile, SwitchProfile
 
 _P = TypeVar("_P", bound=BaseModel)
 
@@ -72,6 +73,13 @@ def software(wanted: str) -> SoftwareProfile:
 def gate_set(wanted: str) -> GateSet:
     """Return a gate set; raises UnknownProfileError."""
     return _load("gate_sets", wanted, GateSet)
+
+
+def gates_of(gates: Gates) -> list[GateSetEntry]:
+    """Return the gates that a site wants: its set's, as far as it does not say otherwise of them, then those that it adds. Raises UnknownProfileError."""
+    own = {entry.id: entry for entry in gates.also}
+    of_set = gate_set(gates.set).gates
+    return [own.get(entry.id, entry) for entry in of_set] + [entry for entry in own.values() if entry.id not in {item.id for item in of_set}]
 
 
 @cache

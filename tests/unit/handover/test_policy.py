@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 
 import pytest
 from pydantic import ValidationError
 
-from rackready.handover.policy import Decision, decide, declared_skips
+from rackready.handover.policy import Decision, decide
 from rackready.model.evidence import EvidenceRecord
+from rackready.model.operations import DisabledGate, Gates
 from rackready.model.outcome import Finding, Outcome
 from rackready.model.profile import GateSetEntry
 from rackready.model.site import DeclaredSkip
@@ -86,7 +88,19 @@ def test_nothing_measured_opens_no_door(records: dict[str, EvidenceRecord]) -> N
 
 def test_skips_are_those_of_the_node() -> None:
     skips = [DeclaredSkip(gate=DCGM, nodes=["node01"], reason="burnt in by the vendor"), DeclaredSkip(gate=VERSIONS, nodes=["node02"], reason="another reason")]
-    assert declared_skips(skips, "node01") == {DCGM: "burnt in by the vendor"}
+    assert Gates(set="bringup", skip=skips).skipped("node01", date(2026, 1, 1)) == {DCGM: "burnt in by the vendor"}
+
+
+def test_a_kill_switch_is_a_skip_of_every_node_until_its_last_day() -> None:
+    off = DisabledGate(gate=DCGM, until=date(2026, 3, 1), by="storage team", reason="false alarms with DCGM 4.6.1")
+    gates = Gates(set="bringup", disabled=[off])
+    said = {DCGM: "switched off until 2026-03-01 by storage team: false alarms with DCGM 4.6.1"}
+    assert [gates.skipped(node, date(2026, 3, 1)) for node in ("node01", "node02")] == [said, said]
+    assert gates.skipped("node01", date(2026, 3, 2)) == {}
+    decision = decide("node01", ENTRIES, changed(dcgm=record(DCGM, Outcome.SKIP)), gates.skipped("node01", date(2026, 3, 2)), NOW)
+    assert decision.refusals == (
+        f"node01: {DCGM} - Expected: pass Actual: skipped, but the site declares no such skip. Declare it with a reason (gates.skip), or measure.",
+    )
 
 
 def of_dcgm(*, made: EvidenceRecord | None = None, boot_id: str = "b1", hours: float = 1, skips: dict[str, str] | None = None, **rules: object) -> Decision:

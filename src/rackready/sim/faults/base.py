@@ -32,6 +32,8 @@ class Fault:
     """Parameter to default value; the default's type is the parameter's type."""
     caught_by: str = ""
     """Id of the gate that is meant to catch it (documentation, and what tests assert)."""
+    at_boot: bool = False
+    """Whether it shows only after the next power cycle."""
 
 
 def part(state: State, kind: str, index: int, key: str = "index") -> State:

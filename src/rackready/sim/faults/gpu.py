@@ -86,7 +86,7 @@ FAULTS = (
     Fault("nvlink-down", "nvlink", "one NVLink of a GPU does not train", _nvlink_down, {"gpu": 0, "link": 0}, _INVENTORY),
     Fault("gpu-missing", "pcie", "a GPU is not on the bus", _gpu_missing, GPU, _INVENTORY),
     Fault("gpu-lost", "pcie", "a GPU falls off the bus while running (Xid 79)", _gpu_lost, GPU, _INVENTORY),
-    Fault("gpu-missing-after-power-cycle", "pcie", "a GPU that does not come back after the next power cycle", _missing_after_boot, GPU, _INVENTORY),
+    Fault("gpu-missing-after-power-cycle", "pcie", "a GPU does not come back after the next power cycle", _missing_after_boot, GPU, _INVENTORY, at_boot=True),
     Fault("gpu-wrong-model", "gpu", "a GPU of another model than the site says", _wrong_model, GPU, _INVENTORY),
     Fault("gpu-slow", "gpu", "a GPU computes at a fraction of its speed", _gpu_slow, {"gpu": 0, "factor": 0.6}, _R3),
     Fault("memory-slow", "gpu", "a GPU's memory is slower than its model's", _memory_slow, {"gpu": 0, "factor": 0.5}, _R3),

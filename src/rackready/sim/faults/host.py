@@ -17,5 +17,5 @@ _R1 = "node/gpu/validation/dcgm-r1"
 
 FAULTS = (
     Fault("host-unreachable", "management", "the cable of the host's management network is out: it boots, and nobody reaches it", _management_down),
-    Fault("nouveau-loaded", "driver", "nouveau is bound at boot unless it is denied", _nouveau, {}, _R1),
+    Fault("nouveau-loaded", "driver", "nouveau is bound at boot unless it is denied", _nouveau, {}, _R1, at_boot=True),
 )

@@ -1,0 +1,101 @@
+"""`rackready evidence`: takes in outputs that were captured where rackready does not reach."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+from rackready.model.outcome import Outcome
+
+app = typer.Typer(help="Evidence: import outputs that were captured elsewhere.", no_args_is_help=True)
+_PASSED = frozenset({Outcome.PASS, Outcome.SKIP})
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command group to the application."""
+    parent.add_typer(app, name="evidence")
+
+
+@app.command("import")
+def import_evidence(
+    source: Annotated[Path, typer.Argument(help="Folder with manifest.json, that file, or a tar archive of the folder.")],
+    env: Env = "sim",
+    by: Annotated[str, typer.Option("--by", help="Who imports it; the user of this machine when left out.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Judge outputs that were captured elsewhere, and record them as imported. Exit codes: 0 pass, 1 fail, 2 error or refused.
+
+    What they cannot prove (which host, which boot) is said, and satisfies no gate that demands it.
+    """
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
+    from rackready.gates.captured import read  # noqa: PLC0415
+    from rackready.gates.imported import Import, check_by  # noqa: PLC0415
+    from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
+    from rackready.ledger.store import Ledger  # noqa: PLC0415
+
+    paths = env_paths(env)
+    who = check_by(by or getpass.getuser())
+    site = load_site(env, root=paths.root)
+    capture = read(source)
+    campaign = f"import-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    with ControllerLock(paths.lock, f"rackready evidence import {source} --env {env}"):
+        ledger = Ledger.open(paths.database)
+        try:
+            found = Import(site, EvidenceStore.open(ledger, paths.raw), ledger, capture, campaign, who, datetime.now(UTC)).run()
+        finally:
+            ledger.close()
+    rows = [
+        {
+            "node": item.node,
+            "gate": item.gate,
+            "outcome": item.verdict.outcome.value,
+            "findings": [str(finding) for finding in item.verdict.findings],
+            "lacks": list(item.lacks),
+        }
+        for item in found
+    ]
+    if output is Format.JSON:
+        print_json({"campaign": campaign, "by": who, "captured_by": capture.manifest.by, "imported": rows})
+    else:
+        for row in rows:
+            console.print(f"{row['node']} {row['gate']}: {row['outcome']}", markup=False)
+            for text in (*row["findings"], *row["lacks"]):
+                console.print(f"  {text}", markup=False)
+    outcomes = {item.verdict.outcome for item in found}
+    raise typer.Exit(0 if outcomes <= _PASSED else 1 if Outcome.FAIL in outcomes else 2)
+
+
+@app.command("export-kit")
+def export_kit(
+    out: Annotated[Path, typer.Option("--out", help="Folder; a folder for each node is made in it.")],
+    node: Annotated[list[str], typer.Option("--node", help="Node of the site; may be given several times.")],
+    env: Env = "sim",
+    gate_set: Annotated[str, typer.Option("--set", help="Gate set; the site's when left out.")] = "",
+    output: Output = Format.TEXT,
+) -> None:
+    """Write what a host that rackready does not reach needs to capture its gates' outputs: carry the folder there, run collect.py, bring the archive back."""
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.gates.kit import write_kit  # noqa: PLC0415
+    from rackready.model.problems import RackreadyError  # noqa: PLC0415
+    from rackready.profiles import loader  # noqa: PLC0415
+
+    site = load_site(env, root=env_paths(env).root)
+    known = [item.name for item in site.nodes()]
+    if unknown := sorted(set(node) - set(known)):
+        raise RackreadyError(f"--node {', '.join(unknown)} - Expected: one of {', '.join(known)}.")
+    entries = loader.gate_set(gate_set).gates if gate_set else loader.gates_of(site.gates)
+    kits = [write_kit(site, name, entries, out) for name in node]
+    if output is Format.JSON:
+        print_json({"kits": [{"folder": str(kit.folder), "gates": list(kit.gates), "left_out": kit.left_out} for kit in kits]})
+        return
+    for kit in kits:
+        console.print(f"{kit.folder}: {len(kit.gates)} gates. There: python3 collect.py --by NAME; here: rackready evidence import ARCHIVE", markup=False)
+        for name, why in kit.left_out.items():
+            console.print(f"  not in it: {name}: {why}", markup=False)

@@ -1,0 +1,148 @@
+"""`rackready gate show` and `explain`: what a gate runs, word for word, and how it judges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.model.problems import RackreadyError
+
+if TYPE_CHECKING:
+    from rackready.gates.base import GateFacts
+
+GateId = Annotated[str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1.")]
+Profile = Annotated[str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100 or h100_sxm; the site's when left out.")]
+Gpus = Annotated[int | None, typer.Option("--gpus", min=1, help="As many GPUs of the server, where a machine holds only a part of it.")]
+
+
+def show(
+    gate_id: GateId,
+    env: Env = "sim",
+    profile: Profile = "",
+    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes that take part.")] = 1,
+    output: Output = Format.TEXT,
+) -> None:
+    """Show a gate's inputs and every command that it would run, in full: all launches, and what another launcher or choice would run instead."""
+    from rackready.gates.describe import shown  # noqa: PLC0415
+    from rackready.gates.registry import gate  # noqa: PLC0415
+
+    found = gate(gate_id, inputs_of(env).get(gate_id, {}))
+    known = facts_for(env, profile, max(found.min_nodes, nodes))
+    document = shown(found, known, list(known.nodes))
+    if output is Format.JSON:
+        print_json(document)
+        return
+    _head(document)
+    runs = document["runs"]
+    _say(f"runs: {len(runs)} ({', '.join(runs[:8])}{', ...' if len(runs) > len(runs[:8]) else ''}); commands of {runs[0] if runs else 'none'}:")
+    _commands(document["commands"])
+    for variant in document["variants"]:
+        if variant["commands"]:
+            _say(f"with {variant['choice']} = {variant['value']}:")
+            _commands(variant["commands"])
+
+
+def _commands(commands: list[dict[str, Any]]) -> None:
+    """Print every command in full; those that are the same on the same node (launches) once, with how many there are."""
+    alike: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for item in commands:
+        alike.setdefault((item["node"], item["role"], item["line"]), []).append(item)
+    for (node, role, line), same in alike.items():
+        keys = same[0]["key"] if len(same) == 1 else f"{same[0]['key']} to {same[-1]['key']}, {len(same)} times, one after the other"
+        kind = f" ({role})" if role != "step" else ""
+        _say(f"  stage {same[0]['stage']} {node}{kind} [{keys}, at most {same[0]['timeout_s']:g} s]:\n    {line}")
+
+
+def explain(gate_id: GateId, env: Env = "sim", profile: Profile = "", output: Output = Format.TEXT) -> None:
+    """Say how a gate judges: bounds with their sources, what each outcome means, what it finds and what to do then."""
+    from rackready.gates.describe import explained  # noqa: PLC0415
+    from rackready.gates.registry import gate  # noqa: PLC0415
+
+    found = gate(gate_id, inputs_of(env).get(gate_id, {}))
+    document = explained(found, facts_for(env, profile, found.min_nodes))
+    if output is Format.JSON:
+        print_json(document)
+        return
+    _head(document)
+    for text in document["how"]:
+        _say(f"\n{text}")
+    _say("\nbounds:" if document["bounds"] else "\nbounds: those of the profile and the inputs above, named in every finding and recorded with its source")
+    for item in document["bounds"]:
+        _say(f"  {item['label']}: {item['metric']} {item['op']} {item['bound']:g} {item['unit']}{' (derived)' if item['derived'] else ''}: {item['source']}")
+    _applied(env, gate_id)
+    for item in document["fleet"]:
+        worse = "below" if item["better"] == "higher" else "above"
+        _say(f"  fleet: {item['metric']} not {worse} that of at least 16 identical units; smallest effect to be found {item['effect']:.0%} of their median")
+    for outcome in ("fail", "error"):
+        _say(f"\n{outcome}, where it finds:")
+        for item in (item for item in document["findings"] if item["outcome"] == outcome):
+            _say(f"  {item['what']} - Expected: {item['expected']}. {item['next_step']}")
+    _say("\noutcomes:")
+    for outcome, words in document["outcomes"].items():
+        _say(f"  {outcome}: {words}")
+    _sets(document)
+
+
+def _applied(env: str, gate_id: str) -> None:
+    """Print the bounds as they were applied last, from the newest record that has any; without records there is nothing to print."""
+    from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
+    from rackready.ledger.store import Ledger  # noqa: PLC0415
+
+    try:
+        paths = env_paths(env)
+        if not paths.database.exists():
+            return
+        records = EvidenceStore.read_only(Ledger.read_only(paths.database), paths.raw).newest(gate_id).values()
+    except RackreadyError as error:
+        progress.print(f"bounds as they were applied cannot be read: {error}", markup=False)
+        return
+    last = max((record for record in records if record.verdict.criteria), key=lambda record: record.id, default=None)
+    if last is not None:
+        _say(f"bounds as they were applied last ({last.target}, {last.started:%Y-%m-%d %H:%M} UTC, record {last.id}):")
+        for bound in last.verdict.criteria:
+            inputs = ", ".join(f"{name}={value}" for name, value in bound.inputs.items())
+            _say(f"  {bound.label}: {bound.metric} {bound.op.value} {bound.bound:g} {bound.unit} ({bound.source}){f' [{inputs}]' if inputs else ''}")
+
+
+def _sets(document: dict[str, Any]) -> None:
+    _say("\ngate sets:" if document["sets"] else f"\ngate sets: none ({document['in_no_set'] or 'no reason is given'})")
+    for item in document["sets"]:
+        age = f"counts for {item['max_age_hours']:g} h" if item["max_age_hours"] else "does not age"
+        boot = ", void after a boot" if item["after_boot"] else ""
+        _say(f"  {item['set']}: {'required' if item['required'] else 'advisory'}, {age}{boot}")
+
+
+def _head(document: dict[str, Any]) -> None:
+    _say(f"{document['id']}\n{document['title']}\nmeasures: {', '.join(document['measures']) or 'nothing that coverage counts'}")
+    for name, item in document["inputs"].items():
+        _say(f"  input {name} = {item['value']}: {item['description']}")
+
+
+def _say(text: str) -> None:
+    console.print(text, markup=False)
+
+
+def inputs_of(env: str) -> dict[str, dict[str, Any]]:
+    """Return gate id -> inputs of the site's set; empty when there is no usable site: looking at gates needs none."""
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.profiles.loader import gates_of  # noqa: PLC0415
+
+    try:
+        site = load_site(env, root=env_paths(env).root)
+    except RackreadyError:
+        return {}
+    return {entry.id: entry.inputs for entry in gates_of(site.gates)}
+
+
+def facts_for(env: str, profile: str, nodes: int, gpus: int | None = None) -> GateFacts:
+    """Return facts by profile, else by the server model of the site's first node. A GPU model stands for a server, which is said."""
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.gates.offline import facts, platform_of  # noqa: PLC0415
+
+    wanted = profile or load_site(env, root=env_paths(env).root).nodes()[0].platform
+    server = platform_of(wanted, gpus)
+    if server.id != wanted or gpus is not None:
+        progress.print(f"profile {wanted}: taken as {server.id} with {server.gpus} GPUs", markup=False)
+    return facts(server, nodes)

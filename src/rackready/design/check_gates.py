@@ -1,0 +1,73 @@
+"""Checks of ``gates``: skips and kill switches name what exists, and a kill switch has an end that is near."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+
+from rackready.design.found import Found, Subject
+from rackready.model.operations import DisabledGate
+from rackready.model.site import Site
+from rackready.profiles import loader
+
+LONGEST_DAYS = 90
+"""How far ahead a kill switch may end. Ours, judgement: a quarter is as long as a gate may be off without somebody looking at it again."""
+
+
+def today() -> date:
+    """Return the day by which kill switches are judged: UTC, wherever the controller stands."""
+    return datetime.now(UTC).date()
+
+
+def check_gates(subject: Subject) -> list[Found]:
+    """Return what is wrong with the gates that are left out."""
+    site = subject.site
+    if site.gates.set not in loader.known("gate_sets"):
+        return []
+    ids = [entry.id for entry in loader.gates_of(site.gates)]
+    nodes = {node.name for node in site.nodes()}
+    out: list[Found] = []
+    for k, skip in enumerate(site.gates.skip):
+        out += _unknown(site, ids, skip.gate, ("gates", "skip", k, "gate"))
+        for m, name in enumerate(skip.nodes):
+            if name not in nodes and not subject.pruned:
+                out.append(Found(("gates", "skip", k, "nodes", m), f"no node is called {name}.", "Correct the name."))
+    return [*out, *_disabled(site, ids), *_twice(site)]
+
+
+def _twice(site: Site) -> Iterator[Found]:
+    seen: set[str] = set()
+    for k, entry in enumerate(site.gates.also):
+        if entry.id in seen:
+            yield Found(("gates", "also", k, "id"), f"gate {entry.id} is given twice.", "Keep one of the two.")
+        seen.add(entry.id)
+
+
+def _unknown(site: Site, ids: list[str], gate: str, loc: tuple[str | int, ...]) -> Iterator[Found]:
+    if gate not in ids:
+        yield Found(loc, f"gate {gate} is not in set {site.gates.set} - Expected: one of {', '.join(ids)}.", "Correct it.")
+
+
+def _disabled(site: Site, ids: list[str]) -> Iterator[Found]:
+    seen: set[str] = set()
+    last = today() + timedelta(days=LONGEST_DAYS)
+    for k, item in enumerate(site.gates.disabled):
+        yield from _unknown(site, ids, item.gate, ("gates", "disabled", k, "gate"))
+        if item.gate in seen:
+            yield Found(("gates", "disabled", k, "gate"), f"gate {item.gate} is switched off twice.", "Keep one of the two.")
+        seen.add(item.gate)
+        if item.until > last:
+            text = f"gate {item.gate} is off until {item.until} - Expected: {last} or before (at most {LONGEST_DAYS} days ahead)."
+            yield Found(("gates", "disabled", k, "until"), text, "Give an earlier day, and look at it again then.")
+
+
+def warnings(site: Site, day: date) -> list[str]:
+    """Return what the site file says that holds no longer. It refuses nothing."""
+    return [_past(k, item) for k, item in enumerate(site.gates.disabled) if item.until < day]
+
+
+def _past(place: int, item: DisabledGate) -> str:
+    return (
+        f"gates.disabled[{place}]: the kill switch of {item.gate} ended on {item.until}: the gate runs again. "
+        f"Remove the entry, or let {item.by} renew it with a new day and reason."
+    )

@@ -1,0 +1,184 @@
+"""What a gate does and how it judges, as plain documents: its commands in full, and every finding that its code can make."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import shlex
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from types import ModuleType
+from typing import Any, get_args, get_type_hints
+
+from rackready.gates.base import Command, Gate, GateFacts, Run
+from rackready.gates.registry import gate as make_gate
+from rackready.model.profile import GateSetEntry
+from rackready.profiles import loader
+
+OUTCOMES = {
+    "pass": "everything that it measures was measured, and held",
+    "fail": "it was measured, and is not as it should be; never measured again until the node is repaired",
+    "error": "it could not be measured or understood: output missing, cut off or unknown, time-out, contradiction; tried once more, and no pass",
+    "skip": "the site file declares it, with a reason (gates.skip) or until a day (gates.disabled); shown in every report",
+    "not_run": "something before it did not pass, or too few nodes can take part; no pass",
+}
+
+
+def shown(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> dict[str, Any]:
+    """Return what a gate would run on these nodes: every command of its first run, and what differs by choice of launcher or input."""
+    runs = gate.plan(facts, list(nodes))
+    return {
+        "id": gate.id,
+        "title": gate.title(),
+        "measures": sorted(gate.covers),
+        "inputs": _inputs(gate),
+        "runs": [run.id for run in runs],
+        "commands": [_command(item) for item in runs[0].commands] if runs else [],
+        "variants": [_variant(name, value, run, runs[0]) for name, value, run in _variants(gate, facts, nodes)] if runs else [],
+    }
+
+
+def _inputs(gate: Gate) -> dict[str, dict[str, Any]]:
+    return {name: {"value": getattr(gate.inputs, name), "description": field.description} for name, field in type(gate.inputs).model_fields.items()}
+
+
+def _command(item: Command) -> dict[str, Any]:
+    return {
+        "key": item.key,
+        "node": item.node,
+        "stage": item.stage,
+        "role": item.role,
+        "timeout_s": item.timeout_s,
+        "argv": list(item.argv),
+        "env": dict(item.env),
+        "line": line(item),
+        "stdin": item.stdin,
+    }
+
+
+def line(item: Command) -> str:
+    """Return a command as it can be typed: whole, with its environment; a script that is sent stands for itself by its first line."""
+    words = shlex.join([*(f"{name}={value}" for name, value in item.env.items()), *item.argv])
+    if not item.stdin:
+        return words
+    first = item.stdin.strip().splitlines()[0].strip("\"' ")
+    return f"{words} < SCRIPT   # {len(item.stdin.splitlines())} lines: {first}"
+
+
+def _variants(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> Iterator[tuple[str, str, Run]]:
+    """Yield the first run for every other choice of a launcher that facts know, and of an input that is a choice among words."""
+    for name in (field.name for field in fields(GateFacts)):
+        for value in _choices(get_type_hints(GateFacts)[name]):
+            if value != getattr(facts, name):
+                changed: dict[str, Any] = {name: value}
+                yield from _planned(name, value, gate, replace(facts, **changed), nodes)
+    for name, field in type(gate.inputs).model_fields.items():
+        for value in _choices(field.annotation):
+            if value != getattr(gate.inputs, name):
+                yield from _planned(name, value, make_gate(gate.id, {**gate.inputs.model_dump(), name: value}), facts, nodes)
+
+
+def _planned(name: str, value: str, gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> Iterator[tuple[str, str, Run]]:
+    runs = gate.plan(facts, list(nodes))
+    if runs:
+        yield name, value, runs[0]
+
+
+def _choices(annotation: object) -> list[str]:
+    words = get_args(annotation)
+    return list(words) if words and all(isinstance(word, str) for word in words) else []
+
+
+def _variant(name: str, value: str, run: Run, usual: Run) -> dict[str, Any]:
+    """Return those commands of another choice that differ from the usual ones."""
+    before = {_key(item) for item in usual.commands}
+    return {"choice": name, "value": value, "commands": [_command(item) for item in run.commands if _key(item) not in before]}
+
+
+def _key(item: Command) -> tuple[object, ...]:
+    return (item.node, item.argv, tuple(sorted(item.env.items())), item.stdin)
+
+
+# how it judges -----------------------------------------------------------------------------------------------------
+
+
+def explained(gate: Gate, facts: GateFacts) -> dict[str, Any]:
+    """Return how a gate judges: words of its documentation, bounds with their sources, its fleet, every finding that its code can make, and where it is run."""
+    node = next(iter(facts.nodes))
+    return {
+        "id": gate.id,
+        "title": gate.title(),
+        "measures": sorted(gate.covers),
+        "how": _documentation(gate),
+        "inputs": _inputs(gate),
+        "bounds": [item.model_dump(mode="json") for item in gate.bounds(facts, node)],
+        "fleet": [{"metric": item.name, "effect": item.effect, "sigma": item.sigma, "better": item.better} for item in gate.fleet],
+        "findings": _findings(gate),
+        "outcomes": OUTCOMES,
+        "sets": _sets(gate.id),
+        "in_no_set": gate.in_no_set,
+    }
+
+
+def _documentation(gate: Gate) -> list[str]:
+    """Return the documentation of class, module and judgement, most particular first, each once."""
+    module = inspect.getmodule(type(gate))
+    parts = [inspect.getdoc(type(gate)), inspect.getdoc(type(gate).evaluate), inspect.getdoc(module) if module else None]
+    return list(dict.fromkeys(part for part in parts if part))
+
+
+def _findings(gate: Gate) -> list[dict[str, str]]:
+    """Return what the gate's own code says that it finds: outcome, what, expected, next step, with names in braces for what is known only then.
+
+    Read from the source of its class and of the functions of its module, so that it cannot be out of date.
+    """
+    seen: dict[tuple[str, ...], dict[str, str]] = {}
+    for module in _modules(gate):
+        constants = {name: value for name, value in vars(module).items() if isinstance(value, str)}
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(module)))):
+            found = _finding(node, constants)
+            if found is not None:
+                seen.setdefault(tuple(found.values()), found)
+    return sorted(seen.values(), key=lambda item: item["outcome"] != "fail")
+
+
+def _modules(gate: Gate) -> list[ModuleType]:
+    """Return the modules of the gate's class and of the classes that it is made of, and those of ours that they take functions from by name."""
+    own = [module for kind in type(gate).__mro__ if issubclass(kind, Gate) and kind is not Gate and (module := inspect.getmodule(kind))]
+    return list(dict.fromkeys(own))
+
+
+_ARGUMENTS = ("where", "what", "expected", "actual", "next_step")
+
+
+def _finding(node: ast.AST, constants: dict[str, str]) -> dict[str, str] | None:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    kind = {"fail": "fail", "error": "error", "equal": "fail"}.get(node.func.attr)
+    words = dict(zip(_ARGUMENTS, node.args, strict=False)) | {word.arg: word.value for word in node.keywords if word.arg}
+    if kind is None or not {"what", "expected", "next_step"} <= set(words):
+        return None
+    return {"outcome": kind, **{name: _text(words[name], constants) for name in ("what", "expected", "next_step")}}
+
+
+def _text(node: ast.expr, constants: dict[str, str]) -> str:
+    """Return the words of an expression; what is computed stands in braces."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.Name) and node.id in constants:
+        return constants[node.id]
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part.value if isinstance(part, ast.FormattedValue) else part, constants) for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _text(node.left, constants) + _text(node.right, constants)
+    return "{" + ast.unparse(node) + "}"
+
+
+def _sets(gate_id: str) -> list[dict[str, Any]]:
+    out = []
+    for name in loader.known("gate_sets"):
+        entry: GateSetEntry | None = next((item for item in loader.gate_set(name).gates if item.id == gate_id), None)
+        if entry is not None:
+            out.append({"set": name, "required": entry.required, "after_boot": entry.after_boot, "max_age_hours": entry.max_age_hours})
+    return out

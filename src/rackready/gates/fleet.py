@@ -1,0 +1,134 @@
+"""Units held against each other: identical ones of a site (its fleet), and the parts of one node (siblings). Pure functions.
+
+A unit falls behind when its distance from the median is above z(0.01 / M) times the spread AND above half of the declared effect, where the
+spread is the larger of 1.4826 x the median absolute deviation and the standard error of one figure. `expectation.fleet_outliers` decides;
+what stands here says the same as one number, the bound, so that a reader can hold the figure against it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, median
+
+from rackready.gates.base import FleetMetric, Gate, GateFacts
+from rackready.gates.expectation import MIN_FLEET, fleet_outliers, launches, siblings
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Criterion, Op
+
+_RISK = 0.01
+"""Chance of one false alarm among all units that are compared."""
+_MEDIAN = 1.2533
+"""Standard error of a median over that of a mean (square root of pi / 2)."""
+_MAD = 1.4826
+"""Standard deviation over median absolute deviation of a normal distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One figure: node and target (the node itself, or a part of it)."""
+
+    node: str
+    target: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A metric over identical units. ``bound``: what a unit may not fall below (above, where lower is better)."""
+
+    metric: FleetMetric
+    units: tuple[Unit, ...]
+    centre: float
+    spread: float
+    z: float
+    bound: float
+    outliers: tuple[Unit, ...]
+
+    def criterion(self) -> Criterion:
+        """Return the bound with its inputs."""
+        inputs: dict[str, float | str] = {"M": len(self.units), "median": self.centre, "spread": self.spread, "z": self.z, "d": self.metric.effect}
+        return _criterion(self.metric, self.bound, self.units[0].unit, "fleet", "identical units", inputs)
+
+
+def _criterion(metric: FleetMetric, bound: float, unit: str, label: str, whom: str, inputs: dict[str, float | str]) -> Criterion:
+    op, sign = (Op.GE, "-") if metric.better == "higher" else (Op.LE, "+")
+    source = f"derived: median of {whom} {sign} max(z spread, d/2 median), spread = max(1.4826 MAD, standard error), z = normal quantile of 1 - 0.01/M"
+    return Criterion(metric=metric.name, op=op, bound=bound, unit=unit, label=label, source=source, derived=True, inputs=inputs)
+
+
+def repeats(gate: Gate, facts: GateFacts, metric: FleetMetric, per_node: int) -> int:
+    """Return of how many launches one figure of a gate is the median: what its input `launches` says, else what so many units and the effect ask for.
+
+    ``per_node``: units of one node (its GPUs, or 1). A gate without that input measures once.
+    """
+    if "launches" not in type(gate.inputs).model_fields:
+        return 1
+    declared = getattr(gate.inputs, "launches", None)
+    return declared if isinstance(declared, int) else launches(facts.fleet * per_node, sigma=metric.sigma, effect=metric.effect)
+
+
+def standard_error(metric: FleetMetric, centre: float, count: int) -> float:
+    """Return the standard error of a median of ``count`` launches, in the metric's unit."""
+    return (_MEDIAN if count > 1 else 1.0) * metric.sigma * abs(centre) / math.sqrt(count)
+
+
+def compare(metric: FleetMetric, units: Sequence[Unit], count: int) -> Comparison | None:
+    """Hold units against their median; None when they are fewer than 16 or have no median to compare with."""
+    values = [unit.value for unit in units]
+    if len(values) < MIN_FLEET or median(values) <= 0:
+        return None
+    centre = median(values)
+    error = standard_error(metric, centre, count)
+    spread, z = max(_MAD * median(abs(value - centre) for value in values), error), _z(len(values))
+    # Mirrored about the median, "too high" is "too low".
+    seen = values if metric.better == "higher" else [2 * centre - value for value in values]
+    outliers = fleet_outliers(seen, standard_error=error, effect=metric.effect)
+    return Comparison(metric, tuple(units), centre, spread, z, _bound(metric, centre, spread, z), tuple(units[place] for place in outliers))
+
+
+def _z(comparisons: int) -> float:
+    return NormalDist().inv_cdf(1 - _RISK / comparisons)
+
+
+def _bound(metric: FleetMetric, centre: float, spread: float, z: float) -> float:
+    distance = max(z * spread, metric.effect / 2 * centre)
+    return centre - distance if metric.better == "higher" else centre + distance
+
+
+def hold_siblings(  # noqa: PLR0913 - what a comparison within a node needs
+    judge: Judge, metric: FleetMetric, values: Mapping[str, tuple[str, float]], unit: str, *, facts: GateFacts, count: int, next_step: str
+) -> None:
+    """Hold each part of a node against the median of the others; one that falls behind is a fail of the judge.
+
+    ``values``: target -> (where, figure). ``count``: launches that one figure is the median of. M is the number of such parts in the whole
+    site, since each of its nodes compares its own. Records metric and bound of each part; one part alone has no siblings, and is not judged.
+    """
+    names = list(values)
+    figures = [values[name][1] for name in names]
+    comparisons = max(1, len(names) * facts.fleet)
+    for place, name in enumerate(names):
+        where, value = values[name]
+        judge.metric(metric.name, name, value, unit)
+        if len(names) == 1:
+            continue
+        judge.judged += 1
+        others = [figure for other, figure in enumerate(figures) if other != place]
+        centre = siblings(figures, place)
+        spread = max(_MAD * median(abs(figure - centre) for figure in others), standard_error(metric, centre, count))
+        z = _z(comparisons)
+        bound = _bound(metric, centre, spread, z)
+        inputs: dict[str, float | str] = {"of": name, "M": comparisons, "median": centre, "spread": spread, "z": z, "d": metric.effect}
+        judge.criterion(_criterion(metric, bound, unit, "siblings", "the other parts of the node", inputs))
+        if behind(metric, value, bound):
+            side = "at least" if metric.better == "higher" else "at most"
+            judge.fail(
+                where, f"{metric.name} is not that of its siblings", f"{side} {bound:.4g} {unit} (their median {centre:.4g})", f"{value:.4g} {unit}", next_step
+            )
+
+
+def behind(metric: FleetMetric, value: float, bound: float) -> bool:
+    """Whether a figure is on the wrong side of its bound."""
+    return value < bound if metric.better == "higher" else value > bound

@@ -1,0 +1,142 @@
+"""Judges what a stage measured against its fleet: this stage's figures, and those of other nodes' evidence that still counts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from rackready.gates.base import FleetMetric, Gate
+from rackready.gates.board import Board
+from rackready.gates.expectation import FLEET_PENDING
+from rackready.gates.fleet import Comparison, Unit, compare, repeats
+from rackready.gates.merge import merged
+from rackready.model.evidence import EvidenceRecord, Fingerprint
+from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.profile import GateSetEntry
+
+_HOUR_S = 3600.0
+_Figures = dict[str, list[tuple[str, Verdict]]]
+"""What makes units identical -> (node, verdict) of each node that is so."""
+
+
+def judge_fleet(board: Board, gate: Gate, entry: GateSetEntry, nodes: Sequence[str]) -> None:
+    """Hold the nodes of this stage against their fleet; an outlier is a fail, and a pass that was pending stands where the fleet judged it.
+
+    Fewer than 16 identical units are no fleet: then everything stays as it is.
+    """
+    if not gate.fleet:
+        return
+    own = {node: verdict for node in nodes if (verdict := _passed(board, gate, node)) is not None}
+    stored = {node: record for node, record in board.recorder.store.newest(gate.id).items() if node not in own and _counts(board, entry, node, record)}
+    alike = _alike(board, gate, own, stored)
+    judged: dict[str, list[Comparison]] = defaultdict(list)
+    for members in alike.values():
+        for metric in gate.fleet:
+            units = list(_units(metric, members))
+            per_node = max(Counter(unit.node for unit in units).values(), default=1)
+            found = compare(metric, units, repeats(gate, board.facts, metric, per_node))
+            if found is not None:
+                for node in {unit.node for unit in found.units}:
+                    judged[node].append(found)
+    for node in sorted(judged):
+        if node in own:
+            _of_node(board, gate, node, own[node], judged[node])
+        else:
+            _tell(board, gate, node, judged[node])
+
+
+def _passed(board: Board, gate: Gate, node: str) -> Verdict | None:
+    verdicts = board.verdicts[node].get(gate.id)
+    if not verdicts or not isinstance(board.prints[node], Fingerprint):
+        return None
+    verdict = merged(verdicts)
+    return verdict if verdict.outcome is Outcome.PASS else None
+
+
+def _counts(board: Board, entry: GateSetEntry, node: str, record: EvidenceRecord) -> bool:
+    """Whether stored evidence of another node still is about that node: a pass, as it is wanted now, since its last change, not too old."""
+    found = next((item for item in record.fingerprints if item.node == node), None)
+    if record.verdict.outcome is not Outcome.PASS or found is None or node not in board.names():
+        return False
+    begun = record.started.timestamp()
+    if begun < board.recorder.ledger.last_change(node) or found.desired_digest != board.digest(node):
+        return False
+    return entry.max_age_hours is None or time.time() - begun <= entry.max_age_hours * _HOUR_S
+
+
+def _alike(board: Board, gate: Gate, own: dict[str, Verdict], stored: dict[str, EvidenceRecord]) -> _Figures:
+    out: _Figures = defaultdict(list)
+    inputs = gate.inputs.model_dump(mode="json")
+    for node, verdict in own.items():
+        found = board.prints[node]
+        if isinstance(found, Fingerprint):
+            out[_kind(board, gate, found, inputs)].append((node, verdict))
+    for node, record in stored.items():
+        found = next(item for item in record.fingerprints if item.node == node)
+        out[_kind(board, gate, found, record.inputs)].append((node, record.verdict))
+    return out
+
+
+def _kind(board: Board, gate: Gate, found: Fingerprint, inputs: dict[str, object]) -> str:
+    """Return what must be the same of two units: server model, firmware, driver, kernel, version set, and how they were measured (but how often)."""
+    size = {name: inputs.get(name) for name in type(gate.inputs).model_fields if name != "launches"}
+    site = board.site
+    parts = [site.node(found.node).platform, sorted(set(found.vbios)), sorted(set(found.nic_firmware)), found.driver, found.kernel, site.software.set, size]
+    return json.dumps(parts, sort_keys=True)
+
+
+def _units(metric: FleetMetric, members: list[tuple[str, Verdict]]) -> Iterator[Unit]:
+    """Yield the figures of nodes or parts of nodes; what lies between two nodes belongs to neither alone."""
+    for node, verdict in members:
+        for item in verdict.metrics:
+            if item.name == metric.name and (item.target == node or (item.target.startswith(f"{node}/") and "->" not in item.target)):
+                yield Unit(node, item.target, item.value, item.unit)
+
+
+def _of_node(board: Board, gate: Gate, node: str, before: Verdict, comparisons: list[Comparison]) -> None:
+    """Replace the verdict of a node by the one that its fleet completes, and record it."""
+    findings = [_finding(unit, found, gate) for found in comparisons for unit in found.outliers if unit.node == node]
+    measured = {metric.name for metric in before.metrics} & {metric.name for metric in gate.fleet}
+    complete = {found.metric.name for found in comparisons} >= measured
+    notes = [part for part in (before.note or "").split("; ") if part and not (complete and part == FLEET_PENDING)]
+    bad = {unit.target for found in comparisons for unit in found.outliers}
+    verdict = before.model_copy(
+        update={
+            "outcome": Outcome.FAIL if findings else before.outcome,
+            "findings": [*before.findings, *findings],
+            "criteria": [*before.criteria, *(found.criterion() for found in comparisons)],
+            "measured": [part for part in before.measured if part not in bad] if findings else before.measured,
+            "blamed": [node] if findings else before.blamed,
+            "note": "; ".join(notes) or None,
+        }
+    )
+    about = {"fleet": {found.metric.name: len(found.units) for found in comparisons}}
+    if not board.recorder.completed(gate.id, node, verdict, about):
+        if not findings:
+            return  # measured before, and still in order: what is on record stands
+        board.recorder.conclusion(gate.id, node, verdict, {"title": gate.title(), **gate.inputs.model_dump(mode="json"), **about})
+    board.verdicts[node][gate.id] = [verdict]
+    for finding in findings:
+        board.recorder.say(node, f"{gate.id} fail: {finding}", Outcome.FAIL)
+
+
+def _finding(unit: Unit, found: Comparison, gate: Gate) -> Finding:
+    side = "at least" if found.metric.better == "higher" else "at most"
+    return Finding(
+        where=unit.target.replace("/", " "),
+        what=f"{found.metric.name} falls behind its fleet",
+        expected=f"{side} {found.bound:.4g} {unit.unit} (median of {len(found.units)} identical units {found.centre:.4g})",
+        actual=f"{unit.value:.4g} {unit.unit}",
+        next_step=f"Compare temperatures, clocks and firmware with a good one, repair, then run {gate.id} again: docs/runbooks/fleet-outlier.md",
+    )
+
+
+def _tell(board: Board, gate: Gate, node: str, comparisons: list[Comparison]) -> None:
+    """Say of a node that this stage does not judge that it falls behind now: its own record is not touched."""
+    for found in comparisons:
+        for unit in found.outliers:
+            if unit.node == node:
+                words = f"by its stored evidence it falls behind now: {_finding(unit, found, gate)}"
+                board.recorder.say(node, f"{gate.id}: {words} Measure it: `rackready validate --again --limit {node}`.", Outcome.NOT_RUN)

@@ -1,0 +1,251 @@
+"""Evidence from outputs that were captured elsewhere: judged by the same code, recorded with who brought them, and counting only for what they prove.
+
+What proves which host it was: a fingerprint with the chassis serial that the site names. What proves the boot: the same fingerprint before and
+after. Without them a record stands, and satisfies no gate that demands them: the store and the policy of handover need no exception for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rackready import __version__
+from rackready.design.facts import node_facts
+from rackready.evidence.scrub import scrub
+from rackready.evidence.store import EvidenceStore, new_id
+from rackready.gates.base import Done, Gate, GateFacts, Output, Run
+from rackready.gates.captured import Capture, CaptureRefusedError, by_run
+from rackready.gates.fingerprint import build
+from rackready.gates.formats.error import FormatError
+from rackready.gates.merge import merged
+from rackready.gates.offline import Captured, outputs
+from rackready.gates.registry import all_gates, gate
+from rackready.gates.runner import evaluated
+from rackready.gates.shipped import document
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import CapturedOutput, EvidenceRecord, Fingerprint, RawOutput
+from rackready.model.outcome import Outcome, Verdict
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Site
+from rackready.ondevice import fingerprint as script
+from rackready.profiles import loader
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What one node's outputs of one gate came to. ``lacks``: what they cannot prove, in words."""
+
+    node: str
+    gate: str
+    verdict: Verdict
+    lacks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One run of one gate that was captured."""
+
+    gate: Gate
+    run: Run
+    members: Sequence[CapturedOutput]
+
+
+@dataclass(slots=True)
+class Import:
+    """One import. ``by``: who imports; ``at``: now."""
+
+    site: Site
+    store: EvidenceStore
+    ledger: Ledger
+    capture: Capture
+    campaign: str
+    by: str
+    at: datetime
+    problems: list[str] = field(default_factory=list)
+    prints: dict[str, Fingerprint] = field(default_factory=dict)
+    lacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def run(self) -> list[Imported]:
+        """Judge and record everything, or nothing: raises CaptureRefusedError that lists every reason."""
+        known = {node.name for node in self.site.nodes()}
+        items = self.capture.manifest.outputs
+        strangers = sorted({item.node for item in items} - known)
+        self.problems += [f"node {name} - Expected: a node of the site Actual: none of that name." for name in strangers]
+        for node in sorted({item.node for item in items} & known):
+            self._prove(node, [item for item in items if item.node == node])
+        found = self._items() if not strangers else []
+        for item in found:
+            self._stale(item)
+        if self.problems:
+            raise CaptureRefusedError(self.capture.source, self.problems)
+        return self._judge(found)
+
+    # what it is ------------------------------------------------------------------------------------------------------
+
+    def _items(self) -> list[_Item]:
+        inputs = {entry.id: entry.inputs for entry in loader.gates_of(self.site.gates)}
+        out = []
+        for (gate_id, run_id), members in by_run(self.capture.manifest.outputs).items():
+            if gate_id not in all_gates():
+                self.problems.append(f"gate {gate_id} - Expected: one of {', '.join(all_gates())}.")
+                continue
+            found = gate(gate_id, self._inputs(gate_id, inputs.get(gate_id, {}), members))
+            nodes = [node.name for node in self.site.nodes() if node.name in {item.node for item in self.capture.manifest.outputs if item.gate == gate_id}]
+            runs = {run.id: run for run in found.plan(self.facts(nodes), nodes)} if len(nodes) >= found.min_nodes else {}
+            if run_id not in runs:
+                self.problems.append(f"{gate_id}: run {run_id} - Expected: one of {', '.join(runs) or f'those of {found.min_nodes} nodes'}.")
+                continue
+            out.append(_Item(found, runs[run_id], members))
+            self._keys(out[-1])
+        return out
+
+    @staticmethod
+    def _inputs(gate_id: str, inputs: Mapping[str, object], members: Sequence[CapturedOutput]) -> dict[str, object]:
+        """As many launches are judged as were captured: the manifest says what was run."""
+        count = len([item for item in members if item.key.startswith("launch")])
+        takes = "launches" in all_gates()[gate_id].Inputs.model_fields and count
+        return {**inputs, "launches": count} if takes else dict(inputs)
+
+    def _keys(self, item: _Item) -> None:
+        """Say which outputs are of no command of the run, of another node than the command's, or given twice."""
+        nodes = {command.key: command.node for command in item.run.commands}
+        where = f"{item.gate.id}, run {item.run.id}"
+        seen: set[str] = set()
+        for member in item.members:
+            if nodes.get(member.key) != member.node:
+                names = ", ".join(f"{key} on {node}" for key, node in nodes.items())
+                self.problems.append(f"{where}: {member.key} on {member.node} - Expected: one of {names}.")
+            if member.key in seen:
+                self.problems.append(f"{where}: {member.key} is given twice - Expected: one output of each command.")
+            seen.add(member.key)
+
+    def facts(self, nodes: Sequence[str]) -> GateFacts:
+        """Return what gates know of these nodes, from the site."""
+        return GateFacts(nodes={name: node_facts(self.site, name) for name in nodes}, fabric=self.site.fabric, fleet=len(self.site.nodes()))
+
+    # what it proves --------------------------------------------------------------------------------------------------
+
+    def _prove(self, node: str, members: Sequence[CapturedOutput]) -> None:
+        """Keep what proves the host, and its boot; say what is lacking."""
+        late = [item for item in members if item.time > self.at]
+        self.problems += [f"{node}: {item.gate} {item.key} - Expected: captured before now Actual: {item.time.isoformat()}." for item in late]
+        before = {item.fingerprint for item in members}
+        after = {item.fingerprint_after for item in members}
+        first = self._print(node, next(iter(before))) if len(before) == 1 else None
+        last = self._print(node, next(iter(after))) if len(after) == 1 else None
+        if first is None:
+            self.lacks[node] = ("no fingerprint with its chassis serial proves that it is this node: it satisfies no gate",)
+            return
+        same = last is not None and last.identity() == first.identity() and last.boot_id == first.boot_id
+        self.prints[node] = first if same else first.model_copy(update={"boot_id": ""})
+        self.lacks[node] = () if same else ("no equal fingerprint after it proves the boot: it satisfies no gate that says after_boot",)
+
+    def _print(self, node: str, name: str | None) -> Fingerprint | None:
+        """Return a fingerprint whose chassis serial is the site's; None where it has none. Another machine's is a problem."""
+        if name is None:
+            return None
+        try:
+            found = document(Output("fingerprint", node, "captured", 0, self.capture.files[name]), script.FORMAT)
+            made = build(found, self.site, node)
+        except FormatError as error:
+            self.problems.append(f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {error}.")
+            return None
+        serial, wanted = found.get("chassis_serial"), self.site.node(node).serial
+        if serial and wanted and serial != wanted:
+            self.problems.append(f"{node}: {name} - Expected: chassis serial {wanted} Actual: {serial}. It is another machine's.")
+        return made if serial and serial == wanted else None
+
+    def _stale(self, item: _Item) -> None:
+        """Refuse what would hide something newer, or a fail: measuring elsewhere until it passes launders a fault like measuring here."""
+        begun = min(member.time for member in item.members)
+        for node in item.run.nodes:
+            newest = next(reversed(self.store.records(target=node, gate=item.gate.id)), None)
+            if newest is None:
+                continue
+            if newest.verdict.outcome is Outcome.FAIL and newest.started.timestamp() >= self.ledger.last_change(node):
+                step = f"Repair it, then `rackready repair {node} --reason '...'`."
+                self.problems.append(f"{node}: {item.gate.id} - Expected: no fail on record Actual: fail, measured {newest.started:%Y-%m-%d %H:%M} UTC. {step}")
+            elif newest.started > begun:
+                made = f"{newest.started:%Y-%m-%d %H:%M} UTC"
+                self.problems.append(f"{node}: {item.gate.id} - Expected: newer than what is on record ({made}) Actual: {begun:%Y-%m-%d %H:%M} UTC.")
+
+    # judging and recording -------------------------------------------------------------------------------------------
+
+    def _judge(self, items: Sequence[_Item]) -> list[Imported]:
+        done: dict[str, list[tuple[_Item, Done]]] = {}
+        for item in items:
+            facts = self.facts(item.run.nodes)
+            texts = outputs(item.run, {member.key: self._captured(member) for member in item.members})
+            verdict = evaluated(item.gate, facts, item.run, texts)
+            self._record(item, texts, verdict)
+            done.setdefault(item.gate.id, []).append((item, Done(item.run, verdict)))
+        return [one for pairs in done.values() for one in self._conclude(pairs)]
+
+    def _captured(self, member: CapturedOutput) -> Captured:
+        stderr = self.capture.files[member.stderr_file] if member.stderr_file else ""
+        return Captured(self.capture.files[member.file], member.exit_code, stderr, member.seconds)
+
+    def _conclude(self, pairs: Sequence[tuple[_Item, Done]]) -> list[Imported]:
+        """Say what the runs of one gate mean for each node; where no single run says it, that is recorded too."""
+        found = pairs[0][0].gate
+        nodes = list(dict.fromkeys(node for item, _ in pairs for node in item.run.nodes))
+        by_node = found.attribute(self.facts(nodes), [one for _, one in pairs])
+        out = []
+        for node in nodes:
+            verdict = merged(by_node.get(node, []))
+            if not found.alone:
+                first = next(item for item, _ in pairs if node in item.run.nodes)
+                self._append(first, node, [node], verdict, [], {"conclusion_of": sorted(item.run.id for item, _ in pairs if node in item.run.nodes)})
+            out.append(Imported(node, found.id, verdict, self.lacks[node]))
+        return out
+
+    def _record(self, item: _Item, texts: Mapping[str, Output], verdict: Verdict) -> None:
+        raw = [self._raw(output) for output in texts.values()]
+        self._append(item, item.run.target, item.run.nodes, verdict, raw, {"run": item.run.id}, item.gate.tools(texts))
+
+    def _raw(self, output: Output) -> RawOutput:
+        return RawOutput(
+            host=output.node,
+            command=scrub(output.command),
+            exit_code=output.exit_code,
+            stdout_sha256=self.store.put_raw(output.stdout),
+            stderr_sha256=self.store.put_raw(output.stderr),
+            seconds=output.seconds,
+        )
+
+    def _append(  # noqa: PLR0913, PLR0917 - what a record holds
+        self,
+        item: _Item,
+        target: str,
+        nodes: Sequence[str],
+        verdict: Verdict,
+        raw: list[RawOutput],
+        more: Mapping[str, object],
+        tools: dict[str, str] | None = None,
+    ) -> None:
+        about = {"by": self.by, "at": self.at.isoformat(timespec="seconds"), "captured_by": self.capture.manifest.by, "manifest_sha256": self.capture.digest}
+        begun = min(member.time for member in item.members).astimezone(UTC)
+        record = EvidenceRecord(
+            id=new_id(),
+            campaign=self.campaign,
+            gate=item.gate.id,
+            target=target,
+            nodes=list(nodes),
+            fingerprints=[self.prints[node] for node in nodes if node in self.prints],
+            inputs={"title": item.gate.title(), **item.gate.inputs.model_dump(mode="json"), **more, "imported": about},
+            verdict=verdict,
+            raw=raw,
+            tool_versions=tools or {},
+            rackready_version=__version__,
+            started=begun,
+            finished=max(begun, *(member.time.astimezone(UTC) for member in item.members)),
+        )
+        self.store.append(record)
+
+
+def check_by(by: str) -> str:
+    """Return who imports. Raises RackreadyError for nobody."""
+    if len(by.strip()) < 2:  # noqa: PLR2004 - as the manifest asks of who captured it
+        raise RackreadyError(f"--by {by!r} - Expected: a person or a team. It stands in every record that is imported.")
+    return by.strip()

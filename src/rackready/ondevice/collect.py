@@ -1,0 +1,102 @@
+"""Runs the commands of gates on a host that rackready does not reach, and packs what they left with a manifest. Needs python3 alone.
+
+Lies in a folder with plan.json (what to run) and pynvml.py. `python3 collect.py --by NAME` writes rackready-captured-<node>-<time>.tar.gz there,
+which `rackready evidence import` reads. It judges nothing, and changes nothing but what the commands themselves do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from datetime import datetime, timezone
+from typing import Any
+
+FORMAT = "rackready/captured/v1"
+HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+NOT_FOUND = 127
+"""What a shell exits with when there is no such program."""
+
+
+def main(arguments: list[str]) -> int:
+    """Collect; exit 0 when everything was run, whatever it said."""
+    parser = argparse.ArgumentParser(description="Collects outputs of gates for rackready.")
+    parser.add_argument("--by", required=True, help="who captures it: a person or a team")
+    parser.add_argument("--out", default=HERE, help="folder of the archive")
+    options = parser.parse_args(arguments)
+    with open(os.path.join(HERE, "plan.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123
+        plan = json.load(file)
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")  # noqa: UP017 - nodes may have an older Python
+    folder = os.path.join(options.out, f"rackready-captured-{plan['node']}-{stamp}")  # noqa: PTH118
+    os.makedirs(folder, mode=0o700)  # noqa: PTH103
+    manifest = collect(plan, folder, options.by)
+    write(folder, "manifest.json", json.dumps(manifest, indent=2) + "\n")
+    with tarfile.open(folder + ".tar.gz", "w:gz") as archive:
+        archive.add(folder, arcname=os.path.basename(folder))  # noqa: PTH119
+    sys.stdout.write(folder + ".tar.gz\n")
+    return 0
+
+
+def collect(plan: dict[str, Any], folder: str, by: str) -> dict[str, Any]:
+    """Run everything between two fingerprints, and return the manifest. Commands go one after the other, in the order of their stages."""
+    write(folder, "fingerprint-before.json", run(plan["fingerprint"])["stdout"])
+    outputs = []
+    for number, item in enumerate(sorted(plan["commands"], key=lambda one: (one["order"], one["stage"]))):
+        sys.stderr.write(f"{item['gate']} {item['key']} ...\n")
+        outputs.append(record(plan["node"], item, run(item), folder, f"{number:03d}-{item['key']}"))
+    write(folder, "fingerprint-after.json", run(plan["fingerprint"])["stdout"])
+    return {"schema": FORMAT, "by": by, "outputs": outputs}
+
+
+def record(node: str, item: dict[str, Any], answer: dict[str, Any], folder: str, stem: str) -> dict[str, Any]:
+    """Write what a command said, and return its line of the manifest."""
+    write(folder, stem + ".out", answer["stdout"])
+    write(folder, stem + ".err", answer["stderr"])
+    return {
+        "node": node,
+        "gate": item["gate"],
+        "key": item["key"],
+        "run": item["run"],
+        "exit_code": answer["exit_code"],
+        "file": stem + ".out",
+        "stderr_file": stem + ".err",
+        "time": answer["time"],
+        "seconds": answer["seconds"],
+        "fingerprint": "fingerprint-before.json",
+        "fingerprint_after": "fingerprint-after.json",
+    }
+
+
+def run(item: dict[str, Any]) -> dict[str, Any]:
+    """Run one command in a session of its own; at its time limit it is ended with everything that it started, and has no exit code."""
+    begun, stamp = time.monotonic(), datetime.now(timezone.utc).isoformat()  # noqa: UP017 - nodes may have an older Python
+    environment = dict(os.environ, PYTHONPATH=HERE, **item["env"])
+    code: int | None = None
+    try:
+        child = subprocess.Popen(item["argv"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True)
+    except OSError as error:
+        said, wrong, code = b"", f"{item['argv'][0]}: command not found ({error.strerror})".encode(), NOT_FOUND
+    else:
+        try:
+            said, wrong = child.communicate(item["stdin"].encode(), timeout=item["timeout_s"])
+            code = child.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            said, wrong = child.communicate()
+    seconds = round(time.monotonic() - begun, 3)
+    return {"stdout": said.decode(errors="replace"), "stderr": wrong.decode(errors="replace"), "exit_code": code, "seconds": seconds, "time": stamp}
+
+
+def write(folder: str, name: str, text: str) -> None:
+    """Write a file of the capture."""
+    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:  # noqa: PTH118, PTH123
+        file.write(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,227 @@
+"""Fleet and siblings: who falls behind, by which bound with which inputs; what a stage makes of it, with stored evidence of other nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rackready.drivers.remote import Answer
+from rackready.gates.base import REGISTRY, Command, FleetMetric, Gate, GateFacts, Outputs, Run
+from rackready.gates.expectation import FLEET_PENDING, fleet_outliers, launches
+from rackready.gates.fleet import Comparison, Unit, compare, hold_siblings, repeats, standard_error
+from rackready.gates.judge import Judge
+from rackready.gates.phase import Stage
+from rackready.gates.registry import all_gates, gate
+from rackready.model.evidence import EvidenceRecord
+from rackready.model.outcome import Finding, Metric, Outcome, Verdict
+from rackready.model.phase import NodeResult
+from rackready.model.profile import GateSetEntry
+from tests.gates.fake import said
+from tests.gates.stage import fingerprint_of, site_with, stage_of
+from tests.gates.support import rack
+
+RATE = FleetMetric("rate", effect=0.03)
+DELAY = FleetMetric("delay", effect=0.1, better="lower")
+SPEED = "node/trial/performance/speed"
+
+
+def units(values: Sequence[float]) -> list[Unit]:
+    return [Unit(f"node{number:02}", f"node{number:02}", value, "GB/s") for number, value in enumerate(values, 1)]
+
+
+def comparison(values: Sequence[float], metric: FleetMetric = RATE, count: int = 7) -> Comparison:
+    found = compare(metric, units(values), count)
+    assert found is not None
+    return found
+
+
+def test_the_slow_one_is_named_and_the_bound_can_be_computed_by_hand() -> None:
+    values = [100.0 + 0.1 * (number % 3) for number in range(19)] + [96.0]
+    found = comparison(values)
+    assert [unit.node for unit in found.outliers] == ["node20"]
+    error = 1.2533 * 0.01 * median(values) / 7**0.5
+    assert found.spread == pytest.approx(max(1.4826 * 0.1, error))
+    assert found.z == pytest.approx(3.2905, abs=1e-4), "normal quantile of 1 - 0.01/20"
+    assert found.bound == pytest.approx(median(values) - max(found.z * found.spread, 0.015 * median(values)))
+    criterion = found.criterion()
+    assert criterion.inputs == {"M": 20, "median": found.centre, "spread": found.spread, "z": found.z, "d": 0.03}
+    assert (criterion.op, criterion.label, criterion.derived) == ("ge", "fleet", True)
+
+
+def test_where_lower_is_better_the_high_one_is_named() -> None:
+    found = comparison([2.0] * 19 + [3.0], DELAY)
+    assert [unit.node for unit in found.outliers] == ["node20"]
+    assert found.criterion().op == "le"
+    assert not comparison([2.0] * 19 + [1.0], DELAY).outliers
+
+
+def test_fifteen_are_no_fleet() -> None:
+    assert compare(RATE, units([100.0] * 14 + [50.0]), 1) is None
+
+
+def test_a_small_deficit_counts_for_nothing_however_alike_the_others_are() -> None:
+    assert not comparison([100.0] * 400 + [98.6], count=100_000).outliers, "1.4 % is below half of the declared effect"
+    assert comparison([100.0] * 400 + [98.4], count=100_000).outliers
+
+
+@given(st.lists(st.floats(50, 150), min_size=16, max_size=60), st.integers(1, 20), st.sampled_from([RATE, DELAY]))
+def test_the_bound_says_what_the_rule_says(values: list[float], count: int, metric: FleetMetric) -> None:
+    found = comparison(values, metric, count)
+    sign = 1 if metric.better == "higher" else -1
+    below = [value for value in values if sign * (value - found.bound) < 0 and abs(value - found.bound) > 1e-6]
+    seen = [unit.value for unit in found.outliers if abs(unit.value - found.bound) > 1e-6]
+    assert seen == below
+
+
+@given(st.lists(st.floats(50, 150), min_size=16, max_size=40))
+def test_what_is_wired_in_is_the_rule_itself(values: list[float]) -> None:
+    rule = fleet_outliers(values, standard_error=standard_error(RATE, median(values), 3), effect=0.03)
+    assert [unit.value for unit in comparison(values, RATE, 3).outliers] == [values[place] for place in rule]
+
+
+def test_siblings_name_the_part_that_is_slow() -> None:
+    judge = Judge()
+    values = {f"node01/gpu{index}": (f"node01 gpu{index}", 700.0 if index != 5 else 640.0) for index in range(8)}
+    hold_siblings(judge, RATE, values, "TFLOPS", facts=rack(4), count=3, next_step="Look for throttling.")
+    verdict = judge.verdict("node01")
+    assert [str(finding) for finding in verdict.findings] == [
+        "node01 gpu5: rate is not that of its siblings - Expected: at least 682.7 TFLOPS (their median 700) Actual: 640 TFLOPS. Look for throttling."
+    ]
+    assert len(verdict.criteria) == 8
+    assert verdict.criteria[5].inputs["M"] == 32
+
+
+def test_one_part_alone_is_not_judged_by_siblings() -> None:
+    judge = Judge()
+    hold_siblings(judge, RATE, {"node01/gpu0": ("node01 gpu0", 1.0)}, "TFLOPS", facts=rack(), count=1, next_step="-")
+    assert judge.verdict("node01").outcome is Outcome.ERROR, "nothing was judged"
+
+
+def test_how_often_one_figure_was_measured() -> None:
+    known = rack(4)
+    nccl = gate("node/gpu/performance/nccl-all-reduce")
+    assert repeats(nccl, known, nccl.fleet[0], 1) == launches(4) == 5
+    assert repeats(gate(nccl.id, {"launches": 9}), known, nccl.fleet[0], 1) == 9
+    assert repeats(nccl, known, nccl.fleet[0], 8) == launches(32), "with eight units a node as many launches as 32 units ask for"
+    assert repeats(gate("node/gpu/sanity/versions"), known, RATE, 8) == 1
+
+
+# in a stage ------------------------------------------------------------------------------------------------------
+
+
+class Speed(Gate):
+    """Every node is as fast as it says; no bound can judge it."""
+
+    fleet = (RATE, FleetMetric("fp8_rate", effect=0.03))
+    """The second is one that these nodes do not have."""
+    covers = frozenset({"node"})
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        del facts
+        return [Run(node, node, (node,), (Command("one", node, ("speed",), 5),)) for node in nodes]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        del facts
+        node = run.target
+        value = float(outputs["one"].stdout)
+        slow = [Finding(where=node, what="slow", expected="1", actual="0", next_step="Repair.")] if value < 10 else []
+        metrics = [Metric(name="rate", target=node, value=value, unit="GB/s")]
+        return Verdict(outcome=Outcome.FAIL if slow else Outcome.PASS, findings=slow, metrics=metrics, measured=[node], note=None if slow else FLEET_PENDING)
+
+
+@pytest.fixture(autouse=True)
+def speed() -> Iterator[None]:
+    before = dict(all_gates())
+    type("TrialSpeed", (Speed,), {"id": SPEED, "__doc__": "Every node is as fast as it says."})
+    yield
+    REGISTRY.clear()
+    REGISTRY.update(before)
+
+
+ALL = [f"node{number:02}" for number in range(1, 21)]
+
+
+def measure(
+    tmp_path: Path, nodes: Sequence[str], rates: dict[str, float], campaign: str = "c1", mtu: int = 9000, **kept: object
+) -> tuple[Stage, dict[str, NodeResult]]:
+    def answer(node: str, _: Sequence[str]) -> Answer:
+        return said(str(rates.get(node, 100.0)))
+
+    replies = {"Prints what a node is": lambda node, argv: fingerprint_of(node, argv, **kept), "speed": answer}
+    site = site_with(len(ALL))
+    site = site.model_copy(update={"fabric": site.fabric.model_copy(update={"mtu": mtu})})
+    stage = stage_of(tmp_path, replies, nodes, site, campaign)
+    return stage, stage.run(list(nodes), [], [GateSetEntry(id=SPEED, max_age_hours=24)], whole=False)
+
+
+def newest(stage: Stage, node: str) -> EvidenceRecord:
+    return stage.board.recorder.store.records(target=node, gate=SPEED)[-1]
+
+
+def test_sixteen_identical_nodes_judge_each_other(tmp_path: Path) -> None:
+    stage, results = measure(tmp_path, ALL[:16], {"node07": 90.0})
+    bad = {node: result.message for node, result in results.items() if result.outcome is not Outcome.PASS}
+    assert bad == {
+        "node07": (
+            "node07: rate falls behind its fleet - Expected: at least 96.77 GB/s (median of 16 identical units 100) Actual: 90 GB/s. "
+            f"Compare temperatures, clocks and firmware with a good one, repair, then run {SPEED} again: docs/runbooks/fleet-outlier.md"
+        )
+    }
+    good = newest(stage, "node01")
+    assert (good.verdict.note, good.verdict.criteria[-1].label, good.inputs["fleet"]) == (None, "fleet", {"rate": 16})
+    assert good.raw, "the completed record names the raw output that it was measured by"
+    assert newest(stage, "node07").verdict.measured == []
+
+
+def test_fifteen_stay_pending_and_do_not_satisfy_the_gate(tmp_path: Path) -> None:
+    stage, results = measure(tmp_path, ALL[:15], {"node07": 90.0})
+    assert {result.outcome for result in results.values()} == {Outcome.ERROR}
+    assert results["node07"].message.startswith(f"{SPEED}: fleet pending - Expected: a bound that judges")
+    assert newest(stage, "node07").verdict.note == FLEET_PENDING
+
+
+def test_stored_evidence_of_other_nodes_counts(tmp_path: Path) -> None:
+    measure(tmp_path, ALL[:15], {})
+    _, results = measure(tmp_path, ALL[15:], {"node18": 90.0}, "c2")
+    assert [node for node, result in results.items() if result.outcome is Outcome.PASS] == ["node16", "node17", "node19", "node20"]
+    assert "median of 20 identical units" in results["node18"].message
+
+
+def test_a_node_of_another_firmware_is_of_another_fleet(tmp_path: Path) -> None:
+    measure(tmp_path, ALL[:15], {}, kernel="6.1.1")
+    _, results = measure(tmp_path, ALL[15:], {}, "c2")
+    assert {result.outcome for result in results.values()} == {Outcome.ERROR}, "5 of one kernel are no fleet"
+
+
+def test_evidence_under_another_desired_state_does_not_count(tmp_path: Path) -> None:
+    measure(tmp_path, ALL[:15], {})
+    _, results = measure(tmp_path, ALL[15:], {}, "c2", mtu=8900)
+    assert {result.outcome for result in results.values()} == {Outcome.ERROR}, "15 that were measured as something else are no fleet"
+
+
+def test_a_stored_unit_that_falls_behind_now_is_told_and_its_record_left_alone(tmp_path: Path) -> None:
+    measure(tmp_path, ALL[:15], {"node03": 80.0})
+    stage, _ = measure(tmp_path, ALL[15:], {}, "c2")
+    assert newest(stage, "node03").verdict.outcome is Outcome.PASS
+    said_of = [event.text for event in stage.board.recorder.ledger.events("c2") if event.node == "node03"]
+    assert len(said_of) == 1
+    assert said_of[0].startswith(f"{SPEED}: by its stored evidence it falls behind now: node03: rate falls behind its fleet")
+
+
+def test_what_failed_already_is_no_measure_for_others(tmp_path: Path) -> None:
+    _, results = measure(tmp_path, ALL[:16], {"node07": 5.0})
+    assert results["node07"].outcome is Outcome.FAIL
+    assert {result.outcome for node, result in results.items() if node != "node07"} == {Outcome.ERROR}, "15 remain: pending"
+
+
+def test_what_was_measured_before_the_nodes_last_change_does_not_count(tmp_path: Path) -> None:
+    stage, _ = measure(tmp_path, ALL[:15], {})
+    for node in ALL[:5]:
+        stage.board.recorder.ledger.change_begins(node, "install")
+    _, results = measure(tmp_path, ALL[15:], {}, "c2")
+    assert {result.outcome for result in results.values()} == {Outcome.ERROR}, "10 that count and 5 new ones are no fleet"

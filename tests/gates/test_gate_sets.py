@@ -1,0 +1,81 @@
+"""Shipped gate sets: each names only gates that there are and inputs that they take, says why of every value, and no gate is in none without a reason."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rackready.gates.alone import LEVELS
+from rackready.gates.base import Gate
+from rackready.gates.registry import all_gates, gate
+from rackready.profiles import loader
+
+FOLDER = Path(loader.__file__).parent / "gate_sets"
+SETS = loader.known("gate_sets")
+NAMED = {entry.id for name in SETS for entry in loader.gate_set(name).gates}
+SHIPPED = {gate_id: kind for gate_id, kind in all_gates().items() if kind.__module__.startswith("rackready.")}
+
+
+def test_the_promised_sets_are_there() -> None:
+    assert set(SETS) >= {"quick", "bringup", "burnin", "maintenance", "nightly"}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_set_names_gates_that_there_are_each_once(name: str) -> None:
+    entries = loader.gate_set(name).gates
+    assert [entry.id for entry in entries if entry.id not in SHIPPED] == []
+    assert len({entry.id for entry in entries}) == len(entries)
+    for entry in entries:
+        gate(entry.id, entry.inputs)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_set_names_gates_of_one_node_level_by_level(name: str) -> None:
+    """They run so anyway; a file in another order would tell its reader another story."""
+    alone = [found for entry in loader.gate_set(name).gates if (found := gate(entry.id)).alone]
+    assert [found.id for found in alone] == [found.id for found in sorted(alone, key=lambda found: LEVELS.index(found.level))]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_value_of_a_set_has_its_reason_beside_it(name: str) -> None:
+    """Each entry has an age, and a comment stands above it (one may speak for the few entries right below it) or above all."""
+    lines = (FOLDER / f"{name}.yml").read_text(encoding="utf-8").splitlines()
+    assert all(entry.max_age_hours for entry in loader.gate_set(name).gates)
+    assert any(line.startswith("#") and "Source" in line for line in lines)
+    for key in ("repeat_hours", "wave_gap_s"):
+        place = next((place for place, line in enumerate(lines) if line.startswith(f"{key}:")), None)
+        assert place is None or lines[place - 1].startswith("#"), key
+    first = next(place for place, line in enumerate(lines) if line.startswith("gates:")) + 1
+    assert lines[first].lstrip().startswith("#"), "entries begin with a reason"
+
+
+def test_every_gate_is_in_a_set_or_says_why_not() -> None:
+    left_out = sorted(gate_id for gate_id, kind in SHIPPED.items() if gate_id not in NAMED and not kind.in_no_set)
+    assert left_out == [], "name it in profiles/gate_sets/*.yml, or set in_no_set on its class with the reason"
+    both = sorted(gate_id for gate_id, kind in SHIPPED.items() if gate_id in NAMED and kind.in_no_set)
+    assert both == []
+
+
+@pytest.mark.parametrize("kind", SHIPPED.values(), ids=SHIPPED)
+def test_an_id_reads_scope_target_level_name(kind: type[Gate]) -> None:
+    assert re.fullmatch(rf"(bmc|node|pair|group|rack|switch|cluster)/[a-z0-9-]+/({'|'.join(LEVELS)})/[a-z0-9-]+", kind.id)
+
+
+def test_quick_loads_nothing() -> None:
+    ids = [entry.id for entry in loader.gate_set("quick").gates]
+    loading = [gate_id for gate_id in ids if gate(gate_id).level != "sanity" and gate_id != "node/gpu/validation/dcgm-r1"]
+    assert loading == [], "under two minutes a node: checks, and DCGM's level 1"
+
+
+def test_only_burn_in_repeats_and_it_comes_on_in_waves() -> None:
+    found = loader.gate_set("burnin")
+    assert found.repeat_hours is not None
+    assert 24 <= found.repeat_hours <= 72
+    assert found.wave_gap_s is not None
+    assert [name for name in SETS if loader.gate_set(name).repeat_hours] == ["burnin"]
+
+
+def test_a_metric_with_a_fleet_is_declared_where_no_bound_can_see_a_small_loss() -> None:
+    assert [(one.name, one.effect) for one in gate("node/gpu/performance/nccl-all-reduce").fleet] == [("busbw", 0.03)]

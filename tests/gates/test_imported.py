@@ -1,0 +1,264 @@
+"""Outputs captured elsewhere: judged by the same code, recorded with who brought them; what is not proven satisfies nothing, what hides a fail is refused."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.evidence.store import EvidenceStore
+from rackready.gates.captured import CaptureRefusedError, read
+from rackready.gates.imported import Import, Imported, check_by
+from rackready.handover.policy import Moment, decide
+from rackready.ledger.store import Ledger
+from rackready.model.outcome import Outcome
+from rackready.model.problems import RackreadyError
+from rackready.model.profile import GateSetEntry
+from rackready.paths import EnvPaths
+from tests.gates.stage import fingerprint_of, site_with
+from tests.gates.support import text
+
+INVENTORY = "node/gpu/sanity/inventory"
+PAIR = "pair/fabric/performance/ib-write-bw"
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+SITE = site_with(4)
+
+
+class Carried:
+    """A folder that somebody brought, with one healthy inventory of node01."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.root = tmp_path
+        self.folder = tmp_path / "captured"
+        self.folder.mkdir()
+        self.paths = EnvPaths(tmp_path, "sim")
+        self.ledger = Ledger.open(self.paths.database)
+        self.store = EvidenceStore.open(self.ledger, self.paths.raw)
+        self.outputs = [self.output()]
+        self.put("inventory.json", text("nvml/dgx_h100_healthy.json"))
+        self.prints("print.json")
+
+    def output(self, **changed: Any) -> dict[str, Any]:
+        one = {"node": "node01", "gate": INVENTORY, "key": "inventory", "exit_code": 0, "file": "inventory.json", "time": "2026-11-22T09:00:00+00:00"}
+        return {**one, "fingerprint": "print.json", "fingerprint_after": "print.json", **changed}
+
+    def put(self, name: str, content: str) -> None:
+        (self.folder / name).write_text(content, encoding="utf-8")
+
+    def prints(self, name: str, node: str = "node01", **changed: Any) -> None:
+        self.put(name, fingerprint_of(node, (), **{"chassis_serial": f"S{int(node[-2:])}", **changed}).stdout)
+
+    def manifest(self, **changed: Any) -> None:
+        self.put("manifest.json", json.dumps({"schema": "rackready/captured/v1", "by": "field team", "outputs": self.outputs, **changed}))
+
+    def bring(self, at: datetime = NOW, source: Path | None = None) -> list[Imported]:
+        if not (self.folder / "manifest.json").exists():
+            self.manifest()
+        return Import(SITE, self.store, self.ledger, read(source or self.folder), "import-1", "ops", at).run()
+
+    def refused(self, **more: Any) -> list[str]:
+        with pytest.raises(CaptureRefusedError) as refusal:
+            self.bring(**more)
+        assert self.store.records() == [], "nothing was imported"
+        return refusal.value.problems
+
+    def decision(self, *, boot_id: str = "b1", after_boot: bool = False) -> tuple[str, ...]:
+        """What handover says of it, on a node that is as the fingerprint says."""
+        found = self.store.valid("node01", self.desired())
+        entry = GateSetEntry(id=INVENTORY, after_boot=after_boot)
+        return decide("node01", [entry], found, {}, Moment(NOW.timestamp(), boot_id, self.ledger.last_change("node01"))).refusals
+
+    def desired(self) -> str:
+        from rackready.design.facts import desired_digest  # noqa: PLC0415
+
+        return desired_digest(SITE, "node01")
+
+
+@pytest.fixture
+def carried(tmp_path: Path) -> Carried:
+    return Carried(tmp_path)
+
+
+def test_a_captured_output_is_judged_and_recorded_with_who_brought_it(carried: Carried) -> None:
+    (found,) = carried.bring()
+    assert (found.node, found.gate, found.verdict.outcome, found.lacks) == ("node01", INVENTORY, Outcome.PASS, ())
+    (record,) = carried.store.records(target="node01")
+    brought: Any = record.inputs["imported"]
+    assert (brought["by"], brought["captured_by"], brought["at"]) == ("ops", "field team", "2026-11-22T12:00:00+00:00")
+    assert record.started == datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
+    assert carried.store.raw(record.raw[0].stdout_sha256) == text("nvml/dgx_h100_healthy.json")
+    assert carried.decision() == carried.decision(after_boot=True) == ()
+
+
+def test_the_same_code_judges(carried: Carried) -> None:
+    carried.put("inventory.json", text("nvml/dgx_h100_gpu2_link4_inactive.json"))
+    (found,) = carried.bring()
+    assert found.verdict.outcome is Outcome.FAIL
+    assert str(found.verdict.findings[0]).startswith("node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive).")
+
+
+@pytest.mark.parametrize(("content", "code"), [("", 0), (text("nvml/dgx_h100_healthy.json")[:400], 0), (text("nvml/dgx_h100_healthy.json"), 9)])
+def test_what_is_empty_cut_off_or_contradicts_itself_is_an_error(carried: Carried, content: str, code: int) -> None:
+    carried.put("inventory.json", content)
+    carried.outputs[0]["exit_code"] = code
+    assert [found.verdict.outcome for found in carried.bring()] == [Outcome.ERROR]
+
+
+# what it proves ----------------------------------------------------------------------------------------------------
+
+
+def test_without_a_fingerprint_it_satisfies_nothing_and_says_so(carried: Carried) -> None:
+    carried.outputs[0]["fingerprint"] = None
+    (found,) = carried.bring()
+    assert found.verdict.outcome is Outcome.PASS
+    assert found.lacks == ("no fingerprint with its chassis serial proves that it is this node: it satisfies no gate",)
+    assert "no such evidence" in carried.decision()[0]
+
+
+def test_a_fingerprint_without_a_chassis_serial_proves_no_host(carried: Carried) -> None:
+    carried.prints("print.json", chassis_serial=None)
+    (found,) = carried.bring()
+    assert found.lacks[0].startswith("no fingerprint with its chassis serial")
+    assert "no such evidence" in carried.decision()[0]
+
+
+@pytest.mark.parametrize("after", [{"boot_id": "b2"}, {"driver": "570.1"}, None])
+def test_without_an_equal_fingerprint_after_it_no_boot_is_proven(carried: Carried, after: dict[str, str] | None) -> None:
+    carried.outputs[0]["fingerprint_after"] = None if after is None else "after.json"
+    carried.prints("after.json", **(after or {}))
+    (found,) = carried.bring()
+    assert found.lacks == ("no equal fingerprint after it proves the boot: it satisfies no gate that says after_boot",)
+    assert carried.decision() == ()
+    assert carried.decision(after_boot=True)[0].startswith(f"node01: {INVENTORY} - Expected: measured since the node's last boot Actual: measured before it.")
+
+
+def test_another_machines_fingerprint_is_refused(carried: Carried) -> None:
+    carried.prints("print.json", chassis_serial="S77")
+    assert carried.refused() == ["node01: print.json - Expected: chassis serial S1 Actual: S77. It is another machine's."] * 2
+
+
+def test_what_was_captured_before_the_nodes_last_change_does_not_count(carried: Carried) -> None:
+    carried.ledger.change_begins("node01", "install")
+    carried.outputs[0]["time"] = "2020-01-01T00:00:00+00:00"
+    carried.bring()
+    assert "Expected: measured after the node's last change Actual: measured before it." in carried.decision()[0]
+
+
+# what is refused ---------------------------------------------------------------------------------------------------
+
+
+def test_a_fail_on_record_is_not_laundered_by_an_import(carried: Carried, tmp_path: Path) -> None:
+    carried.put("inventory.json", text("nvml/dgx_h100_gpu2_link4_inactive.json"))
+    carried.bring()
+    carried.put("inventory.json", text("nvml/dgx_h100_healthy.json"))
+    carried.outputs[0]["time"] = "2026-11-22T10:00:00+00:00"
+    carried.manifest()
+    with pytest.raises(CaptureRefusedError) as refusal:
+        carried.bring()
+    assert str(refusal.value) == (
+        f"{carried.folder}: 1 problem; nothing was imported.\n"
+        f"  node01: {INVENTORY} - Expected: no fail on record Actual: fail, measured 2026-11-22 09:00 UTC. "
+        "Repair it, then `rackready repair node01 --reason '...'`."
+    )
+    assert tmp_path.exists()
+
+
+def test_what_is_older_than_the_record_is_refused(carried: Carried) -> None:
+    carried.bring()
+    carried.outputs[0]["time"] = "2026-11-22T08:00:00+00:00"
+    carried.manifest()
+    with pytest.raises(CaptureRefusedError) as refusal:
+        carried.bring()
+    assert refusal.value.problems == [f"node01: {INVENTORY} - Expected: newer than what is on record (2026-11-22 09:00 UTC) Actual: 2026-11-22 08:00 UTC."]
+
+
+def test_every_problem_is_said_at_once(carried: Carried) -> None:
+    carried.outputs += [
+        carried.output(key="inventry"),
+        carried.output(key="inventory"),
+        carried.output(gate="node/gpu/sanity/nothing"),
+        carried.output(node="node02", run="node09"),
+    ]
+    carried.prints("print.json")
+    carried.outputs[-1] |= {"fingerprint": None, "fingerprint_after": None}
+    found = carried.refused()
+    assert found[0] == f"{INVENTORY}, run node01: inventry on node01 - Expected: one of inventory on node01."
+    assert found[1] == f"{INVENTORY}, run node01: inventory is given twice - Expected: one output of each command."
+    assert found[2].startswith("gate node/gpu/sanity/nothing - Expected: one of ")
+    assert found[3] == f"{INVENTORY}: run node09 - Expected: one of node01, node02."
+
+
+def test_a_node_that_the_site_has_not_and_a_time_to_come_are_refused(carried: Carried) -> None:
+    carried.outputs = [carried.output(node="node77", fingerprint=None, fingerprint_after=None), carried.output(time="2026-11-23T09:00:00+00:00")]
+    assert carried.refused() == [
+        "node node77 - Expected: a node of the site Actual: none of that name.",
+        f"node01: {INVENTORY} inventory - Expected: captured before now Actual: 2026-11-23T09:00:00+00:00.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"file": "absent.json"}, "outputs[0].file: absent.json - Expected: a file beside the manifest Actual: No such file or directory."),
+        ({"file": "../state.sqlite"}, "outputs[0].file: ../state.sqlite - Expected: a file beside the manifest Actual: a path that leads elsewhere."),
+        ({"file": "/etc/hostname"}, "outputs[0].file: /etc/hostname - Expected: a file beside the manifest Actual: a path that leads elsewhere."),
+        ({"time": "2026-11-22T09:00:00"}, "manifest.json: outputs[0].time - Input should have timezone info."),
+        ({"exit": 0}, "manifest.json: outputs[0].exit - Extra inputs are not permitted."),
+    ],
+)
+def test_a_manifest_that_cannot_be_trusted_is_refused(carried: Carried, change: dict[str, Any], problem: str) -> None:
+    carried.outputs[0] |= change
+    assert carried.refused() == [problem]
+
+
+def test_a_link_that_leads_out_of_the_folder_is_not_followed(carried: Carried, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x", encoding="utf-8")
+    (carried.folder / "inventory.json").unlink()
+    (carried.folder / "inventory.json").symlink_to(tmp_path / "secret")
+    assert carried.refused()[0].startswith("outputs[0].file: inventory.json - Expected: a file beside the manifest Actual: it lies elsewhere")
+
+
+def test_a_folder_without_a_manifest_and_a_damaged_one_are_refused(carried: Carried, tmp_path: Path) -> None:
+    with pytest.raises(CaptureRefusedError, match=r"manifest\.json - Expected: a folder, manifest or tar archive that has it Actual: No such file"):
+        read(tmp_path)
+    carried.put("manifest.json", '{"schema": ')
+    with pytest.raises(CaptureRefusedError, match=r"manifest\.json - Expected: JSON Actual: damaged at line 1 column 12\."):
+        read(carried.folder)
+
+
+def test_a_tar_archive_of_the_folder_is_read_without_unpacking(carried: Carried, tmp_path: Path) -> None:
+    carried.manifest()
+    archive = tmp_path / "node01.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(carried.folder, arcname="captured")
+    (found,) = carried.bring(source=archive)
+    assert (found.verdict.outcome, found.lacks) == (Outcome.PASS, ())
+
+
+def test_nobody_imports_nothing() -> None:
+    with pytest.raises(RackreadyError, match="--by ' ' - Expected: a person or a team"):
+        check_by(" ")
+    assert check_by("ops ") == "ops"
+
+
+# gates of several nodes --------------------------------------------------------------------------------------------
+
+
+def test_a_pair_is_imported_rail_by_rail_and_concluded_for_both_ends(carried: Carried) -> None:
+    up = {"state": "4: ACTIVE", "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": 0, "rcv_bytes": 0}
+    carried.put("link.json", json.dumps({"format": "rackready/rdma-counters/v1", "devices": {"mlx5_0": up}, "complete": True}))
+    carried.put("write.txt", text("perftest/dgx_h100_rail1_healthy.txt"))
+    for node in ("node01", "node02"):
+        carried.prints(f"{node}.json", node)
+    keys = {"link-first": "node01", "link-second": "node02", "client-forth": "node01", "client-back": "node02"}
+    common = {"gate": PAIR, "run": "node01+node02/rail1", "exit_code": 0, "time": "2026-11-22T09:00:00+00:00"}
+    carried.outputs = [
+        {**common, "key": key, "node": node, "file": "link.json" if "link" in key else "write.txt", "fingerprint": f"{node}.json"} for key, node in keys.items()
+    ]
+    found = carried.bring()
+    assert [(one.node, one.gate, one.verdict.outcome) for one in found] == [("node01", PAIR, Outcome.PASS), ("node02", PAIR, Outcome.PASS)]
+    assert {record.target for record in carried.store.records(gate=PAIR)} == {"node01+node02/rail1", "node01", "node02"}

@@ -1,0 +1,209 @@
+"""`rackready gate show`, `explain`, `evaluate`, `list`, `run --local` and `evidence import`: what they print, exit codes, what they refuse."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from rackready.cli.main import main
+from rackready.gates import base, describe
+from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
+from rackready.gates.offline import facts
+from rackready.model.outcome import Outcome, Verdict
+
+ROOT = Path(__file__).resolve().parents[3]
+FIXTURES = ROOT / "tests/fixtures"
+INVENTORY = "node/gpu/sanity/inventory"
+RING = "cluster/fabric/performance/nccl-all-reduce-ring"
+WRITE = "pair/fabric/performance/ib-write-bw"
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401
+    """Call the command line; returns (exit code, standard output, standard error)."""
+    (tmp_path / "inventories/sim").mkdir(parents=True)
+    (tmp_path / "playbooks").mkdir()
+    (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
+    monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["rackready", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def test_show_prints_every_command_in_full_and_equal_launches_once(call: Any) -> None:  # noqa: ANN401
+    code, out, err = call("gate", "show", RING, "--profile", "h100_sxm")
+    assert code == 0
+    assert "profile h100_sxm: taken as dgx_h100 with 8 GPUs" in err
+    launches = [line for line in out.splitlines() if line.strip().startswith("mpirun")]
+    assert len(launches) == 1
+    assert "-H 198.19.0.1:8,198.19.0.2:8" in launches[0]
+    assert launches[0].endswith("all_reduce_perf -b 8589934592 -e 17179869184 -f 2 -g 1 -w 10 -n 50 -c 1")
+    assert "[launch0 to launch4, 5 times, one after the other, at most 1800 s]" in out
+    assert "before-node02" in out
+
+
+def test_show_as_json_holds_whole_scripts(call: Any) -> None:  # noqa: ANN401
+    code, out, _ = call("gate", "show", INVENTORY, "--output", "json")
+    document = json.loads(out)
+    (command,) = document["commands"]
+    assert code == 0
+    assert command["stdin"].startswith('"""Prints what NVML says')
+    assert document["inputs"]["pcie_width"] == {"value": 16, "description": "PCIe lanes that every GPU must have trained"}
+
+
+def test_explain_says_findings_with_next_steps_outcomes_and_sets(call: Any) -> None:  # noqa: ANN401
+    code, out, _ = call("gate", "explain", INVENTORY)
+    assert code == 0
+    for words in (
+        "  NVLink down - Expected: {links} links active. Power the node off and on once; if the link stays down, reseat the GPU, then replace it",
+        "  NVML cannot be asked - Expected: an answer. Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
+        "  fail: it was measured, and is not as it should be; never measured again until the node is repaired",
+        "  bringup: required, counts for 720 h, void after a boot",
+    ):
+        assert words in out
+
+
+def test_explain_says_the_fleet(call: Any) -> None:  # noqa: ANN401
+    _, out, _ = call("gate", "explain", "node/gpu/performance/nccl-all-reduce")
+    assert "  fleet: busbw not below that of at least 16 identical units; smallest effect to be found 3% of their median" in out
+
+
+def evaluate(call: Any, name: str, *more: str, gate: str = INVENTORY, profile: str = "dgx_h100") -> tuple[int, str, str]:  # noqa: ANN401
+    code, out, err = call("gate", "evaluate", gate, "--input", str(FIXTURES / name), "--profile", profile, *more)
+    return code, out, err
+
+
+@pytest.mark.parametrize("profile", ["dgx_h100", "h100_sxm"])
+def test_evaluate_takes_a_server_or_a_gpu_and_its_exit_code_says_the_outcome(call: Any, profile: str) -> None:  # noqa: ANN401
+    assert evaluate(call, "nvml/dgx_h100_healthy.json", profile=profile)[0] == 0
+    code, out, _ = evaluate(call, "nvml/dgx_h100_gpu2_link4_inactive.json", profile=profile)
+    assert (code, "node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive)." in out) == (1, True)
+    code, out, _ = evaluate(call, "nvml/dgx_h100_healthy.json", "--exit-code", "3", profile=profile)
+    assert (code, out.splitlines()[0]) == (2, f"{INVENTORY}: error")
+    assert evaluate(call, "nvml/dgx_h100_healthy.json", "--gpus", "4", profile=profile)[0] == 1
+
+
+def test_a_skip_that_nobody_declared_is_no_pass(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    monkeypatch.setattr("rackready.gates.offline.evaluate", lambda *_: Verdict(outcome=Outcome.SKIP, note="the tool left it out"))
+    assert evaluate(call, "nvml/dgx_h100_healthy.json")[0] == 2
+
+
+def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    def link(device: str) -> str:
+        up = {"state": "4: ACTIVE", "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": 0, "rcv_bytes": 0}
+        path = tmp_path / f"{device}.json"
+        path.write_text(json.dumps({"format": "rackready/rdma-counters/v1", "devices": {device: up}, "complete": True}), encoding="utf-8")
+        return str(path)
+
+    write = tmp_path / "write.txt"
+    write.write_text((FIXTURES / "perftest/dgx_h100_rail1_healthy.txt").read_text(encoding="utf-8").replace(": mlx5_0", ": mlx5_3"), encoding="utf-8")
+    files = {"link-first": link("mlx5_3"), "link-second": link("mlx5_3"), "client-forth": str(write), "client-back": str(write)}
+    given = [word for key, path in files.items() for word in ("--input", f"{key}={path}")]
+    common = ("gate", "evaluate", WRITE, "--profile", "dgx_h100", *given, "--run", "node01+node02/rail2")
+    assert call(*common)[0] == 0
+    assert call(*common, "--exit-code", "client-back=1")[0] != 0
+    code, _, err = call(*common, "--exit-code", "client-up=1")
+    assert (code, err.splitlines()[-1]) == (
+        2,
+        "--exit-code client-up=1 - Expected: a number, or KEY=NUMBER with KEY one of link-first, link-second, client-forth, client-back. Correct it.",
+    )
+    code, _, err = call(*common[:-1], "rail2")
+    assert (code, err.splitlines()[-1].startswith("--run rail2 - Expected: one of node01+node02/rail1, node01+node02/rail2, ")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run",), "gate run - Expected: a gate id, or --set NAME Actual: neither. Give one of them."),
+        (("run", INVENTORY, "--set", "quick"), "gate run - Expected: a gate id, or --set NAME Actual: both. Give one of them."),
+        (
+            ("run", INVENTORY, "--profile", "dgx_h100"),
+            "gate run: --profile, --gpus and --store - Expected: with --local. Nodes of a site are",
+        ),
+        (
+            ("run", INVENTORY, "--local", "--node", "node01"),
+            "gate run --local --node - Expected: no --node: --local is this machine.",
+        ),
+        (("run", "--set", "nightlie"), "gate_sets profile 'nightlie' does not exist - Expected: one of bringup, burnin, maintenance, nightly, quick."),
+    ],
+)
+def test_what_contradicts_itself_is_refused(call: Any, arguments: tuple[str, ...], message: str) -> None:  # noqa: ANN401
+    code, _, err = call("gate", *arguments)
+    assert (code, err.splitlines()[-1].startswith(message)) == (2, True)
+
+
+def test_local_on_a_machine_without_a_gpu_is_a_clear_error(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    """The real commands of this machine; NVML is hidden where the machine that tests has a GPU."""
+    (tmp_path / "pynvml.py").write_text("raise ImportError('hidden')\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    code, out, err = call("gate", "run", INVENTORY, "--local")
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].startswith("this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: pynvml is not installed")
+    code, out, _ = call("gate", "run", INVENTORY, "--local", "--profile", "h100_sxm", "--store", str(tmp_path / "store"), "--output", "json")
+    ((node, found),) = json.loads(out)["nodes"].items()
+    assert (code, found["outcome"]) == (2, "error")
+    assert found["message"].startswith(f"{node}: fingerprint unreadable - Expected: serials, firmware, kernel and driver Actual: hidden.")
+
+
+def test_list_says_which_sets_have_a_gate(call: Any) -> None:  # noqa: ANN401
+    code, out, _ = call("gate", "list", "--output", "json")
+    rows = {row["id"]: row for row in json.loads(out)["gates"]}
+    assert (code, rows[INVENTORY]["in_set"]) == (0, True)
+    assert rows[INVENTORY]["sets"] == ["bringup", "burnin", "maintenance", "nightly", "quick"]
+
+
+def test_evidence_import_says_outcome_and_what_it_cannot_prove(call: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    (tmp_path / "out.json").write_bytes((FIXTURES / "nvml/dgx_h100_healthy.json").read_bytes())
+    one = {"node": "node01", "gate": INVENTORY, "key": "inventory", "exit_code": 0, "file": "out.json", "time": "2020-01-01T00:00:00+00:00"}
+    (tmp_path / "manifest.json").write_text(json.dumps({"schema": "rackready/captured/v1", "by": "field team", "outputs": [one]}), encoding="utf-8")
+    code, out, _ = call("evidence", "import", str(tmp_path), "--by", "ops")
+    assert (code, out.splitlines()) == (
+        0,
+        [f"node01 {INVENTORY}: pass", "  no fingerprint with its chassis serial proves that it is this node: it satisfies no gate"],
+    )
+    code, _, err = call("evidence", "import", str(tmp_path / "nothing"))
+    assert (code, "nothing was imported." in err) == (2, True)
+
+
+# choices -----------------------------------------------------------------------------------------------------------
+
+
+class Choosing(Gate):
+    """A gate with a choice among its inputs, for `gate show`; it has no id and is in no registry."""
+
+    class Inputs(base.Inputs):
+        """What is moved."""
+
+        collective: Literal["all_reduce", "alltoall"] = "all_reduce"
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: list[str]) -> list[Run]:  # type: ignore[override]
+        del facts
+        return [Run("one", nodes[0], (nodes[0],), (Command("x", nodes[0], ("true",), 1), Command("y", nodes[0], (f"{self.inputs.collective}_perf",), 1)))]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        raise NotImplementedError
+
+
+def test_what_another_choice_would_run_is_shown_where_it_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    Choosing.id = "node/trial/performance/choosing"
+    monkeypatch.setattr(describe, "make_gate", lambda _, inputs: Choosing(inputs))
+    found = describe.shown(Choosing(), facts("dgx_h100"), ["node01"])
+    assert [command["line"] for command in found["commands"]] == ["true", "all_reduce_perf"]
+    (variant,) = found["variants"]
+    assert (variant["choice"], variant["value"], [command["line"] for command in variant["commands"]]) == ("collective", "alltoall", ["alltoall_perf"])

@@ -1,0 +1,83 @@
+"""Kill switches in the site file: too far ahead, without an end or a name, or of no gate: refused by exact text; one that is past is a warning."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.design.check_gates import LONGEST_DAYS, today, warnings
+from rackready.design.site import parse_site
+from rackready.design.yaml import read_yaml
+from rackready.model.problems import SiteInvalidError
+from rackready.model.site import Site
+from rackready.profiles.loader import gate_set, gates_of
+
+ROOT = Path(__file__).resolve().parents[3]
+R1 = "node/gpu/validation/dcgm-r1"
+GOOD = {"gate": R1, "until": str(today() + timedelta(days=30)), "by": "storage team", "reason": "false alarms with DCGM 4.6.1"}
+
+
+def site_of(*disabled: dict[str, Any]) -> Site:
+    document = read_yaml(ROOT / "inventories/sim/site.yml")
+    return parse_site({**document, "gates": {"set": "bringup", "disabled": list(disabled)}}, source="site.yml", base=ROOT)
+
+
+def refusals(*disabled: dict[str, Any]) -> list[str]:
+    with pytest.raises(SiteInvalidError) as refused:
+        site_of(*disabled)
+    return [str(problem) for problem in refused.value.problems]
+
+
+def test_a_kill_switch_with_an_end_is_taken() -> None:
+    assert site_of(GOOD).gates.skipped("node03", today()) == {R1: f"switched off until {GOOD['until']} by storage team: false alarms with DCGM 4.6.1"}
+
+
+def test_the_last_day_may_be_ninety_days_ahead_and_no_more() -> None:
+    last = today() + timedelta(days=LONGEST_DAYS)
+    assert site_of({**GOOD, "until": str(last)}).gates.disabled
+    later = last + timedelta(days=1)
+    assert refusals({**GOOD, "until": str(later)}) == [
+        (
+            f"gates.disabled[0].until: gate {R1} is off until {later} - Expected: {last} or before (at most 90 days ahead). "
+            "Give an earlier day, and look at it again then."
+        )
+    ]
+
+
+@pytest.mark.parametrize("key", ["until", "by", "reason"])
+def test_what_is_missing_is_refused(key: str) -> None:
+    assert refusals({name: value for name, value in GOOD.items() if name != key}) == [f"gates.disabled[0].{key}: is required and missing. Add it."]
+
+
+def test_a_gate_that_is_not_in_the_set_is_refused_and_so_is_one_given_twice() -> None:
+    found = refusals({**GOOD, "gate": "node/gpu/sanity/inventry"}, GOOD, GOOD)
+    assert found[0].startswith("gates.disabled[0].gate: gate node/gpu/sanity/inventry is not in set bringup - Expected: one of node/gpu/sanity/inventory, ")
+    assert found[1] == f"gates.disabled[2].gate: gate {R1} is switched off twice. Keep one of the two."
+
+
+def test_one_that_is_past_is_a_warning_and_the_gate_runs_again() -> None:
+    past = date(2026, 1, 31)
+    site = site_of({**GOOD, "until": str(past)})
+    assert site.gates.skipped("node01", today()) == {}
+    assert warnings(site, today()) == [
+        (
+            f"gates.disabled[0]: the kill switch of {R1} ended on 2026-01-31: the gate runs again. "
+            "Remove the entry, or let storage team renew it with a new day and reason."
+        )
+    ]
+    assert warnings(site, past) == []
+
+
+def test_a_site_adds_gates_to_its_set_and_says_otherwise_of_some() -> None:
+    document = read_yaml(ROOT / "inventories/sim/site.yml")
+    own = [{"id": R1, "max_age_hours": 24}, {"id": "node/storage/performance/parallel-filesystem", "inputs": {"read_gb_s": 40}}]
+    site = parse_site({**document, "gates": {"set": "bringup", "also": own}}, source="site.yml", base=ROOT)
+    found = {entry.id: entry for entry in gates_of(site.gates)}
+    assert (found[R1].max_age_hours, found[R1].after_boot) == (24, False), "the site's entry stands in place of the set's as a whole"
+    assert list(found)[-1] == "node/storage/performance/parallel-filesystem"
+    assert len(found) == len(gate_set("bringup").gates) + 1
+    with pytest.raises(SiteInvalidError, match=rf"gates\.also\[1\]\.id: gate {R1} is given twice\. Keep one of the two\."):
+        parse_site({**document, "gates": {"set": "bringup", "also": [own[0], own[0]]}}, source="site.yml", base=ROOT)
