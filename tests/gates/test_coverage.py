@@ -18,7 +18,7 @@ def passed(*parts: str) -> Verdict:
 
 
 def test_what_a_node_is_made_of() -> None:
-    assert {kind: len(parts) for kind, parts in coverage.expected(NODE).items()} == {"node": 1, "gpu": 8, "nvlink": 144, "nic": 8, "rail": 8}
+    assert {kind: len(parts) for kind, parts in coverage.expected(NODE).items()} == {"node": 1, "gpu": 8, "nvlink": 144, "nic": 8, "rail": 8, "cable": 0}
 
 
 def test_the_bringup_set_measures_every_kind() -> None:

@@ -17,13 +17,17 @@ from tests.gates.support import Case, Said, check, judge, rack, text
 GATE = "pair/fabric/performance/ib-write-bw"
 
 
-def link(device: str = "mlx5_0", state: str | None = "4: ACTIVE", rate: str = "400 Gb/sec (4X NDR)") -> Said:
-    port = {"state": state, "link_layer": "Ethernet", "rate": rate, "xmit_bytes": 0, "rcv_bytes": 0}
+WROTE = 8388608 * 2000
+
+
+def link(device: str = "mlx5_0", state: str | None = "4: ACTIVE", rate: str = "400 Gb/sec (4X NDR)", sent: float = 7e9) -> Said:
+    port = {"state": state, "link_layer": "Ethernet", "rate": rate, "xmit_bytes": int(sent), "rcv_bytes": 0}
     return Said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": {device: port}, "complete": True}))
 
 
 HEALTHY = Said(text("perftest/dgx_h100_rail1_healthy.txt"))
-UP = {"link-first": link(), "link-second": link(), "server-forth": Said(), "server-back": Said()}
+AFTER = link(sent=7e9 + WROTE * 1.02)
+UP = {"link-first": link(), "link-second": link(), "server-forth": Said(), "server-back": Said(), "after-first": AFTER, "after-second": AFTER}
 
 
 def pair(name: str, outcome: Outcome, *messages: str, **outputs: Said) -> Case:
@@ -77,6 +81,33 @@ CASES = [
         f"{FORTH}: address missing - Expected: 192.168.1.11 on enp24s0np0 Actual: no RoCE v2 GID for 192.168.1.11. "
         "Run fabric again: it sets the rail's address.",
         client_forth=Said("", "rackready: no RoCE v2 GID 0000:0000:0000:0000:0000:ffff:c0a8:010b on mlx5_0\n", 66),
+    ),
+    pair(
+        "an address with RoCE v1 only",
+        Outcome.FAIL,
+        f"{FORTH}: RoCE version - Expected: a RoCE v2 GID for 192.168.1.11 Actual: RoCE v1 only. "
+        "Set RoCE v2: `cma_roce_mode -d mlx5_0 -p 1 -m 2`; if there is still no v2 GID, reset the NIC (`mlxfwreset`).",
+        client_forth=Said("", "rackready: no RoCE v2 GID 0000:0000:0000:0000:0000:ffff:c0a8:010b on mlx5_0, RoCE v1 only\n", 66),
+    ),
+    pair(
+        "GPU memory refused",
+        Outcome.FAIL,
+        f"{FORTH}: GPUDirect RDMA - Expected: GPU memory registered with the NIC Actual: Couldn't register MR with dma-buf. "
+        "Check ACS (`lspci -vvv | grep ACSCtl`), the IOMMU (iommu=pt), dma-buf (kernel and open driver) or nvidia_peermem: docs/runbooks/nccl-transport.md",
+        client_forth=Said(" initializing CUDA\n", " Couldn't register MR with dma-buf\n Failed to create MR\n", 1),
+    ),
+    pair(
+        "the data went over another port",
+        Outcome.FAIL,
+        "node02 mlx5_0 (rail 1): bytes sent by the port - Expected: 16.8 GB within 5% Actual: 0.0 GB. The data went over another port, or something else "
+        "used this one: check that no job runs, and the node's RDMA devices: docs/runbooks/rail-slow.md.",
+        after_second=link(),
+    ),
+    pair(
+        "a counter that cannot be read",
+        Outcome.ERROR,
+        "node01 mlx5_0 (rail 1): byte counters unreadable - Expected: a complete document Actual: empty output. Run the gate again.",
+        after_first=Said(""),
     ),
     pair(
         "not RoCE",

@@ -31,6 +31,9 @@ BAD = [
     (NODE, "launch0", "nccl/dgx_h100_8_slow.txt", {}, ONCE, 1, 0),
     (NODE, "launch0", "nccl/dgx_h100_8_wrong_values.txt", {}, ONCE, 1, 1),
     (NODE, "launch0", "nccl/dgx_h100_8_unchecked.txt", {}, ONCE, 1, 0),
+    (NODE, "launch0", "nccl/dgx_h100_8_healthy.json", {}, ONCE, 1, 0),
+    (NODE, "launch0", "nccl/dgx_h100_8_nvls_off.txt", {}, ONCE, 1, 0),
+    (NODE, "launch0", "nccl/dgx_h100_8_shm.txt", {}, ONCE, 1, 0),
     (RING, "launch0", "nccl/2x_dgx_h100_ring_socket.txt", BASE, ONCE, 2, 0),
     (RING, "launch0", "nccl/2x_dgx_h100_ring_no_gdr.txt", BASE, ONCE, 2, 0),
     (WRITE, "client-forth", "perftest/dgx_h100_rail1_slow.txt", {**UP, "client-back": FORTH}, {}, 2, 0),
@@ -43,7 +46,6 @@ GOOD = [
     (R3, "dcgmi", "dcgm/dgx_h100_r3_dcgm4_healthy.json", {}, {}, 1, 0),
     (R3, "dcgmi", "dcgm/dgx_h100_r3_dcgm3_healthy.json", {}, {}, 1, 0),
     (NODE, "launch0", "nccl/dgx_h100_8_healthy.txt", {}, ONCE, 1, 0),
-    (NODE, "launch0", "nccl/dgx_h100_8_healthy.json", {}, ONCE, 1, 0),
     (RING, "launch0", "nccl/2x_dgx_h100_ring_healthy.txt", BASE, ONCE, 2, 0),
     (WRITE, "client-forth", "perftest/dgx_h100_rail1_healthy.txt", {**UP, "client-back": FORTH}, {}, 2, 0),
 ]

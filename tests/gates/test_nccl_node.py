@@ -20,7 +20,32 @@ def one(name: str, said: Said, outcome: Outcome, *messages: str) -> Case:
 
 CASES = [
     one("healthy, text", HEALTHY, Outcome.PASS),
-    one("healthy, JSON", Said(text("nccl/dgx_h100_8_healthy.json")), Outcome.PASS),
+    one(
+        "healthy, JSON, which says nothing of the transport",
+        Said(text("nccl/dgx_h100_8_healthy.json")),
+        Outcome.ERROR,
+        "node01: NCCL did not say which transport it used - Expected: NCCL INFO lines of every node Actual: none of this node. "
+        "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
+    ),
+    one(
+        "NVLS off",
+        Said(text("nccl/dgx_h100_8_nvls_off.txt")),
+        Outcome.FAIL,
+        "node01: NVLS (reduction in the NVSwitches) - Expected: available on 8 GPUs Actual: on 0. "
+        "Check the fabric manager and its log, and NCCL_NVLS_ENABLE in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
+        "node01: all-reduce of 8 GPUs is slow - Expected: at least 452.2 GB/s (floor) Actual: 371.6 GB/s (median of 1: 371.6). "
+        "Look for throttling (`nvidia-smi -q -d PERFORMANCE`), "
+        "NVLink errors (`nvidia-smi nvlink -e`) and jobs on the node; then compare the GPUs: docs/runbooks/nccl-slow.md.",
+    ),
+    one(
+        "NVLink not used",
+        Said(text("nccl/dgx_h100_8_shm.txt").replace("38.60", "477.90")),
+        Outcome.FAIL,
+        "node01: NVLink between its GPUs - Expected: P2P channels over paths of type NVL Actual: SHM/direct/direct, SYS. "
+        "Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
+        "node01: NVLS (reduction in the NVSwitches) - Expected: available on 8 GPUs Actual: on 0. "
+        "Check the fabric manager and its log, and NCCL_NVLS_ENABLE in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
+    ),
     Case(
         "one dip of three launches",
         {"launch0": HEALTHY, "launch1": Said(text("nccl/dgx_h100_8_slow.txt")), "launch2": HEALTHY},
@@ -54,7 +79,7 @@ CASES = [
         Said(text("nccl/dgx_h100_8_healthy.txt").replace("478.60", "878.60")),
         Outcome.ERROR,
         "node01: all-reduce of 8 GPUs is implausible - Expected: at most 700.0 GB/s (ceiling) Actual: 878.6 GB/s (median of 1: 878.6). "
-        "Check the node's platform profile: topology, file or units are not what they seem.",
+        "Check the platform profile: topology, file or units are not what they seem.",
     ),
     one(
         "exit code contradicts the table",

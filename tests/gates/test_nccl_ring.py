@@ -7,8 +7,8 @@ import json
 import pytest
 
 from rackready.gates.base import Done
+from rackready.gates.fabric.launchers import common_network
 from rackready.gates.nccl import collectives_run
-from rackready.gates.nccl_ring import common_network
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Case, Said, check, judge, rack, text
@@ -106,7 +106,7 @@ CASES = [
         "implausible",
         Outcome.ERROR,
         "cluster: all-reduce of 16 GPUs on 2 nodes is implausible - Expected: at most 400.0 GB/s (ceiling) Actual: 462.4 GB/s (median of 1: 462.4). "
-        "Check the platform profile: topology or units are not what they seem.",
+        "Check the platform profile: topology, file or units are not what they seem.",
         launch=Said(text("nccl/2x_dgx_h100_ring_healthy.txt").replace("362.40", "462.40")),
     ),
     ring(
@@ -137,7 +137,7 @@ def test_verdict(case: Case) -> None:
 def test_a_pass_measures_gpus_nics_and_rails_of_every_node() -> None:
     verdict = judge(GATE, CASES[0])
     assert len(verdict.measured) == 2 * (8 + 8 + 8)
-    assert verdict.transport == "NET/IB, GPUDirect RDMA"
+    assert verdict.transport == "NET/IB, GPUDirect RDMA, P2P/CUMEM"
     assert {criterion.label: criterion.derived for criterion in verdict.criteria if criterion.metric == "busbw"} == {
         "ceiling": True,
         "reference": True,

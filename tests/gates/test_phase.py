@@ -27,6 +27,7 @@ from rackready.model.site import DeclaredSkip, Site
 from rackready.paths import EnvPaths
 from tests.gates.fake import FakeConnection, said
 from tests.gates.support import text
+from tests.gates.test_ib_write_bw import WROTE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAIR = "pair/fabric/performance/ib-write-bw"
@@ -87,6 +88,10 @@ class Rack:
         moved = 2 * (ranks - 1) / ranks * collectives_run("16G") * LAUNCHES / 8
         self.read[node] = self.read.get(node, 0) + (len(argv) == 10)
         sent = int(moved) if len(argv) == 10 and self.read[node] % 2 == 0 else 0
+        if len(argv) == 3:  # one port, before and after the pair gate wrote over it
+            key = f"{node} {argv[2]}"
+            self.read[key] = self.read.get(key, 0) + 1
+            sent = self.read[key] // 2 * WROTE
         state = {device: "1: DOWN" if (node, device) in self.bad_links else "4: ACTIVE" for device in argv[2:]}
         devices = {
             device: {"state": state[device], "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": sent, "rcv_bytes": sent}
@@ -153,7 +158,7 @@ def test_a_healthy_rack_passes_with_everything_measured(tmp_path: Path) -> None:
     played = play(tmp_path, Rack())
     assert {node: result.message for node, result in played.results.items()} == dict.fromkeys(NODES, "")
     assert set(outcomes(played).values()) == {Outcome.PASS}
-    assert played.results["node01"].data["coverage"] == {"node": [1, 1], "gpu": [8, 8], "nvlink": [144, 144], "nic": [8, 8], "rail": [8, 8]}
+    assert played.results["node01"].data["coverage"] == {"node": [1, 1], "gpu": [8, 8], "nvlink": [144, 144], "nic": [8, 8], "rail": [8, 8], "cable": [8, 8]}
     conclusions = played.store.records(target="node02")
     assert {record.gate for record in conclusions} == {entry.id for entry in gate_entries(played.site, None)} | {COVERAGE}
     assert all(record.fingerprints[0].gpus[0] == "node02-0" for record in conclusions)
@@ -214,7 +219,7 @@ def test_a_declared_skip_is_shown_and_its_parts_are_left_out(tmp_path: Path) -> 
     played = play(tmp_path, Rack(), nodes=["node01"], skips=skips)
     assert outcomes(played) == {"node01": Outcome.PASS}
     assert played.results["node01"].data["gates"][PAIR] == "skip"
-    assert len(played.results["node01"].data["skipped"]) == 16
+    assert len(played.results["node01"].data["skipped"]) == 24
     assert played.store.records(gate=PAIR)[0].verdict.note == "no partner on the bench"
 
 

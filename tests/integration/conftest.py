@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.project import Project, cannot_run, held_image
+from tests.integration.project import Project, cannot_run, held_image, one_at_a_time
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,8 @@ def project(tmp_path_factory: pytest.TempPathFactory, image: None) -> Iterator[P
     del image
     made = Project(tmp_path_factory.mktemp("rack") / "clone")
     try:
-        code, text = made.run("sim", "up")
+        with one_at_a_time():
+            code, text = made.run("sim", "up")
         assert code == 0, text + made.progress()
         yield made
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -36,13 +37,25 @@ def cannot_run() -> str:
 
 @contextmanager
 def held_image(build: Path) -> Iterator[None]:
-    """Hold the image of the simulated machines: the `sim down` of each root would remove it with its last name."""
-    holder = clone_id(ROOT / "tests")
+    """Hold the image of the simulated machines: the `sim down` of each root would remove it with its last name.
+
+    Each worker of a test run holds it by a name of its own; the first one builds it, and the others wait for that.
+    """
+    holder = clone_id(ROOT / "tests" / os.environ.get("PYTEST_XDIST_WORKER", ""))
     try:
-        ensure_image(holder, build, lambda _: None)
+        with one_at_a_time():
+            ensure_image(holder, build, lambda _: None)
         yield
     finally:
         remove_images(holder)
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Keep workers of a test run from building the same image, or choosing a free subnet, in the same moment."""
+    with (ROOT / ".rackready" / "tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class Project:

@@ -14,10 +14,13 @@ import pytest
 import yaml
 
 from rackready.drivers.process import ChildResult
+from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
+from rackready.paths import EnvPaths
 from rackready.stacks import phase, worker
+from rackready.stacks.machine import POWER_ON
 
 ROOT = Path(__file__).resolve().parents[2]
 Usage = namedtuple("Usage", "total used free")  # noqa: PYI024 - as shutil's own
@@ -57,6 +60,22 @@ def test_results_come_back_as_they_were_written(context: PhaseContext, monkeypat
     assert (asked[0]["action"], asked[0]["campaign"]) == ("up", "c1")
     assert found["node02"].outcome is Outcome.ERROR
     assert found["node02"].message.startswith("node02: not provisioned - Expected: a result of the provisioning worker Actual: none (exit status 1). Look at ")
+
+
+def test_only_a_power_effect_touches_a_node(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A BMC that does not answer voids nothing that was measured on a node that runs."""
+    ledger = Ledger.open(EnvPaths(context.root, context.env).database)
+    for node in ("node01", "node02"):
+        ledger.done(ledger.begin(node, POWER_ON, "earlier", {}).token)
+    error = {"outcome": "error", "message": "m", "changed": False, "data": {}}
+
+    def answer(request: dict[str, Any]) -> None:
+        ledger.begin("node02", POWER_ON, "now", {})
+        Path(request["result"]).write_text(json.dumps({"node01": error, "node02": error}))
+
+    child(monkeypatch, answer)
+    found = phase.run_provision(context, ["node01", "node02"])
+    assert {node: result.touched for node, result in found.items()} == {"node01": False, "node02": True}
 
 
 def test_check_only_previews(context: PhaseContext, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,3 +152,18 @@ def test_a_disk_that_is_full_from_the_start_is_one_clear_error(context: PhaseCon
         RackreadyError, match=r"provisioning cannot write its files - Expected: a writable folder Actual: No space left on device\. Free disk space"
     ):
         phase.run_provision(context, ["node01"])
+
+
+def test_a_stop_asks_every_engine_though_one_has_ended_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def kill(pid: int, _number: int) -> None:
+        if pid == 11:
+            raise ProcessLookupError
+        asked.append(pid)
+
+    monkeypatch.setattr(worker, "session_members", lambda _session: [10, 11, 12, 13])
+    monkeypatch.setattr(worker, "name_of", lambda pid: "" if pid == 10 else "pulumi")  # 10 is gone
+    monkeypatch.setattr(worker.os, "kill", kill)
+    worker._stop(2, None)
+    assert asked == [12, 13]

@@ -10,8 +10,8 @@ from rackready.campaign.step import CONTINUES
 from rackready.campaign.summary import NodeSummary
 from rackready.design.device_facts import device_facts
 from rackready.design.facts import node_facts
-from rackready.design.plan import plan_site
-from rackready.ledger.applied import record
+from rackready.design.plan import lay
+from rackready.ledger.applied import read, record
 from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
@@ -24,7 +24,8 @@ def record_applied(paths: EnvPaths, site: Site, request: Request, finished: Fini
     # Nodes that the campaign never came to (quarantine, a wave that was stopped) still show the phase of an earlier one.
     done = applied_keys(site, [row for row in rows if row.name in finished.results])
     if done:
-        record(paths.state, device_facts(plan_site(site)), done, finished.campaign)
+        # Only what was and is applied is compared; nothing of capacity or of what is to be ordered is planned for it.
+        record(paths.state, device_facts(lay(site), {*done, *read(paths.state).facts}), done, finished.campaign)
     return done
 
 

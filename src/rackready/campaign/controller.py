@@ -20,12 +20,13 @@ from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.request import Request
 from rackready.drivers.process import STOP, busy, kill_all_children, reap
 from rackready.ledger.lock import ControllerLock
-from rackready.ledger.store import EventRow, Ledger
+from rackready.ledger.store import UNFINISHED, EventRow, Ledger
 from rackready.paths import EnvPaths
 
 _STOP_WITHIN_S = 28.0
 _POLL_S = 0.25
 _INTERRUPTED = 130
+_FAILED = 2
 
 Say = Callable[[str], None]
 Show = Callable[[EventRow], None]
@@ -43,6 +44,7 @@ class Finished:
 def run_campaign(paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show) -> Finished:
     """Run a campaign to its end, going on with an unfinished one of the same shape. Raises ControllerBusyError.
 
+    ``command``: what the operator called, with its options; it is what a second controller is told, and what goes on after a stop.
     When the operator stops it, the process ends here with 130.
     """
     with ControllerLock(paths.lock, command):
@@ -51,7 +53,7 @@ def run_campaign(paths: EnvPaths, wanted: Request, *, command: str, say: Say, sh
             for line in reap(ledger):
                 say(f"ended what an earlier run left behind: {line}")
             request, resumed = _choose(paths, ledger, wanted, say)
-            return _drive(paths, ledger, request, resumed=resumed, say=say, show=show)
+            return _drive(paths, ledger, request, resumed=resumed, command=command, say=say, show=show)
         finally:
             ledger.close()
 
@@ -65,7 +67,7 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: Request, say: Say) -> tuple
         _forget(paths.dry_workflows)
         return wanted, False
     for row in ledger.campaigns():
-        if row["status"] not in {"running", "interrupted"}:
+        if row["status"] not in UNFINISHED:
             continue
         same = (
             row["kind"] == wanted.kind
@@ -101,12 +103,12 @@ def _forget(database: Path) -> None:
         database.with_name(database.name + suffix).unlink(missing_ok=True)
 
 
-def _drive(paths: EnvPaths, ledger: Ledger, request: Request, *, resumed: bool, say: Say, show: Show) -> Finished:
+def _drive(paths: EnvPaths, ledger: Ledger, request: Request, *, resumed: bool, command: str, say: Say, show: Show) -> Finished:  # noqa: PLR0913 - its campaign, and whom it tells
     after = max((event.id for event in ledger.events(request.campaign)), default=0)
     box: dict[str, Any] = {}
     record, workflows = (_nothing, paths.dry_workflows) if request.check else (partial(ledger.put_campaign, request.campaign), paths.workflows)
     record(status="running")
-    with _engine(workflows), _signals(say):
+    with _engine(workflows, say), _signals(say):
         waiter = threading.Thread(target=_wait, args=(request, resumed, box), daemon=True)
         waiter.start()
         stop_at: float | None = None
@@ -118,11 +120,11 @@ def _drive(paths: EnvPaths, ledger: Ledger, request: Request, *, resumed: bool, 
                 if not (busy() or ledger.open_children()) or time.monotonic() > stop_at:
                     break
         _show_new(ledger, request.campaign, after, show)
-    if STOP.is_set() and "results" not in box:
-        _leave_now(record, request, say)
-    if "error" in box:
-        record(status="superseded", ended=time.time())
-        raise box["error"]
+        if STOP.is_set() and "results" not in box:
+            _leave_now(record, request, command, say)
+        if "error" in box:
+            record(status="superseded", ended=time.time())
+            raise box["error"]
     record(status="finished", ended=time.time(), summary={"request": request.plain(), "check": request.check, "results": box["results"]})
     return Finished(request.campaign, box["results"], resumed=resumed)
 
@@ -131,18 +133,25 @@ def _nothing(**_values: object) -> None:
     """A dry run leaves no record of itself."""
 
 
-def _leave_now(record: Callable[..., None], request: Request, say: Say) -> NoReturn:
+def _leave_now(record: Callable[..., None], request: Request, command: str, say: Say) -> NoReturn:
     """Record the stop and end the process at once, the lock still held.
 
     The engine's threads cannot be ended: left alive they would take up the resumed campaign's work, and refuse it because of STOP.
     """
     kill_all_children()
     record(status="interrupted")
-    again = f"make deploy ENV={request.env}" if request.kind == "deploy" else f"rackready {request.kind} --env {request.env}"
-    say(f"stopped. Nothing is lost: `{again}` goes on where it stopped.")
+    say(stop_words(request, command))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(_INTERRUPTED)
+
+
+def stop_words(request: Request, command: str) -> str:
+    """Say how to go on: with the very same command. Another choice of nodes would be another campaign, and a dry run must not be taken for the real one."""
+    if request.check:
+        return f"stopped. It was a dry run: nothing was changed. `{command}` looks again."
+    again = f"make deploy ENV={request.env}" if command == f"rackready deploy --env {request.env}" else command
+    return f"stopped. Nothing is lost: `{again}` goes on where it stopped."
 
 
 def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:
@@ -153,8 +162,12 @@ def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:
 
 
 @contextmanager
-def _engine(database: Path) -> Iterator[None]:
-    """Run dbos on its own SQLite file. Its telemetry is off; it connects to nothing."""
+def _engine(database: Path, say: Say) -> Iterator[None]:
+    """Run dbos on its own SQLite file. Its telemetry is off; it connects to nothing.
+
+    Left by an error (ours, or of one batch while another works), it ends what is under way first: the lock is given back after it.
+    The engine's own threads then wait for ever: the command line leaves without them.
+    """
     from dbos import DBOS, DBOSConfig  # noqa: PLC0415 - a second of import that `status` need not pay
 
     from rackready.campaign import workflow  # noqa: PLC0415
@@ -175,9 +188,25 @@ def _engine(database: Path) -> Iterator[None]:
     DBOS.register_queue(workflow.QUEUE, concurrency=workflow.BATCHES_AT_ONCE, polling_interval_sec=0.1)
     try:
         yield
-    finally:
-        if not STOP.is_set():
-            DBOS.destroy()
+    except BaseException as error:
+        _end_work(error, say)
+        raise
+    if not STOP.is_set():
+        DBOS.destroy()
+
+
+def _end_work(error: BaseException, say: Say) -> None:
+    """Stop the steps that are under way. One that cannot be stopped must not work on beside the next controller: the process ends with it."""
+    STOP.set()
+    deadline = time.monotonic() + _STOP_WITHIN_S
+    while busy() and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    kill_all_children()
+    if busy():
+        try:
+            say(f"{error}: stopped, with work under way that did not end. Run the same command again: it goes on from what is recorded.")
+        finally:
+            os._exit(_FAILED)
 
 
 def _wait(request: Request, resumed: bool, box: dict[str, Any]) -> None:  # noqa: FBT001 - thread target
@@ -199,7 +228,10 @@ def _wait(request: Request, resumed: bool, box: dict[str, Any]) -> None:  # noqa
 
 @contextmanager
 def _signals(say: Say) -> Iterator[None]:
-    """First SIGINT or SIGTERM: stop within 30 s. Second: kill what runs and go at once."""
+    """First SIGINT, SIGTERM, or SIGHUP of a terminal that is gone: stop within 30 s. Second: kill what runs and go at once.
+
+    A SIGHUP that is ignored (nohup) stays so.
+    """
 
     def handler(_number: int, _frame: FrameType | None) -> None:
         if STOP.is_set():
@@ -208,7 +240,8 @@ def _signals(say: Say) -> Iterator[None]:
         STOP.set()
         say("stopping: what runs is asked to end, at most 30 s (Ctrl-C again kills it)")
 
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    heeded = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else [])]
+    before = {number: signal.signal(number, handler) for number in heeded}
     try:
         yield
     finally:

@@ -162,8 +162,8 @@ def standing(site: Site, store: EvidenceStore, ledger: Ledger, node: str, found:
     """
     if isinstance(found, Finding):
         return Standing(node, f"what it is could not be read ({found})", {})
-    records = store.valid(node, desired_digest(site, node), found)
     moment = Moment(time.time(), found.boot_id, ledger.last_change(node))
+    records = store.valid(node, desired_digest(site, node), found, moment.changed)
     failed = _failed(site, node, records, moment.changed)
     if again:
         return Standing(node, f"{node}: measured anew as asked for", {}, failed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import Any
 
@@ -35,7 +36,7 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again)
     finished = Finished(request.campaign, {}, resumed=False)
     if able:
-        command = f"rackready {kind} --env {env}"
+        command = command_words(kind, env=env, limit=limit, check=check, again=again)
         finished = run_campaign(paths, request, command=command, say=lambda text: progress.print(f"[yellow]{text}[/]"), show=show)
     ledger = Ledger.open(paths.database)
     rows = summarise(ledger, able, finished.results) + held
@@ -49,6 +50,12 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
         _print(rows, result)
     _record(paths, site, request, finished, rows)
     _leave(exit_code(rows))
+
+
+def command_words(kind: str, *, env: str, limit: str, check: bool, again: bool) -> str:
+    """Return the command as it has to be given to do the same again."""
+    options = [*(["--limit", shlex.quote(limit)] if limit else []), *(["--check"] if check else []), *(["--again"] if again else [])]
+    return " ".join(["rackready", kind, "--env", env, *options])
 
 
 _OUT = {NodeState.QUARANTINED: "fail", NodeState.RETIRED: "skip"}

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.metadata
 import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from rackready.design.check_gates import today, warnings
 from rackready.design.secrets import reveal
 from rackready.design.site import load_site
+from rackready.ledger.lock import is_held
+from rackready.ledger.schema import metadata
 from rackready.model.base import Model, SecretRef
 from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
@@ -294,11 +298,8 @@ def controller_lock(scene: Scene) -> Answer:
     lock = scene.private / scene.paths.env / "controller.lock"
     if not lock.exists():
         return Outcome.PASS, "free: nothing was deployed yet"
-    with lock.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return Outcome.FAIL, f"Expected: free Actual: held by {_holder(file.read())}. Wait for it (`rackready status`), or stop it with Ctrl-C"
+    if is_held(lock):
+        return Outcome.FAIL, f"Expected: free Actual: held by {_holder(lock.read_bytes())}. Wait for it (`rackready status`), or stop it with Ctrl-C"
     return Outcome.PASS, "free"
 
 
@@ -308,6 +309,32 @@ def _holder(content: bytes) -> str:
         return f"pid {data['pid']} (`{data['what']}`)"
     except (ValueError, KeyError, TypeError):
         return "a process that has not said who it is"
+
+
+def ledger(scene: Scene) -> Answer:
+    """Whether the record of what was done and measured is whole, and of this version."""
+    path = scene.private / scene.paths.env / "state.sqlite"
+    if not path.exists():
+        return Outcome.PASS, "none yet: nothing was deployed"
+    found = _damage(path)
+    if found:
+        step = f"Restore {path} from a backup. Without one, move it away: every node is then taken up from the beginning, and quarantines and evidence are lost"
+        return Outcome.FAIL, f"Expected: a ledger that is whole Actual: {found}. {step}"
+    return Outcome.PASS, str(path)
+
+
+def _damage(path: Path) -> str:
+    """Return what is wrong with a ledger, "" when nothing is. It is opened for reading alone."""
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=10)) as connection:
+            checked = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if checked != "ok":
+                return str(checked)
+            have = {table: {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} for table in metadata.tables}
+    except sqlite3.Error as error:
+        return str(error)
+    lacking = [f"{table}.{column.name}" for table in metadata.tables for column in metadata.tables[table].columns if column.name not in have[table]]
+    return f"made by another version, it lacks {', '.join(lacking[:3])}" if lacking else ""
 
 
 CHECKS: dict[str, Callable[[Scene], Answer]] = {
@@ -322,5 +349,6 @@ CHECKS: dict[str, Callable[[Scene], Answer]] = {
     "mirror key": mirror_key,
     "kill switches": kill_switches,
     "controller lock": controller_lock,
+    "ledger": ledger,
 }
 """Every check by the name under which it is shown."""

@@ -6,7 +6,9 @@ import importlib
 import json
 import os
 import sys
+import threading
 import traceback
+from typing import NoReturn
 
 import click
 import typer
@@ -78,9 +80,14 @@ def main() -> None:
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         _refuse(RackreadyError(f"{text} `rackready --help` says how it is called."), json_wanted=json_wanted)
     except (click.exceptions.Abort, typer.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        sys.stderr.write("stopped. Nothing is lost: the same command goes on from what is recorded.\n")
+        _leave(130)
     except RackreadyError as error:
         _refuse(error, json_wanted=json_wanted)
+    except BrokenPipeError:  # nobody reads what we write: the exit code alone is left to say that it did not come to its end
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        _leave(2)
     except OSError as error:
         where = error.filename or "the controller"
         text = f"{where}: {error.strerror} - Expected: a usable file system. Free disk space or correct permissions, then run again."
@@ -90,11 +97,20 @@ def main() -> None:
         _refuse(RackreadyError(f"defect in rackready - Expected: none Actual: {error.__class__.__name__}: {error}. Report it."), json_wanted=json_wanted)
 
 
-def _refuse(error: RackreadyError, *, json_wanted: bool) -> None:
+def _refuse(error: RackreadyError, *, json_wanted: bool) -> NoReturn:
     if json_wanted:
         document: dict[str, object] = {"error": str(error)}
         if isinstance(error, SiteInvalidError):
             document["problems"] = [{"path": item.path, "message": item.message, "hint": item.hint} for item in error.problems]
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     sys.stderr.write(f"{error}\n")
-    sys.exit(2)
+    _leave(2)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process. Threads of the workflow engine that wait for work which an error ended are never done: it does not wait for them."""
+    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

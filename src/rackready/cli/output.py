@@ -26,10 +26,19 @@ class Format(StrEnum):
 
 Output = Annotated[Format, typer.Option("--output", help="text for people, json for one JSON document on standard output.")]
 
-progress = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class _Terminal(Console):
+    """A console that ends nothing by itself: rich would leave with 1, which means that a node is bad."""
+
+    def on_broken_pipe(self) -> None:
+        """Let whoever writes see that nobody reads any more."""
+        raise BrokenPipeError
+
+
+progress = _Terminal(stderr=True, highlight=False, soft_wrap=True)
 """Progress goes to standard error: standard output holds the result alone."""
 
-console = Console(highlight=False, soft_wrap=True)
+console = _Terminal(highlight=False, soft_wrap=True)
 
 
 def env_paths(env: str) -> EnvPaths:
@@ -38,6 +47,15 @@ def env_paths(env: str) -> EnvPaths:
         return EnvPaths(project_root(), env)
     except FileNotFoundError as error:
         raise RackreadyError(str(error)) from error
+
+
+def said(reason: str) -> str:
+    """Return a reason on one line. Raises RackreadyError when nothing is said: it is what the next one on call reads."""
+    words = " ".join(reason.split())
+    if not words:
+        message = "--reason - Expected: words that say why Actual: nothing. Give them: they are kept in the record."
+        raise RackreadyError(message)
+    return words
 
 
 def print_json(document: Any) -> None:  # noqa: ANN401 - anything that JSON can hold

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from rackready.cli.output import Env, env_paths, print_json
+from rackready.design.collector import without_gc
 from rackready.design.device_facts import device_facts
 from rackready.design.diff import difference
 from rackready.design.plan import SLACK_M, SPARES_PCT, plan_site
@@ -18,6 +19,7 @@ from rackready.design.plan_summary import summary
 from rackready.design.site import load_site
 from rackready.ledger import applied
 from rackready.model.problems import RackreadyError
+from rackready.paths import EnvPaths
 
 NO_CHANGE, CHANGES, INVALID = 0, 1, 2
 
@@ -47,10 +49,16 @@ def plan(
 ) -> None:
     """Plan a site: fabric, cables, addresses, capacity, bill of materials, and what changes. Exit: 0 no change, 1 changes, 2 invalid."""
     _finite(("--slack-m", slack_m), ("--spares-pct", spares_pct))
-    paths = env_paths(env)
-    made = plan_site(load_site(env, site_file=_there(site), root=paths.root), slack_m=slack_m, spares_pct=spares_pct)
+    # One command, one pass: a collection between its steps walks a million objects that are all in use.
+    with without_gc():
+        _plan(env_paths(env), env, _there(site), (slack_m, spares_pct), output, write)
+
+
+def _plan(paths: EnvPaths, env: str, site: Path | None, inputs: tuple[float, float], output: PlanFormat, write: Path | None) -> None:
+    """Plan, compare, print and exit. ``inputs``: slack, m, and spares, per cent."""
+    made = plan_site(load_site(env, site_file=site, root=paths.root), slack_m=inputs[0], spares_pct=inputs[1])
     before = applied.read(paths.state)
-    different = difference(before.facts, device_facts(made))
+    different = difference(before.facts, device_facts(made, before.facts))
     document = summary(made, before.at, different)
     if write is not None:
         from rackready.render.plan_files import write_plan  # noqa: PLC0415 - only who writes files pays for templates

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress, said
 from rackready.model.problems import RackreadyError
+
+if TYPE_CHECKING:
+    from rackready.ledger.store import Ledger
+    from rackready.model.phase import PhaseContext
 
 
 def repair(
@@ -16,19 +20,34 @@ def repair(
     env: Env = "sim",
     output: Output = Format.TEXT,
 ) -> None:
-    """Begin a new epoch of a node: what was recorded before counts no longer, and it comes back at reachable."""
+    """Begin a new epoch of a node: what was recorded before counts no longer, and it comes back at reachable.
+
+    One that is on offer is held in the scheduler first. A campaign that was cut off is not gone on with: its next run would
+    leave out, on this node too, what it had done before the repair.
+    """
     from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.drivers.process import reap  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
+    from rackready.model.phase import PhaseContext  # noqa: PLC0415
     from rackready.model.state import NodeState  # noqa: PLC0415
 
     paths = env_paths(env)
+    reason = said(reason)
     known = [item.name for item in load_site(env, root=paths.root).nodes()]
     if node not in known:
         message = f"{node} - Expected: one of {', '.join(known)} Actual: no such node. Correct the name."
         raise RackreadyError(message)
+    if not paths.database.exists() or Ledger.read_only(paths.database).state(node) is None:
+        message = f"{node} - Expected: a node that was taken up before Actual: nothing is recorded of it. `rackready deploy --env {env}` takes it up."
+        raise RackreadyError(message)
     with ControllerLock(paths.lock, f"rackready repair {node}"):
         ledger = Ledger.open(paths.database)
+        for line in reap(ledger):
+            progress.print(f"ended what an earlier run left behind: {line}", style="yellow", markup=False)
+        _hold(PhaseContext(env, paths.root, ""), ledger, node, f"repaired: {reason}")
+        for campaign in ledger.supersede(node):
+            progress.print(f"campaign {campaign} was cut off and is not gone on with: {node} goes through every phase again", style="yellow", markup=False)
         epoch = ledger.raise_epoch(node, f"repaired: {reason}")
         ledger.done(ledger.change_begins(node, "repair"), {"reason": reason})
         ledger.set_state(node, NodeState.REACHABLE, f"repaired: {reason}")
@@ -38,6 +57,21 @@ def repair(
         print_json(document)
     else:
         console.print(f"{node}: reachable, epoch {epoch}. `make deploy ENV={env}` takes it up again.")
+
+
+def _hold(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:
+    """Keep jobs off a node that was handed over. Raises RackreadyError, with nothing recorded, when the scheduler cannot do it."""
+    from rackready.handover.phase import hold_nodes  # noqa: PLC0415
+    from rackready.model.outcome import Outcome  # noqa: PLC0415
+    from rackready.model.state import NodeState  # noqa: PLC0415
+
+    row = ledger.state(node)
+    if row is None or row.state is not NodeState.READY:
+        return
+    held = hold_nodes(ctx, [node], {node: reason})[node]
+    if held.outcome is not Outcome.PASS:
+        message = f"{held.message} {node} is ready and on offer: nothing was recorded. Run again once the scheduler can hold it."
+        raise RackreadyError(message)
 
 
 def register(app: typer.Typer) -> None:

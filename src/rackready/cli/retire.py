@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress, said
 
 
 def retire(
@@ -21,7 +21,7 @@ def retire(
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
     paths = env_paths(env)
-    words = " ".join(reason.split())
+    words = said(reason)
     if yes:
         _do(PhaseContext(env, paths.root, ""), node, words, output)
         return

@@ -16,6 +16,8 @@ app = typer.Typer(help="The simulated rack on this machine: real Linux hosts, BM
 Node = Annotated[str, typer.Argument(help="Node, e.g. node03.")]
 Gpu = Annotated[int | None, typer.Option("--gpu", help="GPU index, from 0.")]
 Nic = Annotated[int | None, typer.Option("--nic", help="NIC, by its rail, from 1.")]
+Port = Annotated[str | None, typer.Option("--port", help="Port of a switch, e.g. swp1.")]
+Other = Annotated[int | None, typer.Option("--other", help="The other NIC of a swap, by its rail.")]
 Link = Annotated[int | None, typer.Option("--link", help="NVLink of the GPU, from 0.")]
 Severity = Annotated[
     float | None,
@@ -24,7 +26,7 @@ Severity = Annotated[
 Repaired = Annotated[str | None, typer.Argument(help="Fault to repair; all of the node's when absent.")]
 Chosen = Annotated[str, typer.Argument(help="Fault; `rackready sim faults` lists them.")]
 
-_DEGREES = ("severity", "factor", "count", "width", "gen", "rate", "mask", "code")
+_DEGREES = ("severity", "factor", "count", "width", "gen", "rate", "mask", "code", "microseconds", "mtu", "share")
 
 
 def register(parent: typer.Typer) -> None:
@@ -81,12 +83,14 @@ def inject(  # noqa: PLR0913, PLR0917 - each is an option of the command
     gpu: Gpu = None,
     nic: Nic = None,
     link: Link = None,
+    port: Port = None,
+    other: Other = None,
     severity: Severity = None,
     env: Env = "sim",
     output: Output = Format.TEXT,
 ) -> None:
     """Break a node's hardware. Nothing else is told: gates have to find it."""
-    params: dict[str, Any] = {"gpu": gpu, "nic": nic, "link": link}
+    params: dict[str, Any] = {"gpu": gpu, "nic": nic, "link": link, "port": port, "other": other}
     if severity is not None:
         params[_degree(fault)] = severity
     recorded = _rack(env).inject(node, fault, **{key: value for key, value in params.items() if value is not None})

@@ -122,7 +122,7 @@ def _place(found: Serving | Training) -> Document:
     notes = []
     joined = links.between(server, loader.gpu(found.gpu), layout.gpus)
     if layout.gpus > 1 and joined.rate is None:
-        notes.append(f"the rate of the {joined.carrier} between its GPUs is not published in the profile: no bound follows from it")
+        notes.append(f"the rate of the {joined.carrier} between its GPUs is not published in the profile: interconnect is not judged, and may bind first")
     return {
         "platform": found.platform,
         "gpu": found.gpu,

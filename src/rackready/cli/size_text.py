@@ -89,7 +89,14 @@ def _serving_cells(row: Document) -> list[str]:
         return [*start, "does not fit", "", "", "", f"memory: {gib(max(free, 0.0))} left for the cache" if free > 0 else f"memory: {gib(-free)} short"]
     decode, prefill = row["decode"], row["prefill"]
     speeds = [f"{decode['tokens_per_second']:,.0f}", f"{decode['per_sequence']:,.1f}", f"{prefill['tokens_per_second']:,.0f}"]
-    return [*start, f"{row['sequences']:,}", *speeds, f"{decode['limit']}, {prefill['limit']}"]
+    return [*start, f"{row['sequences']:,}", *speeds, _bound_by(decode, prefill)]
+
+
+def _bound_by(decode: Document, prefill: Document) -> str:
+    """Return the limits of decode and prefill among those that could be judged, and which could not."""
+    unclear = dict.fromkeys([*decode["not_judged"], *prefill["not_judged"]])
+    named = f"{decode['limit']}, {prefill['limit']}"
+    return f"{named}; not judged: {', '.join(unclear)}" if unclear else named
 
 
 def _cost_columns(priced: bool, money: str) -> list[str]:  # noqa: FBT001 - whether there is such a column

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.table import Table
 
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+from rackready.ledger.lock import is_held
+
+if TYPE_CHECKING:
+    from rackready.ledger.store import Ledger
+
+CUT_OFF = "cut off"
+"""Shown of a campaign whose controller was killed: the record still says running."""
 
 
 def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
@@ -23,7 +31,7 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
     if paths.database.exists():
         ledger = Ledger.read_only(paths.database)
         rows = {row.name: row for row in ledger.states()}
-        campaigns = ledger.campaigns()
+        campaigns = _campaigns(ledger, paths.lock)
     nodes = []
     for node in site.nodes():
         row = rows.get(node.name)
@@ -47,6 +55,19 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
     for item in nodes:
         table.add_row(item["name"], item["state"], item["phase"], item["since"] or "", item["reason"])
     console.print(table)
+    if latest and latest["status"] in {CUT_OFF, "interrupted"}:
+        console.print(f"campaign {latest['id']} was {latest['status']}: the same command ({latest['kind']}) goes on where it stopped", markup=False)
+
+
+def _campaigns(ledger: Ledger, lock: Path) -> list[dict[str, Any]]:
+    """Return the campaigns, newest first. One on record as running is not when no controller lives; it may have come to its end while we looked."""
+    found = ledger.campaigns()
+    if not found or found[0]["status"] != "running" or is_held(lock):
+        return found
+    found = ledger.campaigns()
+    if found[0]["status"] == "running" and not is_held(lock):
+        found[0]["status"] = CUT_OFF
+    return found
 
 
 def register(app: typer.Typer) -> None:

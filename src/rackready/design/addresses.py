@@ -6,9 +6,10 @@ place in a list. ``assign`` does the same for what phases need before a plan is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
+from typing import NamedTuple
 
 from rackready.design.addresses_fabric import SwitchAddresses, switch_addresses, trunk_addresses, trunk_problem
 from rackready.design.assign import FIRST_HOST, dotted, rack_block
@@ -22,8 +23,7 @@ from rackready.profiles import loader
 __all__ = ["AddressPlan", "DpuAddresses", "NicAddress", "NodeAddresses", "SwitchAddresses", "addresses", "trunk_addresses"]
 
 
-@dataclass(frozen=True, slots=True)
-class NicAddress:
+class NicAddress(NamedTuple):
     """One compute NIC. ``gateway`` is host 1 of its subnet, on the leaf; empty where the fabric gives IP no part (InfiniBand)."""
 
     rail: int
@@ -167,16 +167,19 @@ def _compute(site: Site, rack: Rack, node: Node, unit: int) -> tuple[NicAddress,
     if room < 1:
         return ()
     host = FIRST_HOST + (number - 1) % room * networks.rack_slots + node.slot
-    size, pool = 1 << (32 - network.per_unit), int(network.pool.network_address)
     topology = site.topology
     planes = range(1, topology.planes + 1) if topology is not None and topology.planes_by == "port" else (1,)
-    out = []
-    for nic in loader.platform(node.platform).nics:
+    subnets = site.remember(f"subnets {unit} {node.platform}", lambda: tuple(_unit_subnets(network, node.platform, unit, planes)))
+    return tuple(NicAddress(rail, plane, dotted(first + host), network.per_unit, vlan, gateway) for rail, plane, first, vlan, gateway in subnets)
+
+
+def _unit_subnets(network: ComputeNetwork, platform: str, unit: int, planes: Iterable[int]) -> Iterator[tuple[int, int, int, int, str]]:
+    """Give (rail, plane, first address, VLAN, gateway) of every subnet that nodes of a platform have NICs in: the same for all nodes of a unit."""
+    size, pool = 1 << (32 - network.per_unit), int(network.pool.network_address)
+    for nic in loader.platform(platform).nics:
         for plane in planes:
             first = pool + subnet_number(network, unit, plane, nic.rail) * size
-            vlan = network.vlan_first + (plane - 1) * network.rails + nic.rail - 1
-            out.append(NicAddress(nic.rail, plane, dotted(first + host), network.per_unit, vlan, dotted(first + 1)))
-    return tuple(out)
+            yield nic.rail, plane, first, network.vlan_first + (plane - 1) * network.rails + nic.rail - 1, dotted(first + 1)
 
 
 def _by_rail(site: Site, node: Node, rails: dict[int, tuple[int, int, int]]) -> tuple[NicAddress, ...]:

@@ -103,6 +103,20 @@ def _profiles(subject: Subject) -> list[Found]:
             systems = loader.switch(switch.model).os
             if switch.os not in systems:
                 out.append(Found(("switches", s, "os"), f"{switch.model} does not run {switch.os!r} - Expected: one of {', '.join(systems)}.", "Correct it."))
+    return out + _nameplates(site, {*catalogue["platform"], *catalogue["switch"]})
+
+
+def _nameplates(site: Site, known: set[str]) -> list[Found]:
+    out: list[Found] = []
+    seen: set[str] = set()
+    for k, plate in enumerate(site.facility.nameplates if site.facility is not None else ()):
+        here = ("facility", "nameplates", k, "model")
+        if plate.model not in known:
+            text = f"no server or switch profile is called {plate.model!r} - Expected: one of {', '.join(sorted(known))}."
+            out.append(Found(here, text, "Correct the id; what devices draw is said as their max_power_w."))
+        elif plate.model in seen:
+            out.append(Found(here, f"{plate.model} has a nameplate already.", "One nameplate for a model."))
+        seen.add(plate.model)
     return out
 
 

@@ -1,14 +1,16 @@
-"""Checks addresses that were given: none belongs to a subnet itself (its network address, its broadcast address) or to its gateway."""
+"""Checks addresses that were given: none belongs to a subnet itself (its network address, its broadcast address), to its gateway or to a rail's NIC."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Network
 
+from rackready.design.assign import FIRST_HOST
 from rackready.design.found import Found, Subject
 from rackready.design.found_names import Loc
 from rackready.model.network import Networks
 from rackready.model.site import Site
+from rackready.profiles import loader
 
 GATEWAY_HOST = 1
 """Host of a block or subnet that is its gateway."""
@@ -37,16 +39,22 @@ def given_addresses(site: Site) -> Given:
 
 
 def check_given(subject: Subject) -> list[Found]:
-    """Return what is given an address that no host of its subnet may have.
+    """Return what is given an address that no host of its subnet may have, or that a NIC of a rail has.
 
-    Addresses outside of all pools are not judged, nor is a site without ``networks``: their subnets are not known.
+    Addresses outside of all pools and rails are not judged: their subnets are not known.
     """
-    networks = subject.site.networks
-    if networks is None:
+    site, networks = subject.site, subject.site.networks
+    pools = [*(_pools(networks) if networks is not None else ()), *_rails(site)]
+    if not pools:
         return []
-    pools = [*_pools(networks)]
+    given = [*given_addresses(site), *(_servers(networks) if networks is not None else ())]
+    return _own(given, pools) + _nics(site, given)
+
+
+def _own(given: list[tuple[IPv4Address, Loc, str]], pools: list[tuple[int, int, int, str]]) -> list[Found]:
+    """Return addresses that belong to a subnet itself, or to its gateway."""
     out = []
-    for address, loc, who in (*given_addresses(subject.site), *_servers(networks)):
+    for address, loc, who in given:
         number = int(address)
         for first, last, size, noun in pools:
             if not first <= number <= last:
@@ -57,6 +65,33 @@ def check_given(subject: Subject) -> list[Found]:
                 block = IPv4Network((number - host, 33 - size.bit_length()))
                 out.append(Found(loc, f"address {address} of {who} is the {what} of {block} ({noun}).", f"Give {who} another address."))
     return out
+
+
+def _nics(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]:
+    """Return addresses that a compute NIC has: host 10 + k of its rail's subnet is that of node k (``facts.node_facts``)."""
+    rails = [(rail.rail, rail.subnet) for rail in site.fabric.rails]
+    inside = [(address, loc, who, rail, subnet) for address, loc, who in given for rail, subnet in rails if address in subnet]
+    owners = _owners(site) if inside else {}
+    out = []
+    for address, loc, who, rail, subnet in inside:
+        owner = owners.get((int(address) - int(subnet.network_address) - FIRST_HOST, rail))
+        if owner is not None:
+            out.append(Found(loc, f"address {address} of {who} is that of {owner} on rail {rail} ({subnet}).", f"Give {who} another address."))
+    return out
+
+
+def _owners(site: Site) -> Mapping[tuple[int, int], str]:
+    """Return (number of the node, rail) -> node, for nodes of known platforms that have NICs of their own."""
+    known = set(loader.known("platform"))
+    nodes = [node for node in site.nodes() if node.kind == "metal" and node.platform in known]
+    return {(site.position_of(node.name), nic.rail): node.name for node in nodes for nic in loader.platform(node.platform).nics}
+
+
+def _rails(site: Site) -> Iterator[tuple[int, int, int, str]]:
+    """Give the subnets of rails as ``_pools`` gives those of networks."""
+    for rail in site.fabric.rails:
+        subnet = rail.subnet
+        yield int(subnet.network_address), int(subnet.broadcast_address), subnet.num_addresses, f"rail {rail.rail}"
 
 
 def _pools(networks: Networks) -> Iterator[tuple[int, int, int, str]]:

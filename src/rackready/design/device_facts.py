@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 
 from rackready.design.addresses import NodeAddresses
@@ -13,7 +13,7 @@ from rackready.design.endpoints import link_rate
 from rackready.design.facts import cables as written_links
 from rackready.design.facts import driver_version
 from rackready.design.placement import place_switches
-from rackready.design.plan import Plan, switch_models
+from rackready.design.plan import Laid, switch_models
 from rackready.design.topology.ports import breakout_of, port_names
 from rackready.model.site import Node, Rack, Site
 from rackready.profiles import loader
@@ -22,17 +22,23 @@ Facts = dict[str, str]
 """Field to text, of one device."""
 
 
-def device_facts(plan: Plan) -> dict[str, Facts]:
+def device_facts(plan: Laid, of: Collection[str] | None = None) -> dict[str, Facts]:
     """Return the facts of every node (``node gpu01``) and switch (``switch leaf01``): position, addresses, links, cables, power, software.
 
-    Devices beside them (PDUs, storage) are in the plan, but nothing is ever applied to them.
+    ``of``: keys whose facts are wanted; the other devices are named and have none, so that a first plan, which has nothing to compare with, writes
+    none of a million lines. Devices beside them (PDUs, storage) are in the plan, but nothing is ever applied to them.
     """
     with without_gc():
-        facts: dict[str, Facts] = dict(_nodes(plan))
-        facts |= _switches(plan)
+        keys = [*(f"node {node.name}" for node in plan.site.nodes()), *(f"switch {name}" for name, _, _ in switch_models(plan))]
+        wanted = set(keys) if of is None else set(of).intersection(keys)
+        facts: dict[str, Facts] = {key: {} for key in keys}
+        if not wanted:
+            return facts
+        facts |= (*_nodes(plan, wanted), *_switches(plan, wanted))
         for (end, port), (far, far_port) in _links(plan):
-            facts[end][port] = f"{far} {far_port}"
-        _add_cables(plan, facts)
+            if end in wanted:
+                facts[end][port] = f"{far} {far_port}"
+        _add_cables(plan, facts, wanted)
         return facts
 
 
@@ -41,7 +47,7 @@ def digest(facts: Facts) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _nodes(plan: Plan) -> Iterator[tuple[str, Facts]]:
+def _nodes(plan: Laid, wanted: set[str]) -> Iterator[tuple[str, Facts]]:
     site = plan.site
     software = f"{site.software.set}, driver {driver_version(site)}"
     fabric = _digest_of(site.fabric.model_dump_json())
@@ -49,7 +55,8 @@ def _nodes(plan: Plan) -> Iterator[tuple[str, Facts]]:
     for rack in site.racks:
         supply = _supply(rack)
         for node in rack.nodes:
-            yield f"node {node.name}", _node(node, rack, given[node.name]) | {"software": software, "fabric settings": fabric} | supply
+            if (key := f"node {node.name}") in wanted:
+                yield key, _node(node, rack, given[node.name]) | {"software": software, "fabric settings": fabric} | supply
 
 
 def _supply(rack: Rack) -> Facts:
@@ -72,7 +79,8 @@ def _node(node: Node, rack: Rack, own: NodeAddresses) -> Facts:
 @cache
 def _profiles(platform: str) -> str:
     profile = loader.platform(platform)
-    return _digest_of(profile.model_dump_json() + loader.gpu(profile.gpu).model_dump_json())
+    # Without what nobody publishes: a field that a later release knows of changes nothing until it has a figure.
+    return _digest_of(profile.model_dump_json(exclude_none=True) + loader.gpu(profile.gpu).model_dump_json(exclude_none=True))
 
 
 def _digest_of(text: str) -> str:
@@ -80,13 +88,15 @@ def _digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _switches(plan: Plan) -> Iterator[tuple[str, Facts]]:
+def _switches(plan: Laid, wanted: set[str]) -> Iterator[tuple[str, Facts]]:
     site = plan.site
     settings = _digest_of(site.fabric.model_dump_json())
     written = {switch.name: switch for switch in site.switches}
     places = place_switches(site, plan.fabric).places
     given = {own.name: own for own in plan.addresses.switches}
     for name, tier, model in switch_models(plan):
+        if f"switch {name}" not in wanted:
+            continue
         rack, unit = places.get(name, ("", ""))
         own, by_hand = given.get(name), written.get(name)
         out = {"model": model, "tier": tier, "rack": rack, "unit": str(unit), "fabric settings": settings}
@@ -101,7 +111,7 @@ _End = tuple[str, str]
 """(key of the device, name of the field of its port)."""
 
 
-def _links(plan: Plan) -> Iterator[tuple[_End, _End]]:
+def _links(plan: Laid) -> Iterator[tuple[_End, _End]]:
     """Yield every link from both of its ends, as (key, field) and (name, port) of the far one."""
     nodes = {node.name for node in plan.site.nodes()}
     for name, rail, plane, switch, port in links_of(plan):
@@ -117,7 +127,7 @@ def _links(plan: Plan) -> Iterator[tuple[_End, _End]]:
         yield (f"switch {trunk.upper}", f"port {high}"), (trunk.lower, low)
 
 
-def links_of(plan: Plan) -> Iterator[tuple[str, int, int, str, str]]:
+def links_of(plan: Laid) -> Iterator[tuple[str, int, int, str, str]]:
     """Yield (node or device, rail, plane, switch, port) of every link between a NIC and a leaf."""
     if plan.site.topology is None:
         yield from ((node, rail, 1, switch, port) for (node, rail), (switch, port) in written_links(plan.site).items())
@@ -126,7 +136,7 @@ def links_of(plan: Plan) -> Iterator[tuple[str, int, int, str, str]]:
     yield from ((link.node, link.nic, link.plane, link.switch, named[link.switch][link.port - 1]) for link in plan.fabric.endpoints)
 
 
-def _port_names(plan: Plan) -> dict[str, tuple[str, ...]]:
+def _port_names(plan: Laid) -> dict[str, tuple[str, ...]]:
     rate = _rate(plan.site)
     return {switch.name: _ports(switch.model, rate) for switch in plan.fabric.switches}
 
@@ -143,14 +153,14 @@ def _ports(model: str, rate: int) -> tuple[str, ...]:
     return port_names(profile, breakout_of(profile, rate) or 1)
 
 
-def _add_cables(plan: Plan, facts: dict[str, Facts]) -> None:
+def _add_cables(plan: Laid, facts: dict[str, Facts], wanted: set[str]) -> None:
     """Add each cable's part at its first end, and links beside the compute fabric."""
     parts: dict[tuple[str, float], str] = {}
     nodes = {node.name for node in plan.site.nodes()}
     for cable in plan.cables.cables:
         key = f"node {cable.a_device}" if cable.a_device in nodes else f"switch {cable.a_device}"
-        if key not in facts:
-            continue  # a device beside nodes and switches: the far end says the link
+        if key not in wanted:
+            continue  # not asked for, or a device beside nodes and switches: the far end says the link
         piece = (cable.cable_part, cable.stock_m)
         if piece not in parts:
             parts[piece] = f"{piece[0]}, {piece[1]:g} m" if piece[0] else "no part serves"

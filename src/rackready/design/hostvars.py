@@ -92,7 +92,7 @@ def _library_vars(software: SoftwareProfile) -> dict[str, Any]:
         "nvidia_container_toolkit_version": software.container_toolkit,
         "dcgm_version": software.dcgm,
         "dcgm_cuda_major": int(software.cuda.split(".")[0]),
-        "gate_tools_packages": {"libnccl2": software.nccl, "nccl-tests": software.nccl_tests, "perftest": software.perftest},
+        "gate_tools_packages": {"libnccl2": software.nccl, "nccl-tests": software.nccl_tests, "perftest": software.perftest, "mft": software.mft},
     }
 
 

@@ -10,6 +10,8 @@ from rackready.design.addresses import AddressPlan, addresses
 from rackready.design.addresses_fabric import trunk_problem
 from rackready.design.cabling.bom import bill_of_materials
 from rackready.design.cabling.catalogue import Catalogue, StockError
+from rackready.design.cabling.cords import cord_lines, cord_notes
+from rackready.design.cabling.nvlink import nvlink_notes
 from rackready.design.cabling.plan import plan_cables
 from rackready.design.cabling.runs import site_runs
 from rackready.design.cabling.types import BomLine, CablePlan
@@ -33,14 +35,20 @@ SPARES_PCT = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything that follows from a site. With ``problems`` nothing may be ordered, built or configured from it."""
+class Laid:
+    """The part of a plan that is applied to devices: links, cables and addresses."""
 
     site: Site
     fabric: FabricPlan
-    racks: tuple[RackInput, ...]
     cables: CablePlan
     addresses: AddressPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Laid):
+    """Everything that follows from a site. With ``problems`` nothing may be ordered, built or configured from it."""
+
+    racks: tuple[RackInput, ...]
     capacity: CapacityReport
     bom: tuple[BomLine, ...]
     problems: tuple[Problem, ...]
@@ -59,11 +67,20 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
         given = addresses(site, made)
         racks = tuple(racks_of(site, made))
         report = capacity(racks, site.facility)
-        bom = tuple(bill_of_materials(cabling.cables, catalogue, spares_pct, _models(site, fabric)))
+        bom = (*bill_of_materials(cabling.cables, catalogue, spares_pct, _models(site, fabric)), *cord_lines(racks, spares_pct))
         trunks = trunk_problem(site, fabric) if made is not None else ""
         texts = [*fabric.problems, *cabling.problems, *given.problems, *([trunks] if trunks else [])]
         problems = tuple(dict.fromkeys([*(_problem(text) for text in texts), *report.problems]))
-        return Plan(site, fabric, racks, cabling, given, report, bom, problems, (*warnings(site, today()), *fabric.notes, *cabling.notes, *report.notes))
+        notes = (*warnings(site, today()), *fabric.notes, *cabling.notes, *nvlink_notes(site), *cord_notes(racks), *report.notes)
+        return Plan(site, fabric, cabling, given, racks, report, bom, problems, notes)
+
+
+def lay(site: Site, *, slack_m: float = SLACK_M) -> Laid:
+    """Return what is applied to the devices of a checked site, without what is only judged or ordered: capacity and bill of materials."""
+    with without_gc():
+        fabric = fabric_of(site)
+        made = fabric if site.topology is not None else None
+        return Laid(site, fabric, _cables(site, made, slack_m)[0], addresses(site, made))
 
 
 def fabric_of(site: Site) -> FabricPlan:
@@ -101,7 +118,7 @@ def _problem(text: str) -> Problem:
     return Problem(place, f"{begun}{between}{what}" if dash else what, "")
 
 
-def switch_models(plan: Plan) -> Iterable[tuple[str, str, str]]:
+def switch_models(plan: Laid) -> Iterable[tuple[str, str, str]]:
     """Yield (name, tier or role, model) of every switch: of the fabric first, then those that are only written."""
     made = {switch.name for switch in plan.fabric.switches}
     yield from ((switch.name, switch.tier, switch.model) for switch in plan.fabric.switches)

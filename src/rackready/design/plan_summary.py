@@ -21,6 +21,7 @@ def summary(plan: Plan, against: str | None = None, different: Difference | None
         "switches": _switches(plan),
         "fabric": _fabric(plan),
         "cables": _cables(plan),
+        "power_cords": {line.description: line.needed for line in plan.bom if line.group == "cord"},
         "addresses": _addresses(plan),
         "capacity": _capacity(plan),
         "single_points_of_failure": [*plan.fabric.spof, *_power_spof(plan)],
@@ -57,15 +58,15 @@ def _fabric(plan: Plan) -> dict[str, Any]:
 
 
 def _cables(plan: Plan) -> dict[str, Any]:
-    served = [cable for cable in plan.cables.cables if not cable.problem]
-    pieces = [cable for cable in served if cable.group == cable.label]
-    media = Counter(cable.medium for cable in pieces)
-    kinds = Counter(cable.run.kind for cable in plan.cables.cables)
+    served = [cable for cable in plan.cables.cables if not cable.choice.problem]
+    pieces = [cable.choice for cable in served if cable.is_piece]
+    media = Counter([choice.medium for choice in pieces])
+    kinds = Counter([cable.run.kind for cable in plan.cables.cables])
     return {
         "listed": len(plan.cables.cables),
         "pieces": len(pieces),
         "without_a_part": len(plan.cables.cables) - len(served),
-        "stocked_length_m": round(sum(cable.stock_m for cable in pieces), 1),
+        "stocked_length_m": round(sum(choice.stock_m for choice in pieces), 1),
         "by_kind": dict(sorted(kinds.items())),
         "by_medium": dict(sorted(media.items())),
     }

@@ -30,6 +30,7 @@ _PATH_KEYS = frozenset({"private_key", "key", "ca", "file", "path"})
 MACHINES = "machines.yml"
 """Beside the site file: what the vendor's manifest said of each machine, written by ``rackready import manifest``."""
 
+_NESTING = frozenset({dict, list})
 _loaded: OrderedDict[tuple[str, ...], Site] = OrderedDict()
 _KEPT = 4
 
@@ -176,12 +177,14 @@ def gathered(problems: list[Problem]) -> list[Problem]:
 
 
 def _absolute(value: Any, base: Path, key: str = "") -> Any:  # noqa: ANN401
-    if isinstance(value, dict):
-        return {name: _absolute(item, base, str(name)) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_absolute(item, base) for item in value]
-    if isinstance(value, str) and key in _PATH_KEYS and not value.startswith("/"):
-        return str(base / value)
+    kind = type(value)
+    if kind is str:
+        return str(base / value) if key in _PATH_KEYS and not value.startswith("/") else value
+    if kind is dict:
+        # Plain values are most of 12,500 nodes: only what may hold or be a path is looked into.
+        return {name: _absolute(item, base, str(name)) if type(item) in _NESTING or name in _PATH_KEYS else item for name, item in value.items()}
+    if kind is list:
+        return [_absolute(item, base) if type(item) in _NESTING else item for item in value]
     return value
 
 

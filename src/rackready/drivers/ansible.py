@@ -76,8 +76,6 @@ class _Run:
         else:
             results = {node: events.result(node, timed_out=child.timed_out) for node in self.nodes}
             self._tell_strangers(events.strangers())
-        for written in (self.folder / self.ident).rglob("command"):
-            written.unlink()  # ansible-runner's copy of the environment: it may hold a secret that the site file names by env
         for node, token in tokens.items():
             self._end(token, results[node])
         return results

@@ -28,7 +28,7 @@ def main() -> int:
     request = json.load(sys.stdin)
     artifacts = Path(request["artifacts"])
     read_end, write_end = os.pipe()
-    reader = threading.Thread(target=_pump, args=(read_end, artifacts / "job_events"))
+    reader = threading.Thread(target=_pump, args=(read_end, artifacts))
     reader.start()
     try:
         with os.fdopen(write_end, "w") as output:
@@ -52,14 +52,21 @@ def main() -> int:
     return int(returncode)
 
 
-def _pump(descriptor: int, events: Path) -> None:
+def _pump(descriptor: int, artifacts: Path) -> None:
     """Decode ansible-runner's event stream while it is written, and print what is kept of it."""
-    sieve = OutputEventFilter(None, lambda event: _print(_whole(event, events)), suppress_ansible_output=True)
+    sieve = OutputEventFilter(None, lambda event: _print(_whole(event, artifacts / "job_events")), suppress_ansible_output=True)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while chunk := os.read(descriptor, 65536):  # not by lines: the end of an event is no end of a line
+        _forget_environment(artifacts)
         sieve.write(decoder.decode(chunk))
+    _forget_environment(artifacts)
     os.close(descriptor)
     sieve.close()
+
+
+def _forget_environment(artifacts: Path) -> None:
+    """Remove ansible-runner's copy of the environment, at once: it may hold a secret that the site file names by env, and a kill may come at any moment."""
+    (artifacts / "command").unlink(missing_ok=True)
 
 
 def _whole(event: dict[str, Any], events: Path) -> dict[str, Any]:

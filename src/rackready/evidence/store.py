@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import secrets
@@ -15,6 +16,7 @@ import sqlalchemy as sa
 from rackready.evidence.scrub import scrub
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
+from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
 
 _metadata = sa.MetaData()
@@ -149,16 +151,21 @@ class EvidenceStore:
         with self._engine.connect() as connection:
             return [_checked(row.id, row.record, row.sha256) for row in connection.execute(query)]
 
-    def valid(self, node: str, desired_digest: str, fingerprint: Fingerprint | None = None) -> dict[str, EvidenceRecord]:
+    def valid(self, node: str, desired_digest: str, fingerprint: Fingerprint | None = None, fails_since: float = math.inf) -> dict[str, EvidenceRecord]:
         """Return gate -> the newest conclusion about a node, as far as it counts for what the node is wanted to be now.
 
         A conclusion is the record whose target is the node itself; of pair and cluster gates, too. It counts while it was made
         under this desired digest and, when ``fingerprint`` is given, on exactly this hardware, firmware and software, in whatever
         boot: whether a reboot or age voids it is the gate set's to say (handover.policy). Only the newest conclusion of a gate is
-        looked at: an older pass never covers a newer fail.
+        looked at: an older pass never covers a newer fail. A fail from ``fails_since`` on (seconds since 1970: the node's last
+        change) stands against a newer pass as well: measuring until it passes would launder a fault.
         """
-        newest = {record.gate: record for record in self.records(target=node)}
-        return {gate: record for gate, record in newest.items() if _counts(record, node, desired_digest, fingerprint)}
+        found: dict[str, EvidenceRecord] = {}
+        for record in self.records(target=node):
+            before = found.get(record.gate)
+            if before is None or not (_failed_since(before, fails_since) and _counts(before, node, desired_digest, fingerprint)):
+                found[record.gate] = record
+        return {gate: record for gate, record in found.items() if _counts(record, node, desired_digest, fingerprint)}
 
     def newest(self, gate: str) -> dict[str, EvidenceRecord]:
         """Return target -> the newest record of a gate. Raises EvidenceError when one is not what was written."""
@@ -171,6 +178,10 @@ class EvidenceStore:
 
     def _path(self, digest: str) -> Path:
         return self._raw / digest[:2] / f"{digest}.z"
+
+
+def _failed_since(record: EvidenceRecord, since: float) -> bool:
+    return record.verdict.outcome is Outcome.FAIL and record.started.timestamp() >= since
 
 
 def _counts(record: EvidenceRecord, node: str, desired_digest: str, fingerprint: Fingerprint | None) -> bool:

@@ -44,6 +44,8 @@ class GateFacts:
     """What stands in the racks beside nodes and switches: PDUs, power shelves, coolant distribution units."""
     liquid: frozenset[str] = frozenset()
     """Nodes whose rack the site cools with liquid."""
+    launcher: Literal["openmpi", "srun", "mpijob"] = "openmpi"
+    """How programs are started on several nodes: site.yml gates.launcher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Gate(ABC):
 
     id: ClassVar[str]
     covers: ClassVar[frozenset[str]] = frozenset()
-    """Kinds of parts that a pass of it measures: node, gpu, nvlink, nic, rail."""
+    """Kinds of parts that a pass of it measures: node, gpu, nvlink, nic, rail, cable."""
     fleet: ClassVar[tuple[FleetMetric, ...]] = ()
     """Metrics that are also held against those of identical units, once they are measured."""
     in_no_set: ClassVar[str] = ""

@@ -26,6 +26,7 @@ def expected(facts: NodeFacts) -> dict[str, list[str]]:
         "nvlink": [f"{name}/gpu{gpu}/nvlink{link}" for gpu in gpus for link in links],
         "nic": [f"{name}/{nic.rdma_device}" for nic in facts.nics],
         "rail": [f"{name}/rail{nic.rail}" for nic in facts.nics],
+        "cable": [f"{name}/rail{nic.rail}/cable" for nic in facts.nics if nic.switch],
     }
 
 

@@ -27,9 +27,14 @@ _OTHER = "Read the diagnostic's raw output and docs/runbooks/gpu.md."
 class DcgmDiagnostic(Gate):
     """DCGM's diagnostic passes on every GPU."""
 
-    level_number: ClassVar[int]
+    tests: ClassVar[str]
+    """What -r is given: a level, or names of tests."""
+    label: ClassVar[str]
+    """How findings call it, e.g. dcgm-r3."""
     required: ClassVar[tuple[str, ...]]
     timeout_s: ClassVar[float]
+    says_eud: ClassVar[bool] = False
+    """The level runs the vendor's extended utility diagnostic where it is installed: the verdict says whether it was."""
     covers = frozenset({"gpu"})
 
     class Inputs(base.Inputs):
@@ -44,8 +49,12 @@ class DcgmDiagnostic(Gate):
         return [self._run(facts, node) for node in nodes]
 
     def _run(self, facts: GateFacts, node: str) -> Run:
-        argv = ("dcgmi", "diag", "-j", "-r", str(self.level_number), "-n", f"gpu:{facts.nodes[node].platform.gpus}")
-        return Run(id=node, target=node, nodes=(node,), commands=(base.Command(key=_KEY, node=node, argv=argv, timeout_s=self.timeout_s),))
+        return Run(id=node, target=node, nodes=(node,), commands=(self.command(facts, node),))
+
+    def command(self, facts: GateFacts, node: str, parameters: str = "", stage: int = 0) -> base.Command:
+        """Return the command that runs the diagnostic; ``parameters`` as -p takes them."""
+        argv = ("dcgmi", "diag", "-j", "-r", self.tests, *(("-p", parameters) if parameters else ()), "-n", f"gpu:{facts.nodes[node].platform.gpus}")
+        return base.Command(key=_KEY, node=node, argv=argv, timeout_s=self.timeout_s, stage=stage)
 
     def tools(self, outputs: Outputs) -> dict[str, str]:
         """Return the versions of DCGM and of the driver that it saw."""
@@ -57,17 +66,21 @@ class DcgmDiagnostic(Gate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Read the JSON; every required test must have passed on every GPU, and the exit code must agree."""
-        node = run.nodes[0]
         judge = Judge()
+        self.diagnose(judge, facts, run.nodes[0], outputs)
+        return judge.verdict(f"{run.nodes[0]} {self.label}")
+
+    def diagnose(self, judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> None:
+        """Judge the diagnostic among the outputs."""
         output = outputs.get(_KEY)
-        where = f"{node} dcgm-r{self.level_number}"
+        where = f"{node} {self.label}"
         if judge.trouble(trouble(output, where, "DCGM diagnostic")) or output is None:
-            return judge.verdict(where)
+            return
         try:
             diagnostic = dcgm_diag.parse(output.stdout)
         except dcgm_diag.DiagnosticDidNotRunError as error:
             self._not_run(judge, where, output, str(error))
-            return judge.verdict(where)
+            return
         except FormatError as error:
             judge.error(
                 where,
@@ -76,10 +89,11 @@ class DcgmDiagnostic(Gate):
                 f"{error} (exit code {output.exit_code})",
                 "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
             )
-            return judge.verdict(where)
+            return
         self._judge(judge, facts, node, diagnostic)
         self._exit_code(judge, where, output)
-        return judge.verdict(where)
+        if self.says_eud:
+            judge.note = _eud(diagnostic)
 
     @staticmethod
     def _not_run(judge: Judge, where: str, output: Output, reason: str) -> None:
@@ -193,19 +207,46 @@ def _step(result: dcgm_diag.Result) -> str:
     return _ACTION.get(dcgm_diag.SEVERITY[worst], _OTHER)
 
 
+def _eud(diagnostic: dcgm_diag.Diagnostic) -> str:
+    """EUD is a package that the operator brings, per driver branch; where it is not installed, DCGM does not mention it."""
+    if diagnostic.eud:
+        return f"EUD {diagnostic.eud} ran with it"
+    return "EUD (extended utility diagnostic) is not installed on this node, or DCGM does not run as root: it did not run"
+
+
 class DcgmR1(DcgmDiagnostic):
     """DCGM's quick diagnostic (level 1): the software that every later test needs is in order."""
 
     id = "node/gpu/validation/dcgm-r1"
-    level_number = 1
+    tests, label = "1", "dcgm-r1"
     required = ("software",)
     timeout_s = 300
+
+
+class DcgmR2(DcgmDiagnostic):
+    """DCGM's medium diagnostic (level 2): device memory and PCIe of every GPU."""
+
+    id = "node/gpu/validation/dcgm-r2"
+    tests, label = "2", "dcgm-r2"
+    required = ("software", "memory", "pcie")
+    timeout_s = 900
 
 
 class DcgmR3(DcgmDiagnostic):
     """DCGM's long diagnostic (level 3): memory, PCIe, compute, power and stress of every GPU."""
 
     id = "node/gpu/validation/dcgm-r3"
-    level_number = 3
+    tests, label = "3", "dcgm-r3"
     required = ("software", "memory", "pcie", "diagnostic", "targeted_stress", "targeted_power")
     timeout_s = 3600
+    says_eud = True
+
+
+class DcgmR4(DcgmDiagnostic):
+    """DCGM's extended diagnostic (level 4): level 3, then memory patterns and power pulses on every GPU."""
+
+    id = "node/gpu/validation/dcgm-r4"
+    tests, label = "4", "dcgm-r4"
+    required = ("software", "memory", "pcie", "diagnostic", "targeted_stress", "targeted_power", "memtest", "pulse_test")
+    timeout_s = 10800
+    says_eud = True

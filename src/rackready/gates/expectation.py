@@ -38,6 +38,8 @@ class Domain:
     nvls: bool = False
     link_ring: float = 0.0
     """What the links of one GPU carry in a ring, GB/s: links x NCCL's per-link figure."""
+    boards: int = 1
+    """Nodes that one domain spans. One that spans several gives less than its links (published GB200 and GB300 runs)."""
 
     @property
     def ranks(self) -> int:
@@ -108,7 +110,7 @@ def reference(  # noqa: PLR0911
         return published
     inputs: dict[str, float | str] = {"links": domain.link_ring, "B": domain.network, "b": domain.nic, "g": domain.gpus, "n": domain.ranks}
     if domain.count == 1:
-        if algorithm == "ring" and domain.link_ring > 0:
+        if algorithm == "ring" and domain.link_ring > 0 and domain.boards == 1:
             return Bound(domain.link_ring, "links x NCCL's per-link figure (NCCL src/graph/topo.h)", derived=False, inputs=inputs)
         return None
     if efficiency is None or domain.link_ring <= 0:

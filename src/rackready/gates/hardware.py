@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackready.design.facts import NodeFacts
+from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates.expectation import Bound, Domain
 
 _IN_SWITCH_REDUCTION = frozenset({"hopper", "blackwell"})
@@ -23,6 +23,12 @@ def domain(facts: NodeFacts, count: int = 1) -> Domain:
         nvls=facts.platform.nvswitch and facts.gpu.architecture in _IN_SWITCH_REDUCTION,
         link_ring=link.links * link.ring.value,
     )
+
+
+def rail_parts(node: str, nic: NicFacts) -> tuple[str, ...]:
+    """Return the parts (coverage) that a measurement over one NIC touches: the NIC, its rail, and the cable where the site names one."""
+    cable = (f"{node}/rail{nic.rail}/cable",) if nic.switch else ()
+    return (f"{node}/{nic.rdma_device}", f"{node}/rail{nic.rail}", *cable)
 
 
 def published(facts: NodeFacts, collective: str, ranks: int, algorithm: str) -> Bound | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from ipaddress import IPv4Address
+from typing import Literal
 
 from pydantic import Field
 
@@ -14,28 +15,31 @@ from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Outputs
 from rackready.gates.expectation import Bound, judge
 from rackready.gates.formats import perftest
 from rackready.gates.formats.error import FormatError
+from rackready.gates.hardware import rail_parts
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import attribute, retests, rounds
 from rackready.gates.shipped import command, document
-from rackready.model.outcome import Verdict
+from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
 
-_PORT = 18515
-_SCRIPT = r"""
+PORT = 18515
+WITH_GID = r"""
 device=$1 want=$2; shift 2
 base=/sys/class/infiniband/$device/ports/1
-gid=
+gid= old=
 for file in "$base"/gid_attrs/types/*; do
   index=${file##*/}
-  [ "$(cat "$file" 2>/dev/null)" = "RoCE v2" ] && [ "$(cat "$base/gids/$index")" = "$want" ] && gid=$index
+  [ "$(cat "$base/gids/$index")" = "$want" ] || continue
+  if [ "$(cat "$file" 2>/dev/null)" = "RoCE v2" ]; then gid=$index; else old=yes; fi
 done
-[ -n "$gid" ] || { echo "rackready: no RoCE v2 GID $want on $device" >&2; exit 66; }
-exec ib_write_bw -d "$device" -x "$gid" "$@"
+[ -n "$gid" ] || { echo "rackready: no RoCE v2 GID $want on $device${old:+, RoCE v1 only}" >&2; exit 66; }
+exec "$0" -d "$device" -x "$gid" "$@"
 """
 _NO_GID = 66
 _UNREACHABLE = re.compile(
     r"Couldn't connect to|Unable to (?:open|init) the socket|No route to host|Connection (?:refused|timed out)|Failed to exchange", re.IGNORECASE
 )
+_NO_GPUDIRECT = re.compile(r"(?:Couldn't register MR|Failed to create MR|ibv_reg_dmabuf_mr failed)[^\n]*", re.IGNORECASE)
 _REFUSED_OPTION = re.compile(r"(unrecognized option|invalid option)[^\n]*", re.IGNORECASE)
 _RUNBOOK = "docs/runbooks/rail-slow.md"
 
@@ -44,7 +48,7 @@ class IbWriteBw(Gate):
     """Each NIC writes to and is written by a partner on its rail at the rate of its port, GPU memory to GPU memory."""
 
     id = "pair/fabric/performance/ib-write-bw"
-    covers = frozenset({"nic", "rail"})
+    covers = frozenset({"nic", "rail", "cable"})
     min_nodes = 2
 
     class Inputs(base.Inputs):
@@ -53,13 +57,17 @@ class IbWriteBw(Gate):
         size: int = Field(8388608, ge=65536, description="message size, bytes")
         iterations: int = Field(2000, ge=100, description="messages per direction")
         gpu_memory: bool = Field(True, description="write from and to GPU memory (GPUDirect RDMA over dma-buf)")  # noqa: FBT003
+        gpudirect: Literal["dmabuf", "peermem"] = Field("dmabuf", description="how the NIC reaches GPU memory: dma-buf, or the module nvidia_peermem")
+        bytes_tolerance: float = Field(0.05, gt=0, lt=1, description="how far the bytes that left a port may be from those that were written")
         floor_share: float = Field(0.95, gt=0, le=1, description="share of the derived payload rate below which a NIC fails")
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Pair nodes so that every one is measured; each rail of a pair is a run of its own, both directions."""
-        return [self._run(facts, first, second, rail) for pairing in rounds(list(nodes)) for first, second in pairing for rail in _rails(facts, first, second)]
+        return [
+            self._run(facts, first, second, rail) for pairing in rounds(list(nodes)) for first, second in pairing for rail in rails_of(facts, first, second)
+        ]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
         """Measure both ends of a failed run with a third partner: that tells which end is bad."""
@@ -70,7 +78,7 @@ class IbWriteBw(Gate):
         return attribute(done)
 
     def _run(self, facts: GateFacts, first: str, second: str, rail: int, *, again: bool = False) -> Run:
-        near, far = _nic(facts, first, rail), _nic(facts, second, rail)
+        near, far = nic_of(facts, first, rail), nic_of(facts, second, rail)
         target = f"{first}+{second}/rail{rail}"
         commands = (
             command("link-first", first, rdma_counters, near.rdma_device),
@@ -79,36 +87,42 @@ class IbWriteBw(Gate):
             self._client("client-forth", first, near, far, 2),
             self._server("server-back", first, near, 3),
             self._client("client-back", second, far, near, 4),
+            command("after-first", first, rdma_counters, near.rdma_device, stage=5),
+            command("after-second", second, rdma_counters, far.rdma_device, stage=5),
         )
         claims = frozenset({f"{first}/{near.rdma_device}", f"{second}/{far.rdma_device}"})
         about = {"rail": str(rail), "first": first, "second": second, "again": "yes" if again else ""}
         return Run(id=target + ("/again" if again else ""), target=target, nodes=(first, second), commands=commands, claims=claims, about=about)
 
     def _options(self, nic: NicFacts) -> tuple[str, ...]:
-        gpu = (f"--use_cuda={nic.gpu}", "--use_cuda_dmabuf") if self.inputs.gpu_memory else ()
-        return ("-p", str(_PORT + nic.rail), "-s", str(self.inputs.size), "-n", str(self.inputs.iterations), "-F", "--report_gbits", *gpu)
+        dmabuf = ("--use_cuda_dmabuf",) if self.inputs.gpudirect == "dmabuf" else ()
+        gpu = (f"--use_cuda={nic.gpu}", *dmabuf) if self.inputs.gpu_memory else ()
+        return ("-p", str(PORT + nic.rail), "-s", str(self.inputs.size), "-n", str(self.inputs.iterations), "-F", "--report_gbits", *gpu)
 
     def _argv(self, nic: NicFacts) -> tuple[str, ...]:
-        return ("bash", "-c", _SCRIPT, "ib_write_bw", nic.rdma_device, _gid(nic.address), *self._options(nic))
+        return ("bash", "-c", WITH_GID, "ib_write_bw", nic.rdma_device, gid_text(nic.address), *self._options(nic))
 
     def _server(self, key: str, node: str, nic: NicFacts, stage: int) -> Command:
-        return Command(key=key, node=node, argv=self._argv(nic), env=_ENV, timeout_s=300, stage=stage, role="server", ready_port=_PORT + nic.rail)
+        return Command(key=key, node=node, argv=self._argv(nic), env=ENV, timeout_s=300, stage=stage, role="server", ready_port=PORT + nic.rail)
 
     def _client(self, key: str, node: str, nic: NicFacts, far: NicFacts, stage: int) -> Command:
-        return Command(key=key, node=node, argv=(*self._argv(nic), far.address), env=_ENV, timeout_s=180, stage=stage)
+        return Command(key=key, node=node, argv=(*self._argv(nic), far.address), env=ENV, timeout_s=180, stage=stage)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge link state, transport and bandwidth of both directions."""
         gathered = Judge()
         rail = int(run.about["rail"])
         first, second = run.about["first"], run.about["second"]
-        near, far = _nic(facts, first, rail), _nic(facts, second, rail)
-        up = [_link(gathered, outputs.get("link-first"), first, near), _link(gathered, outputs.get("link-second"), second, far)]
+        near, far = nic_of(facts, first, rail), nic_of(facts, second, rail)
+        up = [judge_link(gathered, outputs.get("link-first"), first, near), judge_link(gathered, outputs.get("link-second"), second, far)]
         if all(up):
             self._direction(gathered, facts, outputs, "forth", (first, near), (second, far))
             self._direction(gathered, facts, outputs, "back", (second, far), (first, near))
         if not gathered.fails and not gathered.errors:
-            gathered.measured.update({f"{first}/{near.rdma_device}", f"{second}/{far.rdma_device}", f"{first}/rail{rail}", f"{second}/rail{rail}"})
+            for end, node, nic in (("first", first, near), ("second", second, far)):
+                self._carried(gathered, outputs, end, node, nic)
+        if not gathered.fails and not gathered.errors:
+            gathered.measured.update((*rail_parts(first, near), *rail_parts(second, far)))
         return gathered.verdict(run.target)
 
     def _direction(self, gathered: Judge, facts: GateFacts, outputs: Outputs, name: str, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts]) -> None:
@@ -120,7 +134,7 @@ class IbWriteBw(Gate):
         if gathered.trouble(trouble(client, where, "ib_write_bw")) or client is None:
             return
         if client.exit_code != 0:
-            _client_failed(gathered, where, sender, receiver, client)
+            client_failed(gathered, where, sender, receiver, client)
             return
         try:
             result = perftest.parse(client.stdout)
@@ -158,6 +172,23 @@ class IbWriteBw(Gate):
         gathered.transport = f"RoCE, {nic.rdma_device}, GPU memory by {result.gpu_memory or 'none'}"
         return len(gathered.fails) + len(gathered.errors) == before
 
+    def _carried(self, gathered: Judge, outputs: Outputs, end: str, node: str, nic: NicFacts) -> None:
+        """Hold the port's own count of bytes sent against what perftest wrote: the data went over this port and no other."""
+        where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+        found = [_sent(gathered, outputs.get(f"{when}-{end}"), where, nic) for when in ("link", "after")]
+        before, after = found
+        if before is None or after is None:
+            return
+        expected, moved = self.inputs.size * self.inputs.iterations, after - before
+        gathered.judged += 1
+        gathered.metric("xmit_bytes", f"{node}/{nic.rdma_device}", float(moved), "B")
+        tolerance = self.inputs.bytes_tolerance
+        source = f"derived: size x iterations, within {tolerance:.0%} (packet headers take 2 % of a path MTU of 4096)"
+        gathered.criterion(Criterion(metric="xmit_bytes", op=Op.EQ, bound=expected, unit="B", label="identity", source=source, derived=True))
+        if abs(moved - expected) > tolerance * expected:
+            step = f"The data went over another port, or something else used this one: check that no job runs, and the node's RDMA devices: {_RUNBOOK}."
+            gathered.fail(where, "bytes sent by the port", f"{expected / 1e9:.1f} GB within {tolerance:.0%}", f"{moved / 1e9:.1f} GB", step)
+
     def _bandwidth(self, gathered: Judge, where: str, nic: NicFacts, result: perftest.WriteBandwidth) -> None:
         expected = payload_rate(nic.rate, result.mtu)
         lower = Bound(
@@ -184,7 +215,20 @@ class IbWriteBw(Gate):
             )
 
 
-_ENV = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+class IbWriteBwHost(IbWriteBw):
+    """Each NIC writes to and is written by a partner on its rail at the rate of its port, host memory to host memory."""
+
+    id = "pair/fabric/performance/ib-write-bw-host"
+
+    class Inputs(IbWriteBw.Inputs):
+        """How perftest is run and what part of the port's rate is enough."""
+
+        gpu_memory: bool = Field(False, description="write from and to GPU memory: this gate is about host memory, which tells GPU paths from NICs")  # noqa: FBT003
+
+    inputs: Inputs
+
+
+ENV = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def payload_rate(rate: int, mtu: int) -> Bound:
@@ -202,21 +246,23 @@ def _path_mtu(mtu: int) -> int:
     return max(size for size in (256, 512, 1024, 2048, 4096) if size + 64 <= mtu)
 
 
-def _gid(address: str) -> str:
+def gid_text(address: str) -> str:
     """Return an IPv4 address as sysfs prints its GID."""
     number = int(IPv4Address(address)) if address else 0
     return f"0000:0000:0000:0000:0000:ffff:{number >> 16:04x}:{number & 0xFFFF:04x}"
 
 
-def _nic(facts: GateFacts, node: str, rail: int) -> NicFacts:
+def nic_of(facts: GateFacts, node: str, rail: int) -> NicFacts:
+    """Return the NIC of a node on a rail; StopIteration when it has none."""
     return next(nic for nic in facts.nodes[node].nics if nic.rail == rail)
 
 
-def _rails(facts: GateFacts, first: str, second: str) -> list[int]:
+def rails_of(facts: GateFacts, first: str, second: str) -> list[int]:
+    """Return the rails that both nodes have."""
     return sorted({nic.rail for nic in facts.nodes[first].nics} & {nic.rail for nic in facts.nodes[second].nics})
 
 
-def _link(gathered: Judge, output: Output | None, node: str, nic: NicFacts) -> bool:
+def judge_link(gathered: Judge, output: Output | None, node: str, nic: NicFacts) -> bool:
     """Judge one end's link: a link that is not active is that node's fault alone."""
     where = f"{node} {nic.rdma_device} (rail {nic.rail})"
     if gathered.trouble(trouble(output, where, "link state")) or output is None:
@@ -257,31 +303,60 @@ def _link(gathered: Judge, output: Output | None, node: str, nic: NicFacts) -> b
     return True
 
 
-def _client_failed(gathered: Judge, where: str, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts], client: Output) -> None:
+def _sent(gathered: Judge, output: Output | None, where: str, nic: NicFacts) -> int | None:
+    """Return a port's count of bytes sent; what is wrong with the reading goes to the judge."""
+    if gathered.trouble(trouble(output, where, "reading of byte counters")) or output is None:
+        return None
+    try:
+        value = document(output, rdma_counters.FORMAT)["devices"][nic.rdma_device]["xmit_bytes"]
+    except (FormatError, KeyError, TypeError) as error:
+        gathered.error(where, "byte counters unreadable", "a complete document", error, "Run the gate again.")
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        step = "Check /sys/class/infiniband on the node."
+        gathered.error(where, "byte counter", "a number", value, step)
+        return None
+    return value
+
+
+def client_failed(
+    gathered: Judge, where: str, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts], client: Output, program: str = "ib_write_bw"
+) -> None:
+    """Say why a client ended badly: what it printed tells a fault of the node from one of the rail, and from a missing tool."""
     said = client.stderr + client.stdout
     option = _REFUSED_OPTION.search(said)
     if option:
         gathered.error(
             where,
-            "ib_write_bw lacks an option",
+            f"{program} lacks an option",
             "a perftest built with CUDA and dma-buf",
             option[0].strip(),
             "Run install again: it installs the right perftest.",
         )
     elif client.exit_code == _NO_GID and "no RoCE v2 GID" in said:
-        text = f"no RoCE v2 GID for {sender[1].address}"
-        gathered.fail(where, "address missing", f"{sender[1].address} on {sender[1].netdev}", text, "Run fabric again: it sets the rail's address.")
+        if "RoCE v1 only" in said:
+            step = f"Set RoCE v2: `cma_roce_mode -d {sender[1].rdma_device} -p 1 -m 2`; if there is still no v2 GID, reset the NIC (`mlxfwreset`)."
+            gathered.fail(where, "RoCE version", f"a RoCE v2 GID for {sender[1].address}", "RoCE v1 only", step)
+        else:
+            text = f"no RoCE v2 GID for {sender[1].address}"
+            gathered.fail(where, "address missing", f"{sender[1].address} on {sender[1].netdev}", text, "Run fabric again: it sets the rail's address.")
         gathered.blamed.add(sender[0])
+    elif refused := _NO_GPUDIRECT.search(said):
+        step = (
+            "Check ACS (`lspci -vvv | grep ACSCtl`), the IOMMU (iommu=pt), dma-buf (kernel and open driver) or nvidia_peermem: docs/runbooks/nccl-transport.md"
+        )
+        gathered.judged += 1
+        gathered.fail(where, "GPUDirect RDMA", "GPU memory registered with the NIC", refused[0].strip(), step)
     elif _UNREACHABLE.search(said):
         actual = next((line.strip() for line in said.splitlines() if _UNREACHABLE.search(line)), "no connection")
         step = f"Check VLAN {sender[1].vlan} on {sender[1].switch} {sender[1].port} and {receiver[1].switch} {receiver[1].port}: run fabric again."
         gathered.judged += 1
-        gathered.fail(where, "rail not reachable", f"{receiver[1].address} answers on port {_PORT + sender[1].rail}", actual, step)
+        gathered.fail(where, "rail not reachable", f"{receiver[1].address} answers on port {PORT + sender[1].rail}", actual, step)
     else:
         last = said.strip().splitlines()[-1].strip() if said.strip() else "nothing said"
         gathered.error(
             where,
-            "ib_write_bw failed",
+            f"{program} failed",
             "exit code 0",
             f"exit code {client.exit_code}: {last}",
             "Read its raw output in the report; check that perftest is installed and the GPU is free.",

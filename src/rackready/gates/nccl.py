@@ -23,6 +23,7 @@ class Launch:
     size: str
     ranks: int
     hosts: tuple[str, ...]
+    program: str = "all_reduce_perf"
 
 
 def size_bytes(text: str) -> int:
@@ -45,7 +46,7 @@ def argv(binary: str, size: str, *, gpus_per_process: int) -> tuple[str, ...]:
 
 
 def collectives_run(size: str) -> int:
-    """Return how many bytes (message sizes added up) one launch reduces, all its collectives together.
+    """Return how many bytes (message sizes added up) one launch moves through collectives, all of them together.
 
     nccl-tests' TimeTest: w warm-ups at the largest and w at the smallest size; then for each size, out of place and in
     place, one to synchronize, n that are timed, one for each check (NVIDIA/nccl-tests src/common.cu).
@@ -69,19 +70,20 @@ def tool_versions(outputs: Outputs) -> dict[str, str]:
 def read_launch(judge: Judge, output: Output | None, node: str, number: int, wanted: Launch) -> float | None:
     """Return the busbw (GB/s, out of place) of the largest size; what is wrong with the launch goes to the judge."""
     where = f"{node} launch {number + 1}"
-    if judge.trouble(trouble(output, where, "all_reduce_perf")) or output is None:
+    if judge.trouble(trouble(output, where, wanted.program)) or output is None:
         return None
     try:
         result = nccl_tests.parse(output.stdout)
     except FormatError as error:
-        _unreadable(judge, where, output, error)
+        _unreadable(judge, where, output, error, wanted.program)
         return None
     row = result.at(size_bytes(wanted.size))
-    if result.ranks != wanted.ranks or row is None:
-        actual = f"{result.ranks} ranks, sizes {[item.size for item in result.rows]}"
+    if result.ranks != wanted.ranks or row is None or result.test not in {"", wanted.program}:
+        other = f"{result.test}, " if result.test not in {"", wanted.program} else ""
+        actual = f"{other}{result.ranks} ranks, sizes {[item.size for item in result.rows]}"
         judge.error(
             where,
-            "all_reduce_perf ran something else",
+            f"{wanted.program} ran something else",
             f"{wanted.ranks} ranks up to {wanted.size}",
             actual,
             "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again.",
@@ -92,7 +94,7 @@ def read_launch(judge: Judge, output: Output | None, node: str, number: int, wan
     if output.exit_code != 0:
         judge.error(
             where,
-            "all_reduce_perf contradicts itself",
+            f"{wanted.program} contradicts itself",
             "exit code 0 with a whole table",
             f"exit code {output.exit_code}",
             "Read its raw output; unset NCCL_TESTS_MIN_BW.",
@@ -125,13 +127,13 @@ _CAUSE = re.compile(
 )
 
 
-def _unreadable(judge: Judge, where: str, output: Output, error: FormatError) -> None:
+def _unreadable(judge: Judge, where: str, output: Output, error: FormatError, program: str) -> None:
     said = _CAUSE.search(output.stderr) or _CAUSE.search(output.stdout)
     cause = f"; it said: {said[1].strip()}" if said else ""
     actual = f"{error} (exit code {output.exit_code}){cause}"
     judge.error(
         where,
-        "all_reduce_perf gave no result",
+        f"{program} gave no result",
         "a whole table",
         actual,
         "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",

@@ -116,3 +116,28 @@ def _unmeasured(node: str, rail: int, partner: str) -> Verdict:
         next_step=f"Repair {partner}, or run the gate with another partner.",
     )
     return Verdict(outcome=Outcome.ERROR, findings=[finding])
+
+
+def again(done: Sequence[Done]) -> list[tuple[str, str]]:
+    """Return (node, third partner) for each end of a whole-node run that did not pass and that is not blamed already."""
+    good = [node for item in done if item.verdict.outcome is Outcome.PASS for node in item.run.nodes]
+    out: list[tuple[str, str]] = []
+    for item in done:
+        if item.verdict.outcome is Outcome.PASS:
+            continue
+        partners = [node for node in dict.fromkeys(good) if node not in item.run.nodes]
+        for place, node in enumerate(node for node in item.run.nodes if node not in item.verdict.blamed):
+            if partners:
+                out.append((node, partners[place % len(partners)]))
+    return out
+
+
+def acquit(done: Sequence[Done]) -> dict[str, list[Verdict]]:
+    """Return each node's verdicts of whole-node runs: one that passed with some partner is acquitted, unless a run blames it."""
+    out: dict[str, list[Verdict]] = {}
+    for node in dict.fromkeys(node for item in done for node in item.run.nodes):
+        mine = [item.verdict for item in done if node in item.run.nodes]
+        blamed = [_of_node(verdict, node) for verdict in mine if node in verdict.blamed]
+        passed = [verdict for verdict in mine if verdict.outcome is Outcome.PASS]
+        out[node] = blamed or passed or mine[-1:]
+    return out

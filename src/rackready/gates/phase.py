@@ -11,7 +11,7 @@ from pathlib import Path
 from rackready.design.check_gates import warnings
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
-from rackready.drivers.remote import Host, Remote, launch_key
+from rackready.drivers.remote import Host, Remote
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.alone import NODE_WORKERS, Pace, run_alone
 from rackready.gates.base import Gate, GateFacts
@@ -21,6 +21,8 @@ from rackready.gates.conclude import conclude
 from rackready.gates.fingerprint import gather
 from rackready.gates.fleet_stage import judge_fleet
 from rackready.gates.last_pass import last_passes
+from rackready.gates.launch import launcher
+from rackready.gates.machines import Machines
 from rackready.gates.merge import merged
 from rackready.gates.recorder import Recorder, not_run, skipped
 from rackready.gates.registry import gate as make_gate
@@ -89,15 +91,9 @@ def gate_entries(site: Site, only: Sequence[str] | None) -> list[GateSetEntry]:
 def connect(site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[tuple[Remote, Launcher]]:
     """Open the way to nodes over SSH."""
     hosts = {name: Host(name, str(site.node(name).address), site.access.port, site.access.user, Path(site.access.private_key)) for name in nodes}
-    remote = Remote(hosts, paths.known_hosts)
-
-    @contextmanager
-    def launcher(head: str, peers: Sequence[str]) -> Iterator[str]:
-        with launch_key(remote, head, hosts[head].address, peers, paths.known_hosts) as key:
-            yield f"{key.ssh_options} -p {site.access.port} -l {site.access.user}"
-
+    remote = Machines(hosts, site, paths)
     try:
-        yield remote, launcher
+        yield remote, launcher(site, paths, remote, hosts)
     finally:
         remote.close()
 
@@ -128,6 +124,7 @@ class Stage:
             nodes={name: node_facts(site, name) for name in nodes},
             fabric=site.fabric,
             fleet=len(site.nodes()),
+            launcher=site.gates.launcher,
             passed=last_passes(store, ledger, nodes, prints),
             devices=tuple(site.devices),
             liquid=frozenset(name for name in nodes if (cooling := site.rack_of(name).cooling) is not None and cooling.kind != "air"),

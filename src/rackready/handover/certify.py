@@ -56,9 +56,9 @@ class _Desk:
     def certify(self, node: str, found: Fingerprint | Finding) -> NodeResult:
         if isinstance(found, Finding):
             return NodeResult(Outcome.ERROR, str(found))
-        records = EvidenceStore.read_only(self.ledger, self.paths.raw).valid(node, desired_digest(self.site, node), found)
-        skips = self.site.gates.skipped(node, today())
         moment = Moment(time.time(), found.boot_id, self.ledger.last_change(node))
+        records = EvidenceStore.read_only(self.ledger, self.paths.raw).valid(node, desired_digest(self.site, node), found, moment.changed)
+        skips = self.site.gates.skipped(node, today())
         decision = decide(node, entries(self.site), records, skips, moment)
         if not decision.allowed:
             return NodeResult(Outcome.FAIL, "; ".join(decision.refusals))

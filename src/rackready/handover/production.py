@@ -152,16 +152,17 @@ def wait_for_jobs(adapter: SchedulerAdapter, nodes: list[str], limit_s: float, t
     deadline = time.monotonic() + limit_s
     told: dict[str, str] = {}
     while True:
-        busy = {}
-        for node in nodes:
+        busy: dict[str, list[Job] | str] = {}
+        check_stop()
+        for node, found in adapter.jobs_of(nodes):
             check_stop()
-            if found := _jobs(adapter, node):
-                busy[node] = found
+            if found:  # a scheduler that does not answer is asked again: it may be restarting
+                busy[node] = found if isinstance(found, list) else str(found)
         left_s = deadline - time.monotonic()
         if not busy or left_s <= 0:
-            return {node: found if isinstance(found, str) else _refusal(node, found, limit_s) for node, found in busy.items()}
-        for node, found in busy.items():
-            words = found if isinstance(found, str) else ", ".join(f"{job.id} ({job.user}, {job.partition})" for job in found)
+            return {node: held if isinstance(held, str) else _refusal(node, held, limit_s) for node, held in busy.items()}
+        for node, held in busy.items():
+            words = held if isinstance(held, str) else ", ".join(f"{job.id} ({job.user}, {job.partition})" for job in held)
             if told.get(node) != words:
                 tell(node, f"drained; waits, at most {limit_s:.0f} s in all, for the end of {words}")
             told[node] = words
@@ -169,14 +170,6 @@ def wait_for_jobs(adapter: SchedulerAdapter, nodes: list[str], limit_s: float, t
         STOP.wait(min(poll_s, left_s))
         check_stop()
         poll_s = min(poll_s * _POLL_GROWTH, max(poll_s, _POLL_MAX_S))
-
-
-def _jobs(adapter: SchedulerAdapter, node: str) -> list[Job] | str:
-    """Return a node's jobs. A scheduler that does not answer is asked again: it may be restarting."""
-    try:
-        return adapter.jobs(node)
-    except RackreadyError as error:
-        return str(error)
 
 
 def jobs_run(node: str, jobs: list[Job], expected: str) -> str:

@@ -12,6 +12,9 @@ from typing import Self
 
 from rackready.model.problems import RackreadyError
 
+_LOOKS_S = 0.5
+"""How long the lock may be had by `status` or `doctor`, which look whether it is free: far longer than that takes."""
+
 
 class ControllerBusyError(RackreadyError):
     """Another controller works on the same site."""
@@ -29,7 +32,7 @@ class ControllerLock:
         """Take the lock. Raises ControllerBusyError that says who holds it and what to do."""
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(fd)
         except OSError as error:
             holder = _holder(fd)
             os.close(fd)
@@ -49,6 +52,32 @@ class ControllerLock:
             os.ftruncate(self._fd, 0)
             os.close(self._fd)
             self._fd = None
+
+
+def is_held(path: Path) -> bool:
+    """Whether a controller that lives holds the lock; reads only."""
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _take(fd: int) -> None:
+    """Take the lock. Raises BlockingIOError while another controller has it: who only looks has it for a moment, and is waited for."""
+    deadline = time.monotonic() + _LOOKS_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOKS_S / 10)
+        else:
+            return
 
 
 def _holder(fd: int) -> str:

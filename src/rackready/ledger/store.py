@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 
@@ -19,6 +20,9 @@ from rackready.model.state import NodeState
 
 CHANGE = "changed"
 """Operation under which every touch of a node is recorded: evidence from before it counts no longer."""
+
+UNFINISHED = frozenset({"running", "interrupted"})
+"""States of a campaign that a later run may go on with."""
 
 
 class LedgerError(RackreadyError):
@@ -87,12 +91,12 @@ class Ledger:
         try:
             if not path.exists():
                 _make(path)
-            engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": 30, "check_same_thread": False})
+            engine = sa.create_engine(_url(path), connect_args={"timeout": 30, "check_same_thread": False})
             sa.event.listen(engine, "connect", _pragmas)
             schema.metadata.create_all(engine)
         except (OSError, sa.exc.SQLAlchemyError) as error:
             cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
-            message = f"{path}: the ledger cannot be written - Expected: a writable file Actual: {cause}. Free disk space or correct its owner, then run again."
+            message = f"{path}: the ledger cannot be written - Expected: a writable file Actual: {cause}. {_step(cause)}"
             raise LedgerError(message) from error
         return cls(engine)
 
@@ -102,7 +106,8 @@ class Ledger:
         if not path.exists():
             message = f"{path}: no ledger - Expected: one made by a run Actual: none. Nothing was deployed from this checkout yet: run `rackready deploy`."
             raise LedgerError(message)
-        return cls(sa.create_engine(f"sqlite:///file:{path}?mode=ro&uri=true", connect_args={"timeout": 30, "check_same_thread": False}))
+        url = sa.URL.create("sqlite", database=f"file:{quote(str(path))}", query={"mode": "ro", "uri": "true"})
+        return cls(sa.create_engine(url, connect_args={"timeout": 30, "check_same_thread": False}))
 
     # effects -----------------------------------------------------------------------------------------------------
 
@@ -240,6 +245,13 @@ class Ledger:
         """Return all campaigns, newest first."""
         return self._rows(sa.select(schema.campaigns).order_by(schema.campaigns.c.begun.desc()))
 
+    def supersede(self, node: str) -> list[str]:
+        """Record that no campaign that was cut off with this node in it is gone on with. Returns them."""
+        cut_off = [row["id"] for row in self.campaigns() if row["status"] in UNFINISHED and node in row["nodes"]]
+        for campaign in cut_off:
+            self.put_campaign(campaign, status="superseded", ended=time.time())
+        return cut_off
+
     def child_begun(self, pid: int, start_ticks: int, boot_id: str, what: str) -> int:
         """Record a child process that leads a session of its own. Returns the row's id."""
         with self._write() as connection:
@@ -266,7 +278,7 @@ class Ledger:
             with self._engine.begin() as connection:
                 yield connection
         except sa.exc.DBAPIError as error:
-            message = f"the ledger cannot be written - Expected: a writable file Actual: {error.orig}. Free disk space or correct its owner, then run again."
+            message = f"the ledger cannot be written - Expected: a writable file Actual: {error.orig}. {_step(error.orig)}"
             raise LedgerError(message) from error
 
     def _rows(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
@@ -283,13 +295,24 @@ def _make(path: Path) -> None:
     fresh = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         fresh.touch(mode=0o600)
-        engine = sa.create_engine(f"sqlite:///{fresh}")
+        engine = sa.create_engine(_url(fresh))
         schema.metadata.create_all(engine)
         engine.dispose()
         with suppress(FileExistsError):  # another process was quicker
             os.link(fresh, path)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def _url(path: Path) -> sa.URL:
+    """Return the address of a file of any name: a `?` in it begins no options."""
+    return sa.URL.create("sqlite", database=str(path))
+
+
+def _step(cause: object) -> str:
+    """Return the next step: room does not mend a file that is damaged."""
+    damaged = any(words in str(cause) for words in ("not a database", "malformed"))
+    return "Run `rackready doctor`, which says what to do." if damaged else "Free disk space or correct its owner, then run again."
 
 
 def _key(result: sa.CursorResult[Any]) -> int:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from rackready.model.base import Model, Name
+from rackready.model.base import Model, Name, ProfileId
 
 PowerKind = Literal["utility", "generator", "ups", "sts", "rpp", "busway", "pdu", "shelf"]
 """What a power node is; ``sts`` is a static transfer switch, ``rpp`` a remote power panel, ``shelf`` a power shelf that feeds a rack's DC bus bar."""
@@ -67,6 +67,8 @@ class Feed(Rated):
     source: Name = Field(alias="from", description="power node at the other end")
     kind: Literal["pdu", "shelf"] = Field("pdu", description="pdu: outlets for power supplies; shelf: part of the rack's bus bar, all shelves carry one load")
     phase: Phase | None = Field(None, description="where a single-phase feed is connected; without it its load is taken as even over all phases upstream")
+    outlet: Literal["C13", "C15", "C19", "C21", "C39"] | None = Field(None, description="outlets of its rack PDU, IEC 60320 (C39 takes C14 and C20)")
+    cord_m: float | None = Field(None, gt=0, le=10, description="length of the power cords that are stocked for it, m")
     psus: int | None = Field(None, ge=0, le=16, description="power supplies of every node on this feed; all feeds or none say it. None: spread evenly in turn")
 
     @model_validator(mode="after")
@@ -94,6 +96,24 @@ class PowerOn(Model):
     max_racks: int | None = Field(None, ge=1, description="most racks in one step")
 
 
+class Nameplate(Model):
+    """What the site itself states of a server or switch model that nobody publishes, or that its own machines say otherwise."""
+
+    model: ProfileId = Field(description="profile of profiles/platform or profiles/switch")
+    max_power_w: float | None = Field(None, gt=0, description="highest draw of one, W, e.g. by its nameplate or by the vendor's quotation")
+    typical_power_w: float | None = Field(None, gt=0, description="draw under a typical load, W")
+    transient_power_w: float | None = Field(None, gt=0, description="highest draw for tens of milliseconds, W")
+    weight_kg: float | None = Field(None, gt=0, description="weight of one, kg")
+    source: str = Field(min_length=10, description="where the site has it from; shown in every plan")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Nameplate:
+        if all(getattr(self, name) is None for name in ("max_power_w", "typical_power_w", "transient_power_w", "weight_kg")):
+            message = "a nameplate states a power or a weight"
+            raise ValueError(message)
+        return self
+
+
 class Facility(Model):
     """Power, cooling and limits of the building."""
 
@@ -104,6 +124,7 @@ class Facility(Model):
     air_rise_k: float | None = Field(None, gt=0, le=40, description="rise of the air's temperature through a rack, K")
     liquid_rise_k: float | None = Field(None, gt=0, le=40, description="rise of the liquid's temperature through a rack, K")
     power_on: PowerOn = Field(default_factory=PowerOn)
+    nameplates: list[Nameplate] = Field(default_factory=list, description="figures that the site states of models; they take the place of the profiles'")
 
 
 class Hall(Model):

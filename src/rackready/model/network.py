@@ -43,6 +43,9 @@ class Fabric(Model):
     mtu: int = Field(9000, ge=1280, le=9216, description="L3 MTU in bytes on hosts")
     switch_mtu: int = Field(9216, ge=1280, le=9216, description="L3 MTU in bytes on switch ports")
     qos: Qos = Field(default_factory=Qos)
+    nccl_net: Literal["ib", "ibext", "ofi"] = Field(
+        "ib", description="network plugin that NCCL must be seen to use; ib: its own, ibext: nccl-rdma-sharp-plugins, ofi: aws-ofi-nccl (EFA)"
+    )
     rails: list[Rail] = Field(default_factory=list, description="one VLAN and subnet a rail for the whole site; none where networks.compute plans them")
 
 

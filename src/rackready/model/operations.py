@@ -71,6 +71,9 @@ class Gates(Model):
     """Which gates a node must pass."""
 
     set: ProfileId = Field(description="a profile of profiles/gate_sets")
+    launcher: Literal["openmpi", "srun", "mpijob"] = Field(
+        "openmpi", description="what starts programs on several nodes; openmpi: mpirun over SSH, srun: Slurm, mpijob: Kubeflow on Kubernetes"
+    )
     skip: list[DeclaredSkip] = Field(default_factory=list)
     also: list[GateSetEntry] = Field(default_factory=list, description="gates beside those of the set, or one of the set with other values")
     disabled: list[DisabledGate] = Field(default_factory=list, description="gates that are switched off everywhere, each until a day and by somebody")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from rackready.model.base import Model, ProfileId, Rate
 from rackready.model.baseline import Baseline
@@ -110,6 +110,10 @@ class OtherNic(Model):
     dpu: bool = Field(default=False, description="a BlueField: it has its own BMC, operating system and addresses")
 
 
+Inlet = Literal["C14", "C16", "C20", "C22"]
+"""Appliance inlet of a power supply, IEC 60320-1 (C22: -3)."""
+
+
 class Psus(Model):
     """Power supplies of one server or switch."""
 
@@ -117,7 +121,16 @@ class Psus(Model):
     min_count: int | None = Field(None, ge=1, le=16, description="supplies with input that keep it at full performance; null: not published")
     min_boot: int | None = Field(None, ge=1, le=16, description="supplies with input that it needs to start; null: not published")
     max_w: Figure | None = Field(None, description="output of one supply, W; null: not published")
+    inlet: Inlet | None = Field(None, description="inlet of one supply, IEC 60320; null: not published")
+    inlet_source: str | None = Field(None, min_length=5, description="where the inlet comes from")
     source: str = Field(min_length=5, description="where count and redundancy come from")
+
+    @model_validator(mode="after")
+    def _inlet_has_its_source(self) -> Psus:
+        if (self.inlet is None) != (self.inlet_source is None):
+            message = "inlet and inlet_source go together"
+            raise ValueError(message)
+        return self
 
 
 class Cooling(Model):
@@ -126,6 +139,20 @@ class Cooling(Model):
     kind: Literal["air", "liquid", "hybrid"]
     liquid_share: Figure | None = Field(None, description="share of the heat that goes into liquid, 0 to 1; null: not published (air: 0)")
     source: str = Field(min_length=5)
+
+
+class HostParts(Model):
+    """Processors, memory and drives of one server model as it is shipped: what host gates hold a node against."""
+
+    cpu_model: str = Field(min_length=3, description="words that the processor's model name must contain, e.g. '8480C'")
+    sockets: int = Field(ge=1, le=8)
+    cores: int = Field(ge=1, le=256, description="cores of one socket")
+    threads: int = Field(ge=1, le=4, description="hardware threads of one core; more than one means that SMT is on as shipped")
+    numa_nodes: int = Field(ge=1, le=64, description="NUMA nodes with processors")
+    dimms: int = Field(ge=0, le=64, description="memory modules; 0 where memory is soldered to the processor")
+    memory_gib: int = Field(ge=16, description="memory of all modules, GiB")
+    drives: int = Field(ge=0, le=64, description="drives of the host, boot drives included")
+    source: str = Field(min_length=5, description="where all of this comes from")
 
 
 class PlatformProfile(Model):
@@ -157,6 +184,7 @@ class PlatformProfile(Model):
     airflow: Figure | None = Field(None, description="air through the chassis, m3/h; null: not published")
     other_nics: list[OtherNic] = Field(default_factory=list, description="storage, in-band and out-of-band ports; empty: not published")
     baseline: Baseline | None = Field(None, description="firmware and BIOS as a source gives them; null: none known, the site says (baselines)")
+    host: HostParts | None = Field(None, description="processors, memory and drives; null: chosen with the order, or not published")
 
     def unpublished(self) -> tuple[str, ...]:
         """Return what installing needs and nobody publishes for this server: empty when it can be installed."""
@@ -165,6 +193,20 @@ class PlatformProfile(Model):
         if any(not getattr(nic, name) for nic in self.nics for name in names):
             missing.append("the device names of its compute NICs")
         return tuple(missing)
+
+
+class ManagementPort(Model):
+    """The port over which a switch or device is managed out of band."""
+
+    name: str = Field(min_length=1, description="as its operating system or its label names it, e.g. eth0")
+    rate: Literal[1, 10, 25] = Field(1, description="Gb/s per direction")
+    cage: Literal["rj45", "sfp28"] = Field(description="what plugs into it")
+
+
+class SwitchManagement(ManagementPort):
+    """The management port of a switch model."""
+
+    source: str = Field(min_length=5)
 
 
 class SwitchProfile(Model):
@@ -188,6 +230,7 @@ class SwitchProfile(Model):
     typical_power: Figure | None = Field(None, description="typical draw, W; null: not published")
     weight: Figure | None = Field(None, description="kg; null: not published")
     rack_units: int | None = Field(None, ge=1, description="null: not published")
+    management: SwitchManagement | None = Field(None, description="null: not published")
     psus: Psus | None = Field(None, description="null: not published")
 
 
@@ -207,6 +250,7 @@ class SoftwareProfile(Model):
     nccl: str = Field(description="version of libnccl2")
     nccl_tests: str = Field(description="version of the nccl-tests package that the site's mirror carries")
     perftest: str = Field(description="version of the perftest package, built with CUDA, that the site's mirror carries")
+    mft: str = Field(description="version of NVIDIA's firmware tools (mlxlink), in the site's mirror")
     doca: str = Field(description="version of the NIC user space (mlnx-tools)")
     source: str
 

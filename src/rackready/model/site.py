@@ -25,6 +25,7 @@ from rackready.model.operations import (
     SlurmHandover,
     Software,
 )
+from rackready.model.profile import Inlet, ManagementPort
 from rackready.model.topology import Topology
 
 __all__ = [
@@ -155,7 +156,11 @@ class Device(Model):
     address: IPv4Address | None = Field(None, description="management address; planned from networks.oob when absent")
     pair: Name | None = Field(None, description="the other one of a redundant pair")
     fabric_ports: int = Field(0, ge=0, le=16, description="ports on the compute fabric (a UFM host takes one)")
-    max_power_w: float | None = Field(None, gt=0, description="highest draw, W")
+    max_power_w: float | None = Field(None, gt=0, description="highest draw, W, e.g. by its nameplate")
+    psus: int | None = Field(None, ge=1, le=16, description="power supplies, each with a cord of its own")
+    psus_needed: int | None = Field(None, ge=1, le=16, description="power supplies with input that keep it running")
+    inlet: Inlet | None = Field(None, description="inlet of one supply, IEC 60320")
+    management: ManagementPort | None = Field(None, description="its management port; without it no cable to it is listed")
     weight_kg: float | None = Field(None, gt=0)
     serial: str | None = Field(None, min_length=1)
     bmc: Bmc | None = Field(None, description="its Redfish service (power shelf, PDU, coolant distribution unit); null: gates do not ask it")

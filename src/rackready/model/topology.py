@@ -68,6 +68,11 @@ class Topology(Model):
     grow_to_su: int | None = Field(
         None, ge=1, description="size spines and cores for this many scalable units from the start, so that growth up to it moves no cable"
     )
+    laid_for_su: int | None = Field(
+        None,
+        ge=1,
+        description="scalable units that spines and cores were sized for when their cables were laid; a plan that would move one of these cables is refused",
+    )
     reserved: list[ReservedSlot] = Field(default_factory=list, description="places of nodes that are given to other devices")
 
     @model_validator(mode="after")

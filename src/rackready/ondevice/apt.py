@@ -175,11 +175,13 @@ class Apt:
 
     def _known(self, names: list[str], versions: dict[str, str]) -> bool:
         """Whether the package lists on the node have every version asked for."""
-        for name in names:
-            lines = [line.split("|")[1].strip() for line in self.run(["apt-cache", "madison", name]).out.splitlines() if line.count("|") > 1]
-            if not lines or (versions[name] and versions[name] not in lines):
-                return False
-        return True
+        offered: dict[str, set[str]] = {}
+        for line in self.run(["apt-cache", "madison", *names]).out.splitlines():
+            name, _, rest = line.partition("|")
+            version, more, _ = rest.partition("|")
+            if more:
+                offered.setdefault(name.strip(), set()).add(version.strip())
+        return all(name in offered and (not versions[name] or versions[name] in offered[name]) for name in names)
 
     def update(self) -> None:
         """Fetch the package lists of rackready's own source, and of no other. Raises NodeProblem, also for a bad signature."""

@@ -1,6 +1,7 @@
 """Prints link state and byte counters of RDMA devices as one JSON document. Sent to python3 on standard input; arguments: devices.
 
-port_xmit_data and port_rcv_data count words of 4 bytes (InfiniBand specification, PortCounters); here they are bytes.
+port_xmit_data and port_rcv_data count words of 4 bytes (InfiniBand specification, PortCounters); here they are bytes. An EFA device has no such
+counters, but tx_bytes and rx_bytes among its hardware counters (kernel drivers/infiniband/hw/efa/efa_verbs.c), which count bytes.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ def read(path: str) -> str | None:
         return None
 
 
-def words(path: str) -> int | None:
-    """Return a counter in bytes, None when it cannot be read."""
-    value = read(path)
-    return int(value) * WORD if value is not None and value.isdigit() else None
+def count(base: str, words: str, plain: str) -> int | None:
+    """Return a counter in bytes: words of 4 bytes where the port has them, else plain bytes; None when neither can be read."""
+    for path, unit in ((base + "/counters/" + words, WORD), (base + "/hw_counters/" + plain, 1)):
+        value = read(path)
+        if value is not None and value.isdigit():
+            return int(value) * unit
+    return None
 
 
 def device(name: str) -> dict[str, Any]:
@@ -35,8 +39,8 @@ def device(name: str) -> dict[str, Any]:
         "state": read(base + "/state"),
         "link_layer": read(base + "/link_layer"),
         "rate": read(base + "/rate"),
-        "xmit_bytes": words(base + "/counters/port_xmit_data"),
-        "rcv_bytes": words(base + "/counters/port_rcv_data"),
+        "xmit_bytes": count(base, "port_xmit_data", "tx_bytes"),
+        "rcv_bytes": count(base, "port_rcv_data", "rx_bytes"),
     }
 
 

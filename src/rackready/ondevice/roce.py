@@ -99,9 +99,9 @@ class Roce:
             return {self._inbox() / "np_cnp_dscp": dscp, self._inbox() / "np_cnp_prio": cnp}
         return {}
 
-    def problems(self) -> list[dict[str, str]]:
-        """Return everything that is not as wanted: what, expected, actual."""
-        state = self.state()
+    def problems(self, state: dict[str, Any] | None = None) -> list[dict[str, str]]:
+        """Return everything that is not as wanted: what, expected, actual. ``state``: what ``state()`` read just now, when somebody did."""
+        state = self.state() if state is None else state
         wanted = {
             "MTU": (str(self.config["mtu"]), str(state["mtu"])),
             "address": (str(self.config["address"]), ", ".join(state["addresses"]) or "none"),
@@ -219,14 +219,15 @@ def _number(text: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def verified(config: dict[str, Any]) -> dict[str, Any]:
+def verified(config: dict[str, Any], run: Run = run_command, root: Path = Path("/")) -> dict[str, Any]:
     """Return what one interface is and everything about it that is not as wanted."""
-    roce = Roce(config)
+    roce = Roce(config, run, root)
     absent = roce.wait(0)
     if absent:
         problem = {"what": "device", "expected": "the interface and its RDMA device", "actual": "; ".join(absent)}
         return {"netdev": roce.netdev, "problems": [problem], "state": {}}
-    return {"netdev": roce.netdev, "problems": roce.problems(), "state": roce.state()}
+    state = roce.state()  # once: each reading starts several programs
+    return {"netdev": roce.netdev, "problems": roce.problems(state), "state": state}
 
 
 def applied(config: dict[str, Any]) -> list[str]:

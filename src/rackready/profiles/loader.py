@@ -13,6 +13,7 @@ from rackready.model.operations import Gates
 from rackready.model.parts import PartsProfile
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSet, GateSetEntry, GpuProfile, PlatformProfile, SoftwareProfile, SwitchProfile
+from rackready.model.xid import XidCatalogue
 
 _P = TypeVar("_P", bound=BaseModel)
 
@@ -86,3 +87,9 @@ def gates_of(gates: Gates) -> list[GateSetEntry]:
 def parts(wanted: str) -> PartsProfile:
     """Return the cables, fibres and modules of a supplier; raises UnknownProfileError."""
     return _load("parts", wanted, PartsProfile)
+
+
+@cache
+def xids(wanted: str = "nvidia") -> XidCatalogue:
+    """Return a vendor's catalogue of Xids and SXids; raises UnknownProfileError."""
+    return _load("xid", wanted, XidCatalogue)

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from rackready.design.addresses import AddressPlan, NodeAddresses
 from rackready.design.addresses_fabric import trunk_addresses
+from rackready.design.cabling.cords import NO_PART, Cord, cords
 from rackready.design.plan import Plan
 from rackready.render.cables import write_bom, write_csv, write_rack_pages
 from rackready.render.plan_html import plan_html
@@ -32,8 +33,10 @@ def write_plan(plan: Plan, document: Mapping[str, Any], folder: Path) -> list[st
         write_bom(plan.bom, file)
     with _opened(folder / "addresses.csv") as file:
         write_addresses(plan, file)
+    with _opened(folder / "cords.csv") as file:
+        write_cords(plan, file)
     _only(pages, {path.name for path in write_rack_pages(plan.site.name, plan.cables.cables, pages)})
-    return ["plan.html", "plan.json", "cables.csv", "bom.csv", "addresses.csv", "cables/"]
+    return ["plan.html", "plan.json", "cables.csv", "cords.csv", "bom.csv", "addresses.csv", "cables/"]
 
 
 def _opened(path: Path) -> TextIO:
@@ -50,7 +53,7 @@ def _only(folder: Path, wanted: set[str]) -> None:
 def page(plan: Plan, document: Mapping[str, Any]) -> str:
     """Return the plan as one HTML page."""
     own = [problem for problem in plan.problems if problem not in plan.capacity.problems]
-    lines = {name: text for name, text in facts(document) if name in {"nodes", "devices", "fabric", "cables", "addresses"}}
+    lines = {name: text for name, text in facts(document) if name in {"nodes", "devices", "fabric", "cables", "power cords", "addresses"}}
     return plan_html(plan.site.name, plan.capacity, plan.racks, plan.fabric if plan.fabric.switches else None, own, lines)
 
 
@@ -63,6 +66,13 @@ def write_addresses(plan: Plan, file: TextIO) -> None:
         for trunk, low, high in trunk_addresses(plan.site, plan.fabric):
             writer.writerow((trunk.lower, f"link {trunk.lower_port} to {trunk.upper}", "", "", low, 31, "", "", ""))
             writer.writerow((trunk.upper, f"link {trunk.upper_port} to {trunk.lower}", "", "", high, 31, "", "", ""))
+
+
+def write_cords(plan: Plan, file: TextIO) -> None:
+    """Write every power cord as CSV; empty cells are what nobody says."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow((*Cord._fields, "part"))
+    writer.writerows((*("" if cell is None else cell for cell in cord), NO_PART) for cord in cords(plan.racks))
 
 
 def _rows(given: AddressPlan) -> Iterator[_Row]:

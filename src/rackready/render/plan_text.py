@@ -31,6 +31,11 @@ def facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield tier, _counted(models)
     yield "fabric", _fabric(document["fabric"])
     yield "cables", _cables(document["cables"])
+    if document["power_cords"]:
+        yield (
+            "power cords",
+            f"{sum(document['power_cords'].values()):,} ({', '.join(f'{count:,} {_cord(kind)}' for kind, count in document['power_cords'].items())})",
+        )
     yield "addresses", ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in document["addresses"].items() if count) or "none"
     yield from _capacity(document["capacity"])
 
@@ -75,6 +80,10 @@ def _cables(cables: Mapping[str, Any]) -> str:
     media = ", ".join(f"{count:,} {name}" for name, count in cables["by_medium"].items())
     text = f"{cables['listed']:,} ({kinds}); {cables['pieces']:,} pieces ({media}), {cables['stocked_length_m']:,.0f} m"
     return text + (f"; {cables['without_a_part']:,} WITHOUT A PART" if cables["without_a_part"] else "")
+
+
+def _cord(kind: str) -> str:
+    return kind.removeprefix("power cord, ")
 
 
 def kilo(value: float | None, unit: str) -> str:

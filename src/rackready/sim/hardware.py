@@ -15,6 +15,7 @@ from rackready.model.base import expand_range
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import Figure, GpuProfile
 from rackready.model.site import Site
+from rackready.sim import gpu_state, host_state
 from rackready.sim.bmc_state import build_bmc
 
 State = dict[str, Any]
@@ -41,12 +42,18 @@ def build_state(site: Site, node_name: str) -> State:
         "gpus": [_gpu(facts, index) for index in range(facts.platform.gpus)],
         "nvswitches": _nvswitches(facts),
         "nics": [_nic(facts, nic) for nic in facts.nics],
-        "fabric_manager": {"stuck": False},
+        "fabric_manager": {"stuck": False, "multicast": True},
+        "gpudirect": True,
+        "nccl": {},
         "dcgm": {"fail": []},
         "xids": [],
+        "sxids": [],
+        "containers": {"toolkit": True, "stale": []},
+        "persistence_broken": False,
         "nouveau": False,
         "management": {"link": "up"},
         "bmc": build_bmc(facts),
+        "host": host_state.build(facts),
         "boot_count": 0,
         "faults": [],
     }
@@ -62,6 +69,7 @@ def build_switch_state(site: Site, switch_name: str) -> State:
         "platform": {"product": facts.profile.id.upper(), "serial": _serial("MT", switch_name), "mac": _mac(switch_name), "version": _CUMULUS},
         "ports": {name: {"rate_gbps": rate, "factor": 1.0} for name in expand_range(facts.profile.ports)},
         "cables": {port.port: {"node": port.node, "netdev": port.netdev} for port in facts.ports},
+        "ecn_off": False,
         "faults": [],
     }
 
@@ -110,8 +118,16 @@ def _gpu(facts: NodeFacts, index: int) -> State:
         "compute_factor": 1.0,
         "memory_factor": 1.0,
         "recovery_action": "None",
-        "pcie": {"gen": 5, "width": 16, "max_gen": 5, "max_width": 16, "replay": 0},
+        "pcie": {
+            "gen": 5,
+            "width": 16,
+            "max_gen": 5,
+            "max_width": 16,
+            "replay": _spread(name, 5),
+            "bridges": gpu_state.bridges(_pci(facts, index), _nic_beside(facts, index)),
+        },
         "nvlink": _nvlink(profile),
+        **gpu_state.extras(profile, index),
     }
 
 
@@ -149,6 +165,15 @@ def _nvlink(profile: GpuProfile) -> State:
     return {"version": 4, "ring_gb_s": profile.nvlink.ring.value, "links": links}
 
 
+def _slot(facts: NodeFacts, index: int, name: str) -> State:
+    above = gpu_state.bridges(_pci(facts, index), _nic_beside(facts, index))
+    return {"gen": 5, "width": 16, "max_gen": 5, "max_width": 16, "replay": _spread(name, 5), "bridges": above}
+
+
+def _nic_beside(facts: NodeFacts, index: int) -> str:
+    return next((nic.pci for nic in facts.nics if nic.gpu == index), "")
+
+
 def _gpu_numa(facts: NodeFacts, index: int) -> int:
     return next((nic.numa for nic in facts.nics if nic.gpu == index), 0)
 
@@ -178,6 +203,7 @@ def _nic(facts: NodeFacts, nic: NicFacts) -> State:
         "address": nic.address,
         "switch": nic.switch,
         "port": nic.port,
+        "module": host_state.module(facts.node.name, nic.rdma_device),
     }
 
 

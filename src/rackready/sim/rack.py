@@ -274,7 +274,7 @@ class Rack:
 
     def _recable(self, defined: Definition, node: str) -> None:
         """Let the fault show on a node that is on. Before the first `up` there is nothing to plug."""
-        if not defined.record.image:
+        if not defined.record.image or node not in defined.plan.bmcs:
             return
         require_root()
         with self.store.locked():
@@ -284,8 +284,9 @@ class Rack:
         """Return the rack; a fault may be injected before the first `up`, which then finds it. Raises SimError for an unknown node."""
         with self.store.locked():
             defined = Definition.load_or_choose(self.root, self.env)
-            if node not in defined.plan.bmcs:
-                raise describe(f"node {node}", f"one of {', '.join(defined.plan.bmcs)}", node, "Name a node of the site file.")
+            known = [*defined.plan.bmcs, *(machine.name for machine in defined.plan.of("switch"))]
+            if node not in known:
+                raise describe(f"node {node}", f"one of {', '.join(known)}", node, "Name a node or switch of the site file.")
             if self.store.load() is None:
                 self._files(defined, UpResult())
         return defined

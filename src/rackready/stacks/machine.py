@@ -44,8 +44,12 @@ class MachineIncompleteError(RackreadyError):
 
 
 def made_by_us(ledger: Ledger, node: str) -> bool:
-    """Whether the ledger says that we powered a node on (or were about to) and have not powered it off since."""
-    on, off = ledger.latest(node, POWER_ON), ledger.latest(node, POWER_OFF)
+    """Whether the ledger says that we powered a node on (or were about to) and have not powered it off since.
+
+    Of every epoch: a repair does not make the machine somebody else's, and the engine's own record of it (``made``) stays as well.
+    """
+    ends = {entry.operation: entry for entry in ledger.entries(node) if entry.operation in {POWER_ON, POWER_OFF}}
+    on, off = ends.get(POWER_ON), ends.get(POWER_OFF)
     return on is not None and on.status != "failed" and (off is None or off.token < on.token or off.status != "done")
 
 

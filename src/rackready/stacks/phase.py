@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rackready.design.site import load_site
@@ -19,6 +19,7 @@ from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
+from rackready.stacks.machine import POWER_OFF, POWER_ON
 from rackready.stacks.worker import Request, rounds
 
 _SPARE_S = 600
@@ -59,13 +60,28 @@ def _run(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, NodeResu
     engine.require_engine(ctx.root)
     logs = paths.logs / (ctx.campaign or "provision")
     logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    before = _power_effects(paths, nodes)
     with tempfile.TemporaryDirectory(dir=paths.state, prefix="provision-") as scratch:
         result = Path(scratch) / "result.json"
         request = _request(ctx, site, nodes, action, result)
         log = logs / "provision.log"
         ended = _worker(paths, request, log, site.campaign.provision_timeout_s + _SPARE_S)
         found = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
-    return {node: _result(node, found.get(node), ended, log) for node in nodes}
+    after = _power_effects(paths, nodes)
+    return {node: replace(_result(node, found.get(node), ended, log), touched=after[node] != before[node]) for node in nodes}
+
+
+def _power_effects(paths: EnvPaths, nodes: list[str]) -> dict[str, int]:
+    """Return node -> the newest intent of powering it on or off, 0 for none.
+
+    Every effect is recorded before it is made: where there is no new one, nothing was done to the node. A BMC that does not
+    answer must not void what was measured on a node that runs.
+    """
+    ledger = Ledger.open(paths.database)
+    try:
+        return {node: max((entry.token for entry in ledger.entries(node) if entry.operation in {POWER_ON, POWER_OFF}), default=0) for node in nodes}
+    finally:
+        ledger.close()
 
 
 def _request(ctx: PhaseContext, site: Site, nodes: list[str], action: str, result: Path) -> Request:

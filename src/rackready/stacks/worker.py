@@ -24,6 +24,7 @@ from pulumi import automation as auto
 
 from rackready.design.site import load_site
 from rackready.drivers import pulumi as engine
+from rackready.drivers.marks import name_of
 from rackready.drivers.process import session_members
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
@@ -179,8 +180,16 @@ def _echo(line: str) -> None:
 def _stop(_number: int, _frame: object) -> None:
     """Pass Ctrl-C on to our engines: they end what is in flight, which the provider cuts short."""
     for pid in session_members(os.getsid(0)):
-        if pid != os.getpid() and Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == "pulumi":
-            os.kill(pid, signal.SIGINT)
+        if pid != os.getpid() and name_of(pid) == "pulumi":
+            _interrupt(pid)
+
+
+def _interrupt(pid: int) -> None:
+    """Ask one engine to end; it may have ended by itself since it was found, and the others are to be asked all the same."""
+    try:
+        os.kill(pid, signal.SIGINT)
+    except ProcessLookupError:
+        _echo(f"pulumi, pid {pid}, had ended by itself")
 
 
 def main() -> None:

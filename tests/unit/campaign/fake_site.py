@@ -3,30 +3,35 @@
 
 Usage: fake_site.py ROOT MODE. MODE names what happens: ``run``; ``die:PHASE`` (SIGKILL inside that phase); ``hang:PHASE``;
 ``fail:PHASE:NODE``; ``error:PHASE:NODE``; ``untouched:PHASE:NODE`` (held, and kept by its jobs);
-``defect:PHASE``; ``silent:PHASE:NODE`` (no result for the node).
+``defect:PHASE``; ``silent:PHASE:NODE`` (no result for the node); ``deaf:PHASE`` (nobody takes our output any more once that
+phase hangs); ``torn:PHASE`` (one batch of it cannot write the ledger while another hangs).
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from rackready.campaign import phases
+from rackready.campaign import phases, step
 from rackready.campaign.controller import run_campaign
 from rackready.campaign.hold import Runner
 from rackready.campaign.request import DEPLOY, Request
 from rackready.campaign.summary import exit_code, summarise
+from rackready.cli.main import _leave
 from rackready.drivers.process import check_stop
 from rackready.handover.production import HELD
-from rackready.ledger.store import Ledger
+from rackready.ledger.store import EventRow, Ledger, LedgerError
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.paths import EnvPaths
 
+FULL = "the ledger cannot be written - Expected: a writable file Actual: disk full. Free disk space, then run again."
 NODES = ("node01", "node02", "node03")
 
 
@@ -40,9 +45,8 @@ def fake(root: Path, phase: str, mode: str) -> Runner:
             log.write(f"{phase} {','.join(nodes)}\n")
         if wanted == phase and kind == "die":
             os.kill(os.getpid(), signal.SIGKILL)
-        while wanted == phase and kind == "hang":
-            check_stop()
-            time.sleep(0.02)
+        if wanted == phase and (kind in {"hang", "deaf"} or (kind == "torn" and "node03" in nodes)):
+            hang(root, phase)
         if wanted == phase and kind == "defect":
             raise ZeroDivisionError
         out = {node: NodeResult(Outcome.PASS, changed=phase == "install") for node in nodes}
@@ -58,20 +62,61 @@ def fake(root: Path, phase: str, mode: str) -> Runner:
     return run
 
 
+def hang(root: Path, phase: str) -> None:
+    """Work on until the operator stops it, and write down when it ended."""
+    try:
+        while True:
+            check_stop()
+            time.sleep(0.02)
+    finally:
+        with (root / "ended.log").open("a", encoding="utf-8") as log:
+            log.write(f"{phase} {lock_is_free(root)}\n")
+
+
+def lock_is_free(root: Path) -> str:
+    """Say whether another controller could begin now."""
+    with EnvPaths(root, "x").lock.open("a", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return "held"
+    return "free"
+
+
+def torn(record: Callable[..., None], wanted: str) -> Callable[..., None]:
+    """Return what records results, and cannot do it for node01 in that phase."""
+
+    def run(ledger: Ledger, request: Request, phase: str, node: str, result: NodeResult) -> None:
+        if (phase, node) == (wanted, "node01"):
+            raise LedgerError(FULL)
+        record(ledger, request, phase, node, result)
+
+    return run
+
+
+def show(event: EventRow, mode: str) -> None:
+    """Print an event, unless nobody listens."""
+    if mode == f"deaf:{event.phase}":
+        raise BrokenPipeError(32, "Broken pipe")
+    print("EVENT", event.node, event.phase, event.text, flush=True)
+
+
 def main() -> int:
     """Run one campaign."""
     root, mode = Path(sys.argv[1]), sys.argv[2]
     for name, phase in list(phases.PHASES.items()):
         phases.PHASES[name] = replace(phase, run=fake(root, name, mode))
+    if mode.startswith("torn:"):
+        step._record = torn(step._record, mode.removeprefix("torn:"))
     paths = EnvPaths(root, "x")
     digest = sys.argv[3] if len(sys.argv) > 3 else "d"
     request = Request(f"c-{os.getpid()}", "x", str(root), "deploy", DEPLOY, NODES, 2, 8, 100, digest)
     finished = run_campaign(
         paths,
         request,
-        command="rackready deploy",
+        command="rackready deploy --env x",
         say=lambda text: print("SAY", text, flush=True),
-        show=lambda event: print("EVENT", event.node, event.phase, event.text, flush=True),
+        show=lambda event: show(event, mode),
     )
     rows = summarise(Ledger.open(paths.database), list(NODES), finished.results)
     for row in rows:
@@ -80,4 +125,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except (LedgerError, OSError) as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+        _leave(2)

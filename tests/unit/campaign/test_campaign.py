@@ -101,6 +101,51 @@ def test_ctrl_c_stops_within_seconds_and_the_next_run_goes_on(tmp_path: Path, sh
     assert did(tmp_path).count("provision node01,node02,node03") == 1
 
 
+def test_a_terminal_that_is_gone_stops_it_as_ctrl_c_does(tmp_path: Path) -> None:
+    child = start(tmp_path, "hang:fabric")
+    for _ in range(600):
+        if (tmp_path / "did.log").exists() and any(line.startswith("fabric") for line in did(tmp_path)):
+            break
+        time.sleep(0.05)
+    child.send_signal(signal.SIGHUP)
+    text, _ = child.communicate(timeout=30)
+    assert (child.returncode, "goes on where it stopped" in text) == (130, True), text
+
+
+@pytest.mark.parametrize(
+    ("mode", "error"),
+    [("deaf:validate", "BrokenPipeError: [Errno 32] Broken pipe"), ("torn:install", "LedgerError: the ledger cannot be written")],
+    ids=["nobody takes its output any more", "one batch cannot be recorded while another works"],
+)
+def test_an_error_of_the_controller_ends_all_work_before_the_next_may_begin(tmp_path: Path, mode: str, error: str) -> None:
+    child = start(tmp_path, mode)
+    try:
+        text, _ = child.communicate(timeout=30)
+    finally:
+        child.kill()
+    assert error in text
+    assert (tmp_path / "ended.log").read_text(encoding="utf-8") == f"{mode.partition(':')[2]} held\n"
+    code, text = run(tmp_path, "run")
+    assert code == 0, text
+    assert did(tmp_path).count("provision node01,node02,node03") == (1 if mode.startswith("deaf") else 2)
+
+
+def words(kind: str, *options: str, check: bool = False) -> str:
+    request = Request("c", "prod", "/", kind, (kind,), ("node01",), 8, 8, 100, "d", check)
+    return controller.stop_words(request, " ".join(["rackready", kind, "--env", "prod", *options]))
+
+
+def test_a_stop_names_the_very_command_that_goes_on() -> None:
+    """Without its options it would be another campaign: of every node, and no dry run."""
+    assert words("deploy") == "stopped. Nothing is lost: `make deploy ENV=prod` goes on where it stopped."
+    assert words("install", "--limit", "node01") == "stopped. Nothing is lost: `rackready install --env prod --limit node01` goes on where it stopped."
+    assert words("deploy", "--limit", "node01") == "stopped. Nothing is lost: `rackready deploy --env prod --limit node01` goes on where it stopped."
+
+
+def test_a_dry_run_that_is_stopped_points_to_no_real_one() -> None:
+    assert words("deploy", "--check", check=True) == "stopped. It was a dry run: nothing was changed. `rackready deploy --env prod --check` looks again."
+
+
 def test_failed_node_is_quarantined_and_the_others_go_on(tmp_path: Path) -> None:
     code, text = run(tmp_path, "fail:validate:node02")
     assert code == 1

@@ -180,6 +180,19 @@ def test_a_fail_on_record_is_not_measured_away(rack: Rack, *, again: bool) -> No
     assert all("node02" not in [*nodes, *partners] for nodes, partners, _ in rack.runs)
 
 
+def test_a_pass_after_a_fail_does_not_launder_it(rack: Rack) -> None:
+    """`rackready gate run`, run until it passes, is no repair."""
+    bad = Finding(where="node02 gpu2", what="NVLink down", expected="18 links", actual="17", next_step="Reseat the board.")
+    rack.measured("node02")
+    rack.measured("node02", R3, outcome=Outcome.FAIL, hours_ago=0.2, findings=[bad])
+    rack.measured("node02", R3, hours_ago=0.1)
+    found = rack.run("node02")["node02"]
+    assert (found.outcome, found.message[:24]) == (Outcome.FAIL, "node02 gpu2: NVLink down")
+    rack.ledger.done(rack.ledger.change_begins("node02", "repair"))
+    assert rack.run("node02")["node02"].outcome is Outcome.PASS, "measured anew: what was before the repair counts no longer"
+    assert rack.due()["node02"] >= {R3}
+
+
 def test_a_node_in_production_is_taken_out_before_it_is_measured(rack: Rack) -> None:
     rack.busy = {"node01"}
     rack.run()

@@ -101,3 +101,15 @@ def test_full_disk_while_recording_is_said_and_spoils_no_good_deploy(
     told = capsys.readouterr()
     assert told.err == "what was applied could not be recorded: [Errno 28] No space left on device\n"
     assert json.loads(told.out)["campaign"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "check", "again", "words"),
+    [
+        ("", False, False, "rackready validate --env lab"),
+        ("node01, node02", False, True, "rackready validate --env lab --limit 'node01, node02' --again"),
+        ("node01", True, False, "rackready validate --env lab --limit node01 --check"),
+    ],
+)
+def test_the_command_is_told_with_its_options(limit: str, check: bool, again: bool, words: str) -> None:  # noqa: FBT001 - a table
+    assert campaign_run.command_words("validate", env="lab", limit=limit, check=check, again=again) == words

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rackready.cli import main
+from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -94,6 +97,95 @@ def test_repair_brings_a_quarantined_node_back_in_a_new_epoch(project: Path) -> 
     row = ledger.state("node03")
     assert row is not None
     assert (row.state, row.epoch) == (NodeState.REACHABLE, 2)
+
+
+def handed_to_a_file(project: Path, ready: str) -> Path:
+    path = project / "inventories/lab/site.yml"
+    site = yaml.safe_load(path.read_text(encoding="utf-8"))
+    site["handover"] = {"kind": "file", "path": str(project / ready)}
+    path.write_text(yaml.safe_dump(site), encoding="utf-8")
+    (project / ".rackready/lab").mkdir(parents=True)
+    return project / ready
+
+
+def test_repair_of_a_node_on_offer_holds_it_first(project: Path) -> None:
+    listed = handed_to_a_file(project, "ready.txt")
+    listed.write_text("node02\nnode03\n", encoding="utf-8")
+    Ledger.open(project / ".rackready/lab/state.sqlite").set_state("node03", NodeState.READY)
+    done = rackready(project, "repair", "node03", "--reason", "GPU 2 replaced", "--env", "lab")
+    assert done.returncode == 0, done.stderr
+    assert listed.read_text(encoding="utf-8").splitlines()[1:] == ["node02", "# node03: rackready: repaired: GPU 2 replaced"]
+
+
+def test_repair_of_a_node_that_cannot_be_held_records_nothing(project: Path) -> None:
+    handed_to_a_file(project, "a_folder").mkdir()
+    ledger = Ledger.open(project / ".rackready/lab/state.sqlite")
+    ledger.set_state("node03", NodeState.READY)
+    done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
+    assert done.returncode == 2
+    assert "node03 is ready and on offer: nothing was recorded. Run again once the scheduler can hold it." in done.stderr
+    row = ledger.state("node03")
+    assert row is not None
+    assert (row.state, row.epoch) == (NodeState.READY, 1)
+
+
+def test_repair_of_a_node_of_a_campaign_that_was_cut_off(project: Path) -> None:
+    """Gone on with, the campaign would leave out what it did on the node before the repair."""
+    (project / ".rackready/lab").mkdir(parents=True)
+    ledger = Ledger.open(project / ".rackready/lab/state.sqlite")
+    for campaign, nodes in (("c1", ["node01", "node02"]), ("c2", ["node03", "node04"])):
+        ledger.put_campaign(campaign, env="lab", kind="deploy", nodes=nodes, site_digest="d", abi="1", status="interrupted")
+    ledger.set_state("node03", NodeState.INSTALLED)
+    done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "campaign c2 was cut off and is not gone on with: node03 goes through every phase again\n"
+    assert {row["id"]: row["status"] for row in ledger.campaigns()} == {"c1": "interrupted", "c2": "superseded"}
+
+
+def test_repair_of_a_node_that_was_never_taken_up_claims_nothing_of_it(project: Path) -> None:
+    done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
+    assert done.returncode == 2
+    assert done.stderr == ("node03 - Expected: a node that was taken up before Actual: nothing is recorded of it. `rackready deploy --env lab` takes it up.\n")
+    assert not (project / ".rackready/lab/state.sqlite").exists()
+
+
+@pytest.mark.parametrize("command", ["repair", "retire"])
+def test_an_empty_reason_is_refused(project: Path, command: str) -> None:
+    done = rackready(project, command, "node03", "--reason", " \n", "--env", "lab")
+    assert (done.returncode, done.stderr) == (2, "--reason - Expected: words that say why Actual: nothing. Give them: they are kept in the record.\n")
+
+
+def campaign_of(project: Path, status: str) -> EnvPaths:
+    paths = EnvPaths(project, "lab")
+    ledger = Ledger.open(paths.database)
+    ledger.put_campaign("c1", env="lab", kind="deploy", nodes=["node01"], site_digest="d", abi="1", status=status)
+    return paths
+
+
+def shown(project: Path) -> tuple[str, str]:
+    document = json.loads(rackready(project, "status", "--env", "lab", "--output", "json").stdout)
+    return document["campaign"]["status"], rackready(project, "status", "--env", "lab").stdout.splitlines()[-1]
+
+
+def test_status_tells_a_campaign_that_runs_from_one_whose_controller_was_killed(project: Path) -> None:
+    paths = campaign_of(project, "running")
+    with ControllerLock(paths.lock, "rackready deploy --env lab"):
+        status, last = shown(project)
+    assert (status, "goes on" in last) == ("running", False)
+    assert shown(project) == ("cut off", "campaign c1 was cut off: the same command (deploy) goes on where it stopped")
+
+
+def test_status_of_a_finished_campaign_says_no_more(project: Path) -> None:
+    campaign_of(project, "finished")
+    status, last = shown(project)
+    assert (status, "goes on" in last) == ("finished", False)
+
+
+def test_a_damaged_ledger_is_no_full_disk(project: Path) -> None:
+    EnvPaths(project, "lab").database.write_bytes(b"not a database, and long enough to be looked at as one")
+    done = rackready(project, "deploy", "--env", "lab")
+    assert done.returncode == 2
+    assert "Actual: file is not a database. Run `rackready doctor`, which says what to do." in done.stderr
 
 
 def test_repair_of_an_unknown_node_is_refused(project: Path) -> None:
@@ -207,3 +299,23 @@ def test_a_wrong_call_is_refused_in_words_and_is_no_defect(project: Path, words:
     assert done.stderr.startswith(text), done.stderr
     assert done.stderr.endswith("`rackready --help` says how it is called.\n")
     assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_leaves_is_no_full_disk_and_no_bad_node(project: Path) -> None:
+    argv = [sys.executable, "-c", "from rackready.cli.main import main; main()", "status", "--env", "lab"]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(argv, stdout=write_end, stderr=subprocess.PIPE, env={**os.environ, "RACKREADY_ROOT": str(project)}, timeout=60, check=False)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (2, b"")
+
+
+def test_ctrl_c_before_anything_was_begun_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(_arguments: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "build", interrupted)
+    with pytest.raises(SystemExit) as left:
+        main.main()
+    assert left.value.code == 130
+    assert capsys.readouterr().err == "stopped. Nothing is lost: the same command goes on from what is recorded.\n"

@@ -18,6 +18,7 @@ from rackready.cli.doctor import exit_code
 from rackready.cli.doctor_checks import Report, Scene, judge_key
 from rackready.design.site import load_site
 from rackready.ledger.lock import ControllerLock
+from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.paths import EnvPaths
 
@@ -158,6 +159,21 @@ def test_held_lock_names_its_holder(project: Path) -> None:
     assert outcome is Outcome.FAIL
     assert f"held by pid {os.getpid()} (`rackready deploy`)" in text
     assert doctor_checks.controller_lock(scene(project)) == (Outcome.PASS, "free")
+
+
+def test_a_ledger_that_is_damaged_or_of_another_version_fails(project: Path) -> None:
+    path = EnvPaths(project, "lab").database
+    assert doctor_checks.ledger(scene(project)) == (Outcome.PASS, "none yet: nothing was deployed")
+    ledger = Ledger.open(path)
+    assert doctor_checks.ledger(scene(project)) == (Outcome.PASS, str(path))
+    with ledger.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE nodes DROP COLUMN epoch")
+    ledger.close()
+    assert "Actual: made by another version, it lacks nodes.epoch. Restore " in doctor_checks.ledger(scene(project))[1]
+    path.write_bytes(b"not a database, and long enough to be looked at as one")
+    outcome, text = doctor_checks.ledger(scene(project))
+    assert outcome is Outcome.FAIL
+    assert "Actual: file is not a database. Restore " in text
 
 
 def test_wrong_engine_version_fails(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

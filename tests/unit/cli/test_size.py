@@ -108,6 +108,16 @@ def test_train_gives_days_and_cost(size: Size) -> None:
     assert row["memory"]["total"] <= row["memory"]["available"]
 
 
+def test_serve_says_which_limit_it_could_not_judge(size: Size) -> None:
+    code, out, _ = size("serve", "--config", L70, "--on", "r760xa_h100_nvl", "--tp", "8", "--pp", "1")
+    assert code == 0
+    assert "bandwidth, compute; not judged: interconnect (network)" in out
+    note = "r760xa_h100_nvl: the rate of the network between its GPUs is not published in the profile: interconnect is not judged, and may bind first"
+    assert note in out
+    document = json.loads(size("serve", "--config", L70, "--on", "r760xa_h100_nvl", "--tp", "8", "--pp", "1", "--output", "json")[1])
+    assert document["candidates"][0]["decode"]["not_judged"] == ["interconnect (network)"]
+
+
 def test_what_no_server_can_do_is_exit_1_and_says_how_much_is_missing(size: Size) -> None:
     code, out, _ = size("serve", "--config", L70, "--on", "l4", "--tp", "1", "--pp", "1")
     assert code == 1

@@ -35,7 +35,30 @@ def test_management_server_may_serve_dhcp() -> None:
 def test_address_of_a_rails_gateway() -> None:
     document = example("mixed-metal-virtual")
     document["devices"] = [{"name": "login-1", "kind": "login", "address": "192.168.3.1"}]
-    assert collisions(document) == (f"addresses: 192.168.3.1 is that of login-1 and of the gateway of 192.168.3.0/24. {REMEDY}",)
+    assert refusals(document) == [
+        "devices[0].address: address 192.168.3.1 of device login-1 is the gateway of 192.168.3.0/24 (rail 3). Give device login-1 another address."
+    ]
+
+
+def test_address_of_a_rails_nic_is_refused_when_the_site_is_loaded() -> None:
+    document = example("mixed-metal-virtual")
+    document["devices"] = [{"name": "login-1", "kind": "login", "address": "192.168.3.12"}, {"name": "login-2", "kind": "login", "address": "192.168.3.200"}]
+    assert refusals(document) == [
+        "devices[0].address: address 192.168.3.12 of device login-1 is that of train-2 on rail 3 (192.168.3.0/24). Give device login-1 another address."
+    ]
+
+
+def test_rails_of_a_site_without_networks_are_judged_too() -> None:
+    assert refusals(lab(networks=False), given("192.168.2.255", "192.168.1.14")) == [
+        (
+            "racks[0].nodes[0].address: address 192.168.2.255 of node node04 is the broadcast address of 192.168.2.0/24 (rail 2). "
+            "Give node node04 another address."
+        ),
+        (
+            "racks[0].nodes[0].bmc.address: address 192.168.1.14 of the BMC of node04 is that of node04 on rail 1 (192.168.1.0/24). "
+            "Give the BMC of node04 another address."
+        ),
+    ]
 
 
 def test_address_of_a_numbered_link() -> None:

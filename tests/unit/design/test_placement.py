@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rackready.design.addresses_fabric import switch_addresses
 from rackready.design.placement import place_switches
 from rackready.design.topology.types import FabricPlan
 from rackready.model.site import Site, SwitchSlot
@@ -37,3 +38,16 @@ def test_units_that_are_added_move_no_switch_that_stands(planes: int, rails: int
     fields = {"planes": planes, "tiers": 3, "grow_to_su": units + more}
     before, after = (places(fabric(4 * count, 4, 16, rails, **fields)) for count in (units, units + more))
     assert {name: after[name] for name in before} == before
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 6), st.integers(1, 4), st.sampled_from([None, 2, 3]))
+def test_more_spines_and_cores_move_no_switch_that_stands(planes: int, rails: int, units: int, more: int, tiers: int | None) -> None:
+    """Nothing is said of growth: counts of spines and cores rise, and those of later planes keep their slots, management addresses and loopbacks."""
+    before, after = (fabric(4 * count, 4, 16, rails, planes=planes, tiers=tiers) for count in (units, units + more))
+    if after.problems or before.counts["tiers"] != after.counts["tiers"]:
+        return
+    old, new = places(before), places(after)
+    assert {name: new[name] for name in old} == old
+    numbers = [{own.name: (own.loopback, own.asn, own.oob) for own in switch_addresses(SITE, plan)[0]} for plan in (before, after)]
+    assert {name: numbers[1][name] for name in numbers[0]} == numbers[0]

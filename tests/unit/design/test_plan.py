@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rackready.design.device_facts import device_facts
 from rackready.design.diff import FieldChange, difference
-from rackready.design.plan import Plan, plan_site
+from rackready.design.plan import Plan, lay, plan_site
 from rackready.design.plan_summary import summary
 from tests.unit.design.written import EXAMPLES, Change, change, example, parse
 
@@ -103,6 +103,23 @@ def test_difference_names_fields() -> None:
 def test_nothing_is_different_from_itself() -> None:
     facts = device_facts(planned("mixed-metal-virtual"))
     assert not difference(facts, facts)
+
+
+def test_facts_of_some_devices_are_those_of_all_and_the_others_are_named() -> None:
+    plan = planned("h100-1su-infiniband")
+    every = device_facts(plan)
+    some = ["node a01-n1", "switch leaf-su001-r3", "node gone"]
+    found = device_facts(plan, some)
+    assert list(found) == list(every)
+    assert {key: own for key, own in found.items() if own} == {key: every[key] for key in some[:2]}
+    assert difference({}, device_facts(plan, ())) == difference({}, every)
+    before = {key: every[key] for key in some[:2]} | {"node gone": {"rack": "a01"}}
+    assert difference(before, device_facts(plan, before)) == difference(before, every)
+
+
+def test_what_is_laid_has_the_facts_of_the_whole_plan() -> None:
+    site = parse(example("b200-4su-roce"))
+    assert device_facts(lay(site)) == device_facts(plan_site(site))
 
 
 texts = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"))

@@ -43,7 +43,9 @@ def test_events_come_live_and_secrets_stay_secret(tmp_path: Path) -> None:
     assert child.stdout is not None
     child.stdin.write(json.dumps(request))
     child.stdin.close()
-    events = [(time.monotonic(), json.loads(line)) for line in child.stdout]
+    first = (time.monotonic(), json.loads(child.stdout.readline()))
+    assert not list((tmp_path / "logs").rglob("command")), "the environment stands in no file while the play runs: a kill would leave it there"
+    events = [first, *((time.monotonic(), json.loads(line)) for line in child.stdout)]
     assert child.wait() == 2
     kinds = [(event["event"], event.get("task", "")) for _, event in events if event["event"] != "output"]
     assert kinds == [

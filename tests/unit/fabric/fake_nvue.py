@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
 
 from rackready.drivers.switch.nvue_owned import expand_unsets, within
 from rackready.drivers.switch.nvue_text import Tokens, expand_commands
@@ -24,12 +28,13 @@ def settings_of(commands: str) -> Settings:
 
 @dataclass
 class FakeNvue:
-    """``dies_at``: the session breaks right after the command that begins with this text took effect."""
+    """``dies_at``: the session breaks right after the command that begins with this text took effect. ``documents``: whether it takes any."""
 
     release: str = "5.15.0"
     applied: Settings = field(default_factory=dict)
     dies_at: str = ""
     ignores_mtu: bool = False
+    documents: bool = True
     links_down: frozenset[str] = frozenset()
     revisions: dict[str, dict[str, str]] = field(default_factory=lambda: {"1": {"state": "applied", "user": "root"}})
     contents: dict[str, Settings] = field(default_factory=dict)
@@ -46,6 +51,21 @@ class FakeNvue:
             message = f"leaf01: `{command}` - connection lost"
             raise SwitchUnreachableError(message)
         return answer
+
+    def feed(self, command: str, text: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
+        """Of all commands that read something, it knows the one that hands a document over."""
+        del timeout_s
+        assert "nv config patch" in command, command
+        self.sent.append("nv config patch")
+        code, answer = self._patch(yaml.safe_load(text)) if self.documents else (1, "Error: Invalid Command\n")
+        if self.dies_at and "nv config patch".startswith(self.dies_at):
+            self.dies_at = ""
+            raise SwitchUnreachableError("leaf01: `nv config patch` - connection lost")
+        return code, answer
+
+    def _patch(self, document: list[dict[str, Any]]) -> tuple[int, str]:
+        answers = [self._set(shlex.join(("nv", "set", *words))) for part in document for words in leaves(part["set"])]
+        return max(answers, default=(0, ""))
 
     def close(self) -> None:
         """Nothing to end."""
@@ -152,6 +172,18 @@ class FakeNvue:
         rows = {str(p): {"dscp": ",".join(str(d) for d in range(8 * p, 8 * p + 8)), "pcp": str(p), "switch-prio": p} for p in range(8)}
         pfc = {"pfc-priority": 3, "rx-enabled": "enabled", "tx-enabled": "enabled"}
         return 0, json.dumps({"state": "enabled", "mode": "lossless", "pfc": pfc, "trust": {"trust-mode": "pcp,dscp"}, "prio-map": rows})
+
+
+def leaves(tree: dict[str, Any], head: Tokens = ()) -> Iterator[Tokens]:
+    """Give the words of every setting in a document."""
+    for key, value in tree.items():
+        words = (*head, str(key))
+        if value == {}:
+            yield words
+        elif isinstance(value, dict):
+            yield from leaves(value, words)
+        else:
+            yield (*words, str(value))
 
 
 def _tokens(key: Tokens, value: str) -> Tokens:

@@ -12,7 +12,7 @@ from rackready.design.switches import SwitchConfig, switch_config
 from rackready.drivers.switch.apply import OPERATION, apply_config
 from rackready.drivers.switch.base import SwitchBusyError, SwitchError, SwitchRevertedError
 from rackready.drivers.switch.cumulus_nvue import CumulusNvue
-from rackready.drivers.switch.nvue_text import expand_commands
+from rackready.drivers.switch.nvue_text import document, expand_commands
 from rackready.drivers.switch.session import SwitchUnreachableError
 from rackready.ledger.store import Ledger
 from tests.unit.fabric.fake_nvue import FakeNvue
@@ -77,7 +77,62 @@ def test_a_check_changes_nothing_and_shows_the_difference(config: SwitchConfig, 
 def test_older_release_takes_the_older_syntax(config: SwitchConfig, ledger: Ledger) -> None:
     fake = FakeNvue(release="5.13.1")
     assert _apply(fake, config, ledger).changed
-    assert "nv set qos roce enable on" in fake.sent
+    assert "nv config patch" in fake.sent
+    assert fake.applied[("nv", "set", "qos", "roce", "enable")] == "on"
+
+
+def test_many_settings_go_over_as_one_document(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue()
+    _apply(fake, config, ledger)
+    assert [command for command in fake.sent if command.startswith(("nv set", "nv config patch"))] == ["nv config patch"]
+    by_commands = FakeNvue(documents=False)
+    CumulusNvue("leaf01", by_commands).load(CumulusNvue("leaf01", fake).wanted(config))
+    assert fake.applied == by_commands.contents[by_commands.attached]
+
+
+def test_a_switch_that_takes_no_document_gets_the_commands(config: SwitchConfig, ledger: Ledger) -> None:
+    fake = FakeNvue(documents=False)
+    assert _apply(fake, config, ledger).changed
+    assert fake.sent.count("nv config patch") == 1
+    assert "nv set bridge domain br_default vlan 901,902,903,904" in fake.sent
+    assert len(_applies(fake)) == 1
+
+
+def test_of_a_document_that_is_refused_the_command_at_fault_is_named_and_nothing_is_left() -> None:
+    fake = FakeNvue(release="5.13.1")
+    driver = CumulusNvue("leaf01", fake)
+    with pytest.raises(SwitchError, match=r"leaf01: `nv set qos roce state enabled` refused - Expected: accepted Actual: Error: Invalid parameter"):
+        driver.load(["nv set interface swp1 link mtu 9216", "nv set qos roce state enabled"])
+    assert fake.sent[:2] == ["nv config patch", "nv config detach"]
+    assert [value["state"] for value in fake.revisions.values()] == ["applied"]
+
+
+def test_a_document_reads_as_the_switch_prints_its_own() -> None:
+    lines = [
+        "nv set interface swp1 description 'node01 rail1: (rackready)'",
+        "nv set interface swp1 link state up",
+        "nv set interface swp1 link mtu 9216",
+        "nv set qos roce enable on",
+        "nv set bridge domain br_default vlan 901",
+    ]
+    assert document(expand_commands("\n".join(lines))) == (
+        "- set:\n"
+        "    bridge:\n"
+        "      domain:\n"
+        "        br_default:\n"
+        "          vlan:\n"
+        "            '901': {}\n"
+        "    interface:\n"
+        "      swp1:\n"
+        "        description: 'node01 rail1: (rackready)'\n"
+        "        link:\n"
+        "          mtu: 9216\n"
+        "          state:\n"
+        "            up: {}\n"
+        "    qos:\n"
+        "      roce:\n"
+        "        enable: 'on'\n"
+    )
 
 
 def test_a_change_that_does_not_verify_is_taken_back(config: SwitchConfig, ledger: Ledger) -> None:
@@ -94,7 +149,7 @@ def test_a_change_that_does_not_verify_is_taken_back(config: SwitchConfig, ledge
 @pytest.mark.parametrize(
     ("dies_at", "again", "note"),
     [
-        ("nv set interface", 1, "dropped the candidate of an interrupted run"),
+        ("nv config patch", 1, "dropped the candidate of an interrupted run"),
         ("nv config diff", 1, "dropped the candidate of an interrupted run"),
         ("nv config apply -y", 0, "confirmed what an interrupted run had applied"),
         ("nv config apply --confirm-yes", 0, ""),

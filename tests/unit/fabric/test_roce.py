@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rackready.ondevice import rail_ping
-from rackready.ondevice.roce import Roce, parse_qos
+from rackready.ondevice.roce import Roce, parse_qos, verified
 
 CONFIG = {
     "netdev": "enp24s0np0", "rdma_device": "mlx5_0", "pci": "0000:18:00.0", "address": "192.168.1.11/24", "mtu": 9000,
@@ -155,6 +155,16 @@ def test_lost_pfc_is_seen(nic: Nic) -> None:
     _roce(nic).apply()
     nic.pfc = ["0"] * 8
     assert _roce(nic).problems() == [{"what": "PFC priorities", "expected": "3", "actual": "none"}]
+
+
+def test_a_reading_asks_each_program_once_and_judges_what_it_says(nic: Nic) -> None:
+    _roce(nic).apply()
+    nic.pfc = ["0"] * 8
+    nic.sent.clear()
+    found = verified(CONFIG, nic.run, nic.root)
+    assert found["problems"] == [{"what": "PFC priorities", "expected": "3", "actual": "none"}]
+    assert (found["state"]["pfc"], found["state"]["trust"], found["state"]["cm_tos"]) == ([], "dscp", 106)
+    assert sorted(line.split()[0] for line in nic.sent) == ["cma_roce_mode", "cma_roce_tos", "ethtool", "ip", "mlnx_qos"]
 
 
 def test_what_is_refused_is_said(nic: Nic) -> None:

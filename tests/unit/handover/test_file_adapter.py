@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rackready.drivers.scheduler.base import NotOursError
+from rackready.drivers.scheduler.base import NotOursError, SchedulerError
 from rackready.drivers.scheduler.file import FileAdapter
 
 
@@ -56,3 +56,14 @@ def test_a_file_knows_of_no_jobs(path: Path) -> None:
     adapter = FileAdapter(path)
     adapter.release("node01")
     assert adapter.jobs("node01") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "actual"), [(None, "Is a directory"), (b"\xff\xfe", "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte")]
+)
+def test_a_list_that_cannot_be_read_is_the_schedulers_error(tmp_path: Path, content: bytes | None, actual: str) -> None:
+    path = tmp_path / "ready"
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(SchedulerError) as caught:
+        FileAdapter(path).show("node01")
+    assert str(caught.value) == f"{path}: the list of ready nodes - Expected: a readable text file Actual: {actual}. Correct handover.path or its permissions."

@@ -9,7 +9,7 @@ import pytest
 
 from rackready.drivers.scheduler.base import Job, JobsUnknownError, NotOursError, SchedulerError, UnknownNodeError
 from rackready.drivers.scheduler.slurm import SlurmAdapter
-from rackready.drivers.scheduler.slurm_text import parse_jobs, parse_node
+from rackready.drivers.scheduler.slurm_text import expand_hosts, parse_jobs, parse_node
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/slurm"
 
@@ -233,3 +233,62 @@ def test_jobs_that_cannot_be_asked_for_are_not_taken_for_none() -> None:
         "node01: `squeue --nodelist` on 10.0.0.5:22 - Expected: the node's jobs "
         "Actual: slurm_load_jobs error: Unable to contact slurm controller (connect failure). See whether slurmctld runs there."
     )
+
+
+def asked_together(squeue: str, states: dict[str, str], *, code: int = 0) -> tuple[dict[str, list[Job] | SchedulerError], list[str]]:
+    """What is said of node01 to node03 when all are asked for at once, and what was asked."""
+    sent: list[str] = []
+
+    def run(command: str) -> tuple[int, str, str]:
+        sent.append(command)
+        if command.startswith("squeue"):
+            return (code, squeue, "slurm_load_jobs error: Invalid node name") if "," in command.split("nodelist=")[1].split(maxsplit=1)[0] else (0, "", "")
+        names = command.split()[3].split(",")
+        rows = [recorded("draining").replace("NodeName=node01", f"NodeName={name}").replace("State=MIXED+DRAIN", f"State={states[name]}") for name in names]
+        return 0, "".join(rows), ""
+
+    return dict(SlurmAdapter(run, "10.0.0.5:22").jobs_of(["node01", "node02", "node03"])), sent
+
+
+def test_jobs_of_many_nodes_are_asked_for_at_once() -> None:
+    text = "node[01-02]|8|root|gpu|RUNNING|train\nnode02|7|ann|gpu|COMPLETING|a|b\n|9|ann|gpu|PENDING|next\n"
+    found, sent = asked_together(text, {"node01": "MIXED+DRAIN", "node02": "MIXED+DRAIN", "node03": "IDLE+DRAIN"})
+    train = Job("8", "root", "gpu", "train")
+    assert found == {"node01": [train], "node02": [Job("7", "ann", "gpu", "a|b"), train], "node03": []}
+    assert sent == [
+        "squeue --all --noheader --nodelist=node01,node02,node03 --format='%N|%i|%u|%P|%T|%j'",
+        "scontrol show node node01,node02,node03 --oneliner",
+    ]
+
+
+def test_of_many_nodes_one_whose_jobs_are_not_shown_is_not_taken_for_empty() -> None:
+    found, _ = asked_together("node01|8|root|gpu|RUNNING|train\n", {"node01": "MIXED+DRAIN", "node02": "ALLOCATED+DRAIN", "node03": "IDLE+DRAIN"})
+    assert isinstance(found["node02"], JobsUnknownError)
+    assert "squeue shows no job, scontrol says ALLOCATED+DRAIN" in str(found["node02"])
+    assert (found["node01"], found["node03"]) == ([Job("8", "root", "gpu", "train")], [])
+
+
+@pytest.mark.parametrize(("text", "code"), [("", 1), ("node[01-|8|root|gpu|RUNNING|train\n", 0), ("no job\n", 0)])
+def test_what_is_not_sure_of_many_nodes_is_asked_of_each(text: str, code: int) -> None:
+    found, sent = asked_together(text, dict.fromkeys(["node01", "node02", "node03"], "IDLE+DRAIN"), code=code)
+    assert found == {"node01": [], "node02": [], "node03": []}
+    assert [command.split("nodelist=")[1].split(maxsplit=1)[0] for command in sent if command.startswith("squeue")][1:] == ["node01", "node02", "node03"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", []),
+        ("node01", ["node01"]),
+        ("node[01-03,07],login1", ["login1", "node01", "node02", "node03", "node07"]),
+        ("r[1-2]n[08-10]x", ["r1n08x", "r1n09x", "r1n10x", "r2n08x", "r2n09x", "r2n10x"]),
+    ],
+)
+def test_host_lists_are_read_as_slurm_writes_them(text: str, names: list[str]) -> None:
+    assert sorted(expand_hosts(text)) == names
+
+
+@pytest.mark.parametrize("text", ["node[a-b]", "node[1-]", "node[1-99999999]", "node[]", "node[01-02"])
+def test_what_is_no_host_list_is_refused(text: str) -> None:
+    with pytest.raises(SchedulerError, match=r"`squeue` - Expected: a host list such as node\[01-04\] Actual: 'node\["):
+        expand_hosts(text)

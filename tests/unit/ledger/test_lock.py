@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from rackready.ledger.lock import ControllerBusyError, ControllerLock
+from rackready.ledger.lock import ControllerBusyError, ControllerLock, is_held
 
 HOLD = """
 import sys, time
@@ -59,3 +61,16 @@ def test_lock_is_not_inherited_by_children(tmp_path: Path) -> None:
     finally:
         child.kill()
         child.wait()
+
+
+def test_who_only_looks_keeps_no_controller_out(tmp_path: Path) -> None:
+    path = tmp_path / "controller.lock"
+    assert not is_held(path)
+    with ControllerLock(path, "me"):
+        assert is_held(path)
+    assert not is_held(path)
+    looks = path.open("rb")
+    fcntl.flock(looks, fcntl.LOCK_SH)
+    threading.Timer(0.1, looks.close).start()
+    with ControllerLock(path, "me"):
+        assert is_held(path)

@@ -53,7 +53,7 @@ class Node:
         return ""
 
     def apt_cache(self, words: list[str]) -> str:
-        return "".join(f" {words[1]} | {version} | http://mirror ./ Packages\n" for version in self.lists.get(words[1], []))
+        return "".join(f" {name} | {version} | http://mirror ./ Packages\n" for name in words[1:] for version in self.lists.get(name, []))
 
     def apt_get(self, words: list[str]) -> str:
         if words[0] == "update":
@@ -95,6 +95,16 @@ def test_exact_version_is_fetched_installed_and_held(apt: Apt, node: Node) -> No
         "apt-get install --no-install-recommends --allow-downgrades --allow-change-held-packages nvidia-open=580.1-1",
         "apt-mark hold nvidia-open",
     ]
+
+
+def test_lists_that_lack_one_of_many_versions_are_fetched_and_whole_ones_are_not(apt: Apt, node: Node) -> None:
+    node.lists = dict(node.mirror) | {"dcgm": ["3-1"]}
+    apt.ensure(Wish({"nvidia-open": "580.1-1", "dcgm": "4-1"}), "install", 1, "a")
+    assert node.ran[0] == "apt-get update"
+    node.ran.clear()
+    node.installed.clear()
+    apt.ensure(Wish({"nvidia-open": "580.1-1", "dcgm": "4-1", "pin": ""}), "install", 1, "a")
+    assert [line.split()[1] for line in node.ran] == ["install"]
 
 
 def test_second_run_runs_nothing(apt: Apt, node: Node) -> None:

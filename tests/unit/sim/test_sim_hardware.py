@@ -37,6 +37,7 @@ def test_a_state_follows_the_site_and_the_profiles(healthy: State) -> None:
 
 @pytest.mark.parametrize("name", sorted(FAULTS))
 def test_every_fault_changes_the_hardware_and_is_repaired(healthy: State, name: str) -> None:
+    healthy = build_switch_state(load_site("sim"), "leaf01") if FAULTS[name].layer == "switch" else healthy
     state = copy.deepcopy(healthy)
     faults.inject(state, name)
     assert state["faults"] == [{"name": name, "params": FAULTS[name].params}]
@@ -59,7 +60,7 @@ def test_one_of_two_faults_is_repaired(healthy: State) -> None:
 @pytest.mark.parametrize(
     ("name", "params", "words"),
     [
-        ("nonsense", {}, "dcgm-fail, "),
+        ("nonsense", {}, "Actual: 'nonsense'. Name a fault from the list."),
         ("nvlink-down", {"gpu": 8}, "node02 gpus - Expected: one of 0, 1, 2, 3, 4, 5, 6, 7 Actual: 8"),
         ("nvlink-down", {"gpu": 0, "link": 18}, "Actual: 18. Name a part that the node has."),
         ("nic-down", {"gpu": 1}, "Fault 'nic-down' - Expected: nic Actual: gpu"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 
 from rackready.design.cabling.catalogue import Catalogue
-from rackready.design.cabling.types import BomLine, Cable, Cage
+from rackready.design.cabling.types import BomLine, Cable, Cage, Choice
 from rackready.model.parts import Assembly, Fibre, Transceiver
 
 
@@ -38,20 +38,21 @@ _GROUPS = ["cable", "fibre", "module", "switch", "node"]
 
 def _count(cables: Iterable[Cable]) -> tuple[Counter[str], Counter[str]]:
     pieces: Counter[str] = Counter()
-    modules: Counter[str] = Counter()
-    seen: set[Cage] = set()
-    for cable in cables:
-        if cable.problem:
+    # One module fills one cage, whatever number of cables ends in it.
+    filled: dict[Cage, str] = {}
+    # Cables share their choices: each is looked at once, and counted.
+    chosen: Counter[Choice] = Counter()
+    for run, _, _, choice, leader, _ in cables:
+        if choice.problem:
             continue
-        if cable.group == cable.label:
-            pieces[cable.cable_part] += 1
-        if cable.a_part == cable.cable_part:
-            continue
-        for cage, part in ((cable.run.a, cable.a_part), (cable.run.b, cable.b_part)):
-            if cage not in seen:
-                seen.add(cage)
-                modules[part] += 1
-    return pieces, modules
+        if leader is run:
+            chosen[choice] += 1
+        if choice.a_part != choice.cable_part:
+            filled[run[0]] = choice.a_part
+            filled[run[3]] = choice.b_part
+    for choice, count in chosen.items():
+        pieces[choice.cable_part] += count
+    return pieces, Counter(filled.values())
 
 
 def _cable_line(catalogue: Catalogue, part: str, count: int, pct: float) -> BomLine:

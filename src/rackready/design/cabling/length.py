@@ -51,12 +51,10 @@ class Ruler:
     def length(self, a: Device, b: Device) -> float:
         """Return the length between ports of two devices, m, rounded up to 0.01; raises LengthError."""
         heights = self._height
-        za = heights[a] if a in heights else self._measure(a)
-        zb = heights[b] if b in heights else self._measure(b)
+        za = heights.get(a) or self._measure(a)
+        zb = heights.get(b) or self._measure(b)
         key = (a.rack, b.rack)
-        between = self._across.get(key)
-        if between is None:
-            between = self._across[key] = self._between(*key)
+        between = self._across.get(key) or self._across.setdefault(key, self._between(*key))
         level, tray_a, tray_b = between
         rise = abs(za - zb) if a.rack == b.rack else abs(za - tray_a) + abs(zb - tray_b)
         return int((rise + level) * 100 + UP) / 100

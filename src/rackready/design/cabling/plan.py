@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rackready.design.cabling.catalogue import Catalogue, Optics, Wanted
 from rackready.design.cabling.length import LengthError, Ruler
 from rackready.design.cabling.sockets import CONNECTOR_LANES
-from rackready.design.cabling.types import Cable, CablePlan, Cage, Choice, FloorPlan, Run
+from rackready.design.cabling.types import Cable, CablePlan, Cage, Choice, FloorPlan, Link, Plug, Run, label_of
 from rackready.design.collector import without_gc
 from rackready.model.parts import Assembly
 
@@ -36,56 +37,57 @@ def connectors(run: Run) -> int:
     return 1 if run.lanes <= CONNECTOR_LANES else run.lanes // CONNECTOR_LANES
 
 
-def label_of(run: Run) -> str:
-    """Return the label of a run: both ends. It stays as long as the ports do."""
-    return f"{run.a.device.name}:{run.a_port}/{run.b.device.name}:{run.b_port}"
-
-
 class _Ties:
-    """Which cages are tied together by runs (a union-find), and which of their connectors are taken."""
+    """Which cages are tied together by runs (a union-find over numbers), and which of their connectors are taken."""
 
     def __init__(self) -> None:
         self._number: dict[Cage, int] = {}
         self._parent: list[int] = []
         self._used: list[int] = []
 
-    def add(self, run: Run, count: int) -> str:
-        """Take the connectors of both ends; return what is wrong, or an empty text."""
-        a, b = run.a, run.b
-        if a is b:
-            return "Expected: two cages Actual: both ends in one. Correct the link."
-        first, second = self._of(a), self._of(b)
-        used, mask = self._used, (1 << count) - 1
-        bits_a, bits_b = mask << run.a_sub, mask << run.b_sub
-        if used[first] & bits_a:
-            return _taken(a, run.a_port)
-        if used[second] & bits_b:
-            return _taken(b, run.b_port)
+    def add(self, run: Run, mask: int) -> str:
+        """Take the connectors of both ends (``mask`` has a bit for each, shifted to the run's own); return what is wrong, or an empty text."""
+        a, _, a_sub, b, _, b_sub, _ = run
+        number, parent, used = self._number, self._parent, self._used
+        first, second = number.get(a), number.get(b)
+        if first is None:
+            first = number[a] = len(parent)
+            parent.append(first)
+            used.append(0)
+        if second is None:
+            if a is b:
+                return "Expected: two cages Actual: both ends in one. Correct the link."
+            second = number[b] = len(parent)
+            parent.append(second)
+            used.append(0)
+        bits_a, bits_b = mask << a_sub, mask << b_sub
+        if used[first] & bits_a or used[second] & bits_b or first == second:
+            return _clash(run, taken=bool(used[first] & bits_a))
         used[first] |= bits_a
         used[second] |= bits_b
-        first, second = self._top(first), self._top(second)
-        if first != second:
-            self._parent[max(first, second)] = min(first, second)
+        while parent[first] != first:
+            parent[first] = first = parent[parent[first]]
+        while parent[second] != second:
+            parent[second] = second = parent[parent[second]]
+        if first < second:
+            parent[second] = first
+        elif second < first:
+            parent[first] = second
         return ""
 
     def root(self, cage: Cage) -> int:
         """Return the number that all cages of one group have in common."""
-        return self._top(self._number[cage])
-
-    def _of(self, cage: Cage) -> int:
-        number = self._number.get(cage)
-        if number is None:
-            number = self._number[cage] = len(self._parent)
-            self._parent.append(number)
-            self._used.append(0)
-        return number
-
-    def _top(self, number: int) -> int:
-        parent = self._parent
+        number, parent = self._number[cage], self._parent
         while parent[number] != number:
-            parent[number] = parent[parent[number]]
-            number = parent[number]
+            parent[number] = number = parent[parent[number]]
         return number
+
+
+def _clash(run: Run, *, taken: bool) -> str:
+    """Return why a run cannot have the connectors that it asks for."""
+    if run.a is run.b:
+        return "Expected: two cages Actual: both ends in one. Correct the link."
+    return _taken(run.a, run.a_port) if taken else _taken(run.b, run.b_port)
 
 
 def _taken(cage: Cage, port: str) -> str:
@@ -105,47 +107,57 @@ class _Planner:
         self._lengths = [0.0] * len(runs)
         self._choices: list[Choice | None] = [None] * len(runs)
         self._wants: list[Wanted] = [_NOTHING] * len(runs)
-        self._known: dict[tuple[str, int, str, int, int, int, str], Wanted] = {}
+        self._known: dict[tuple[Plug, Plug, Link], Wanted] = {}
+        self._alike: dict[tuple[Any, ...], Wanted] = {}
         self._longest_assembly: dict[Wanted, float] = {}
         self._kinds: dict[tuple[tuple[Wanted, float], ...], str] = {}
-        self._shared: dict[tuple[int, str, float], Choice | None] = {}
+        self._shared: dict[tuple[Wanted, str, float], Choice | None] = {}
         self._groups(self._measure(ruler))
 
     # --- lengths and groups
 
     def _measure(self, ruler: Ruler) -> _Ties:
         ties = _Ties()
+        lengths, wants, known, length_of = self._lengths, self._wants, self._known, ruler.length
         for index, run in enumerate(self._runs):
+            a, b, link = run[0], run[3], run[6]
             try:
-                self._lengths[index] = ruler.length(run.a.device, run.b.device)
+                lengths[index] = length_of(a.device, b.device)
             except LengthError as error:
                 self._refuse(index, str(error), str(error))
                 continue
-            self._wants[index] = self._wanted(run)
-            wrong = ties.add(run, connectors(run))
+            wants[index] = known.get((a.plug, b.plug, link)) or self._wanted(run)
+            wrong = ties.add(run, 1 if link.lanes <= CONNECTOR_LANES else (1 << connectors(run)) - 1)
             if wrong:
                 self._refuse(index, wrong)
         return ties
 
     def _wanted(self, run: Run) -> Wanted:
         a, b = run.a, run.b
-        key = (a.form, a.connectors, b.form, b.connectors, run.rate, run.lanes, run.layer)
-        found = self._known.get(key)
+        found = self._wanted_by(a.form, a.connectors, b.form, b.connectors, run.rate, run.lanes, run.layer)
+        self._known[a.plug, b.plug, run.link] = found
+        return found
+
+    def _wanted_by(self, *key: Any) -> Wanted:
+        """Return the one object for what links of one sort ask of their parts, whatever network they belong to."""
+        found = self._alike.get(key)
         if found is None:
-            found = self._known[key] = Wanted(*key)
+            found = self._alike[key] = Wanted(*key)
             fits = [max(shelf.lengths) for assembly, shelf in self._catalogue.assemblies if shelf.lengths and _suits(assembly, found)]
             self._longest_assembly[found] = max(fits, default=0.0)
         return found
 
     def _groups(self, ties: _Ties) -> None:
         groups: dict[int, list[int]] = {}
+        root, choices = ties.root, self._choices
         for index, run in enumerate(self._runs):
-            if self._choices[index] is None:
-                root = ties.root(run.a)
-                if root in groups:
-                    groups[root].append(index)
+            if choices[index] is None:
+                number = root(run[0])
+                group = groups.get(number)
+                if group is None:
+                    groups[number] = [index]
                 else:
-                    groups[root] = [index]
+                    group.append(index)
         for group in groups.values():
             self._decide(group)
 
@@ -154,8 +166,9 @@ class _Planner:
     def _decide(self, group: list[int]) -> None:
         longest: dict[Wanted, float] = {}
         short = len(group) <= LARGEST_ASSEMBLY
+        wants, lengths = self._wants, self._lengths
         for index in group:
-            want, length = self._wants[index], self._lengths[index]
+            want, length = wants[index], lengths[index]
             if length > longest.get(want, 0.0):
                 longest[want] = length
                 short = short and length <= self._longest_assembly[want]
@@ -192,11 +205,11 @@ class _Planner:
         return [pair for pair in self._catalogue.optics(wanted) if self._catalogue.fibre(pair, length)]
 
     def _fibre(self, index: int, kind: str) -> Choice | None:
-        want, length = self._wants[index], self._lengths[index]
-        key = (id(want), kind, length)
-        if key not in self._shared:
-            self._shared[key] = self._parts(want, kind, length)
-        return self._shared[key]
+        key = (self._wants[index], kind, self._lengths[index])
+        found = self._shared.get(key)
+        if found is None and key not in self._shared:
+            found = self._shared[key] = self._parts(*key)
+        return found
 
     def _parts(self, want: Wanted, kind: str, length: float) -> Choice | None:
         pair = next((pair for pair in self._catalogue.optics(want) if pair.kind == kind), None)
@@ -266,21 +279,15 @@ class _Planner:
 
     def cables(self) -> Iterable[Cable]:
         """Yield the rows: one for each run, or one for each of its fibres where a link takes several."""
-        lengths = self._lengths
-        for index, choice in enumerate(self._choices):
-            run = self._runs[index]
-            label = label_of(run)
+        for run, length, choice in zip(self._runs, self._lengths, self._choices, strict=True):
             if choice is None:
-                raise AssertionError(label)
+                raise AssertionError(label_of(run))
             if choice.group >= 0:
-                group = label if choice.group == index else label_of(self._runs[choice.group])
-                yield Cable(label, run, 0, lengths[index], choice, group)
-            elif choice.problem or connectors(run) == 1:
-                yield Cable(label, run, 0, lengths[index], choice, label)
+                yield Cable(run, 0, length, choice, self._runs[choice.group])
+            elif choice.problem or run[6].lanes <= CONNECTOR_LANES:
+                yield Cable(run, 0, length, choice, run)
             else:
-                for fibre in range(connectors(run)):
-                    name = f"{label}#{fibre + 1}"
-                    yield Cable(name, run, fibre, lengths[index], choice, name)
+                yield from (Cable(run, fibre, length, choice, run, f"#{fibre + 1}") for fibre in range(connectors(run)))
 
 
 def _common(able: Sequence[Sequence[Optics]]) -> str:

@@ -68,6 +68,8 @@ class _Maker:
         self._nodes = {node.name: (node, rack.name) for rack in site.racks for node in rack.nodes}
         self._devices = {device.name: device for device in site.devices}
         self._known: dict[str, tuple[SwitchPorts, Device] | None] = {}
+        self._ends: dict[str, tuple[Device, str]] = {}
+        self._sockets: dict[tuple[str, int, int, int], Socket] = {}
         topology = site.topology
         self._planes = topology.planes if topology is not None and topology.planes_by == "port" else 1
         self._unplaced: dict[str, int] = {}
@@ -90,7 +92,7 @@ class _Maker:
             out.runs += self._trunks(self._fabric)
         else:
             out.runs += self._written()
-        runs, notes = beside(self._site, self._racked)
+        runs, notes = beside(self._site, self._racked, self._places, self._models)
         out.runs += runs
         out.notes += notes
         self._leave_out()
@@ -152,18 +154,23 @@ class _Maker:
         """Return the device of a node (or of what takes a node's place) and its platform, empty for the latter; None when it has no place."""
         node, rack = self._nodes.get(name, (None, ""))
         if node is not None and node.unit is not None:
-            return self._racked.device(name, rack, node.unit), node.platform
+            self._ends[name] = self._racked.device(name, rack, node.unit), node.platform
+            return self._ends[name]
         device = self._devices.get(name)
         if device is not None and device.rack is not None and device.unit is not None:
-            return self._racked.device(name, device.rack, device.unit), ""
+            self._ends[name] = self._racked.device(name, device.rack, device.unit), ""
+            return self._ends[name]
         self._unplaced[name] = self._unplaced.get(name, 0) + 1
         return None
 
     def _nic(self, name: str, rail: int, plane: int, lanes: int) -> tuple[Cage, Socket] | None:
-        end = self._end(name)
+        end = self._ends.get(name) or self._end(name)
         if end is None:
             return None
         device, platform = end
+        known = self._sockets.get((platform, rail, plane, lanes))
+        if known is not None:
+            return device.cages.get(known.cage) or self._cage(device, known), known
         # What takes a node's place (a UFM host) has one adapter a port: MMA4Z00-NS400 in RA-11333-001 V11, table 8.
         socket = nic_socket(platform, rail, plane, self._planes, lanes) if platform else Socket(f"port{rail}", f"port{rail}", 0, 1, "osfp_flat")
         if socket is None:
@@ -171,7 +178,8 @@ class _Maker:
         elif not socket.form:
             self._strange[f"platform {platform}: cage of rail {rail} - Expected: known Actual: not published. Add it to the profile, with its source."] = None
         else:
-            return self._cage(device, socket), socket
+            self._sockets[platform, rail, plane, lanes] = socket
+            return device.cages.get(socket.cage) or self._cage(device, socket), socket
         return None
 
     # --- runs
@@ -183,28 +191,30 @@ class _Maker:
         return max(rates, default=0)
 
     def _endpoints(self, fabric: FabricPlan) -> Iterator[Run]:
-        rate = self._rate()
-        for link in fabric.endpoints:
-            far = self._switch(link.switch, rate)
+        rate, known, cage_of, link_of = self._rate(), self._known, self._cage, self._racked.link
+        for node, rail, plane, switch, port in fabric.endpoints:
+            far = known.get(switch) or self._switch(switch, rate)
             if far is None:
                 continue
             ports, device = far
-            near = self._nic(link.node, link.nic, link.plane, ports.lanes)
+            near = self._nic(node, rail, plane, ports.lanes)
             if near is None:
                 continue
             cage, nic = near
-            socket = ports.sockets[link.port - 1]
-            yield Run(cage, nic.port, nic.sub, self._cage(device, socket), socket.port, socket.sub, rate, ports.lanes, "compute", ports.layer)
+            socket = ports.sockets[port - 1]
+            there = device.cages.get(socket.cage) or cage_of(device, socket)
+            yield Run(cage, nic.port, nic.sub, there, socket.port, socket.sub, link_of(rate, ports.lanes, "compute", ports.layer))
 
     def _trunks(self, fabric: FabricPlan) -> Iterator[Run]:
-        rate = self._rate()
-        for link in fabric.trunks:
-            lower, upper = self._switch(link.lower, rate), self._switch(link.upper, rate)
-            if lower is None or upper is None:
+        rate, known, cage_of, link_of = self._rate(), self._known, self._cage, self._racked.link
+        for lower, lower_port, upper, upper_port in fabric.trunks:
+            below, above = known.get(lower) or self._switch(lower, rate), known.get(upper) or self._switch(upper, rate)
+            if below is None or above is None:
                 continue
-            (ports, low), (others, high) = lower, upper
-            a, b = ports.sockets[link.lower_port - 1], others.sockets[link.upper_port - 1]
-            yield Run(self._cage(low, a), a.port, a.sub, self._cage(high, b), b.port, b.sub, rate, ports.lanes, "trunk", ports.layer)
+            (ports, low), (others, high) = below, above
+            a, b = ports.sockets[lower_port - 1], others.sockets[upper_port - 1]
+            near, far = low.cages.get(a.cage) or cage_of(low, a), high.cages.get(b.cage) or cage_of(high, b)
+            yield Run(near, a.port, a.sub, far, b.port, b.sub, link_of(rate, ports.lanes, "trunk", ports.layer))
 
     def _written(self) -> Iterator[Run]:
         """Links that the site file writes out (``links``)."""
@@ -216,7 +226,15 @@ class _Maker:
             near = self._nic(name, rail, 1, named[1].lanes) if named else None
             if named and near and far:
                 socket, of = named
-                yield Run(near[0], near[1].port, near[1].sub, self._cage(far[1], socket), socket.port, socket.sub, rate, of.lanes, "compute", of.layer)
+                yield Run(
+                    near[0],
+                    near[1].port,
+                    near[1].sub,
+                    self._cage(far[1], socket),
+                    socket.port,
+                    socket.sub,
+                    self._racked.link(rate, of.lanes, "compute", of.layer),
+                )
 
     def _named(self, switch: str, port: str, rate: int) -> tuple[Socket, SwitchPorts] | None:
         """Return the socket of a port by its name: as a sub-port at the link's rate, else as a whole port (a port may run slower than it can)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from rackready.design.topology.ports import breakout_of, port_names
 from rackready.model.profile import PlatformProfile, SwitchProfile
@@ -16,8 +17,7 @@ _TWIN = re.compile(r"^(?P<cage>[A-Z]+\d+)P(?P<port>[1-8])$")
 """Port labels of servers in which NICs share a cage: OSFP4P2 is the second port of cage OSFP4 (NVIDIA DGX H100 user guide, table of network modules)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Socket:
+class Socket(NamedTuple):
     """One port. ``sub``: its first connector in the cage's module, from 0; ``connectors``: those that the whole cage has; ``form``: empty when unknown."""
 
     port: str

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 from rackready.design.capacity.parts import Device, DeviceModel, RackInput
@@ -9,6 +11,7 @@ from rackready.design.capacity.report import CapacityReport, capacity
 from rackready.design.placement import place_switches
 from rackready.design.topology.types import FabricPlan
 from rackready.model import site as intent
+from rackready.model.facility import Nameplate
 from rackready.model.profile import Cooling, Figure
 from rackready.model.site import Site
 from rackready.profiles import loader
@@ -38,6 +41,7 @@ def platform_model(wanted: str) -> DeviceModel:
         psus=profile.psus.count if profile.psus else None,
         psu_min=profile.psus.min_count if profile.psus else None,
         psu_max_w=_value(profile.psus.max_w) if profile.psus else None,
+        inlet=profile.psus.inlet if profile.psus else None,
         liquid_share=_liquid(profile.cooling),
     )
 
@@ -55,6 +59,7 @@ def switch_model(wanted: str) -> DeviceModel:
         psus=profile.psus.count if profile.psus else None,
         psu_min=profile.psus.min_count if profile.psus else None,
         psu_max_w=_value(profile.psus.max_w) if profile.psus else None,
+        inlet=profile.psus.inlet if profile.psus else None,
     )
 
 
@@ -63,13 +68,55 @@ def device_model(device: intent.Device) -> DeviceModel:
     passive = device.kind in {"patch_panel", "power_shelf", "pdu"}
     nothing = 0.0 if passive else None
     return DeviceModel(
-        id=f"{device.kind}/{device.height_u}u/{device.max_power_w}w/{device.weight_kg}kg",
+        id=f"{device.kind}/{device.height_u}u/{device.max_power_w}w/{device.weight_kg}kg/{device.psus}/{device.psus_needed}/{device.inlet}",
         rack_units=device.height_u,
         max_w=nothing if device.max_power_w is None else device.max_power_w,
         typical_w=nothing,
         transient_w=nothing,
         weight_kg=device.weight_kg,
+        psus=device.psus,
+        psu_min=device.psus_needed,
+        inlet=device.inlet,
         liquid_share=nothing,
+        stated="" if device.max_power_w is None else "max_power_w",
+    )
+
+
+class _Models:
+    """Figures of models as profiles have them, with what the site states itself in their place."""
+
+    def __init__(self, site: Site) -> None:
+        self._plates = {plate.model: plate for plate in (site.facility.nameplates if site.facility is not None else ())}
+        self._known: dict[str, DeviceModel] = {}
+
+    def platform(self, wanted: str) -> DeviceModel:
+        """Return the figures of a server model; raises UnknownProfileError."""
+        return self._of(wanted, platform_model)
+
+    def switch(self, wanted: str) -> DeviceModel:
+        """Return the figures of a switch model; raises UnknownProfileError."""
+        return self._of(wanted, switch_model)
+
+    def _of(self, wanted: str, published: Callable[[str], DeviceModel]) -> DeviceModel:
+        plate = self._plates.get(wanted)
+        if plate is None:
+            return published(wanted)
+        if wanted not in self._known:
+            self._known[wanted] = _stated(published(wanted), plate)
+        return self._known[wanted]
+
+
+def _stated(model: DeviceModel, plate: Nameplate) -> DeviceModel:
+    def either(own: float | None, published: float | None) -> float | None:
+        return published if own is None else own
+
+    return replace(
+        model,
+        max_w=either(plate.max_power_w, model.max_w),
+        typical_w=either(plate.typical_power_w, model.typical_w),
+        transient_w=either(plate.transient_power_w, model.transient_w),
+        weight_kg=either(plate.weight_kg, model.weight_kg),
+        stated=plate.source,
     )
 
 
@@ -78,24 +125,25 @@ def racks_of(site: Site, fabric: FabricPlan | None = None) -> list[RackInput]:
 
     ``fabric``: what the topology makes; its switches stand where the site's slots put them, and those without a slot are in no rack.
     """
+    models = _Models(site)
     beside: dict[str, list[Device]] = {}
     for switch in site.switches:
         if switch.rack is not None:
-            beside.setdefault(switch.rack, []).append(Device(switch.name, switch_model(switch.model), switch.unit, "switch"))
+            beside.setdefault(switch.rack, []).append(Device(switch.name, models.switch(switch.model), switch.unit, "switch"))
     written = {switch.name for switch in site.switches}
     places = place_switches(site, fabric).places if fabric is not None else {}
     for made in fabric.switches if fabric is not None else ():
         if made.name in places and made.name not in written:
             rack, unit = places[made.name]
-            beside.setdefault(rack, []).append(Device(made.name, switch_model(made.model), unit, "switch"))
+            beside.setdefault(rack, []).append(Device(made.name, models.switch(made.model), unit, "switch"))
     for device in site.devices:
         if device.rack is not None:
             beside.setdefault(device.rack, []).append(Device(device.name, device_model(device), device.unit, "device"))
-    return [_rack(rack, beside.get(rack.name, [])) for rack in site.racks]
+    return [_rack(rack, beside.get(rack.name, []), models) for rack in site.racks]
 
 
-def _rack(rack: intent.Rack, beside: list[Device]) -> RackInput:
-    nodes = [Device(node.name, platform_model(node.platform), node.unit) for node in rack.nodes if node.kind == "metal"]
+def _rack(rack: intent.Rack, beside: list[Device], models: _Models) -> RackInput:
+    nodes = [Device(node.name, models.platform(node.platform), node.unit) for node in rack.nodes if node.kind == "metal"]
     return RackInput(rack.name, (*nodes, *beside), tuple(rack.feeds), rack.height_u, rack.cooling, rack.max_weight_kg, rack.hall)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rackready.design.capacity import circuits
 from rackready.design.capacity.parts import DeviceModel, RackInput, where
@@ -34,7 +34,26 @@ def _figures(racks: Sequence[RackInput]) -> list[str]:
     for _, model in sorted(models.items()):
         for what in _lacks(model):
             missing.setdefault(what, {})[model.label] = None
-    return [f"{what} {NOT_PUBLISHED}: {', '.join(names)}" for what, names in missing.items()]
+    out = [f"{what} {NOT_PUBLISHED}: {', '.join(names)}" for what, names in missing.items()]
+    return out + _way_out([model for _, model in sorted(models.items()) if model.max_w is None]) + _stated(models.values())
+
+
+def _way_out(models: Iterable[DeviceModel]) -> list[str]:
+    """Return how the site states a draw that nobody publishes."""
+    beside = {model.label: None for model in models if model.beside}
+    listed_models = {model.label: None for model in models if not model.beside}
+    parts = [f"max_power_w of devices of kind {', '.join(beside)}"] if beside else []
+    parts += [f"facility.nameplates for {', '.join(listed_models)}"] if listed_models else []
+    return [f"a draw that is not published is judged once the site states it: {' and '.join(parts)}"] if parts else []
+
+
+def _stated(models: Iterable[DeviceModel]) -> list[str]:
+    """Return which figures are the site's own statement, and where it has them from."""
+    by_source: dict[str, dict[str, None]] = {}
+    for model in models:
+        if model.stated:
+            by_source.setdefault(model.stated, {})[model.label] = None
+    return [f"figures of {', '.join(sorted(labels))} are the site's own statement ({source})" for source, labels in sorted(by_source.items())]
 
 
 def _unrated_feeds(racks: Sequence[RackInput]) -> list[str]:

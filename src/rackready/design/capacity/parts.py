@@ -23,13 +23,22 @@ class DeviceModel:
     psu_min: int | None = None
     """Supplies that must live for full operation."""
     psu_max_w: float | None = None
+    inlet: str | None = None
+    """Inlet of one supply, IEC 60320."""
     liquid_share: float | None = None
     """Share of its heat that goes into liquid; 0 for air-cooled."""
+    stated: str = ""
+    """Where the site has the figures from that it states itself; empty when all are the profile's."""
 
     @property
     def label(self) -> str:
         """Return what people read: the id without the figures that keep devices of one kind apart."""
         return self.id.partition("/")[0]
+
+    @property
+    def beside(self) -> bool:
+        """Say whether it is a device of the site file rather than a model of a profile."""
+        return "/" in self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +68,20 @@ class RackInput:
     def shape(self) -> tuple[object, ...]:
         """Return what makes two racks alike: models in order with their units, feeds without their sources, limits; no names."""
         feeds = tuple(
-            (feed.name, feed.kind, feed.rating_kw, feed.breaker_a, feed.volts, feed.phases, feed.phase, feed.psus, feed.power_factor, feed.continuous)
+            (
+                feed.name,
+                feed.kind,
+                feed.rating_kw,
+                feed.breaker_a,
+                feed.volts,
+                feed.phases,
+                feed.phase,
+                feed.psus,
+                feed.power_factor,
+                feed.continuous,
+                feed.outlet,
+                feed.cord_m,
+            )
             for feed in self.feeds
         )
         return (tuple((device.model.id, device.unit, device.kind) for device in self.devices), feeds, self.height_u, _cooling(self.cooling), self.max_weight_kg)

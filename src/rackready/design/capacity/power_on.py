@@ -21,6 +21,10 @@ class Wave:
     """Highest step of load, W: transient draw where every device's is published, else the highest draw."""
     running_w: float
     """Load when it has settled, W."""
+    step_partial: bool = False
+    """Some draw of these racks is not published: the step is a least one."""
+    running_partial: bool = False
+    """Some draw of these or of earlier racks is not published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,9 @@ class _Stage:
                 self.running[node] += share * load.rack.max_w
         before = self.waves[-1].running_w if self.waves else 0.0
         running = before + sum(load.rack.max_w for load in chosen)
-        self.waves.append(Wave(len(self.waves) + 1, tuple(load.rack.name for load in chosen), step, running))
+        partial = any(load.rack.unpublished for load in chosen)
+        also = partial or (bool(self.waves) and self.waves[-1].running_partial)
+        self.waves.append(Wave(len(self.waves) + 1, tuple(load.rack.name for load in chosen), step, running, partial, also))
         return left
 
     def _too_much(self, load: _Load, rising: list[float], step: float) -> bool:

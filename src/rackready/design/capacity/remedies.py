@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from rackready.design.capacity import circuits, findings
 from rackready.design.capacity.findings import Finding
 from rackready.design.capacity.losses import Flow
-from rackready.design.capacity.parts import Device, RackInput
+from rackready.design.capacity.parts import Device, RackInput, least
 from rackready.design.capacity.supply import Live, Supplies, needed_psus, spread
 
 MOST_MOVES = 4
@@ -23,9 +23,12 @@ class Move:
     device: str
     rack: str
     unit: int
+    unknown: tuple[str, ...] = ()
+    """What is not published of what it was held against: whether the place bears it is then not known."""
 
     def __str__(self) -> str:
-        return f"{self.device} to rack {self.rack} unit {self.unit}"
+        doubt = f" (not known to fit: {' and '.join(self.unknown)} not published)" if self.unknown else ""
+        return f"{self.device} to rack {self.rack} unit {self.unit}{doubt}"
 
 
 def free_unit(rack: RackInput, size: int) -> int | None:
@@ -75,21 +78,46 @@ class Planner:
 
         Upstream the node is counted with its whole draw on every element over which the rack can be fed, on top of the worst that this element must stand.
         """
-        size, watts = device.model.rack_units, device.model.max_w or 0.0
         if device.model.id in self._full:
             return None
-        for name, rack in self.racks.items():
-            if name == away_from or rack.used_u + size > rack.height_u:
-                continue
-            unit = free_unit(rack, size)
-            if unit is None or not self._fits_in(rack, device, unit) or not self._room_upstream(rack, watts):
-                continue
-            self.racks[name] = rack.plus(replace(device, unit=unit))
-            for node in self.flow.graph.upstream_of(rack.sources) if self.flow is not None and rack.feeds else []:
-                self.reserved_w[node] += watts
-            return Move(device.name, name, unit)
+        doubtful: Move | None = None
+        for rack in self.racks.values():
+            move = self._offer(device, rack) if rack.name != away_from else None
+            if move is not None and not move.unknown:
+                return self._reserved(move, device)
+            doubtful = doubtful or move
+        if doubtful is not None:
+            return self._reserved(doubtful, device)
         self._full.add(device.model.id)
         return None
+
+    def _offer(self, device: Device, rack: RackInput) -> Move | None:
+        """Return a place in a rack by what is known of it; None when there is none."""
+        size = device.model.rack_units
+        if rack.used_u + size > rack.height_u:
+            return None
+        unit = free_unit(rack, size)
+        if unit is None or not self._fits_in(rack, device, unit) or not self._room_upstream(rack, device.model.max_w or 0.0):
+            return None
+        return Move(device.name, rack.name, unit, self._unknown(device, rack))
+
+    def _reserved(self, move: Move, device: Device) -> Move:
+        rack = self.racks[move.rack]
+        self.racks[move.rack] = rack.plus(replace(device, unit=move.unit))
+        for node in self.flow.graph.upstream_of(rack.sources) if self.flow is not None and rack.feeds else []:
+            self.reserved_w[node] += device.model.max_w or 0.0
+        return move
+
+    def _unknown(self, device: Device, rack: RackInput) -> tuple[str, ...]:
+        """Return what is not published of a device, its new rack and the power nodes above it, where a limit is held against it."""
+        draw = set(rack.plus(device).unpublished) if rack.feeds or rack.cooling is not None else set[str]()
+        if self.flow is not None and rack.feeds:
+            rated = {node for node in self.flow.graph.upstream_of(rack.sources) if self.flow.graph.usable[node] is not None}
+            beside = (group for group in self.flow.groups if group.rack.unpublished and rated & set(self.flow.graph.upstream_of(group.rack.sources)))
+            draw |= {label for group in beside for label in group.rack.unpublished}
+        heavy = {item.model.label for item in (*rack.devices, device) if item.model.weight_kg is None} if rack.max_weight_kg is not None else set()
+        texts = [("draw", draw), ("weight", heavy)]
+        return tuple(f"{what} of {', '.join(sorted(labels))}" for what, labels in texts if labels)
 
     def take(self, rack: RackInput, topic: str) -> list[Device]:
         """Return the fewest nodes (at most MOST_MOVES, from the rack's end) without which the topic is gone; none when that does not help."""
@@ -132,7 +160,9 @@ def bigger_feeds(rack: RackInput, found: Iterable[Finding]) -> str:
     for number, seen in sorted(highest.items()):
         feed = rack.feeds[number]
         size = circuits.standard_breaker(feed, seen)
-        text = f"a breaker of {size} A ({feed.volts:g} V)" if feed.breaker_a is not None and size is not None else f"a rating of {math.ceil(seen / 1000)} kW"
+        some = least(partial=bool(rack.unpublished))
+        rating = f"{some}{math.ceil(seen / 1000)} kW"
+        text = f"a breaker of {some}{size} A ({feed.volts:g} V)" if feed.breaker_a is not None and size is not None else f"a rating of {rating}"
         wanted.setdefault(text, []).append(feed.name)
     return "give " + " and ".join(f"feed{'s' if len(names) > 1 else ''} {', '.join(names)} {text}" for text, names in wanted.items())
 

@@ -112,22 +112,28 @@ def _fed(flow: Flow, number: int) -> str:
 def _node_fix(flow: Flow, number: int, load: tuple[float, float], given: dict[int, float]) -> str:
     node, (seen, usable) = flow.graph.nodes[number], load
     size = circuits.standard_breaker(node, seen)
-    bigger = f"a breaker of {size} A" if node.breaker_a is not None and size is not None else f"a rating of {math.ceil(seen / 1000)} kW"
+    some = least(partial=number in flow.partial)
+    bigger = f"a breaker of {some}{size} A" if node.breaker_a is not None and size is not None else f"a rating of {some}{math.ceil(seen / 1000)} kW"
     spare = _spare(flow, number, seen - usable, given)
-    source = f"{flow.graph.nodes[spare].name}, which has that to spare" if spare is not None else "elsewhere"
-    return f"Feed {(seen - usable) / 1000:.1f} kW of racks from {source}, or give it {bigger}."
+    doubt = ", as far as its racks' draw is published" if spare in flow.partial else ""
+    source = f"{flow.graph.nodes[spare].name}, which has that to spare{doubt}" if spare is not None else "elsewhere"
+    return f"Feed {some}{(seen - usable) / 1000:.1f} kW of racks from {source}, or give it {bigger}."
 
 
 def _spare(flow: Flow, number: int, need_w: float, given: dict[int, float]) -> int | None:
-    """Return the element of the same kind with most to spare in every case, if that is enough; what was offered before is gone."""
+    """Return the element of the same kind with most to spare in every case, if that is enough; what was offered before is gone.
+
+    One of which every draw is known comes before one of which some is not published, however much that seems to have.
+    """
     graph = flow.graph
     free = {
         other: usable - flow.worst_w[other] - given.get(other, 0.0)
         for other, usable in enumerate(graph.usable)
         if usable is not None and graph.nodes[other].kind == graph.nodes[number].kind
     }
-    best = max(free, key=lambda other: free[other])
-    if free[best] < need_w:
+    enough = [other for other in free if free[other] >= need_w]
+    if not enough:
         return None
+    best = max(enough, key=lambda other: (other not in flow.partial, free[other]))
     given[best] = given.get(best, 0.0) + need_w
     return best

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from rackready.design.sizing.hugging_face_layers import without_experts
 from rackready.design.sizing.hugging_face_scope import refuse_unsized
 from rackready.model.llm import Experts, Latent, Llm, Weights
 from rackready.model.problems import RackreadyError
@@ -58,8 +59,16 @@ class Reader:
                 f"{self.source}: {_NAMES[name][0]} is missing - Expected: the config.json of a decoder-only model "
                 f"Actual: keys {', '.join(sorted(self.raw)[:8]) or 'none'}. Give the model by --params and its shape instead."
             )
+        return self._above_zero(name, value)
+
+    def positive(self, name: str) -> int | None:
+        """Return a whole number above 0, None when there is none; raises RackreadyError for 0, which no formula could be given."""
+        value = self.number(name)
+        return None if value is None else self._above_zero(name, value)
+
+    def _above_zero(self, name: str, value: int) -> int:
         if value == 0:
-            key = next(key for key in _NAMES[name] if self.raw.get(key) is not None)
+            key = next(key for key in _NAMES.get(name, (name,)) if self.raw.get(key) is not None)
             raise RackreadyError(f"{self.source}: {key} - Expected: a whole number above 0 Actual: 0. Correct the file.")
         return value
 
@@ -102,7 +111,7 @@ def _model(reader: Reader, name: str) -> Llm:
         hidden=hidden,
         heads=heads,
         kv_heads=_kv_heads(reader, heads, latent),
-        head_dim=reader.number("head_dim") or hidden // heads,
+        head_dim=reader.positive("head_dim") or hidden // heads,
         intermediate=_intermediate(reader, hidden),
         vocabulary=reader.required("vocabulary"),
         tied=bool(reader.raw.get("tie_word_embeddings", family in _TIED)),
@@ -117,7 +126,7 @@ def _model(reader: Reader, name: str) -> Llm:
 
 
 def _kv_heads(reader: Reader, heads: int, latent: Latent | None) -> int:
-    found = reader.number("kv_heads")
+    found = reader.positive("kv_heads")
     if latent is not None:
         return heads
     if reader.raw.get("multi_query") and found is None:
@@ -165,15 +174,10 @@ def _experts(reader: Reader) -> Experts | None:
         )
     width = reader.number("moe_intermediate_size") or reader.required("intermediate")
     shared = reader.number("shared_expert_intermediate_size") or (reader.number("n_shared_experts") or 0) * width
-    step = reader.number("decoder_sparse_step") or reader.number("moe_layer_freq") or 1
-    layers = reader.required("layers")
-    interleaved = reader.number("interleave_moe_layer_step")
-    if interleaved is not None:
-        # Llama 4: every n-th layer has experts, and one shared expert of the same width.
-        step, shared = interleaved or 1, width
-    dense = reader.number("first_k_dense_replace") or (layers - layers // step)
-    if dense > layers:
-        raise RackreadyError(f"{reader.source}: first_k_dense_replace - Expected: at most {layers} layers Actual: {dense}. Correct the file.")
+    if reader.raw.get("interleave_moe_layer_step") is not None or reader.raw.get("moe_layers") is not None:
+        # Llama 4 (transformers, Llama4TextMoe): one shared expert of the same width.
+        shared = width
+    dense = without_experts(reader)
     return Experts(count=count, active=active, intermediate=width, shared=shared, dense_layers=dense)
 
 

@@ -18,12 +18,16 @@ _REDUCTIONS = 2
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Tokens a second of one replica at most, and what binds: seconds of one step by resource; a resource that is not published is left out."""
+    """Tokens a second of one replica at most, and what binds: seconds of one step by resource.
+
+    ``limit`` is the slowest of those that were judged. ``not_judged``: resources that are needed and have no published figure; one of them may bind first.
+    """
 
     tokens_per_second: float
     per_sequence: float
     limit: str
     seconds: dict[str, float]
+    not_judged: tuple[str, ...] = ()
 
 
 def forward_flops(model: Llm, context: float) -> float:
@@ -47,7 +51,7 @@ def prefill(model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platfo
     if link is not None:
         # Stages work on different prompts at the same time: each exchanges only its own layers.
         seconds["interconnect"] = link / layout.pp
-    return _bound(seconds, job.context, 1)
+    return _bound(seconds, job.context, 1, _not_judged(layout, gpu, platform))
 
 
 def decode(model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platform: PlatformProfile, sequences: int) -> Bound:
@@ -65,15 +69,23 @@ def decode(model: Llm, layout: Layout, job: ServingJob, gpu: GpuProfile, platfor
     link = _reductions(model, layout, gpu, platform, tokens=batch)
     if link is not None:
         seconds["interconnect"] = link / layout.pp
-    bound = _bound(seconds, batch, layout.pp)
+    bound = _bound(seconds, batch, layout.pp, _not_judged(layout, gpu, platform))
     # Fewer sequences than stages leave stages idle: no more tokens come out than the sequences make.
     return replace(bound, tokens_per_second=min(bound.tokens_per_second, sequences * bound.per_sequence))
 
 
-def _bound(seconds: dict[str, float], tokens: float, passes: int) -> Bound:
+def _bound(seconds: dict[str, float], tokens: float, passes: int, not_judged: tuple[str, ...]) -> Bound:
     limit = max(seconds, key=lambda name: seconds[name])
     step = seconds[limit]
-    return Bound(tokens / step, 1 / (step * passes), limit, seconds)
+    return Bound(tokens / step, 1 / (step * passes), limit, seconds, not_judged)
+
+
+def _not_judged(layout: Layout, gpu: GpuProfile, platform: PlatformProfile) -> tuple[str, ...]:
+    """Return resources that a step needs and whose rate is not published: memory, the links of tensor parallelism, those between stages."""
+    out = [] if gpu.memory_bandwidth is not None else ["bandwidth"]
+    groups = {layout.tp, layout.tp * layout.pp} - {1}
+    unknown = (link.carrier for link in (links.between(platform, gpu, size) for size in sorted(groups)) if link.rate is None)
+    return tuple(out + [f"interconnect ({carrier})" for carrier in dict.fromkeys(unknown)])
 
 
 def _weights_read(model: Llm, layout: Layout, tokens: float) -> float:

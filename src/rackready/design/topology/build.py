@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 from rackready.design.collector import without_gc
-from rackready.design.topology import wire
+from rackready.design.topology import growth, wire
 from rackready.design.topology.graph import downward, upward
 from rackready.design.topology.place import place
 from rackready.design.topology.ports import radix_of
@@ -13,7 +15,7 @@ from rackready.design.topology.prove import Design, prove
 from rackready.design.topology.refuse import too_large
 from rackready.design.topology.sizing import Demand, Shape, ports_down, shape
 from rackready.design.topology.spof import losses
-from rackready.design.topology.types import EndpointNode, FabricPlan
+from rackready.design.topology.types import EndpointNode, FabricPlan, TrunkLink
 from rackready.model.topology import Topology
 
 Radix = tuple[int, int, int]
@@ -39,7 +41,8 @@ def build_at(radix: Radix, topology: Topology, nodes: Sequence[EndpointNode], *,
         planes, placed, problems = _planes(radix, topology, nodes, platform_su_nodes)
         if problems:
             return FabricPlan(problems=tuple(problems))
-        return _wired(topology, planes, placed)
+        moved = _moved(topology, planes)
+        return FabricPlan(problems=(moved,)) if moved else _wired(topology, planes, placed)
 
 
 def _planes(
@@ -52,14 +55,37 @@ def _planes(
     if problems:
         return [], [], problems
     populated = max(node.su for node in placed)
-    units = max(populated, topology.grow_to_su or 0)
+    units = max(populated, topology.grow_to_su or 0, topology.laid_for_su or 0)
     dealt = _dealt(topology, rails)
     optimized = topology.kind == "rail_optimized"
     demand = Demand(radix, len(dealt[0]), su_nodes, units, optimized, topology.oversubscription, topology.spine_oversubscription)
     found = _shape(topology, demand)
     if found is None:
         return [], [], [too_large(topology, demand, _room(nodes, units, populated, su_nodes))]
-    return [wire.Plane(number, found, topology, tuple(own), radix, populated) for number, own in enumerate(dealt, 1)], placed, []
+    return [wire.Plane(number, found, topology, tuple(own), radix, populated, demand) for number, own in enumerate(dealt, 1)], placed, []
+
+
+def _moved(topology: Topology, planes: list[wire.Plane]) -> str:
+    """Return why the site must not grow so, when cables that lie (``laid_for_su``) would be moved; empty when none is."""
+    if topology.laid_for_su is None or topology.laid_for_su == planes[0].shape.units:
+        return ""
+    laid = _sized(topology, planes[0], topology.laid_for_su)
+    if laid is None:
+        return f"topology.laid_for_su: units that switches of this radix carry - Expected: fewer Actual: {topology.laid_for_su}. Correct it."
+    if growth.keeps(laid, planes[0].shape):
+        return ""
+    before = [replace(plane, shape=laid, populated=min(plane.populated, laid.units)) for plane in planes]
+    most = growth.furthest(laid, partial(_sized, topology, planes[0]))
+    return growth.laid_problem(laid, planes[0].shape, most, (_trunks(before), _trunks(planes)))
+
+
+def _sized(topology: Topology, plane: wire.Plane, units: int) -> Shape | None:
+    """Return the shape of the same fabric for so many units."""
+    return _shape(topology, replace(plane.demand, units=units))
+
+
+def _trunks(planes: list[wire.Plane]) -> Iterator[TrunkLink]:
+    return (link for plane in planes for walk in (wire.leaf_trunks, wire.core_trunks) for link in walk(plane))
 
 
 def _room(nodes: Sequence[EndpointNode], units: int, populated: int, su_nodes: int) -> int:
@@ -112,7 +138,7 @@ def _radix(topology: Topology, nodes: Sequence[EndpointNode]) -> tuple[Radix, li
 def _wired(topology: Topology, planes: list[wire.Plane], placed: list[EndpointNode]) -> FabricPlan:
     switches = tuple(switch for plane in planes for switch in wire.switches(plane))
     endpoints = tuple(link for plane in planes for link in wire.endpoints(plane, placed))
-    trunks = tuple(link for plane in planes for walk in (wire.leaf_trunks, wire.core_trunks) for link in walk(plane))
+    trunks = tuple(_trunks(planes))
     design = Design(topology.oversubscription, topology.spine_oversubscription, topology.kind == "rail_optimized")
     up = upward(trunks)
     proof = prove(switches, endpoints, trunks, design, up)
@@ -129,7 +155,8 @@ def _wired(topology: Topology, planes: list[wire.Plane], placed: list[EndpointNo
 
 
 def _notes(plane: wire.Plane) -> Iterator[str]:
-    """Yield leafs that more nodes could fill at least twice."""
+    """Yield leafs that more nodes could fill at least twice, and that one more unit would move cables."""
+    yield from _growth_note(plane)
     leaf, radix = plane.shape.leaf, plane.radix[0]
     down = ports_down(radix, plane.topology.oversubscription)
     if plane.shape.units > 1 and 2 * leaf.down <= down:
@@ -137,4 +164,16 @@ def _notes(plane: wire.Plane) -> Iterator[str]:
         yield (
             f"topology.su_nodes: ports of a leaf in use - Expected: {down} down of {radix} ports Actual: {leaf.down} down and {leaf.up} up. "
             f"su_nodes: {size} needs fewer leafs for the same nodes."
+        )
+
+
+def _growth_note(plane: wire.Plane) -> Iterator[str]:
+    topology, shape = plane.topology, plane.shape
+    if topology.grow_to_su is not None or topology.laid_for_su is not None:
+        return
+    larger = _sized(topology, plane, shape.units + 1)
+    if larger is not None and not growth.keeps(shape, larger):
+        yield (
+            f"topology: sized for {shape.units} units: one more would move cables between switches. "
+            f"Set grow_to_su before they are laid, or laid_for_su: {shape.units} once they are, so that such growth is refused."
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 
 from rackready.design.topology.types import EndpointLink, TrunkLink
 
@@ -14,9 +15,9 @@ Adjacency = dict[str, dict[str, int]]
 def upward(trunks: Iterable[TrunkLink]) -> Adjacency:
     """Return lower switch -> upper switch -> cables."""
     out: Adjacency = defaultdict(dict)
-    for trunk in trunks:
-        row = out[trunk.lower]
-        row[trunk.upper] = row.get(trunk.upper, 0) + 1
+    for lower, _, upper, _ in trunks:
+        row = out[lower]
+        row[upper] = row.get(upper, 0) + 1
     return dict(out)
 
 
@@ -31,7 +32,7 @@ def downward(up: Mapping[str, Mapping[str, int]]) -> Adjacency:
 
 def attached(endpoints: Iterable[EndpointLink]) -> Counter[str]:
     """Return leaf -> endpoints on it."""
-    return Counter(link.switch for link in endpoints)
+    return Counter(map(itemgetter(3), endpoints))
 
 
 def classes(colours: Mapping[str, object], up: Adjacency, down: Adjacency) -> dict[str, int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rackready.design.topology.types import FabricPlan
+from rackready.design.topology.sizing import Shape
+from rackready.design.topology.types import FabricPlan, TrunkLink
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +43,36 @@ def _text(before: FabricPlan, after: FabricPlan, moved_endpoints: int, moved_tru
         f"topology: {units}{why} - Expected: no cable moved Actual: {moved_trunks} of {len(before.trunks)} trunks and "
         f"{moved_endpoints} of {len(before.endpoints)} cables of nodes. "
         f"Set topology.grow_to_su: {after.counts['units']} before the first unit is cabled, or plan the move."
+    )
+
+
+def keeps(before: Shape, after: Shape) -> bool:
+    """Say whether a fabric that grows from one shape to another surely leaves every cable between switches where it is: same tiers, same spread."""
+    pods = -(-before.units // before.units_per_pod)
+    alike = (before.tiers, before.leaf, before.spine_down, before.spine_up, before.groups, before.group_cores)
+    same = alike == (after.tiers, after.leaf, after.spine_down, after.spine_up, after.groups, after.group_cores)
+    within = before.units_per_pod == after.units_per_pod or before.tiers == 2  # noqa: PLR2004 - two tiers are one pod, whatever its units
+    return same and within and before.pod_spines[:pods] == after.pod_spines[:pods]
+
+
+def furthest(laid: Shape, shape_of: Callable[[int], Shape | None]) -> int:
+    """Return the most units up to which growth one by one moves no cable of what was laid. ``shape_of``: units to shape, None when nothing carries them."""
+    units = laid.units
+    while (larger := shape_of(units + 1)) is not None and keeps(laid, larger):
+        units += 1
+    return units
+
+
+def laid_problem(before: Shape, after: Shape, most: int, trunks: tuple[Iterable[TrunkLink], Iterable[TrunkLink]]) -> str:
+    """Return why growth is refused, an empty text when it moves no cable. ``trunks``: those that lie, and those that there are to be."""
+    lie, wanted = set(trunks[0]), set(trunks[1])
+    moved = len(lie - wanted)
+    if not moved:
+        return ""
+    counts = [("spine", before.spines, after.spines), ("core", before.cores, after.cores)]
+    changed = ", ".join(f"{tier} {old} to {new}" for tier, old, new in counts if old != new)
+    why = f" ({changed} in every plane)" if changed else ""
+    return (
+        f"topology.laid_for_su: from {before.units} to {after.units} units{why} - Expected: no cable moved Actual: {moved} of {len(lie)} trunks. "
+        f"Ways out: at most {most} units; a fabric of its own for the others; laid_for_su: {after.units}, once it is decided to lay these cables anew."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 from rackready.design.topology.graph import Adjacency
 from rackready.design.topology.types import EndpointLink, Loss, TopoSwitch
@@ -24,19 +25,19 @@ def _span(names: Sequence[str]) -> str:
 
 def _leafs(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink]) -> list[Loss]:
     """Group leafs by what their nodes lose: links of all that they have, and rails that no other leaf carries for them."""
-    links = Counter(link.node for link in endpoints)
-    rails = Counter((link.node, link.nic) for link in endpoints)
-    nics = Counter(node for node, _ in rails)
+    links = Counter(map(itemgetter(0), endpoints))
+    rails = Counter(map(itemgetter(0, 1), endpoints))
+    nics = Counter(map(itemgetter(0), rails))
     rows: dict[str, list[EndpointLink]] = defaultdict(list)
     for link in endpoints:
-        rows[link.switch].append(link)
+        rows[link[3]].append(link)
     groups: dict[tuple[int, int, int, int, int], list[str]] = defaultdict(list)
     for switch in switches:
         if switch.tier == "leaf" and rows[switch.name]:
-            lost = Counter(link.node for link in rows[switch.name])
-            gone = Counter(link.node for link in rows[switch.name] if rails[link.node, link.nic] == 1)
+            lost = Counter(map(itemgetter(0), rows[switch.name]))
+            gone = Counter([node for node, nic, _, _, _ in rows[switch.name] if rails[node, nic] == 1])
             # What most of its nodes lose; a device with one cable among them is named by the articulation points.
-            usual = Counter((lost[node], links[node], gone[node], nics[node]) for node in lost).most_common(1)[0][0]
+            usual = Counter([(lost[node], links[node], gone[node], nics[node]) for node in lost]).most_common(1)[0][0]
             groups[len(lost), *usual].append(switch.name)
     return [_leaf_loss(names, *key) for key, names in groups.items()]
 
@@ -75,8 +76,8 @@ def _uppers(switches: Sequence[TopoSwitch], up: Adjacency) -> list[Loss]:
 def _articulations(switches: Sequence[TopoSwitch], endpoints: Iterable[EndpointLink], up: Adjacency, down: Adjacency) -> list[Loss]:
     """Return switches that part the leafs of a plane, and leafs that are the only way of a device beside nodes that have others."""
     homes: dict[str, set[str]] = defaultdict(set)
-    for link in endpoints:
-        homes[link.node].add(link.switch)
+    for node, _, _, switch, _ in endpoints:
+        homes[node].add(switch)
     beside = Counter(leaf for leafs in homes.values() for leaf in leafs)
     single: dict[str, list[str]] = defaultdict(list)
     for node, leafs in homes.items():

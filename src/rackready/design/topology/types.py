@@ -1,9 +1,12 @@
-"""What a compute fabric is made of, as plain derived facts: 100,000 endpoints are 300,000 of these, so they are slots dataclasses."""
+"""What a compute fabric is made of, as plain derived facts.
+
+100,000 endpoints are 300,000 links: these are named tuples, which are made in a third of the time of frozen dataclasses, and unpacked in one step.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Tier = Literal["leaf", "spine", "core"]
 
@@ -38,8 +41,7 @@ class TopoSwitch:
     """Rail that a leaf carries in a rail-optimized fabric; 0 otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointLink:
+class EndpointLink(NamedTuple):
     """One cable between a NIC and a leaf."""
 
     node: str
@@ -51,8 +53,7 @@ class EndpointLink:
     """Port of the switch, from 1, at the rate of the link (after breakout); ``ports.port_name`` names it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrunkLink:
+class TrunkLink(NamedTuple):
     """One cable between two switches."""
 
     lower: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rackready.design.topology.sizing import Shape
+from rackready.design.topology.sizing import Demand, Shape
 from rackready.design.topology.types import EndpointLink, EndpointNode, TopoSwitch, TrunkLink
 from rackready.model.topology import Topology
 
@@ -26,6 +26,8 @@ class Plane:
     radix: tuple[int, int, int]
     populated: int
     """Units that have nodes: leafs of later units (``grow_to_su``) are not built yet."""
+    demand: Demand
+    """What it was sized for."""
 
     @property
     def prefix(self) -> str:
@@ -81,19 +83,20 @@ def switches(plane: Plane) -> Iterator[TopoSwitch]:
 
 def endpoints(plane: Plane, nodes: Sequence[EndpointNode]) -> Iterator[EndpointLink]:
     """Yield the cables of nodes that have been given their slots."""
-    leaf, count = plane.shape.leaf, len(plane.rails)
-    names = {(unit, position): plane.leaf_name(unit, position) for unit in range(1, plane.populated + 1) for position in range(leaf.per_unit)}
+    leaf, count, number, optimized = plane.shape.leaf, len(plane.rails), plane.number, plane.optimized
+    names = [[plane.leaf_name(unit, position) for position in range(leaf.per_unit)] for unit in range(1, plane.populated + 1)]
     places = {rail: place for place, rail in enumerate(plane.rails)}
     for node in nodes:
+        own = names[node.su - 1]
         block, within = divmod(node.slot - 1, leaf.nodes)
         for rail in node.rails:
-            if rail not in places:
+            place = places.get(rail)
+            if place is None:
                 continue
-            if plane.optimized:
-                position, port = places[rail] * leaf.per_rail + block, within + 1
+            if optimized:
+                yield EndpointLink(node.name, rail, number, own[place * leaf.per_rail + block], within + 1)
             else:
-                position, port = block, within * count + places[rail] + 1
-            yield EndpointLink(node.name, rail, plane.number, names[node.su, position], port)
+                yield EndpointLink(node.name, rail, number, own[block], within * count + place + 1)
 
 
 def leaf_trunks(plane: Plane) -> Iterator[TrunkLink]:

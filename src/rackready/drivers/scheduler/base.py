@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -85,6 +86,14 @@ class SchedulerAdapter(ABC):
     @abstractmethod
     def jobs(self, node: str) -> list[Job]:
         """Return the jobs that hold the node now, those that are just ending among them; by id. Raises JobsUnknownError when that is not sure."""
+
+    def jobs_of(self, nodes: Sequence[str]) -> Iterator[tuple[str, list[Job] | SchedulerError]]:
+        """Give each node with its jobs, or with why they are not known. A scheduler that can be asked for many nodes at once is."""
+        for node in nodes:
+            try:
+                yield node, self.jobs(node)
+            except SchedulerError as error:
+                yield node, error
 
     @abstractmethod
     def close(self) -> None:

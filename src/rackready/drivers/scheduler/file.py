@@ -82,10 +82,15 @@ class FileAdapter(SchedulerAdapter):
             raise SchedulerError(message) from error
 
     def _read(self) -> tuple[set[str], dict[str, str]]:
-        if not self._path.exists():
-            return set(), {}
+        """Return the nodes that are ready, and those that are not with the reason. Raises SchedulerError."""
+        try:
+            text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
+        except (OSError, UnicodeDecodeError) as error:
+            actual = (error.strerror if isinstance(error, OSError) else "") or str(error)
+            message = f"{self._path}: the list of ready nodes - Expected: a readable text file Actual: {actual}. Correct handover.path or its permissions."
+            raise SchedulerError(message) from error
         ready, held = set(), {}
-        for line in self._path.read_text(encoding="utf-8").splitlines():
+        for line in text.splitlines():
             name, _, reason = line.removeprefix("# ").partition(": ")
             if line.startswith("# ") and reason and " " not in name:
                 held[name] = reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from rackready.drivers.scheduler.base import (
     Job,
@@ -16,12 +16,14 @@ from rackready.drivers.scheduler.base import (
     UnknownNodeError,
     reason_text,
 )
-from rackready.drivers.scheduler.slurm_text import JOB_FORMAT, parse_jobs, parse_node, state_words
+from rackready.drivers.scheduler.slurm_text import JOB_FORMAT, PLACED_FORMAT, parse_jobs, parse_node, parse_placed, state_words
 
 Runner = Callable[[str], tuple[int, str, str]]
 """Runs one command line on the controller: exit code, standard output, standard error."""
 
 _REGISTER_S = 60.0
+_ASKED_AT_ONCE = 500
+"""Nodes in one command: their names fit its line, and the operator's stop is heard between two of them. Our judgement."""
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 """Words of a node's state while jobs hold it or are just ending on it (scontrol(1), NODE STATE CODES)."""
 
@@ -91,6 +93,56 @@ class SlurmAdapter(SchedulerAdapter):
             )
             raise JobsUnknownError(message)
         return found
+
+    def jobs_of(self, nodes: Sequence[str]) -> Iterator[tuple[str, list[Job] | SchedulerError]]:
+        """Ask `squeue` and `scontrol` once for many nodes; of a node of which the two do not surely agree, by itself: that says what is wrong."""
+        for start in range(0, len(nodes), _ASKED_AT_ONCE):
+            some = nodes[start : start + _ASKED_AT_ONCE]
+            known = self._jobs_of_all(some) if len(some) > 1 else {}
+            for node in some:
+                yield from [(node, known[node])] if node in known else super().jobs_of([node])
+
+    def _jobs_of_all(self, nodes: Sequence[str]) -> dict[str, list[Job]]:
+        """Return the jobs of those nodes of which both programs say the same."""
+        names = shlex.quote(",".join(nodes))
+        code, out, _ = self._run(f"squeue --all --noheader --nodelist={names} --format={shlex.quote(PLACED_FORMAT)}")
+        _, states, _ = self._run(f"scontrol show node {names} --oneliner")
+        if code != 0:
+            return {}
+        try:
+            placed = parse_placed(out)
+            shown = {node.name: state_words(node.state) for node in map(parse_node, states.splitlines())}
+        except SchedulerError:
+            return {}
+        found = {node: [job for job, places in placed if node in places] for node in nodes}
+        return {node: jobs for node, jobs in found.items() if jobs or (node in shown and not shown[node] & _BUSY)}
+
+    def reserve(self, name: str, nodes: list[str], user: str) -> None:
+        """Set nodes apart until the reservation is deleted: only ``user`` may start jobs on them. One of that name that is left over is replaced."""
+        self._run(f"scontrol delete ReservationName={shlex.quote(name)}")
+        what = f"Users={shlex.quote(user)} StartTime=now Duration=UNLIMITED Flags=MAINT,IGNORE_JOBS Nodes={shlex.quote(','.join(nodes))}"
+        self._must(f"scontrol create reservation ReservationName={shlex.quote(name)} {what}", name)
+
+    def unreserve(self, name: str) -> None:
+        """Delete a reservation."""
+        self._must(f"scontrol delete ReservationName={shlex.quote(name)}", name)
+
+    def resume(self, node: str) -> None:
+        """Let a node that rackready drained take jobs again, as far as its reservation allows any. Raises SchedulerError when it does not come back."""
+        self._update(node, "State=RESUME")
+        deadline = time.monotonic() + self._patience_s
+        while (now := self.show(node)).drained or now.down:
+            if time.monotonic() > deadline:
+                expected = f"neither drained nor down within {self._patience_s:.0f} s"
+                message = f"{node}: resumed in Slurm - Expected: {expected} Actual: {now.state}. Look at slurmd on the node: `journalctl -u slurmd`."
+                raise SchedulerError(message)
+            time.sleep(1.0)
+
+    def _must(self, command: str, where: str) -> None:
+        code, out, err = self._run(command)
+        if code != 0:
+            actual = " ".join((err or out).split())
+            raise SchedulerError(f"{where}: `{command}` on {self._where} - Expected: accepted Actual: {actual}. It needs a Slurm operator's rights.")
 
     def close(self) -> None:
         """End the SSH session."""

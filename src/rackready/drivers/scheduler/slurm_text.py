@@ -31,6 +31,48 @@ JOB_FORMAT = "%i|%u|%P|%T|%j"
 _NOT_STARTED = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"})
 
 
+PLACED_FORMAT = f"%N|{JOB_FORMAT}"
+"""The same with the nodes before it, as a host list: several nodes are asked for at once."""
+
+_LONGEST_LIST = 100_000
+"""Nodes of one host list: more than any cluster has, so that a damaged number does not fill the memory."""
+
+
+def parse_placed(text: str) -> list[tuple[Job, frozenset[str]]]:
+    """Return the jobs of `squeue --noheader` in PLACED_FORMAT that have started, by id, each with its nodes. Raises SchedulerError."""
+    placed = []
+    for line in text.splitlines():
+        hosts, _, rest = line.partition("|")
+        placed += [(job, expand_hosts(hosts)) for job in parse_jobs(rest or line)]  # without a bar it is no line of ours: refused as any other
+    return sorted(placed, key=lambda pair: _order(pair[0]))
+
+
+def expand_hosts(text: str) -> frozenset[str]:
+    """Return the names of a host list: node[01-03,7],login1. Raises SchedulerError for what is none."""
+    if re.fullmatch(r"(?:[^\[\]]|\[[^\[\]]+\])*", text) is None:
+        raise _no_hosts(text)
+    names: set[str] = set()
+    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        found = [""]
+        for plain, ranges in re.findall(r"([^\[]+)|\[([^\]]*)\]", part):
+            words = [plain] if plain else [number for item in ranges.split(",") for number in _numbers(item, text)]
+            found = [head + word for head in found for word in words]
+        names.update(found)
+    return frozenset(names)
+
+
+def _numbers(item: str, text: str) -> list[str]:
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", item)
+    if match is None or int(match[2] or match[1]) - int(match[1]) > _LONGEST_LIST:
+        raise _no_hosts(text)
+    return [f"{number:0{len(match[1])}d}" for number in range(int(match[1]), int(match[2] or match[1]) + 1)]
+
+
+def _no_hosts(text: str) -> SchedulerError:
+    expected, step = "a host list such as node[01-04]", "Run it on the controller; its release may print another format."
+    return SchedulerError(f"`squeue` - Expected: {expected} Actual: {text[:200]!r}. {step}")
+
+
 def parse_jobs(text: str) -> list[Job]:
     """Return the jobs of `squeue --noheader` in JOB_FORMAT that have started, by id. Raises SchedulerError for another line."""
     found = []
@@ -42,7 +84,11 @@ def parse_jobs(text: str) -> list[Job]:
         job, user, partition, state, name = fields
         if state not in _NOT_STARTED:
             found.append(Job(job, user, partition, name))
-    return sorted(found, key=lambda job: [int(part) if part.isdigit() else 0 for part in job.id.split("_")])
+    return sorted(found, key=_order)
+
+
+def _order(job: Job) -> list[int]:
+    return [int(part) if part.isdigit() else 0 for part in job.id.split("_")]
 
 
 def state_words(state: str) -> set[str]:

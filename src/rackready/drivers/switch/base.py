@@ -70,6 +70,9 @@ class Session(Protocol):
     def run(self, command: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
         """Run one command; return its exit code and its output (standard output and error as the terminal shows them)."""
 
+    def feed(self, command: str, text: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
+        """Run one command without a terminal, with ``text`` as its standard input; return its exit code and its output."""
+
     def close(self) -> None:
         """End the session."""
 

@@ -1,7 +1,8 @@
 """Cumulus Linux 5 through NVUE's command line.
 
 Facts: NVIDIA NVUE reference, config commands (`nv config apply --confirm <time>`; a bare number there counts minutes, so a unit is
-always given), and the syntax change of release 5.15 (`qos roce enable on` became `qos roce state enabled`).
+always given; `nv config patch <file>` updates the pending configuration by a YAML file, named by its full path), and the syntax
+change of release 5.15 (`qos roce enable on` became `qos roce state enabled`).
 """
 
 from __future__ import annotations
@@ -12,11 +13,24 @@ from typing import Any
 from rackready.design.switches import SwitchConfig
 from rackready.drivers.switch.base import Revision, SwitchDriver, SwitchError, SwitchState
 from rackready.drivers.switch.nvue_owned import expand_unsets, stale, unset_commands, within, written
-from rackready.drivers.switch.nvue_text import Tokens, compact, expand_commands, is_no_difference, parse_ports, parse_revisions, parse_roce, read_json
+from rackready.drivers.switch.nvue_text import (
+    Tokens,
+    compact,
+    document,
+    expand_commands,
+    is_no_difference,
+    parse_ports,
+    parse_revisions,
+    parse_roce,
+    read_json,
+)
 from rackready.render.switches import render_switch
 
 _STATE_SYNTAX_SINCE = (5, 15)
 _APPLY_S = 180.0
+_WORTH_A_DOCUMENT = 2
+_PATCH = 'document=$(mktemp --suffix=.yaml) && trap \'rm -f "$document"\' EXIT && cat >"$document" && nv config patch "$document"'
+"""Takes the document from standard input: it lies on the switch, for its user alone, only as long as NVUE reads it."""
 
 
 class CumulusNvue(SwitchDriver):
@@ -60,6 +74,8 @@ class CumulusNvue(SwitchDriver):
 
     def load(self, commands: list[str]) -> None:
         """Load a candidate; when a command is refused, the candidate is dropped and SwitchError says which."""
+        if self._patched([command for command in commands if not self.removes(command)]):
+            commands = [command for command in commands if self.removes(command)]
         for command in compact(commands):
             code, output = self.session.run(command)
             if code != 0 or "Error:" in output:
@@ -68,6 +84,19 @@ class CumulusNvue(SwitchDriver):
                     f"{self.name}: `{command}` refused - Expected: accepted Actual: {_shown(output)}. Nothing was applied; the release may be too old for it."
                 )
                 raise SwitchError(message)
+
+    def _patched(self, settings: list[str]) -> bool:
+        """Load settings as one document, which costs a switch what one command does; returns whether it was taken.
+
+        One that is refused is dropped: its commands are sent by themselves then, so that the one at fault is named.
+        """
+        if len(compact(settings)) < _WORTH_A_DOCUMENT:
+            return False
+        code, output = self.session.feed(_PATCH, document(expand_commands("\n".join(settings))))
+        if code == 0 and "Error:" not in output:
+            return True
+        self.discard()
+        return False
 
     def compare(self) -> str:
         """Return what the candidate would change, in NVUE's own words; empty when nothing."""

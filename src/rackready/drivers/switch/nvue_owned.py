@@ -10,10 +10,8 @@ import shlex
 from collections.abc import Iterable
 
 from rackready.design.switches import MARK
-from rackready.drivers.switch.nvue_text import Tokens, expand_commands, expand_names, list_position
+from rackready.drivers.switch.nvue_text import VALUES, Tokens, expand_commands, expand_names, list_position
 
-_VALUES = frozenset({"access", "description", "enable", "mode", "mtu", "state", "type"})
-"""Leaves with one value, of those that templates/switches/cumulus_nvue writes: setting another value replaces it."""
 _PORT = frozenset({("type",), ("description",), ("link", "state"), ("link", "mtu"), ("bridge", "domain", "*", "access")})
 """What interfaces.j2 writes for a port, without values."""
 _NAME = 3
@@ -52,7 +50,7 @@ def written(runs: Iterable[Iterable[str]]) -> set[Tokens]:
 
 
 def _leaf(tokens: Tokens) -> Tokens:
-    return tokens[:-1] if tokens[-2] in _VALUES else tokens
+    return tokens[:-1] if tokens[-2] in VALUES else tokens
 
 
 def stale(applied: set[Tokens], wrote: set[Tokens], wanted: set[Tokens]) -> set[Tokens]:

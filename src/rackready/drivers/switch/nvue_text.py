@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+import yaml
 
 from rackready.drivers.switch.base import PortState, Revision, RoceState, SwitchError
 
@@ -74,6 +76,33 @@ def _joined(head: Tokens, tail: Tokens, names: list[str]) -> Iterator[str]:
             chunk = []
         chunk.append(name)
     yield shlex.join((*head, ",".join(chunk), *tail)) if chunk != [""] else shlex.join(head)
+
+
+VALUES = frozenset({"access", "description", "enable", "mode", "mtu", "state", "type"})
+"""Leaves with one value, of those that templates/switches/cumulus_nvue writes: setting another value replaces it."""
+
+
+def document(settings: Iterable[Tokens]) -> str:
+    """Return the YAML document of single settings for `nv config patch`, as `nv config show` prints it: `- set:` and the tree below it.
+
+    A link's state is a branch of its own there (`state: {up: {}}`), other leaves of VALUES have a scalar.
+    """
+    root: dict[str, Any] = {}
+    for tokens in sorted(settings):
+        *path, last = tokens[2:]
+        scalar = path[-1] in VALUES and path[-2:] != ["link", "state"]
+        node = root
+        for word in path[:-1] if scalar else path:
+            node = node.setdefault(word, {})
+        if scalar:
+            node[path[-1]] = int(last) if last.isdigit() else last
+        else:
+            node.setdefault(last, {})
+    return str(yaml.safe_dump([{"set": root}], default_flow_style=False, width=_UNBROKEN))
+
+
+_UNBROKEN = 10_000
+"""Columns: no text of a setting is that long, so each stays on its line."""
 
 
 def read_json(where: str, command: str, output: str) -> Any:  # noqa: ANN401 - NVUE's own JSON

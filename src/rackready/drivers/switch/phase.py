@@ -19,7 +19,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
-from rackready.model.site import Site
+from rackready.model.site import Site, Switch
 from rackready.paths import EnvPaths
 
 _AT_ONCE = 8
@@ -55,12 +55,17 @@ def open_driver(site: Site, paths: EnvPaths, name: str) -> tuple[SwitchDriver, s
     switch = next((item for item in site.switches if item.name == name), None)
     if switch is None:
         raise KeyError(name)
-    entry = driver_for(name, switch.os)
+    session, note = open_session(paths, switch)
+    return driver_for(name, switch.os).driver(name, session), note
+
+
+def open_session(paths: EnvPaths, switch: Switch) -> tuple[NetmikoSession, str]:
+    """Return a session with a switch, and what is to be said about its host key (empty when it was pinned)."""
+    entry = driver_for(switch.name, switch.os)
     host = str(switch.address)
     password = reveal(switch.password)
-    note = pin_at_first_contact(paths.known_hosts, host, switch.port, name)
-    endpoint = Endpoint(name, entry.netmiko, host, switch.port, switch.username, password, str(switch.password), paths.known_hosts)
-    return entry.driver(name, _session(endpoint)), note
+    note = pin_at_first_contact(paths.known_hosts, host, switch.port, switch.name)
+    return _session(Endpoint(switch.name, entry.netmiko, host, switch.port, switch.username, password, str(switch.password), paths.known_hosts)), note
 
 
 def _session(endpoint: Endpoint) -> NetmikoSession:

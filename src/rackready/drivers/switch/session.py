@@ -90,10 +90,26 @@ class NetmikoSession:
                 cmd_verify=False,
             )
         except (NetmikoBaseException, paramiko.SSHException, OSError, EOFError) as error:
-            expected = f"an end within {timeout_s:.0f} s"
-            message = f"{self._where}: `{command}` - Expected: {expected} Actual: {_first_line(error)}. Run again: what it did is observed first."
-            raise SwitchUnreachableError(message) from error
+            raise SwitchUnreachableError(_unseen(self._where, command, timeout_s, error)) from error
         return split_output(self._where, command, str(raw))
+
+    def feed(self, command: str, text: str, *, timeout_s: float = 60.0) -> tuple[int, str]:
+        """Run one command beside the terminal, on the same connection; return its exit code and output. Raises SwitchUnreachableError as ``run`` does."""
+        try:
+            client = self._connection.remote_conn_pre
+            if client is None:
+                raise EOFError("the connection is closed")  # noqa: TRY301 - told as any other loss of it
+            stdin, out, _ = client.exec_command(command, timeout=timeout_s)
+            out.channel.set_combine_stderr(True)
+            stdin.write(text)
+            stdin.channel.shutdown_write()
+            output = out.read().decode("utf-8", "replace")
+            code = out.channel.recv_exit_status()
+            if code < 0:
+                raise EOFError("no exit status")  # noqa: TRY301 - the same
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise SwitchUnreachableError(_unseen(self._where, command, timeout_s, error)) from error
+        return code, output
 
     def close(self) -> None:
         """End the session; one that broke is simply dropped."""
@@ -111,6 +127,10 @@ def split_output(where: str, command: str, raw: str) -> tuple[int, str]:
         message = f"{where}: `{command}` - Expected: its output and exit code Actual: {shown}. The login shell must be bash; check the user's shell."
         raise SwitchUnreachableError(message)
     return int(match["code"]), _COLOUR.sub("", match["output"])
+
+
+def _unseen(where: str, command: str, timeout_s: float, error: BaseException) -> str:
+    return f"{where}: `{command}` - Expected: an end within {timeout_s:.0f} s Actual: {_first_line(error)}. Run again: what it did is observed first."
 
 
 def _first_line(error: BaseException) -> str:

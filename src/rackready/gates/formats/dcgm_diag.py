@@ -48,6 +48,8 @@ class Diagnostic:
     gpus: tuple[int, ...]
     serials: tuple[str, ...]
     results: tuple[Result, ...]
+    eud: str = ""
+    """Version of the extended utility diagnostic, where it ran."""
 
     def tests(self) -> list[str]:
         """Names of the tests that the run reports, in its order."""
@@ -99,7 +101,14 @@ def _diagnostic(document: dict[str, Any]) -> Diagnostic:
     if not results:
         message = "no test categories: the diagnostic did not run"
         raise DiagnosticDidNotRunError(message)
-    return Diagnostic(str(meta.get("version", body.get("version", ""))), str(meta.get("Driver Version Detected", "")), gpus, serials, results)
+    return Diagnostic(
+        str(meta.get("version", body.get("version", ""))),
+        str(meta.get("Driver Version Detected", "")),
+        gpus,
+        serials,
+        results,
+        str(meta.get("EUD Test Version", "")),
+    )
 
 
 def _results(category: str, test: dict[str, Any]) -> list[Result]:

@@ -1,46 +1,85 @@
-"""Reads which transport NCCL says it chose (NCCL_DEBUG=INFO). What each rail carried it does not say: counters do."""
+"""Reads which ways NCCL says it chose (NCCL_DEBUG=INFO, subsystems INIT, NET, P2P, GRAPH). What each rail carried it does not say: counters do.
+
+Lines as NCCL 2.18 to 2.30 writes them: src/transport/net.cc and p2p.cc (channels), src/transport/nvls.cc (multicast), src/mnnvl.cc (domain over
+several nodes), src/graph/search.cc (the kind of path between GPUs), and aws-ofi-nccl's own (NET/OFI).
+"""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-_DEVICES = re.compile(r"^(?P<host>[^\s:]+):\d+:\d+ \[\d+\] NCCL INFO NET/IB : Using (?P<list>.*?)(?:;|$)", re.MULTILINE)
+_LINE = re.compile(r"^(?:\[[^\]\n]*\] )?(?P<host>[\w.-]+):\d+:\d+ \[(?P<gpu>\d+)\] NCCL INFO (?P<text>.*?)\s*$", re.MULTILINE)
+_DEVICES = re.compile(r"NET/IB : Using (?P<list>.*?)(?:;|$)")
 _DEVICE = re.compile(r"\[(?P<index>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)/(?P<link>\w+)")
-_NETWORK = re.compile(r"^(?P<host>[^\s:]+):\d+:\d+ \[\d+\] NCCL INFO Using network (?P<name>\S+)", re.MULTILINE)
-_CHANNEL = re.compile(
-    r"^(?P<host>[^\s:]+):\d+:\d+ \[\d+\] "
-    r"NCCL INFO Channel \d+(?:/\d+)? : \S+ -> \S+ \[(?:send|receive)\] via (?P<net>NET/[^/\s]+)/(?P<device>\d+)(?:\(\d+\))?(?P<rest>\S*)",
-    re.MULTILINE,
+_NETWORK = re.compile(r"Using network (?P<name>.+)$")
+_PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[\w;-]+)")
+_NET = re.compile(
+    r"Channel \d+(?:/\d+)? : \S+ -> \S+ \[(?:send|receive)\] via NET/(?P<net>[^/]+)/(?P<device>\d+)(?:\(\d+\))?(?P<rest>\S*)",
 )
+_INSIDE = re.compile(r"Channel \d+(?:/\d+)? : \S+ -> \S+ via (?P<way>(?:P2P|SHM)/.+?)(?: comm .*)?$")
+_NVLS = re.compile(r"NVLS multicast support is (?P<no>not )?available on dev (?P<device>\d+)")
+_MNNVL = re.compile(r"MNNVL (?P<on>\d+) cliqueId \S+ cliqueSize (?P<size>\d+)")
+_PATTERN = re.compile(r"Pattern \d+, crossNic \d+, nChannels \d+, bw [\d.]+/[\d.]+, type (?P<inside>\w+)/(?P<outside>\w+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Transport:
-    """Per host: devices offered (index, name, link), network named, and channels between hosts."""
+@dataclass(slots=True)
+class HostLog:
+    """What the processes of one host said. Empty where they said nothing; judging that is the gate's part."""
 
-    devices: dict[str, dict[int, tuple[str, str]]]
-    networks: dict[str, frozenset[str]]
-    channels: dict[str, tuple[tuple[str, int, bool], ...]]
-    """(network, device index, whether GPUDirect RDMA) of every channel that leaves or enters the host."""
+    devices: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Index that channels use -> (HCA, link layer)."""
+    networks: set[str] = field(default_factory=set)
+    """Networks chosen: IB, Socket, AWS Libfabric, ..."""
+    providers: set[str] = field(default_factory=set)
+    """libfabric's providers, of aws-ofi-nccl only."""
+    channels: list[tuple[str, int, bool]] = field(default_factory=list)
+    """(network, device index, whether GPUDirect RDMA) of every channel over the network."""
+    inside: set[str] = field(default_factory=set)
+    """Ways between GPUs that need no network: P2P/CUMEM, P2P/MNNVL, SHM/direct/direct, ..."""
+    multicast: set[int] = field(default_factory=set)
+    """GPUs for which the switches reduce (NVLS)."""
+    no_multicast: set[int] = field(default_factory=set)
+    clique: int = 0
+    """GPUs of the multi-node NVLink domain that it joined; 0: none."""
+    paths: set[str] = field(default_factory=set)
+    """Kinds of path between GPUs that its rings and trees use: NVL, PIX, PHB, SYS, ..."""
 
-    def used(self, host: str) -> frozenset[str]:
-        """Names of the devices that the host's channels use."""
-        known = self.devices.get(host, {})
-        return frozenset(known[index][0] for net, index, _ in self.channels.get(host, ()) if net == "NET/IB" and index in known)
+    def used(self) -> frozenset[str]:
+        """Return the HCAs that its channels use, as far as the log names them."""
+        return frozenset(self.devices[index][0] for _, index, _ in self.channels if index in self.devices)
 
 
-def parse(text: str) -> Transport:
-    """Return what the log says; what it does not say is empty, and judging that is the gate's part."""
-    devices: dict[str, dict[int, tuple[str, str]]] = defaultdict(dict)
-    for match in _DEVICES.finditer(text):
-        for found in _DEVICE.finditer(match["list"]):
-            devices[match["host"]][int(found["index"])] = (found["name"], found["link"])
-    networks: dict[str, set[str]] = defaultdict(set)
-    for match in _NETWORK.finditer(text):
-        networks[match["host"]].add(match["name"])
-    channels: dict[str, list[tuple[str, int, bool]]] = defaultdict(list)
-    for match in _CHANNEL.finditer(text):
-        channels[match["host"]].append((match["net"], int(match["device"]), "GDRDMA" in match["rest"]))
-    return Transport(dict(devices), {host: frozenset(names) for host, names in networks.items()}, {host: tuple(items) for host, items in channels.items()})
+def parse(text: str) -> dict[str, HostLog]:
+    """Return what the log says, by host name."""
+    hosts: dict[str, HostLog] = defaultdict(HostLog)
+    for host, line in _lines(text):
+        _read(hosts[host], line)
+    return dict(hosts)
+
+
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    for match in _LINE.finditer(text):
+        yield match["host"], match["text"]
+
+
+def _read(host: HostLog, line: str) -> None:
+    if found := _NET.match(line):
+        host.channels.append((found["net"], int(found["device"]), "GDRDMA" in found["rest"]))
+    elif found := _INSIDE.match(line):
+        host.inside.add(found["way"])
+    elif found := _PATTERN.match(line):
+        host.paths.add(found["inside"])
+    elif found := _NVLS.match(line):
+        (host.no_multicast if found["no"] else host.multicast).add(int(found["device"]))
+    elif found := _MNNVL.match(line):
+        host.clique = max(host.clique, int(found["size"]) if int(found["on"]) else 0)
+    elif found := _NETWORK.match(line):
+        host.networks.add(found["name"])
+    elif found := _PROVIDER.match(line):
+        host.providers.add(found["name"])
+    elif found := _DEVICES.match(line):
+        for item in _DEVICE.finditer(found["list"]):
+            host.devices[int(item["index"])] = (item["name"], item["link"])

@@ -37,6 +37,8 @@ class CollectiveResult:
     sane: bool
     """The tool's own words: out of bounds values OK."""
     version: str
+    test: str = ""
+    """Name of the program as it says it itself, e.g. all_reduce_perf; empty where its version does not."""
 
     def at(self, size: int) -> Row | None:
         """Return the row of a message size in bytes."""
@@ -50,6 +52,7 @@ _HEADER = re.compile(
     r"^#\s+size\s+count\s+type\s+redop(\s+root)?\s+time\s+algbw\s+busbw\s+(#wrong|error)\s+time\s+algbw\s+busbw\s+(#wrong|error)\s*$", re.MULTILINE
 )
 _VERSION = re.compile(r"nccl-tests version\s+(\S+)")
+_TEST = re.compile(r"^# Collective test starting: (?P<name>\w+)\s*$", re.MULTILINE)
 _LEADING = 3
 _COLUMNS = 8
 
@@ -87,6 +90,7 @@ def _parse_text(text: str) -> CollectiveResult:
         out_of_bounds=int(bounds[1]),
         sane=bounds[2] == "OK",
         version=version[1] if version else "",
+        test=name["name"] if (name := _TEST.search(text)) else "",
     )
 
 

@@ -29,8 +29,10 @@ static void *symbol(const char *name) {
 #define CALL(type, name) type name; { void *raw = symbol("MPI_" #name); memcpy(&name, &raw, sizeof raw); }
 
 static void join(int *argc, char ***argv) {
+    /* mpirun sets the first, srun --mpi=pmix the second: Open MPI finds its peers by PMIx either way. */
     const char *place = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
-    if (!getenv("OMPI_COMM_WORLD_SIZE")) return;
+    if (!getenv("OMPI_COMM_WORLD_SIZE") && !getenv("PMIX_RANK")) return;
+    if (!place) place = getenv("SLURM_LOCALID");
     library = dlopen("libmpi.so.40", RTLD_NOW | RTLD_GLOBAL);
     if (!library) { fprintf(stderr, "error while loading shared libraries: %s\n", dlerror()); exit(127); }
     world = symbol("ompi_mpi_comm_world");

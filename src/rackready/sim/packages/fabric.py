@@ -87,7 +87,7 @@ def nccl_packages(nccl: str, tests: str) -> list[Deb]:
 def nic_packages(perftest: str, doca: str) -> list[Deb]:
     """Return RDMA performance tests built with CUDA, and the NIC's tools."""
     tests: dict[str, bytes | str] = {
-        f"/usr/bin/{name}": launcher("perf.perftest", "main", f'"{name}", sys.argv[1:]') for name in ("ib_write_bw", "ib_write_lat")
+        f"/usr/bin/{name}": launcher("perf.perftest", "main", f'"{name}", sys.argv[1:]') for name in ("ib_write_bw", "ib_write_lat", "ib_read_lat")
     }
     tools: dict[str, bytes | str] = {
         f"/usr/{place}/{name}": launcher("nic.tools", name)

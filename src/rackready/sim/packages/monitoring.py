@@ -67,7 +67,11 @@ def dcgm_packages(version: str) -> list[Deb]:
     )
     found = [core]
     for cuda in ("cuda12", "cuda13"):
-        plugin = {f"/usr/libexec/datacenter-gpu-manager-4/plugins/{cuda}/README": "diagnostic plugins\n"}
+        plugin = {
+            f"/usr/libexec/datacenter-gpu-manager-4/plugins/{cuda}/README": "diagnostic plugins\n",
+            f"/usr/libexec/datacenter-gpu-manager-4/plugins/{cuda}/nvbandwidth": launcher("perf.copies"),
+            f"/usr/bin/dcgmproftester{cuda.removeprefix('cuda')}": launcher("dcgm.proftester"),
+        }
         found.append(Deb(f"datacenter-gpu-manager-4-{cuda}", version, f"NVIDIA data center GPU manager, {cuda}", {"Depends": same}, plugin))
         closed = {f"/usr/libexec/datacenter-gpu-manager-4/plugins/{cuda}/proprietary": "diagnostic plugins\n"}
         relations = {"Depends": f"{same}, datacenter-gpu-manager-4-proprietary (= {version})"}

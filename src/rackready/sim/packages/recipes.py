@@ -7,7 +7,7 @@ branch 580 on are unversioned), DCGM 4.6 packaging.cmake, Container Toolkit inst
 from __future__ import annotations
 
 from rackready.model.profile import SoftwareProfile
-from rackready.sim.packages import driver, fabric, kernel, monitoring
+from rackready.sim.packages import driver, fabric, host, kernel, monitoring
 from rackready.sim.packages.deb import Deb
 
 NEWER = ("580.178.01", "595.91.07")
@@ -28,4 +28,5 @@ def packages(software: SoftwareProfile, wanted: str) -> list[Deb]:
     found += monitoring.dcgm_packages(software.dcgm)
     found += monitoring.container_packages(software.container_toolkit)
     found += fabric.nccl_packages(software.nccl, software.nccl_tests)
+    found += host.host_packages(software.mft)
     return found + fabric.nic_packages(software.perftest, software.doca)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import subprocess
 from pathlib import Path
 
 _HERE = Path(__file__).parent
@@ -14,6 +15,13 @@ sys.dont_write_bytecode = False
 sys.path.insert(0, "/usr/lib/hw")
 from hwsim.{module} import {function}
 sys.exit({function}({arguments}))
+"""
+_ZIPCACHE = """import sys; sys.path.append("/usr/lib/hw"); from hwsim import zipcache; sys.path.remove("/usr/lib/hw"); zipcache.install()
+"""
+_AS_ROOT = """#!/usr/bin/python3 -IS
+import os, sys
+if os.geteuid():  # goes through the daemon, which runs as root
+    os.execv("/usr/bin/sudo", ["sudo", "-n", sys.argv[0], *sys.argv[1:]])
 """
 _FIRMWARE = """[Unit]
 Description=Device firmware and kernel probing
@@ -51,10 +59,15 @@ _DIVERTED = {
     "lsmod": ("kmod", "lsmod"),
     "modinfo": ("kmod", "modinfo"),
     "dmesg": ("kmsg", "main"),
+    "journalctl": ("kmsg", "journalctl"),
     "ethtool": ("ethtool", "main"),
+    "lscpu": ("host.tools", "lscpu"),
+    "lsblk": ("host.tools", "lsblk"),
+    "prlimit": ("host.tools", "prlimit"),
+    "swapon": ("host.tools", "swapon"),
 }
 """Programs of the distribution that ask the kernel about devices, and the module and function that answer instead."""
-_SHIPPED_IN_USR: tuple[str, ...] = ()
+_SHIPPED_IN_USR = ("lscpu", "prlimit")
 """Diverted programs whose package ships them below /usr; Debian 12 ships the others below /bin and /sbin."""
 _OWN = {
     "usr/lib/hw/firmware": ("firmware", "main"),
@@ -62,7 +75,6 @@ _OWN = {
     "usr/lib/hw/nvml": ("nvml", "main"),
     "usr/lib/hw/collective": ("collective", "main"),
     "usr/lib/hw/switch-reapply": ("switch.apply", "main"),
-    "usr/bin/nv": ("switch.nv", "main"),
 }
 
 
@@ -73,10 +85,20 @@ def install(rootfs: Path) -> None:
     shutil.copytree(_HERE / "hwsim", library, ignore=shutil.ignore_patterns("__pycache__"))
     for path, (module, function) in _OWN.items():
         write_program(rootfs / path, launcher(module, function))
+    write_program(rootfs / "usr/bin/nv", _AS_ROOT + launcher("switch.nv").split("\n", 1)[1])
+    write_text(rootfs / "usr/lib/python3/dist-packages/hw-zipcache.pth", _ZIPCACHE)
+    (rootfs / "var/cache/hw-python").mkdir(parents=True, exist_ok=True)
+    _compile(rootfs)
     for name, (module, function) in _DIVERTED.items():
         _divert(rootfs, name, module, function)
     for name, (text, target) in _UNITS.items():
         _unit(rootfs, name, text, target)
+
+
+def _compile(rootfs: Path) -> None:
+    """Compile the library with the machine's own Python: each machine would do it again at first use, in the middle of what is timed there."""
+    if (rootfs / "usr/bin/python3").exists():
+        subprocess.run(["chroot", str(rootfs), "/usr/bin/python3", "-IS", "-m", "compileall", "-q", f"/{_LIBRARY}/hwsim"], check=True)
 
 
 def digest() -> str:
@@ -95,9 +117,14 @@ def launcher(module: str, function: str = "main", arguments: str = "sys.argv[1:]
 
 def write_program(path: Path, text: str) -> None:
     """Write an executable file."""
+    write_text(path, text)
+    path.chmod(0o755)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file and the folders that it lies in."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    path.chmod(0o755)
 
 
 def _divert(rootfs: Path, name: str, module: str, function: str) -> None:

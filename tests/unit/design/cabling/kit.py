@@ -50,7 +50,7 @@ class Bench:
         def port(cage: Cage, sub: int) -> str:
             return cage.name if cage.connectors == 1 else f"{cage.name}s{sub}"
 
-        run = Run(a, port(a, subs[0]), subs[0], b, port(b, subs[1]), subs[1], rate, lanes, "compute", layer)
+        run = Run(a, port(a, subs[0]), subs[0], b, port(b, subs[1]), subs[1], self.racked.link(rate, lanes, "compute", layer))
         self.runs.append(run)
         return run
 

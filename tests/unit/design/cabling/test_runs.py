@@ -70,12 +70,49 @@ def test_nics_of_a_dgx_share_four_cages_and_planes_share_one() -> None:
 def test_the_lab_has_every_rail_and_its_bmcs() -> None:
     found = runs_of(lab())
     assert found.problems == []
-    assert Counter(run.kind for run in found.runs) == {"compute": 32, "oob": 4}
+    assert Counter(run.kind for run in found.runs) == {"compute": 32, "oob": 6}
     assert found.notes == [
         "in-band: 16 ports of nodes are not cabled: no in-band switch stands in their rack.",
         "storage: 8 ports of nodes are not cabled: no storage switch stands in their rack.",
-        "out-of-band: management ports of 2 switches and devices are not cabled: which port they take is not in the site.",
     ]
+    management = {run.a.device.name: (run.a_port, run.b.device.name, run.b_port) for run in found.runs if run.a.device.name.startswith("leaf")}
+    # Units 40 and 42, counted down from swp48.
+    assert management == {"leaf01": ("eth0", "oob01", "swp9"), "leaf02": ("eth0", "oob01", "swp7")}
+
+
+def test_management_ports_that_nobody_can_know_are_listed_as_missing() -> None:
+    document = lab()
+    rack = document["racks"][0]["name"]
+    document["devices"] = [
+        {"name": "ufm-1", "kind": "ufm", "rack": rack, "unit": 36},
+        {"name": "head-1", "kind": "head", "rack": rack, "unit": 37, "management": {"name": "bmc", "cage": "rj45"}},
+        {"name": "head-2", "kind": "head", "rack": rack, "unit": 38, "management": {"name": "bmc", "rate": 25, "cage": "sfp28"}},
+        {"name": "pdu-1", "kind": "pdu", "rack": rack, "height_u": 0, "index": 1, "management": {"name": "net", "cage": "rj45"}},
+        {"name": "cdu-1", "kind": "cdu", "height_u": 0},
+        {"name": "panel-1", "kind": "patch_panel", "rack": rack, "unit": 39},
+    ]
+    found = runs_of(document)
+    assert [(run.a_port, run.b_port) for run in found.runs if run.a.device.name == "head-1"] == [("bmc", "swp12")]
+    assert [note for note in found.notes if "management" in note] == [
+        ("out-of-band: management ports of ufm-1 are not cabled: the site does not say the management port of devices of kind ufm (management)."),
+        "out-of-band: management ports of head-2 are not cabled: sn2201 has no sfp28 ports of 25 Gb/s.",
+        "out-of-band: management ports of pdu-1 are not cabled: they have no unit in their rack.",
+        "out-of-band: management ports of cdu-1 are not cabled: the site does not say where they stand.",
+    ]
+
+
+def test_a_management_port_never_takes_the_port_of_a_node_that_may_come() -> None:
+    document = lab()
+    document["networks"] = {"rack_slots": 40, "oob": {"pool": "10.1.0.0/20", "per_rack": 24}}
+    assert "out-of-band: management ports of leaf01, leaf02 are not cabled: oob01 has 48 ports, too few for its rack." in runs_of(document).notes
+
+
+def test_a_switch_whose_management_port_nobody_publishes_is_named() -> None:
+    notes = runs_of(example("h100-1su-infiniband")).notes
+    assert (
+        "out-of-band: management ports of 12 switches and devices (leaf-su001-r1, ...) are not cabled: no out-of-band switch stands in their rack." not in notes
+    )
+    assert any(note.endswith("(leaf-su001-r1, ...) are not cabled: no out-of-band switch stands in their rack.") for note in notes)
 
 
 def test_a_node_that_is_added_moves_no_out_of_band_cable() -> None:

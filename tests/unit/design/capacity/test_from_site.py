@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rackready.design.capacity.from_site import capacity_of, device_model, platform_model, racks_of, switch_model
+from rackready.design.plan import fabric_of
 from rackready.design.site import load_site
 from rackready.model.site import Device, Site
 from rackready.profiles import loader
+from tests.unit.design.written import example as written
+from tests.unit.design.written import parse, refusals
 
 ROOT = Path(__file__).resolve().parents[4]
+MODELS = ", ".join(sorted([*loader.known("platform"), *loader.known("switch")]))
+WAY_OUT = "Correct the id; what devices draw is said as their max_power_w."
 
 
 def example(name: str) -> Site:
@@ -66,3 +72,47 @@ def test_examples_survive_every_single_loss_that_they_do_not_accept(name: str) -
 def test_switch_trays_of_an_nvl72_rack_fill_it_up_to_its_published_draw() -> None:
     rack = next(rack for rack in capacity_of(example("gb200-nvl72-8-racks")).racks if rack.name == "r01")
     assert (round(rack.max_w / 1000), rack.unpublished) == (120, ())
+
+
+def test_what_the_site_states_takes_the_place_of_the_profile_and_says_so() -> None:
+    document = written("h100-1su-infiniband")
+    source = "nameplate of the delivered switches"
+    document["facility"]["nameplates"] = [{"model": "qm9700", "max_power_w": 1700, "weight_kg": 15, "source": source}]
+    report = capacity_of(parse(document), fabric_of(parse(document)))
+    rack = next(rack for rack in report.racks if rack.name == "net09")
+    assert "qm9700" not in rack.unpublished
+    assert f"figures of qm9700 are the site's own statement ({source})" in report.notes
+
+
+def test_without_a_statement_the_way_to_state_it_is_said() -> None:
+    document = written("h100-1su-infiniband")
+    document["facility"].pop("nameplates", None)
+    for device in document["racks"][2]["devices"]:
+        device.pop("max_power_w", None)
+    report = capacity_of(parse(document), fabric_of(parse(document)))
+    way = "max_power_w of devices of kind head, login, storage, ufm and facility.nameplates for qm9700"
+    assert f"a draw that is not published is judged once the site states it: {way}" in report.notes
+    assert not any(case.judged for case in report.losses if case.element.startswith("busway"))
+
+
+@pytest.mark.parametrize(
+    ("plates", "texts"),
+    [
+        (
+            [{"model": "qm9999", "max_power_w": 1, "source": "our own reading"}],
+            [f"facility.nameplates[0].model: no server or switch profile is called 'qm9999' - Expected: one of {MODELS}. {WAY_OUT}"],
+        ),
+        (
+            [{"model": "qm9700", "weight_kg": 1, "source": "our own reading"}] * 2,
+            ["facility.nameplates[1].model: qm9700 has a nameplate already. One nameplate for a model."],
+        ),
+        (
+            [{"model": "qm9700", "source": "our own reading"}],
+            ["facility.nameplates[0]: Value error, a nameplate states a power or a weight - Actual: dict. Correct it."],
+        ),
+    ],
+)
+def test_nameplates_that_cannot_be_meant(plates: list[dict[str, Any]], texts: list[str]) -> None:
+    document = written("h100-1su-infiniband")
+    document["facility"]["nameplates"] = plates
+    assert refusals(document) == texts

@@ -6,6 +6,7 @@ from rackready.design.capacity.parts import DeviceModel, RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
 from rackready.model.facility import Facility, Feed, PowerNode, PowerOn, RackCooling
 from rackready.render import pictures
+from rackready.render.plan_html import plan_html
 from tests.unit.design.capacity.racks import DUAL, pdus, rack, stack, tree
 
 MYSTERY = DeviceModel("mystery", 1, None, psus=2, psu_min=1)
@@ -121,3 +122,54 @@ def test_limits_that_the_known_part_exceeds_are_problems() -> None:
 def test_an_unrated_power_node_leaves_nothing_unjudged() -> None:
     free = Facility(power=[PowerNode(name=name, kind="rpp") for name in ("rpp-a", "rpp-b")])
     assert [note for note in judged(capacity([partial_rack()], free)) if "power node" in note] == []
+
+
+def test_a_place_beside_a_draw_not_published_is_offered_as_not_known_to_fit() -> None:
+    over = rack("r1", *stack(DUAL, 9), feeds=pdus("rpp-a", "rpp-b", amps=30), height_u=18)
+    unclear = rack("r2", *stack(MYSTERY, 1, "m"), feeds=pdus("rpp-a", "rpp-b", amps=30), height_u=20)
+    assert "Move n9 to rack r2 unit 2 (not known to fit: draw of mystery not published), n8 to rack r2" in texts(capacity([over, unclear], tree()))[0]
+
+
+def test_a_place_that_is_known_to_fit_comes_first() -> None:
+    over = rack("r1", *stack(DUAL, 9), feeds=pdus("rpp-a", "rpp-b", amps=30), height_u=18)
+    unclear = rack("r2", *stack(MYSTERY, 1, "m"), feeds=pdus("rpp-c", amps=30), height_u=20)
+    known = rack("r3", feeds=pdus("rpp-a", "rpp-b", amps=30), height_u=20)
+    assert "Move n9 to rack r3 unit 1, n8 to rack r3 unit 3," in texts(capacity([over, unclear, known], tree("abc")))[0]
+
+
+def test_a_place_for_weight_says_whose_weight_is_not_known() -> None:
+    heavy = RackInput("r1", stack(DUAL, 2), (), 48, None, 50.0)
+    unclear = RackInput("r2", stack(MYSTERY, 1, "m"), (), 48, None, 50.0)
+    assert texts(capacity([heavy, unclear], None)) == [
+        (
+            "rack r1: devices are too heavy - Expected: at most 50 kg Actual: 60 kg. "
+            "Move n2 to rack r2 unit 2 (not known to fit: weight of mystery not published)."
+        )
+    ]
+
+
+def test_bigger_feeds_and_sources_are_least_ones() -> None:
+    feeds = texts(capacity([partial_rack(count=9)], tree()))
+    assert feeds[0].endswith("give feeds a, b a breaker of at least 35 A (415 V), or split its nodes over one rack more.")
+    nodes = texts(capacity([partial_rack(count=8)], tree(rating_kw=10)))
+    assert nodes[0].endswith("Feed at least 6.0 kW of racks from elsewhere, or give it a rating of at least 16 kW.")
+
+
+def test_a_source_with_a_draw_not_published_is_offered_with_that_doubt() -> None:
+    power = [PowerNode(name=f"rpp-{side}", kind="rpp", rating_kw=5) for side in "ab"]
+    full = rack("r1", *stack(DUAL, 3), feeds=pdus("rpp-a"))
+    other = rack("r2", *stack(DUAL, 1), *stack(MYSTERY, 1, "m"), feeds=pdus("rpp-b"))
+    found = [text for text in texts(capacity([full, other], Facility(power=power))) if text.startswith("power node")]
+    assert found[0].endswith("Feed 1.0 kW of racks from rpp-b, which has that to spare, as far as its racks' draw is published, or give it a rating of 6 kW.")
+
+
+def test_waves_of_power_on_are_least_ones_from_the_first_rack_that_is_not_known() -> None:
+    known = rack("r1", *stack(DUAL, 1), feeds=pdus("rpp-a", "rpp-b"))
+    last = rack("r3", *stack(DUAL, 1), feeds=pdus("rpp-a", "rpp-b"))
+    limit = tree().model_copy(update={"power_on": PowerOn(max_racks=1)})
+    report = capacity([known, partial_rack("r2"), last], limit)
+    assert report.power_on is not None
+    assert [(wave.step_partial, wave.running_partial) for wave in report.power_on.waves] == [(False, False), (True, True), (False, True)]
+    page = plan_html("site", report, [known, partial_rack("r2"), last])
+    assert '<td>r2</td><td class="n">at least 5.2</td><td class="n">at least 6.0</td>' in page
+    assert '<td>r1</td><td class="n">2.6</td><td class="n">2.0</td>' in page

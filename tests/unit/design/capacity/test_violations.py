@@ -126,6 +126,7 @@ def test_what_is_not_published_is_said_and_never_guessed() -> None:
         "transient draw not published: mystery, tray",
         "weight not published: mystery, tray",
         "minimum of power supplies not published: mystery, tray",
+        "a draw that is not published is judged once the site states it: facility.nameplates for mystery",
     )
 
 

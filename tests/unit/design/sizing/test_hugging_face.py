@@ -102,6 +102,23 @@ def test_experts_in_every_second_layer_of_llama_4() -> None:
     assert parameters.active(model) == pytest.approx(17e9, rel=0.02)
 
 
+def test_layers_that_a_list_leaves_without_experts() -> None:
+    # Qwen: mlp_only_layers beside the step; Llama 4: moe_layers in place of the step. The dense ones keep the width of intermediate_size.
+    qwen = read(num_experts=64, num_experts_per_tok=8, moe_intermediate_size=1408, mlp_only_layers=[0, 1, 31])[0]
+    stepped = read(num_experts=64, num_experts_per_tok=8, moe_intermediate_size=1408, mlp_only_layers=[0, 1], decoder_sparse_step=2)[0]
+    llama = read(num_local_experts=16, num_experts_per_tok=1, interleave_moe_layer_step=2, moe_layers=[3, 7, 11])[0]
+    assert [model.experts.dense_layers for model in (qwen, stepped, llama)] == [3, 17, 29]
+    assert llama.experts.shared == 14336
+    none = read(num_experts=64, num_experts_per_tok=8, moe_intermediate_size=1408, mlp_only_layers=[])[0]
+    experts = 3 * 4096 * 1408 * 64 + 4096 * 64
+    assert parameters.total(none) - parameters.total(qwen) == 3 * (experts - 3 * 4096 * 14336)
+
+
+def test_first_layers_and_frequency_of_deepseek() -> None:
+    model = read(n_routed_experts=64, num_experts_per_tok=6, moe_intermediate_size=1408, first_k_dense_replace=3, moe_layer_freq=2)[0]
+    assert model.experts.dense_layers == 32 - 14  # 4, 6, ... 30 have experts
+
+
 @pytest.mark.parametrize("family", ["gemma3", "gemma3_text"])
 def test_gemma_3_ties_its_head(family: str) -> None:
     assert read(model_type=family)[0].tied
@@ -171,6 +188,20 @@ def test_tied_embeddings_are_counted_once() -> None:
         (
             {**BASE, "num_hidden_layers": 61, "n_routed_experts": 64, "num_experts_per_tok": 6, "first_k_dense_replace": 100},
             "config.json: first_k_dense_replace - Expected: at most 61 layers Actual: 100. Correct the file.",
+        ),
+        ({**BASE, "num_key_value_heads": 0}, "config.json: num_key_value_heads - Expected: a whole number above 0 Actual: 0. Correct the file."),
+        ({**BASE, "head_dim": 0}, "config.json: head_dim - Expected: a whole number above 0 Actual: 0. Correct the file."),
+        (
+            {**BASE, "num_experts": 8, "num_experts_per_tok": 2, "mlp_only_layers": [0, 32]},
+            "config.json: mlp_only_layers - Expected: a list of layers, each once, from 0 to 31 Actual: [0, 32]. Correct the file.",
+        ),
+        (
+            {**BASE, "num_local_experts": 8, "num_experts_per_tok": 1, "moe_layers": "all"},
+            "config.json: moe_layers - Expected: a list of layers, each once, from 0 to 31 Actual: 'all'. Correct the file.",
+        ),
+        (
+            {**BASE, "num_local_experts": 8, "num_experts_per_tok": 1, "interleave_moe_layer_step": 0},
+            "config.json: interleave_moe_layer_step - Expected: a whole number above 0 Actual: 0. Correct the file.",
         ),
         ({**BASE, "num_attention_heads": 0}, "config.json: num_attention_heads - Expected: a whole number above 0 Actual: 0. Correct the file."),
         (

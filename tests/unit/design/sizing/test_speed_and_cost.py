@@ -142,6 +142,20 @@ def test_what_training_cannot_know_is_not_called_compute() -> None:
     assert training_time(L8, Layout(), job, H100, DGX, 1e12, 0.4).limit == "compute"  # one GPU needs no link
 
 
+def test_serving_says_which_limit_it_could_not_judge() -> None:
+    nvl, dell = loader.gpu("h100_nvl"), loader.platform("r760xa_h100_nvl")  # its network cards are not in the profile
+    job = ServingJob(context=8192)
+    assert decode(L70, Layout(tp=2), job, nvl, dell, 1).not_judged == ()  # a bridged pair
+    assert decode(L70, Layout(tp=2, pp=4), job, nvl, dell, 1).not_judged == ("interconnect (network)",)  # stages in other servers
+    wide = prefill(L70, Layout(tp=8), job, nvl, dell)
+    assert (wide.limit, "interconnect" in wide.seconds, wide.not_judged) == ("compute", False, ("interconnect (network)",))
+    unlinked = nvl.model_copy(update={"pcie": None})
+    assert prefill(L70, Layout(tp=4), job, unlinked, dell).not_judged == ("interconnect (PCIe)",)
+    unknown = H100.model_copy(update={"memory_bandwidth": None})
+    assert decode(L70, Layout(tp=8), job, unknown, DGX, 1).not_judged == ("bandwidth",)
+    assert decode(L70, Layout(tp=8), job, H100, DGX, 1).not_judged == ()
+
+
 def test_smallest_layout_that_fits_is_taken() -> None:
     def smallest(model: Llm, platform: str) -> candidates.Serving:
         profile = loader.platform(platform)

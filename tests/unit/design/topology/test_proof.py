@@ -5,8 +5,6 @@ Max-flow is tested by itself too, since one cut shows nothing: a miscabled fabri
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import networkx as nx
 import pytest
 from hypothesis import given, settings
@@ -58,8 +56,8 @@ def test_two_swapped_trunks_are_found(name: str, data: st.DataObject) -> None:
     second = data.draw(st.sampled_from(others))
     two = plan.trunks[second]
     trunks = list(plan.trunks)
-    trunks[first] = replace(one, upper=two.upper, upper_port=two.upper_port)
-    trunks[second] = replace(two, upper=one.upper, upper_port=one.upper_port)
+    trunks[first] = one._replace(upper=two.upper, upper_port=two.upper_port)
+    trunks[second] = two._replace(upper=one.upper, upper_port=one.upper_port)
     assert again(plan, trunks=tuple(trunks)).problems
 
 
@@ -90,7 +88,7 @@ def test_a_trunk_on_another_upper_is_found_though_its_port_is_free(name: str, da
     uppers = sorted({trunk.upper for trunk in plan.trunks if trunk.upper != one.upper})
     other = data.draw(st.sampled_from(uppers))
     free = [port for port in range(1, radix[other] + 1) if (other, port) not in used]
-    moved = replace(one, upper=other, upper_port=free[0] if free else radix[other])
+    moved = one._replace(upper=other, upper_port=free[0] if free else radix[other])
     assert again(plan, trunks=(*plan.trunks[:place], moved, *plan.trunks[place + 1 :])).problems
 
 
@@ -102,8 +100,8 @@ def test_two_swapped_nics_of_different_rails_are_found(data: st.DataObject) -> N
     one = plan.endpoints[first]
     second = data.draw(st.sampled_from([k for k, other in enumerate(plan.endpoints) if other.nic != one.nic]))
     links = list(plan.endpoints)
-    links[first] = replace(one, switch=links[second].switch, port=links[second].port)
-    links[second] = replace(plan.endpoints[second], switch=one.switch, port=one.port)
+    links[first] = one._replace(switch=links[second].switch, port=links[second].port)
+    links[second] = plan.endpoints[second]._replace(switch=one.switch, port=one.port)
     assert again(plan, endpoints=tuple(links)).problems
 
 
@@ -122,7 +120,7 @@ def test_texts_of_a_missing_trunk() -> None:
 def test_a_cable_into_another_plane_is_found() -> None:
     plan = SMALL["fat tree in two planes"]
     other = next(trunk for trunk in plan.trunks if trunk.lower.startswith("p2-leaf"))
-    crossed = again(plan, trunks=(replace(plan.trunks[0], upper=other.upper, upper_port=16), *plan.trunks[1:])).problems
+    crossed = again(plan, trunks=(plan.trunks[0]._replace(upper=other.upper, upper_port=16), *plan.trunks[1:])).problems
     assert (
         f"topology: p1-leaf-su001-01 to {other.upper} - Expected: leaf to spine of one pod, or spine to core of one plane "
         "Actual: leaf of pod 1, plane 1 to spine of pod 1, plane 2. Correct the cable."
@@ -134,8 +132,8 @@ def crossed(plan: FabricPlan, one: str, two: str, most: int) -> tuple[TrunkLink,
     rows = {name: [k for k, trunk in enumerate(plan.trunks) if trunk.lower == name][:most] for name in (one, two)}
     trunks = list(plan.trunks)
     for a, b in zip(*rows.values(), strict=True):
-        trunks[a] = replace(plan.trunks[a], upper=plan.trunks[b].upper, upper_port=plan.trunks[b].upper_port)
-        trunks[b] = replace(plan.trunks[b], upper=plan.trunks[a].upper, upper_port=plan.trunks[a].upper_port)
+        trunks[a] = plan.trunks[a]._replace(upper=plan.trunks[b].upper, upper_port=plan.trunks[b].upper_port)
+        trunks[b] = plan.trunks[b]._replace(upper=plan.trunks[a].upper, upper_port=plan.trunks[a].upper_port)
     return tuple(trunks)
 
 
@@ -158,23 +156,23 @@ def test_texts_of_wrong_ends() -> None:
     plan = SMALL["three tiers"]
     one, link = plan.trunks[0], plan.endpoints[0]
     core = next(switch.name for switch in plan.switches if switch.tier == "core")
-    skipped = again(plan, trunks=(replace(one, upper=core), *plan.trunks[1:])).problems
+    skipped = again(plan, trunks=(one._replace(upper=core), *plan.trunks[1:])).problems
     assert skipped[1] == (
         f"topology: leaf-su001-r1 to {core} - Expected: leaf to spine of one pod, or spine to core of one plane "
         "Actual: leaf of pod 1, plane 1 to core of pod 0, plane 1. Correct the cable."
     )
     assert skipped[0] == f"topology: {core} port 1 - Expected: one cable Actual: 2. Move one of them to its own port."
-    assert again(plan, trunks=(replace(one, upper="nobody"), *plan.trunks[1:])).problems == (
+    assert again(plan, trunks=(one._replace(upper="nobody"), *plan.trunks[1:])).problems == (
         "topology: nobody - Expected: a switch of this fabric Actual: unknown. Correct the cable's end.",
     )
-    assert again(plan, trunks=(replace(one, lower_port=17), *plan.trunks[1:])).problems == (
+    assert again(plan, trunks=(one._replace(lower_port=17), *plan.trunks[1:])).problems == (
         "topology: leaf-su001-r1 port 17 - Expected: 1 to 16 Actual: 17. Correct the port.",
     )
-    wrong = again(plan, endpoints=(replace(link, switch="leaf-su001-r2", port=16), *plan.endpoints[1:])).problems
+    wrong = again(plan, endpoints=(link._replace(switch="leaf-su001-r2", port=16), *plan.endpoints[1:])).problems
     assert "topology: gpu-00000 rail 1 to leaf-su001-r2 - Expected: a leaf of rail 1 Actual: of rail 2. Correct the cable." in wrong
-    twice = again(plan, endpoints=(link, replace(link, port=16), *plan.endpoints[1:])).problems
+    twice = again(plan, endpoints=(link, link._replace(port=16), *plan.endpoints[1:])).problems
     assert "topology: gpu-00000 rail 1 in plane 1 - Expected: one cable Actual: two or more. Remove one." in twice
-    upper = again(plan, endpoints=(replace(link, switch=core), *plan.endpoints[1:])).problems
+    upper = again(plan, endpoints=(link._replace(switch=core), *plan.endpoints[1:])).problems
     assert f"topology: gpu-00000 rail 1 to {core} - Expected: a leaf of plane 1 Actual: core of plane 1. Correct the cable." in upper
 
 

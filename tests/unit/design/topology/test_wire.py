@@ -83,12 +83,15 @@ def test_growth_of_pods_planned_for_moves_nothing() -> None:
 
 
 def test_leafs_that_stay_half_empty_are_noted() -> None:
-    (note,) = fabric(64, 32, 128).notes
+    def half_empty(*sizes: int) -> list[str]:
+        return [note for note in fabric(*sizes).notes if note.startswith("topology.su_nodes")]
+
+    (note,) = half_empty(64, 32, 128)
     assert note == (
         "topology.su_nodes: ports of a leaf in use - Expected: 64 down of 128 ports Actual: 32 down and 32 up. "
         "su_nodes: 64 needs fewer leafs for the same nodes."
     )
-    assert fabric(64, 32, 64).notes == fabric(32, 32, 128).notes == ()
+    assert half_empty(64, 32, 64) == half_empty(32, 32, 128) == []
     assert fabric(64, 64, 128).counts["leaf"] == fabric(64, 32, 128).counts["leaf"] // 2
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rackready.design.site import load_site
+from rackready.drivers.switch.nvue_text import document, expand_commands
 from rackready.sim.hardware import build_switch_state
 from rackready.sim.programs.hwsim import paths
 from rackready.sim.programs.hwsim.switch import apply, nv, revisions, schema
@@ -45,6 +46,37 @@ def switch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setattr(apply, "bring", bring)
     monkeypatch.setattr(apply, "links", lambda: {"swp1": {"ifname": "swp1", "operstate": "UP", "mtu": 9216, "ifindex": 7}})
     return made
+
+
+def test_a_patch_loads_what_the_commands_of_it_would(switch: Switch, tmp_path: Path) -> None:
+    lines = [
+        "set interface swp1,swp3 link mtu 9216",
+        "set interface swp1 link state up",
+        "set interface swp1 bridge domain br_default access 901",
+        "set bridge domain br_default type vlan-aware",
+        "set bridge domain br_default vlan 901,902",
+        "set qos roce enable on",
+    ]
+    for line in lines:
+        switch.nv(line)
+    shown = switch.nv("config diff -o commands")
+    switch.nv("config detach")
+    (tmp_path / "patch.yaml").write_text(document(expand_commands("\n".join(f"nv {line}" for line in lines))))
+    switch.nv(f"config patch {tmp_path}/patch.yaml")
+    assert switch.nv("config diff -o commands") == shown
+    assert switch.real == set()
+
+
+def test_a_patch_adds_to_the_candidate_and_one_that_is_wrong_leaves_it(switch: Switch, tmp_path: Path) -> None:
+    switch.nv("set system hostname leaf01")
+    (tmp_path / "good.yaml").write_text("- set:\n    qos:\n      roce:\n        enable: 'on'\n")
+    (tmp_path / "bad.yaml").write_text("- set:\n    interface:\n      swp1:\n        link:\n          mtu: 20000\n")
+    switch.nv(f"config patch {tmp_path}/good.yaml")
+    assert switch.refused(f"config patch {tmp_path}/bad.yaml") == (
+        "Error: '20000' is not a valid value for 'interface swp1 link mtu': an integer between 552 and 9216 is expected."
+    )
+    assert switch.refused("config patch /no/such.yaml") == "Error: No such file or directory: '/no/such.yaml'"
+    assert switch.nv("config diff -o commands") == "nv set qos roce enable on\nnv set system hostname leaf01\n"
 
 
 def test_nothing_happens_before_apply(switch: Switch) -> None:

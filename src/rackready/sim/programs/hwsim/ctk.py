@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sys
 
-from . import machine, paths
+from . import machine, paths, store
 
 _SPEC = "/var/run/cdi/nvidia.yaml"
 
 
 def main(argv: list[str], version: str) -> int:
     """Run one subcommand."""
+    if not store.hardware().get("containers", {}).get("toolkit", True):
+        sys.stderr.write("nvidia-ctk: error while loading shared libraries: libnvidia-container.so.1: cannot open shared object file\n")
+        return 127
     words = [arg for arg in argv if not arg.startswith("-")]
     release = version.rsplit("-", 1)[0]
     if "--version" in argv or "-v" in argv[:1]:
@@ -73,22 +76,45 @@ def _generate(argv: list[str]) -> int:
     except (machine.DriverNotLoadedError, machine.LibraryMissingError, machine.VersionMismatchError) as error:
         sys.stderr.write(f'time="now" level=error msg="failed to generate CDI spec: failed to initialize NVML: {type(error).__name__}"\n')
         return 1
-    lines = ["---", "cdiVersion: 0.5.0", "kind: nvidia.com/gpu", "devices:"]
-    gpus = machine.gpus()
-    for gpu in gpus:
-        lines += [f'  - name: "{gpu.index}"', "    containerEdits:", "      deviceNodes:", f"        - path: /dev/nvidia{gpu.index}"]
-    lines += ["  - name: all", "    containerEdits:", "      deviceNodes:", *[f"        - path: /dev/nvidia{gpu.index}" for gpu in gpus]]
-    lines += ["containerEdits:", "  deviceNodes:", "    - path: /dev/nvidiactl"]
-    text = "\n".join(lines) + "\n"
     target = _option(argv, "output", "")
     if not target:
-        sys.stdout.write(text)
+        sys.stdout.write(_text())
         return 0
-    path = paths.at(target)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    _write(target)
     sys.stderr.write('time="now" level=info msg="Generated CDI spec with version 0.5.0"\n')
     return 0
+
+
+def _write(target: str) -> None:
+    path = paths.at(target)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_text())
+
+
+def _text() -> str:
+    lines = ["---", "cdiVersion: 0.5.0", "kind: nvidia.com/gpu", "devices:"]
+    gpus = [gpu for gpu in machine.gpus() if gpu.part.get("in_container", True)]
+    for gpu in gpus:
+        for name in (str(gpu.index), gpu.part["uuid"]):
+            lines += [f'  - name: "{name}"', "    containerEdits:", "      deviceNodes:", f"        - path: /dev/nvidia{gpu.index}"]
+    lines += ["  - name: all", "    containerEdits:", "      deviceNodes:", *[f"        - path: /dev/nvidia{gpu.index}" for gpu in gpus]]
+    lines += ["containerEdits:", "  deviceNodes:", "    - path: /dev/nvidiactl", "  mounts:"]
+    for library in _libraries():
+        lines += [f"    - hostPath: {library}", f"      containerPath: {library}", "      options: [ro, nosuid, nodev, bind]"]
+    return "\n".join(lines) + "\n"
+
+
+def _libraries() -> list[str]:
+    """Return the driver's libraries that a container is given."""
+    version = machine.driver_version()
+    stale = list(store.hardware().get("containers", {}).get("stale", []))
+    return stale or [f"/usr/lib/x86_64-linux-gnu/{name}.so.{version}" for name in ("libcuda", "libnvidia-ml")]
+
+
+def refresh() -> None:
+    """Write the specification as the machine's state now has it, where there is one: what was generated at an earlier time may be wrong today."""
+    if paths.at(_SPEC).exists() and machine.driver_version():
+        _write(_SPEC)
 
 
 def _list() -> int:

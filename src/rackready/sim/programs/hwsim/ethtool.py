@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
 from typing import Any
 
-from . import machine, paths
+from . import machine, paths, store
 from .nic.tools import by_netdev, change, settings
 
 
@@ -14,9 +14,9 @@ def main(argv: list[str]) -> int:
     """Show the link, the driver (-i), pause parameters (-a) or set them (-A)."""
     nic = next((found for found in map(by_netdev, argv) if found is not None), None)
     flag = argv[0] if argv and argv[0].startswith("-") else ""
-    if nic is None or flag not in {"", "-i", "--driver", "-a", "--show-pause", "-A", "--pause"}:
-        real = paths.at("/usr/lib/hw/real/ethtool")
-        return subprocess.run([str(real), *argv], check=False).returncode
+    if nic is None or flag not in {"", "-i", "--driver", "-a", "--show-pause", "-A", "--pause", "-S", "--statistics"}:
+        real = str(paths.at("/usr/lib/hw/real/ethtool"))
+        os.execv(real, [real, *argv])  # noqa: S606  (the machine's own program)
     if flag in {"-i", "--driver"}:
         sys.stdout.write(
             f"driver: mlx5_core\nversion: {paths.kernel()}\nfirmware-version: {nic['fw']} ({nic['board']})\nexpansion-rom-version: \nbus-info: {nic['pci']}\n"
@@ -26,7 +26,24 @@ def main(argv: list[str]) -> int:
         receive, send = settings(nic)["pause"]
         sys.stdout.write(f"Pause parameters for {nic['netdev']}:\nAutonegotiate:\toff\nRX:\t\t{_word(receive)}\nTX:\t\t{_word(send)}\n\n")
         return 0
+    if flag in {"-S", "--statistics"}:
+        return _statistics(nic)
     return _pause(nic, argv) if flag else _link(nic)
+
+
+_PRIORITY = ("bytes", "packets", "pause", "pause_duration")
+_PHYSICAL = (
+    "rx_discards_phy", "tx_discards_phy", "rx_out_of_buffer", "rx_crc_errors_phy", "rx_symbol_err_phy", "rx_global_pause", "tx_global_pause",
+    "rx_pause_ctrl_phy", "tx_pause_ctrl_phy", "rx_vport_rdma_unicast_bytes", "tx_vport_rdma_unicast_bytes", "link_down_events_phy",
+)  # fmt: skip
+
+
+def _statistics(nic: dict[str, Any]) -> int:
+    """Print the driver's counters: those that were raised since power-on, and zeros for the others that it has."""
+    have = store.runtime()["counters"].get(nic["rdma_device"], {})
+    names = [*_PHYSICAL, *(f"{way}_prio{prio}_{what}" for prio in range(8) for way in ("rx", "tx") for what in _PRIORITY)]
+    sys.stdout.write("NIC statistics:\n" + "".join(f"     {name}: {have.get(name, 0)}\n" for name in names))
+    return 0
 
 
 def _pause(nic: dict[str, Any], argv: list[str]) -> int:

@@ -4,33 +4,69 @@ from __future__ import annotations
 
 import time
 
-from . import firmware, kmsg, machine, pcitree, rdmatree, store
+from . import ctk, firmware, kmsg, machine, paths, pcitree, rdmatree, store
+from .host import tree as hosttree
 from .switch import apply as switch
 
 _PERIOD_S = 1.0
+Port = tuple[bool, "str | None"]
+"""Whether the link is up, and the interface's IPv4 address: what the files of an RDMA device depend on."""
 
 
 def main(_argv: list[str]) -> int:
     """Follow the hardware state until stopped; a switch follows its configuration."""
     if "switch" in store.hardware():
         return switch.serve()
-    seen = len(store.hardware()["xids"])
-    last = store.hardware()
+    devices = Devices()
     while True:
-        seen, last = step(seen, last)
+        devices.step()
         time.sleep(_PERIOD_S)
 
 
-def step(seen: int, last: dict[str, object]) -> tuple[int, dict[str, object]]:
-    """Do one round; return how many Xids were reported and the state that was seen."""
-    state = store.hardware()
-    for nic in machine.nics():
-        if rdmatree.refresh(nic):
-            up = machine.carrier(nic)
-            kmsg.say(f"mlx5_core {nic['pci']} {nic['netdev']}: Link {'up' if up else 'down'}")
-            rdmatree.add(nic, {"link_downed": 0 if up else 1})
-    for xid in state["xids"][seen:]:
-        kmsg.say(firmware.xid_line(xid["pci"], xid["code"]))
-    if state != last:
-        pcitree.write(state)
-    return len(state["xids"]), state
+class Devices:
+    """What was seen of the devices last: only what is new is looked into, since every machine does this all the time."""
+
+    def __init__(self) -> None:
+        self._file = _signature()
+        self._state = store.hardware()
+        self._reported = len(self._state["xids"])
+        self._ports: dict[str, Port] = {}
+        hosttree.services(self._state)
+
+    def step(self) -> None:
+        """Do one round."""
+        file = _signature()
+        if file != self._file:
+            self._file = file
+            self._changed(store.hardware())
+        for nic in (nic for nic in self._state["nics"] if machine.present(nic, self._state)):
+            port = (machine.carrier(nic), rdmatree.ipv4(nic["netdev"]))
+            if self._ports.get(nic["rdma_device"]) != port:
+                self._ports[nic["rdma_device"]] = port
+                _follow(nic)
+
+    def _changed(self, state: store.State) -> None:
+        for xid in state["xids"][self._reported :]:
+            kmsg.say(firmware.xid_line(xid["pci"], xid["code"], xid.get("text", "")))
+        for sxid in state.get("sxids", [])[len(self._state.get("sxids", [])) :]:
+            kmsg.say(firmware.sxid_line(sxid))
+        if state != self._state:
+            pcitree.write(state)
+            ctk.refresh()
+            hosttree.write(state)
+            hosttree.follow(state, self._state)
+            hosttree.services(state)
+        self._reported, self._state, self._ports = len(state["xids"]), state, {}
+
+
+def _signature() -> tuple[int, int, int]:
+    """Return what differs whenever the hardware state was written again."""
+    found = paths.at("/opt/hw/state.json").stat()
+    return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def _follow(nic: store.State) -> None:
+    if rdmatree.refresh(nic):
+        up = machine.carrier(nic)
+        kmsg.say(f"mlx5_core {nic['pci']} {nic['netdev']}: Link {'up' if up else 'down'}")
+        rdmatree.add(nic, {"link_downed": 0 if up else 1})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
 
@@ -40,4 +42,19 @@ def main(argv: list[str]) -> int:
     for since_boot, clock, text in entries():
         stamp = time.ctime(clock) if wall else f"{since_boot:12.6f}"
         sys.stdout.write(f"[{stamp}] {text}\n")
+    return 0
+
+
+def journalctl(argv: list[str]) -> int:
+    """Print the buffer as journalctl does for the kernel's messages of this boot; anything else goes to the machine's own journalctl."""
+    if not any(arg in {"-k", "--dmesg"} for arg in argv):
+        real = paths.at("/usr/lib/hw/real/journalctl")
+        return subprocess.run([str(real), *argv], check=False).returncode if real.exists() else 1
+    iso = any(arg in {"--output=short-iso", "-oshort-iso", "short-iso"} for arg in argv)
+    rows = entries()
+    if not rows:
+        sys.stdout.write("-- No entries --\n")
+    for _, clock, text in rows:
+        form = "%Y-%m-%dT%H:%M:%S%z" if iso else "%b %d %H:%M:%S"
+        sys.stdout.write(f"{time.strftime(form, time.localtime(clock))} {os.uname().nodename} kernel: {text}\n")
     return 0

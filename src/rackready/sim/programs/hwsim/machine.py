@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from dataclasses import dataclass
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,11 @@ class VersionMismatchError(Exception):
     """The NVML library and the loaded kernel module are of different versions; the argument is the library's."""
 
 
-@dataclass(frozen=True)
 class Gpu:
     """One GPU with what software set on it."""
 
-    part: State
-    runtime: State
-    persistence: bool
+    def __init__(self, part: State, runtime: State, persistence: bool) -> None:  # noqa: FBT001  (a record)
+        self.part, self.runtime, self.persistence = part, runtime, persistence
 
     @property
     def index(self) -> int:
@@ -56,7 +53,9 @@ class Gpu:
     @property
     def power_limit(self) -> float:
         """Power limit in force, W."""
-        return float(self.runtime.get("power_limit_w", self.part["power"]["default_w"]))
+        wanted = float(self.runtime.get("power_limit_w", self.part["power"]["default_w"]))
+        cap = self.part.get("power_cap_w")
+        return min(wanted, float(cap)) if cap else wanted
 
     @property
     def locked_clocks(self) -> tuple[int, int] | None:
@@ -68,7 +67,8 @@ class Gpu:
     def sm_limit(self) -> int:
         """Highest SM clock that it may reach now, MHz."""
         top = int(self.part["clocks"]["sm_max_mhz"])
-        return min(top, self.locked_clocks[1]) if self.locked_clocks else top
+        cap = int(self.part.get("sm_cap_mhz") or top)
+        return min(top, cap, self.locked_clocks[1]) if self.locked_clocks else min(top, cap)
 
     @property
     def sm_clock(self) -> int:
@@ -80,6 +80,24 @@ class Gpu:
         """Draw while idle, W: a locked clock costs a little."""
         idle = float(self.part["power"]["idle_w"])
         return idle + (self.sm_clock - 345) * 0.028
+
+    @property
+    def loaded(self) -> bool:
+        """A program keeps it busy at the moment."""
+        return float(self.runtime.get("loaded_until", 0.0)) > time.time()
+
+    @property
+    def temperature(self) -> int:
+        """GPU temperature, C: what its state says while idle, and the rise under load."""
+        rise = int(self.part.get("thermal", {}).get("load_rise_c", 0)) if self.loaded else 0
+        return int(self.part["temperature_c"]) + rise
+
+    @property
+    def loaded_clock(self) -> int:
+        """SM clock under full load, MHz: below its limit where the power limit or a slowdown holds it."""
+        held = 0.55 if int(self.part["clock_events"]) & 0xE8 else 1.0
+        power: float = min(1.0, (self.power_limit / float(self.part["power"]["default_w"])) ** 0.5)
+        return int(self.sm_limit * min(power, held) * 0.93)
 
     @property
     def events(self) -> int:
@@ -125,6 +143,8 @@ def open_driver() -> str:
         raise LibraryMissingError
     helper = paths.at("/usr/bin/nvidia-modprobe")
     if driver_version() is None and helper.exists() and os.geteuid() == 0:
+        import subprocess  # noqa: PLC0415  (rare)
+
         subprocess.run([str(helper)], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     loaded = driver_version()
     if loaded is None:
@@ -142,7 +162,7 @@ def gpus() -> list[Gpu]:
     for index, part in enumerate(parts):
         uuid = part["uuid"]
         settings = {"index": index, **runtime["gpu"].get(uuid, {})}
-        found.append(Gpu(part, settings, bool(runtime["persistence"].get(uuid))))
+        found.append(Gpu(part, settings, bool(runtime["persistence"].get(uuid)) and not state.get("persistence_broken")))
     return found
 
 
@@ -157,6 +177,16 @@ def set_gpu(gpu: Gpu, **values: Any) -> None:
                 settings.pop(key, None)
             else:
                 settings[key] = value
+
+
+def load(gpus_under_load: list[Gpu], counted_s: float, real_s: float) -> None:
+    """Write down that these GPUs are busy for ``real_s`` from now on, so that who asks sees them warm, and count ``counted_s`` for their error rates."""
+    with store.change() as runtime:
+        busy = runtime.setdefault("busy_s", {})
+        for gpu in gpus_under_load:
+            uuid = gpu.part["uuid"]
+            busy[uuid] = busy.get(uuid, 0.0) + counted_s
+            runtime["gpu"].setdefault(uuid, {})["loaded_until"] = time.time() + real_s
 
 
 def set_persistence(gpu: Gpu, *, on: bool) -> None:

@@ -6,9 +6,9 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from . import machine, paths
+from . import machine, pcibridges
+from .host import pcie
 
-_SPEED = {1: "2.5 GT/s PCIe", 2: "5.0 GT/s PCIe", 3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
 _NVIDIA, _MELLANOX = 0x10DE, 0x15B3
 _GPU_CLASS, _SWITCH_CLASS, _NIC_CLASS = 0x030200, 0x068000, 0x020000
 _CONNECTX7 = 0x1021
@@ -17,6 +17,11 @@ _CAP = 0x60
 
 def write(state: dict[str, Any]) -> None:
     """Lay out every PCI device that is on the bus; a GPU that fell off reads as all ones."""
+    for gpu in state["gpus"]:
+        if machine.present(gpu, state):
+            pcibridges.write(gpu)
+    for bridge in state.get("host", {}).get("bridges", []):
+        pcie.bridge(bridge)
     for gpu in state["gpus"]:
         if machine.present(gpu, state):
             _device(gpu["pci"], (_NVIDIA, int(gpu["device_id"][2:6], 16), _GPU_CLASS), gpu["pcie"], gpu.get("numa", 0), lost=gpu["lost"])
@@ -32,7 +37,7 @@ def write(state: dict[str, Any]) -> None:
 
 def _device(pci: str, ids: tuple[int, int, int], link: dict[str, int], numa: int, *, lost: bool = False) -> Path:
     vendor, device, kind = ids
-    place = paths.at(f"/sys/bus/pci/devices/{pci}")
+    place = pcibridges.place(pci)
     place.mkdir(parents=True, exist_ok=True)
     values = {
         "vendor": f"0x{vendor:04x}",
@@ -43,15 +48,16 @@ def _device(pci: str, ids: tuple[int, int, int], link: dict[str, int], numa: int
         "revision": "0xff" if lost else "0xa1" if vendor == _NVIDIA else "0x00",
         "numa_node": str(numa),
         "irq": "0",
-        "current_link_speed": _SPEED[link["gen"]],
+        "current_link_speed": pcibridges.SPEED[link["gen"]],
         "current_link_width": str(link["width"]),
-        "max_link_speed": _SPEED[link["max_gen"]],
+        "max_link_speed": pcibridges.SPEED[link["max_gen"]],
         "max_link_width": str(link["max_width"]),
         "resource": "\n".join(["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * 7),
-        "aer_dev_correctable": "RxErr 0\nBadTLP 0\nBadDLLP 0\nRollover 0\nTimeout 0\nNonFatalErr 0\nCorrIntErr 0\nHeaderOF 0\nTOTAL_ERR_COR 0",
+        **pcie.aer(pci),
     }
     for name, value in values.items():
         (place / name).write_text(f"{value}\n")
+    pcie.iommu(place)
     (place / "config").write_bytes(b"\xff" * 256 if lost else _config(vendor, device, kind, link))
     return place
 

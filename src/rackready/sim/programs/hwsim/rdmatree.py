@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import ipaddress
 import socket
 import struct
 from pathlib import Path
@@ -80,8 +79,9 @@ def gids(nic: dict[str, Any]) -> list[tuple[str, str]]:
     found = [local]
     address = ipv4(nic["netdev"])
     if address:
-        found.append(bytes(10) + b"\xff\xff" + ipaddress.IPv4Address(address).packed)
-    return [(_quads(gid.hex()), kind) for gid in found for kind in ("IB/RoCE v1", "RoCE v2")]
+        found.append(bytes(10) + b"\xff\xff" + socket.inet_aton(address))
+    kinds = ("IB/RoCE v1",) if nic.get("roce_v1_only") else ("IB/RoCE v1", "RoCE v2")
+    return [(_quads(gid.hex()), kind) for gid in found for kind in kinds]
 
 
 def ipv4(netdev: str) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .. import machine, store
 from ..machine import Gpu
@@ -23,8 +23,7 @@ _FULL_WIDTH_GB_S = 54.8
 _MIN_PCIE_GB_S = 4.0
 
 
-@dataclass(frozen=True)
-class Warning_:  # noqa: N801  (Warning is a builtin)
+class Warning_(NamedTuple):  # noqa: N801  (Warning is a builtin)
     """One problem of one GPU."""
 
     text: str
@@ -117,6 +116,10 @@ def pcie_gb_s(gpu: Gpu) -> float:
 
 def diagnostic(gpu: Gpu) -> list[Warning_]:
     """Level 3: matrix multiplication on every engine; wrong results and thermal violations."""
+    wrong = gpu.part.get("wrong_results", 0)
+    if wrong:
+        text = f"Found {wrong} faulty memory elements on GPU {gpu.index} Run a field diagnostic on the GPU."
+        return [Warning_(text, 52, ISOLATE, _MEMORY), *_throttled(gpu)]
     return _throttled(gpu) + _generic(gpu, "diagnostic")
 
 

@@ -62,18 +62,30 @@ def _health(argv: list[str], _version: str) -> int:
     if "-c" not in argv and "--check" not in argv:
         sys.stdout.write("Health monitor systems set successfully.\n")
         return 0
-    incidents = {gpu.index: findings.memory(gpu) + findings.pcie(gpu) + findings.watched(gpu) for gpu in _seen()}
+    incidents = {gpu.index: _incidents(gpu) for gpu in _seen()}
     overall = "Failure" if any(incidents.values()) else "Healthy"
     if "-j" in argv or "--json" in argv:
-        gpus = {
-            f"GPU {index}": {"value": "Failure" if rows else "Healthy", "children": {"Errors": {"overflow": [row.text for row in rows]}}}
-            for index, rows in incidents.items()
-        }
-        sys.stdout.write(json.dumps({"header": ["Health Monitor Report"], "body": {"Overall Health": {"value": overall, "children": gpus}}}, indent=4) + "\n")
+        body: dict[str, object] = {"Overall Health": {"value": overall}}
+        bad = {str(index): _entity(rows) for index, rows in incidents.items() if rows}
+        if bad:
+            body["GPU"] = {"children": bad}
+        sys.stdout.write(json.dumps({"body": body, "header": ["Health Monitor Report"]}, indent=3, sort_keys=True) + "\n")
         return 0
     rule = f"+{'-' * 27}+{'-' * 50}+"
     lines = [rule, f"| {'Health Monitor Report':<77}|", f"+{'=' * 27}+{'=' * 50}+", f"| {'Overall Health':<26}| {overall:<49}|"]
-    for index, rows in incidents.items():
-        lines += [f"| {f'GPU {index}':<26}| {row.text[:49]:<49}|" for row in rows]
+    for index, found in incidents.items():
+        lines += [f"| {f'GPU {index}':<26}| {row.text[:49]:<49}|" for rows in found.values() for row in rows]
     sys.stdout.write("\n".join([*lines, rule]) + "\n")
     return 0
+
+
+def _incidents(gpu: Gpu) -> dict[str, list[findings.Warning_]]:
+    """Return what the watches of a GPU saw, by health system."""
+    rom = [] if gpu.part.get("inforom", {}).get("valid", True) else [findings.Warning_(f"A corrupt InfoROM has been detected in GPU {gpu.index}.", 82, 4, 3)]
+    found = {"Memory system": findings.memory(gpu), "PCIe system": findings.pcie(gpu), "Driver": findings.watched(gpu), "InfoROM system": rom}
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def _entity(found: dict[str, list[findings.Warning_]]) -> dict[str, object]:
+    children = {name: {"overflow": [", ".join(row.text for row in rows)], "value": "Failure"} for name, rows in found.items()}
+    return {"children": {"Errors": {"children": children}}, "value": "Failure"}

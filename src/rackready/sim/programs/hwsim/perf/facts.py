@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Any
 
-from .. import machine, paths, rdmatree
+from .. import machine, paths, rdmatree, store
 from ..nic.tools import settings, traffic_class
 
 Facts = dict[str, Any]
@@ -53,14 +53,26 @@ def nic_facts() -> list[Facts]:
                 "rate": nic["rate_gbps"],
                 "factor": nic["factor"],
                 "up": machine.carrier(nic),
-                "mtu": rdmatree.path_mtu(nic["netdev"]),
+                "mtu": min(rdmatree.path_mtu(nic["netdev"]), nic.get("path_mtu", 4096)),
                 "address": rdmatree.ipv4(nic["netdev"]),
                 "guid": nic["guid"],
                 "tc": traffic_class(nic),
+                "priority": _priority(nic, values),
+                "cnp_off": nic.get("cnp_off", False),
+                "crossed": bool(nic.get("crossed")),
+                "idle": nic.get("idle", False),
+                "unseen": nic.get("unseen", False),
+                "latency_us": nic.get("latency_us", 0.0),
                 "lossless": values["trust"] == "dscp" and bool(values["pfc"][_ROCE_PRIORITY]),
             }
         )
     return found
+
+
+def _priority(nic: Facts, values: Facts) -> int:
+    """Return the priority in which RoCE data leave: from their DSCP, where the NIC is told to trust it."""
+    dscp = 0 if nic.get("traffic_class_ignored") else traffic_class(nic) >> 2
+    return dscp >> 3 if values["trust"] == "dscp" else 0
 
 
 def cuda_error() -> tuple[int, str]:
@@ -88,7 +100,7 @@ def nccl_version() -> str:
 
 def nccl_settings() -> dict[str, str]:
     """Return NCCL's settings: the machine's configuration file, overruled by the environment."""
-    found: dict[str, str] = {}
+    found: dict[str, str] = dict(store.hardware().get("nccl", {}))
     path = paths.at(os.environ.get("NCCL_CONF_FILE", "/etc/nccl.conf"))
     for line in path.read_text().splitlines() if path.exists() else []:
         name, mark, value = line.split("#", 1)[0].partition("=")
@@ -102,7 +114,7 @@ def chosen(nics: list[Facts], values: dict[str, str]) -> list[Facts]:
     """Return the NICs that NCCL takes: ports that are active, filtered by NCCL_IB_HCA (prefix, = exact, ^ exclude)."""
     if values.get("NCCL_IB_DISABLE") == "1":
         return []
-    active = [nic for nic in nics if nic["up"] and nic["address"]]
+    active = [nic for nic in nics if nic["up"] and nic["address"] and not nic["unseen"]]
     wanted = values.get("NCCL_IB_HCA", "")
     exclude, exact = wanted.startswith("^"), "=" in wanted[:2]
     names = [name.split(":")[0] for name in wanted.lstrip("^=").split(",") if name]
@@ -126,8 +138,15 @@ def node_facts() -> Facts:
         "all_nics": nics,
         "nccl": nccl_version(),
         "settings": values,
+        "gdr": gdr(),
+        "multicast": bool(store.hardware()["fabric_manager"].get("multicast", True)),
         "management": _management(),
     }
+
+
+def gdr() -> bool:
+    """Say whether a NIC may reach GPU memory: the PCIe switches let peers through, and peer memory or dma-buf is there."""
+    return bool(store.hardware().get("gpudirect", True))
 
 
 def _management() -> str:

@@ -16,6 +16,8 @@ _NVLS_OVER_RING = 478.0 / 371.0
 _NET_EFFICIENCY = 0.94
 _VERBS_EFFICIENCY = 0.985
 _UNCONFIGURED = 0.85
+_THROUGH_HOST = 0.55
+"""Without GPUDirect RDMA data go through host memory: one NIC a PCIe switch reaches about half (NCCL user guide, NCCL_NET_GDR_LEVEL). Judgement."""
 _SOCKET_GB_S = 2.4
 _NOISE = 0.0025
 _MTU_FACTOR = {4096: 1.0, 2048: 0.985, 1024: 0.955, 512: 0.88, 256: 0.76, 0: 0.0}
@@ -55,7 +57,7 @@ def pcie_gb_s(gpu: Facts) -> float:
 
 def rail_gb_s(nic: Facts) -> float:
     """Return what one NIC carries for NCCL, GB/s."""
-    return float(nic["rate"] / 8 * _NET_EFFICIENCY * nic["factor"] * _MTU_FACTOR.get(nic["mtu"], 1.0))
+    return float(nic["rate"] / 8 * _NET_EFFICIENCY * nic["factor"] * nic.get("wire", 1.0) * _MTU_FACTOR.get(nic["mtu"], 1.0))
 
 
 def rails(nodes: list[list[Facts]]) -> float:
@@ -78,6 +80,8 @@ def bus_bandwidth(test: str, nodes: list[Facts], algorithm: str, *, network: str
     if network != "IB":
         return min(inside, _SOCKET_GB_S)
     outside = rails([node["nics"] for node in nodes])
+    if not all(node.get("gdr", True) for node in nodes):
+        outside *= _THROUGH_HOST
     if test == "alltoall":
         ranks = sum(len(node["gpus"]) for node in nodes)
         group = len(nodes[0]["gpus"])
@@ -107,6 +111,6 @@ def verbs_gbps(local: Facts, remote: Facts, *, both_ways: bool) -> float:
     """Return what an RDMA write stream between two ends reaches, Gb/s; an end has rate, factor, mtu and the GPU's distance and PCIe link."""
     ends: list[float] = []
     for end in (local, remote):
-        wire = end["rate"] * _VERBS_EFFICIENCY * end["factor"] * _MTU_FACTOR.get(end["mtu"], 1.0)
+        wire = end["rate"] * _VERBS_EFFICIENCY * end["factor"] * end.get("wire", 1.0) * _MTU_FACTOR.get(end["mtu"], 1.0)
         ends.append(min(wire, _DISTANCE_GBPS[end["distance"]], end["pcie_gb_s"] * 8))
     return min(ends) * (1.96 if both_ways else 1.0) * noise(0.0012)

@@ -6,7 +6,6 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +27,16 @@ _VALUED = {
 _COLUMNS = "# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6}  {:>7}  {:>6}  {:>6}  {:>6} "
 _HEAD = _COLUMNS.format("size", "count", "type", "redop", "root", *("time", "algbw", "busbw", "#wrong") * 2)
 _UNITS = _COLUMNS.format("(B)", "(elements)", "", "", "", *("(us)", "(GB/s)", "(GB/s)", "") * 2)
+_LONGEST_S = 0.6
+"""A run takes no longer here: long enough that a stop or a kill meets it at work."""
 _BYTES = {"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "half": 2, "float": 4, "double": 8, "bfloat16": 2}
 
 
-@dataclass
 class Options:
     """The command line with the tests' defaults."""
 
-    values: dict[str, str] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
 
     def number(self, key: str, default: int) -> int:
         """Return an integer option."""
@@ -92,7 +93,7 @@ def _run(name: str, version: str, options: Options, request: Facts) -> tuple[str
     ranks = _ranks(options, request["ranks"], nodes)
     used = [_used(facts, [rank for rank in ranks if rank.host == host]) for host, facts in nodes.items()]
     settings = used[0]["settings"]
-    network = "IB" if all(node["nics"] for node in used) else "Socket"
+    network = "IB" if all(node["nics"] for node in used) and settings.get("NCCL_NET", "IB") == "IB" else "Socket"
     if len(used) > 1 and network == "IB" and request["probes"]:
         raise RunError(_NCCL_ERROR, _header(name, version, options, ranks, used) + nccl_log.broken(request["probes"], ranks, settings))
     algorithm = _algorithm(settings, name, used)
@@ -103,7 +104,7 @@ def _run(name: str, version: str, options: Options, request: Facts) -> tuple[str
     carried = _carried(name, options, used, algorithm, rows) if len(used) > 1 and network == "IB" and rows else {}
     footer, code = _footer(name, rows)
     _write_json(options, name, version, ranks, rows, used)
-    time.sleep(min(2.5, 0.3 + sum(row["seconds"] for row in rows) * 0.02))
+    time.sleep(min(_LONGEST_S, 0.2 + sum(row["seconds"] for row in rows) * 0.02))
     return text + _table(name, options, rows) + footer, {"code": code, "carried": carried}
 
 
@@ -150,7 +151,12 @@ def _algorithm(settings: dict[str, str], name: str, nodes: list[Facts]) -> str:
     forced = settings.get("NCCL_ALGO", "").upper()
     if "RING" in forced and not forced.startswith("^"):
         return "RING"
-    if name != "all_reduce" or settings.get("NCCL_NVLS_ENABLE") == "0" or not all(gpu["links"] for node in nodes for gpu in node["gpus"]):
+    if (
+        name != "all_reduce"
+        or settings.get("NCCL_NVLS_ENABLE") == "0"
+        or not all(node["multicast"] for node in nodes)
+        or not all(gpu["links"] for node in nodes for gpu in node["gpus"])
+    ):
         return "RING"
     return "NVLS"
 
@@ -160,7 +166,7 @@ def unreachable(mine: Facts, peer: Facts, reach: Reach) -> list[Facts]:
     found = []
     for one, other in zip(mine["nics"], peer["nics"], strict=False):
         size = min(one["mtu"], other["mtu"])
-        if not reach(one["netdev"], other["address"], max(64, size)):
+        if one["crossed"] or other["crossed"] or not reach(one["netdev"], other["address"], max(64, size)):
             found.append(
                 {"host": mine["hostname"], "device": one["device"], "address": one["address"], "peer": other["address"], "peer_host": peer["hostname"]}
             )
@@ -218,7 +224,8 @@ def _carried(name: str, options: Options, nodes: list[Facts], algorithm: str, ro
             share = group * (ranks - group) / ranks
         else:
             share = (ranks - 1) / ranks if name in {"all_gather", "reduce_scatter"} else 1.0
-        carried[node["hostname"]] = {nic["device"]: int(total * share / len(node["nics"])) for nic in node["nics"]}
+        busy = sum(not nic["idle"] for nic in node["nics"])
+        carried[node["hostname"]] = {nic["device"]: 0 if nic["idle"] else int(total * share / busy) for nic in node["nics"]} if busy else {}
     return carried
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 Facts = dict[str, Any]
 
 
-@dataclass
-class Rank:
+class Rank(NamedTuple):
     """One GPU of the run."""
 
     rank: int
@@ -24,15 +22,22 @@ def lines(ranks: list[Rank], nodes: list[Facts], settings: dict[str, str], algor
     level = settings.get("NCCL_DEBUG", "").upper()
     version = f"NCCL version {nodes[0]['nccl']}+cuda13.0\n"
     if level in {"INFO", "TRACE"}:
-        return "".join(_rank(rank, ranks, nodes, settings, algorithm, network) for rank in ranks) + _connected(ranks, algorithm, network, len(nodes))
+        return "".join(_rank(rank, ranks, nodes, settings, network) for rank in ranks) + _connected(ranks, algorithm, network, len(nodes))
     return version if level in {"VERSION", "WARN"} else ""
+
+
+def path(gpu: Facts, settings: dict[str, str]) -> str:
+    """Return the kind of path between GPUs that NCCL takes."""
+    if settings.get("NCCL_P2P_DISABLE") == "1":
+        return "SYS"
+    return "NVL" if gpu["links"] else "PIX"
 
 
 def _tag(rank: Rank) -> str:
     return f"{rank.host}:{rank.pid}:{rank.pid + 7} [{rank.device}] NCCL INFO "
 
 
-def _rank(rank: Rank, ranks: list[Rank], nodes: list[Facts], settings: dict[str, str], algorithm: str, network: str) -> str:
+def _rank(rank: Rank, ranks: list[Rank], nodes: list[Facts], settings: dict[str, str], network: str) -> str:
     tag, node = _tag(rank), next(item for item in nodes if item["hostname"] == rank.host)
     out = [f"Bootstrap: Using {node['management']}<0>", "cudaDriverVersion 13000", f"NCCL version {node['nccl']}+cuda13.0"]
     out += [f"{key} set by environment to {value}." for key, value in sorted(settings.items()) if key.startswith("NCCL_IB") or key == "NCCL_ALGO"]
@@ -40,30 +45,35 @@ def _rank(rank: Rank, ranks: list[Rank], nodes: list[Facts], settings: dict[str,
     if network == "IB":
         devices = " ".join(f"[{at}]{nic['device']}:1/RoCE" for at, nic in enumerate(node["nics"]))
         out += [f"NET/IB : Using {devices} [RO]; OOB {node['management']}<0>", "Initialized NET plugin IB", "Using network IB"]
-        out.append(f"DMA-BUF is available on GPU device {rank.device}")
+        if node["gdr"]:
+            out.append(f"DMA-BUF is available on GPU device {rank.device}")
     else:
         out += ["NET/IB : No device found.", f"NET/Socket : Using [0]{node['management']}<0>", "Initialized NET plugin Socket", "Using network Socket"]
     bus = rank.gpu["pci"].replace("0000:", "").replace(":", "").replace(".", "")
     where = f"cudaDev {rank.device} nvmlDev {rank.device} busId {bus} commId 0x7e1"
     out.append(f"ncclCommInitRankConfig comm 0x55f0c0de0000 rank {rank.rank} nranks {len(ranks)} {where} - Init START")
-    if algorithm == "NVLS":
-        out.append(f"NVLS multicast support is available on dev {rank.device} (NVLS_NCHANNELS 16)")
+    if rank.gpu["links"]:
+        multicast = f"available on dev {rank.device} (NVLS_NCHANNELS 16)" if node["multicast"] else f"not available on dev {rank.device}"
+        out.append(f"NVLS multicast support is {multicast}")
+    out.append(f"Pattern 4, crossNic 0, nChannels 12, bw 30.000000/30.000000, type {path(rank.gpu, settings)}/PXB, sameChannels 1")
     if rank.rank == 0:
         order = " ".join(f"{item.rank:2d}" for item in ranks)
         channels = max(1, 2 * len(node["nics"])) if len(nodes) > 1 else 24
         out += [f"Channel {at:02d}/{channels:02d} : {order}" for at in range(channels)]
-    return "".join(f"{tag}{text}\n" for text in out) + _channels(rank, ranks, node, network, len(nodes))
+    return "".join(f"{tag}{text}\n" for text in out) + _channels(rank, ranks, node, settings, network if len(nodes) > 1 else "")
 
 
-def _channels(rank: Rank, ranks: list[Rank], node: Facts, network: str, nodes: int) -> str:
+def _channels(rank: Rank, ranks: list[Rank], node: Facts, settings: dict[str, str], network: str) -> str:
+    """Return a rank's channels; ``network`` is empty on one node."""
     following, tag = ranks[(rank.rank + 1) % len(ranks)], _tag(rank)
     if following.host == rank.host:
-        return f"{tag}Channel 00/0 : {rank.rank}[{rank.device}] -> {following.rank}[{following.device}] via P2P/CUMEM\n" if len(ranks) > 1 else ""
-    if nodes < 2:  # noqa: PLR2004
+        way = "SHM/direct/direct" if path(rank.gpu, settings) == "SYS" else "P2P/direct pointer" if following.pid == rank.pid else "P2P/CUMEM"
+        return f"{tag}Channel 00/0 : {rank.rank}[{rank.device}] -> {following.rank}[{following.device}] via {way}\n" if len(ranks) > 1 else ""
+    if not network:
         return ""
     out = ""
     for at, _nic in enumerate(node["nics"] or [None]):
-        via = f"NET/IB/{at}/GDRDMA" if network == "IB" else "NET/Socket/0"
+        via = f"NET/IB/{at}{'/GDRDMA' if node['gdr'] else ''}" if network == "IB" else "NET/Socket/0"
         out += f"{tag}Channel {at:02d}/0 : {rank.rank}[{rank.device}] -> {following.rank}[{following.device}] [send] via {via}\n"
         out += f"{tag}Channel {at:02d}/0 : {(rank.rank + 1 - 8) % len(ranks)}[{rank.device}] -> {rank.rank}[{rank.device}] [receive] via {via}\n"
     return out

@@ -11,16 +11,19 @@ import random
 import socket
 import sys
 import time
-from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 from .. import machine, rdmatree, store
 from ..smi.topology import distance
-from . import facts, model, probe
+from . import facts, model, probe, wire
 
 Facts = dict[str, Any]
 _RULE = "-" * 87
 _MIB = 1 << 20
+_LONGEST_S = 0.3
+"""A measurement takes no longer here, however long it is to be: long enough that a stop or a kill meets it at work."""
+_MEET_S = 2.0
+"""Tests that begin within this time run beside each other."""
 _VALUED = {
     "-d": "device", "--ib-dev": "device", "-p": "port", "--port": "port", "-s": "size", "--size": "size", "-n": "iters", "--iters": "iters",
     "-D": "duration", "--duration": "duration", "-q": "qps", "--qp": "qps", "-x": "gid", "--gid-index": "gid", "--use_cuda": "cuda",
@@ -35,19 +38,23 @@ _FLAGS = {
 }  # fmt: skip
 
 
-@dataclass
 class Options:
     """The command line."""
 
-    name: str
-    values: dict[str, str] = field(default_factory=dict)
-    flags: set[str] = field(default_factory=set)
-    host: str = ""
+    def __init__(self, name: str) -> None:
+        self.name, self.host = name, ""
+        self.values: dict[str, str] = {}
+        self.flags: set[str] = set()
 
     @property
     def latency(self) -> bool:
-        """It is the latency test."""
+        """It is a latency test."""
         return self.name.endswith("_lat")
+
+    @property
+    def verb(self) -> str:
+        """Name of the operation, as the result's title has it."""
+        return "RDMA_Read" if "_read_" in self.name else "RDMA_Write"
 
     @property
     def size(self) -> int:
@@ -147,6 +154,8 @@ def _cuda(options: Options, nic: Facts) -> Facts:
     gpus = [gpu for gpu in facts.gpu_facts() if not gpu["lost"]]
     for at, gpu in enumerate(gpus):
         sys.stdout.write(f" CUDA device {at}: PCIe address is {gpu['pci'][5:10].upper()}\n")
+    if options.latency and options.verb == "RDMA_Write":
+        raise TestError("Perftest supports CUDA latency tests with read/send verbs only")
     wanted = int(options.values["cuda"])
     sys.stdout.write(f"\n Picking device No. {wanted}\n")
     if wanted >= len(gpus):
@@ -154,6 +163,8 @@ def _cuda(options: Options, nic: Facts) -> Facts:
     gpu = gpus[wanted]
     sys.stdout.write(f" [pid = {os.getpid()}, dev = {wanted}] device name = [{gpu['name']}]\n creating CUDA Ctx\n making it the current CUDA Ctx\n")
     size = max(2 * options.size * int(options.values.get("qps", 1)), 65536)
+    if not facts.gdr():
+        raise TestError(" Couldn't register MR with dma-buf\n Failed to create MR\n Couldn't create IB resources")
     if "--use_cuda_dmabuf" in options.flags:
         sys.stdout.write(
             f" CUDA device integrated: 0\n using DMA-BUF for GPU buffer address at 0x7f3b5e000000 aligned at 0x7f3b5e000000 with aligned size {size}\n"
@@ -176,7 +187,7 @@ def _server(options: Options, end: Facts) -> int:
         listener.listen(1)
         peer, _ = listener.accept()
     with peer, peer.makefile("rw") as stream:
-        _say(stream, {"end": end, "name": options.name})
+        _say(stream, {"end": end, "name": options.name, "flows": _flows(options, end)})
         other = _hear(stream)["end"]
         _head(options, end, other)
         _say(stream, {"reach": probe.reachable(end["netdev"], _address(other), _payload(end, other))})
@@ -185,20 +196,25 @@ def _server(options: Options, end: Facts) -> int:
             raise TestError(result["error"])
         sys.stdout.write(_row(options, result) + f"{_RULE}\n")
         _count(options, end, result)
+        _congestion(end, result, sends=False)
     return 0
 
 
 def _client(options: Options, end: Facts) -> int:
+    refused = f"Couldn't connect to {options.host}:{options.port}\n Unable to open file descriptor for socket connection Unable to init the socket connection"
+    if end["crossed"]:
+        raise TestError(refused)
     try:
         peer = socket.create_connection((options.host, options.port), timeout=10)
     except socket.gaierror as error:
         raise TestError(f" {error.strerror} for {options.host}:{options.port}\n Unable to init the socket connection") from None
     except OSError:
-        text = f"Couldn't connect to {options.host}:{options.port}\n Unable to open file descriptor for socket connection Unable to init the socket connection"
-        raise TestError(text) from None
+        raise TestError(refused) from None
     with peer, peer.makefile("rw") as stream:
         peer.settimeout(60)
         hello = _hear(stream)
+        if hello["end"]["crossed"]:
+            raise TestError(f"Couldn't connect to {options.host}:{options.port}\n Unable to init the socket connection")
         _say(stream, {"end": end})
         if hello["name"] != options.name:
             raise TestError(" Failed to exchange data between server and clients")
@@ -207,10 +223,16 @@ def _client(options: Options, end: Facts) -> int:
         if problem:
             _say(stream, {"error": problem})
             raise TestError(problem)
-        result = _measure(options, end, hello["end"])
+        end["wire"] = wire.talk(end["netdev"], _address(hello["end"]), {"ask": True}).get("factor", 1.0)
+        result = _measure(options, end, hello["end"], int(hello["flows"]))
+        told = {"bytes": result["bytes"], "priority": end["priority"], "flows": result["flows"]}
+        result["fate"] = wire.talk(end["netdev"], _address(hello["end"]), told)
+        result["priority"] = end["priority"]
+        result["cnp_off"] = hello["end"]["cnp_off"]
         _say(stream, result)
     sys.stdout.write(_row(options, result) + f"{_RULE}\n")
     _count(options, end, result)
+    _congestion(end, result, sends=True)
     _json(options, result)
     return 0
 
@@ -229,35 +251,48 @@ def _payload(end: Facts, other: Facts) -> int:
     return max(64, min(int(end["mtu"]), int(other["mtu"])))
 
 
-def _measure(options: Options, end: Facts, other: Facts) -> Facts:
+def _flows(options: Options, end: Facts) -> int:
+    """Return how many tests use this port now: those that began in the last seconds. Only tests of a set duration are meant to meet others."""
+    if "duration" not in options.values:
+        return 1
+    mine = f"{os.getpid()}"
+    with store.change() as runtime:
+        runtime.setdefault("flows", {}).setdefault(end["device"], {})[mine] = time.time()
+    time.sleep(_MEET_S)
+    begun = store.runtime()["flows"][end["device"]]
+    return sum(1 for moment in begun.values() if time.time() - moment < _MEET_S * 2)
+
+
+def _measure(options: Options, end: Facts, other: Facts, flows: int = 1) -> Facts:
     duration = float(options.values.get("duration", 0))
     if options.latency:
         time.sleep(0.2)
-        return _latency(options)
+        return _latency(options, end, other)
     both = bool(options.flags & {"-b", "--bidirectional"})
     sizes = [2**power for power in range(1, 24)] if options.flags & {"-a", "--all"} else [options.size]
     rows = []
     for size in sizes:
-        top = model.verbs_gbps(end, other, both_ways=both)
+        top = model.verbs_gbps(end, other, both_ways=both) / flows
         speed = min(top, size * 8 * 3.1e-3 * model.noise(0.004)) * min(1.0, 0.55 + size / 20000)
         count = int(duration * speed * 1e9 / 8 / size) if duration else options.iters
         rows.append({"size": size, "iters": count, "gbps": speed, "peak": 0.0 if duration else speed * random.uniform(1.0, 1.003)})
-    time.sleep(min(1.5, max(0.15, duration / 10)))
-    return {"rows": rows, "bytes": sum(row["size"] * row["iters"] for row in rows), "both": both}
+    time.sleep(min(_LONGEST_S, max(0.15, duration / 10)))
+    return {"rows": rows, "bytes": sum(row["size"] * row["iters"] for row in rows), "both": both, "flows": flows}
 
 
-def _latency(options: Options) -> Facts:
-    typical = 1.95 + options.size / 48e3 + random.uniform(-0.04, 0.04)
+def _latency(options: Options, end: Facts, other: Facts) -> Facts:
+    read = 1.75 if options.verb == "RDMA_Read" else 0.0
+    typical = 1.95 + read + options.size / 48e3 + random.uniform(-0.04, 0.04) + end["latency_us"] + other["latency_us"]
     row = {
         "size": options.size, "iters": options.iters, "min": typical - 0.08, "max": typical + random.uniform(1.0, 3.5), "typical": typical,
         "avg": typical + 0.03, "stdev": 0.05, "p99": typical + 0.21, "p999": typical + 0.9,
     }  # fmt: skip
-    return {"rows": [row], "bytes": options.size * options.iters, "both": True}
+    return {"rows": [row], "bytes": options.size * options.iters, "both": True, "flows": 1}
 
 
 def _head(options: Options, end: Facts, other: Facts) -> None:
     title = (
-        "RDMA_Write Latency Test"
+        f"{options.verb} Latency Test"
         if options.latency
         else "RDMA_Write Bidirectional BW Test"
         if options.flags & {"-b", "--bidirectional"}
@@ -334,6 +369,26 @@ def _count(options: Options, end: Facts, result: Facts) -> None:
             "port_rcv_packets": packets if receives else acks,
         },
     )
+
+
+def _congestion(end: Facts, result: Facts, *, sends: bool) -> None:
+    """Count what the NIC saw of congestion: marks, notifications, pauses, losses, and bytes by priority."""
+    fate, priority = result["fate"], result["priority"]
+    marked, lost = int(fate.get("marked", 0)), int(fate.get("lost", 0))
+    notices = 0 if result.get("cnp_off") else marked // 50 + (1 if marked else 0)
+    way = "tx" if sends else "rx"
+    interface = {f"{way}_prio{priority}_bytes": result["bytes"], f"{way}_prio{priority}_packets": result["bytes"] // 4096 + 1}
+    if sends:
+        interface |= {f"rx_prio{priority}_pause": int(fate.get("paused", 0)), "rx_prio6_packets": notices, "rx_prio6_bytes": notices * 74}
+        hardware = {"rp_cnp_handled": notices, "packet_seq_err": lost, "local_ack_timeout_err": lost // 100}
+    else:
+        interface |= {"tx_prio6_packets": notices, "tx_prio6_bytes": notices * 74}
+        hardware = {"np_ecn_marked_roce_packets": marked, "np_cnp_sent": notices, "out_of_sequence": lost}
+    rdmatree.add(next(item for item in machine.nics() if item["rdma_device"] == end["device"]), hardware, hardware=True)
+    with store.change() as runtime:
+        have = runtime["counters"].setdefault(end["device"], {})
+        for name, amount in interface.items():
+            have[name] = have.get(name, 0) + amount
 
 
 def _json(options: Options, result: Facts) -> None:

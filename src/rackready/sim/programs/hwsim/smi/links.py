@@ -41,7 +41,7 @@ def _status(gpu: Gpu) -> None:
 def _errors(gpu: Gpu) -> None:
     for link in gpu.part["nvlink"]["links"]:
         if link["state"] == "active":
-            sys.stdout.write(f"\t Link {link['id']}: Replay Errors: {link['replay']}\n\t Link {link['id']}: Recovery Errors: 0\n")
+            sys.stdout.write(f"\t Link {link['id']}: Replay Errors: {link['replay']}\n\t Link {link['id']}: Recovery Errors: {link.get('recovery', 0)}\n")
             sys.stdout.write(f"\t Link {link['id']}: CRC Errors: {link['crc']}\n")
 
 

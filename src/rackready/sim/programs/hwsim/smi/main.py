@@ -6,7 +6,6 @@ Exit codes as its manual has them: 2 argument, 3 unsupported, 4 permission, 6 no
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
 
 from .. import machine
 from ..machine import Gpu
@@ -25,12 +24,12 @@ _FLAGS = {
 }  # fmt: skip
 
 
-@dataclass
 class Options:
     """What was asked for."""
 
-    values: dict[str, str] = field(default_factory=dict)
-    flags: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.flags: set[str] = set()
 
 
 def main(argv: list[str], version: str) -> int:

@@ -19,7 +19,13 @@ def _watts(read: Callable[[Gpu], float]) -> Value:
 
 
 def _ecc(period: str, kind: str, place: str) -> Value:
-    return lambda gpu: 0 if place == "sram" else gpu.part["ecc"][period][kind]
+    def read(gpu: Gpu) -> object:
+        sram = gpu.part["sram"][period]
+        inside = sram["correctable"] if kind == "corrected" else sram["parity"] + sram["secded"]
+        outside = gpu.part["ecc"][period][kind]
+        return inside if place == "sram" else inside + outside if place == "total" else outside
+
+    return read
 
 
 def _event(bit: int) -> Value:
@@ -53,23 +59,23 @@ _FIELDS: dict[str, tuple[str, Value]] = {
     "pcie.link.width.current": ("", lambda gpu: gpu.part["pcie"]["width"]),
     "pcie.link.width.max": ("", lambda gpu: gpu.part["pcie"]["max_width"]),
     "vbios_version": ("", lambda gpu: gpu.part["vbios"]),
-    "inforom.image": ("", lambda _gpu: "G520.0200.00.05"),
+    "inforom.image": ("", lambda gpu: gpu.part["inforom"]["image"]),
     "persistence_mode": ("", lambda gpu: "Enabled" if gpu.persistence else "Disabled"),
-    "compute_mode": ("", lambda _gpu: "Default"),
+    "compute_mode": ("", lambda gpu: gpu.part["compute_mode"]),
     "compute_cap": ("", lambda gpu: {"hopper": "9.0", "blackwell": "10.0", "ampere": "8.0", "ada": "8.9"}.get(gpu.part["architecture"], "[N/A]")),
     "pstate": ("", lambda _gpu: "P0"),
-    "mig.mode.current": ("", lambda _gpu: "Disabled"),
-    "mig.mode.pending": ("", lambda _gpu: "Disabled"),
-    "ecc.mode.current": ("", lambda _gpu: "Enabled"),
-    "ecc.mode.pending": ("", lambda _gpu: "Enabled"),
+    "mig.mode.current": ("", lambda gpu: gpu.part["mig_mode"]),
+    "mig.mode.pending": ("", lambda gpu: gpu.part["mig_mode"]),
+    "ecc.mode.current": ("", lambda gpu: gpu.part["ecc_mode"]),
+    "ecc.mode.pending": ("", lambda gpu: gpu.part["ecc_mode"]),
     "memory.total": ("MiB", lambda gpu: gpu.part["memory_mib"]),
     "memory.reserved": ("MiB", lambda _gpu: 636),
     "memory.used": ("MiB", lambda _gpu: 0),
     "memory.free": ("MiB", lambda gpu: gpu.part["memory_mib"] - 636),
     "utilization.gpu": ("%", lambda _gpu: 0),
     "utilization.memory": ("%", lambda _gpu: 0),
-    "temperature.gpu": ("", lambda gpu: gpu.part["temperature_c"]),
-    "temperature.memory": ("", lambda gpu: gpu.part["temperature_c"] + 7),
+    "temperature.gpu": ("", lambda gpu: gpu.temperature),
+    "temperature.memory": ("", lambda gpu: gpu.temperature + 8),
     "power.management": ("", lambda _gpu: "Enabled"),
     "power.draw": ("W", _watts(lambda gpu: gpu.power_draw + random.uniform(-0.4, 0.4))),
     "power.draw.instant": ("W", _watts(lambda gpu: gpu.power_draw + random.uniform(-0.4, 0.4))),

@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from typing import Any
-from xml.sax.saxutils import escape
 
 from .. import machine
 from ..machine import Gpu
+from . import xml as report_xml
 from .summary import cuda_text
 
 Tree = dict[str, Any]
 _COLUMN = 42
+_CORRUPT_INFOROM = 14
 _SECTIONS = {
     "POWER": ["GPU Power Readings"],
     "CLOCK": ["Clocks", "Max Clocks", "Applications Clocks"],
@@ -36,10 +37,14 @@ def main(gpus: list[Gpu], display: str | None, *, xml: bool) -> int:
     if bad is not None:
         sys.stdout.write(f'"{bad}" is not a valid display type.\n')
         return 2
+    warnings = report_xml.corrupt(gpus)
+    if xml:
+        sys.stdout.write(report_xml.document(gpus, wanted) + "".join(f"{line}\n" for line in warnings))
+        return _CORRUPT_INFOROM if warnings else 0
     names = [name for item in wanted for name in _SECTIONS[item]]
     trees = [(gpu, {key: value for key, value in tree(gpu).items() if not names or key in names}) for gpu in gpus]
-    sys.stdout.write(_xml(trees) if xml else _text(trees))
-    return 0
+    sys.stdout.write(_text(trees) + "".join(f"{line}\n" for line in warnings))
+    return _CORRUPT_INFOROM if warnings else 0
 
 
 def tree(gpu: Gpu) -> Tree:
@@ -58,7 +63,7 @@ def _identity(gpu: Gpu) -> Tree:
         "Display Active": "Disabled",
         "Persistence Mode": "Enabled" if gpu.persistence else "Disabled",
         "Addressing Mode": "None",
-        "MIG Mode": {"Current": "Disabled", "Pending": "Disabled"},
+        "MIG Mode": {"Current": part["mig_mode"], "Pending": part["mig_mode"]},
         "Accounting Mode": "Disabled",
         "Serial Number": part["serial"],
         "GPU UUID": part["uuid"],
@@ -68,7 +73,12 @@ def _identity(gpu: Gpu) -> Tree:
         "Board Part Number": part["board_part"],
         "GPU Part Number": f"{part['device_id'][2:6]}-886-A1",
         "Module ID": gpu.slot + 1,
-        "Inforom Version": {"Image Version": "G520.0200.00.05", "OEM Object": "2.1", "ECC Object": "7.16", "Power Management Object": "N/A"},
+        "Inforom Version": {
+            "Image Version": part["inforom"]["image"] if part["inforom"]["valid"] else "N/A",
+            "OEM Object": "2.1",
+            "ECC Object": "7.16",
+            "Power Management Object": "N/A",
+        },
         "GPU Reset Status": {
             "Reset Required": "Requested functionality has been deprecated",
             "Drain and Reset Recommended": "Requested functionality has been deprecated",
@@ -77,9 +87,9 @@ def _identity(gpu: Gpu) -> Tree:
         "GSP Firmware Version": machine.driver_version(),
         "Fabric": {
             "State": state,
-            "Status": "Success" if state == "Completed" else "N/A",
-            "CliqueId": 0 if state == "Completed" else "N/A",
-            "ClusterUUID": "00000000-0000-0000-0000-000000000000" if state == "Completed" else "N/A",
+            "Status": part["fabric"]["status"] if state == "Completed" else "N/A",
+            "CliqueId": part["fabric"]["clique"] if state == "Completed" else "N/A",
+            "ClusterUUID": part["fabric"]["cluster"] if state == "Completed" else "N/A",
             "Health": {"Summary": "N/A", "Bandwidth": "N/A", "Route Recovery in progress": "N/A", "Route Unhealthy": "N/A", "Access Timeout Recovery": "N/A"},
         },
     }
@@ -105,7 +115,7 @@ def _bus(gpu: Gpu) -> Tree:
                 },
                 "Link Width": {"Max": f"{pcie['max_width']}x", "Current": f"{pcie['width']}x"},
             },
-            "Replays Since Reset": pcie["replay"],
+            "Replays Since Reset": report_xml.replays(gpu),
         },
         "Fan Speed": "N/A",
     }
@@ -127,9 +137,9 @@ def _memory(gpu: Gpu) -> Tree:
     return {
         "FB Memory Usage": {"Total": f"{total} MiB", "Reserved": "636 MiB", "Used": "0 MiB", "Free": f"{total - 636} MiB"},
         "BAR1 Memory Usage": {"Total": "131072 MiB", "Used": "1 MiB", "Free": "131071 MiB"},
-        "Compute Mode": "Default",
+        "Compute Mode": gpu.part["compute_mode"],
         "Utilization": {"GPU": "0 %", "Memory": "0 %", "Encoder": "0 %", "Decoder": "0 %"},
-        "ECC Mode": {"Current": "Enabled", "Pending": "Enabled"},
+        "ECC Mode": {"Current": gpu.part["ecc_mode"], "Pending": gpu.part["ecc_mode"]},
     }
 
 
@@ -138,9 +148,9 @@ def _errors(gpu: Gpu) -> Tree:
     errors = {}
     for period in ("volatile", "aggregate"):
         errors[period.capitalize()] = {
-            "SRAM Correctable": 0,
-            "SRAM Uncorrectable Parity": 0,
-            "SRAM Uncorrectable SEC-DED": 0,
+            "SRAM Correctable": gpu.part["sram"][period]["correctable"],
+            "SRAM Uncorrectable Parity": gpu.part["sram"][period]["parity"],
+            "SRAM Uncorrectable SEC-DED": gpu.part["sram"][period]["secded"],
             "DRAM Correctable": ecc[period]["corrected"],
             "DRAM Uncorrectable": ecc[period]["uncorrected"],
         }
@@ -154,12 +164,12 @@ def _errors(gpu: Gpu) -> Tree:
             "Remapping Failure Occurred": "Yes" if rows["failure"] else "No",
         },
         "Temperature": {
-            "GPU Current Temp": f"{gpu.part['temperature_c']} C",
-            "GPU T.Limit Temp": f"{87 - gpu.part['temperature_c']} C",
+            "GPU Current Temp": f"{gpu.temperature} C",
+            "GPU T.Limit Temp": f"{gpu.part['thermal']['zero_margin_c'] - gpu.temperature} C",
             "GPU Shutdown T.Limit Temp": "-8 C",
             "GPU Slowdown T.Limit Temp": "-2 C",
             "GPU Max Operating T.Limit Temp": "0 C",
-            "Memory Current Temp": f"{gpu.part['temperature_c'] + 7} C",
+            "Memory Current Temp": f"{gpu.temperature + 8} C",
         },
     }
 
@@ -212,25 +222,4 @@ def _lines(sections: Tree, depth: int) -> list[str]:
             lines += [f"{' ' * depth}{key}", *_lines(value, depth + 4)]
         else:
             lines.append(f"{' ' * depth + key:<{_COLUMN}}: {value}")
-    return lines
-
-
-def _xml(trees: list[tuple[Gpu, Tree]]) -> str:
-    lines = ['<?xml version="1.0" ?>', '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">', "<nvidia_smi_log>"]
-    lines += [f"\t<timestamp>{time.strftime('%a %b %e %H:%M:%S %Y')}</timestamp>", f"\t<driver_version>{machine.driver_version()}</driver_version>"]
-    lines += [f"\t<cuda_version>{cuda_text()}</cuda_version>", f"\t<attached_gpus>{len(trees)}</attached_gpus>"]
-    for gpu, sections in trees:
-        lines += [f'\t<gpu id="{gpu.bus_id}">', *_xml_lines(sections, 2), "\t</gpu>"]
-    return "\n".join([*lines, "</nvidia_smi_log>"]) + "\n"
-
-
-def _xml_lines(sections: Tree, depth: int) -> list[str]:
-    lines = []
-    for key, value in sections.items():
-        tag = key.lower().replace(" ", "_").replace(".", "_").replace("gpu_uuid", "uuid").replace("serial_number", "serial").replace("-", "_")
-        pad = "\t" * depth
-        if isinstance(value, dict):
-            lines += [f"{pad}<{tag}>", *_xml_lines(value, depth + 1), f"{pad}</{tag}>"]
-        else:
-            lines.append(f"{pad}<{tag}>{escape(str(value))}</{tag}>")
     return lines

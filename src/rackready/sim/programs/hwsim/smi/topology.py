@@ -46,7 +46,7 @@ def main(argv: list[str], gpus: list[Gpu]) -> int:
 
 def distance(gpu: dict[str, Any], nic: dict[str, Any]) -> str:
     """Return the PCIe distance class of a GPU and a NIC."""
-    if nic["gpu"] == gpu["index"]:
+    if nic.get("beside", nic["gpu"]) == gpu["index"]:
         return "PXB"
     return "NODE" if nic["numa"] == gpu.get("numa", 0) else "SYS"
 

@@ -24,7 +24,10 @@ def main(_argv: list[str]) -> int:
 
 def serve() -> int:
     """Follow the confirmation deadline until stopped; ports are brought to the configuration at the start."""
+    from . import asic  # noqa: PLC0415 - it reads the settings that this module applies
+
     main([])
+    asic.start()
     while True:
         expire(time.time())
         time.sleep(_PERIOD_S)

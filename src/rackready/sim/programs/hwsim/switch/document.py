@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from dataclasses import dataclass, field
 from typing import Any
 
 from . import schema
@@ -15,13 +14,13 @@ _VALUED = {"-o": "-o", "--output": "-o", "-r": "-r", "--rev": "-r", "--revision"
 _TIME = re.compile(r"^\d+[smh]?$")
 
 
-@dataclass
 class Options:
     """Words, flags and values of a command."""
 
-    words: list[str] = field(default_factory=list)
-    flags: set[str] = field(default_factory=set)
-    values: dict[str, str] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.flags: set[str] = set()
+        self.values: dict[str, str] = {}
 
 
 def options(argv: list[str]) -> Options:

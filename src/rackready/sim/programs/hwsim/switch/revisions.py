@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 from .. import paths, store
@@ -17,26 +16,19 @@ _FILE = "/etc/nvue.d/revisions.json"
 _BOOTED = "/run/nvue-booted"
 
 
-@dataclass
 class Revision:
     """One state of the configuration."""
 
-    state: str
-    user: str
-    date: float
-    settings: set[Setting] = field(default_factory=set)
-    message: str = ""
+    def __init__(self, state: str, user: str, date: float, settings: set[Setting] | None = None, message: str = "") -> None:
+        self.state, self.user, self.date, self.message = state, user, date, message
+        self.settings = settings or set()
 
 
-@dataclass
 class Book:
     """All revisions."""
 
-    revisions: dict[str, Revision]
-    applied: str
-    startup: str
-    attached: dict[str, str]
-    confirm: dict[str, Any] | None = None
+    def __init__(self, revisions: dict[str, Revision], applied: str, startup: str, attached: dict[str, str], confirm: dict[str, Any] | None = None) -> None:
+        self.revisions, self.applied, self.startup, self.attached, self.confirm = revisions, applied, startup, attached, confirm
 
     def running(self) -> Revision:
         """Return what is in force."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 Setting = tuple[str, ...]
 Tree = dict[str, Any]
@@ -18,8 +17,7 @@ class SchemaError(Exception):
     """A word that NVUE does not know, or a value that it does not take; the text is NVUE's."""
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """A leaf with one value."""
 
     check: Callable[[str], bool]

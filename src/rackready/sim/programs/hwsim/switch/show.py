@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import store
-from . import apply, document, revisions
+from . import apply, asic, document, revisions
 from .schema import SchemaError, Setting
 
 Tree = dict[str, Any]
@@ -21,6 +21,10 @@ def main(argv: list[str], user: str) -> int:
     """Print one object of the operational state."""
     options = document.options(argv)
     tree = state(revisions.read().running().settings)
+    if options.words[:1] == ["interface"] and options.words[1:2] and options.words[1] in tree["interface"]:
+        one = tree["interface"][options.words[1]]
+        one["counters"] = {"qos": asic.qos(options.words[1])}
+        one["link"]["stats"] = asic.stats(options.words[1])
     node: Any = tree
     for word in options.words:
         if not isinstance(node, dict) or word not in node:

@@ -1,0 +1,96 @@
+"""Power cords: one for each power supply, from the outlet of the rack PDU that feeds it; and what of them nobody says.
+
+Which supply hangs on which feed is what ``capacity.supply`` judges losses by, so the list and the judgement are the same. No maker's part number is
+known for any of them: type and length are what the profile (inlet), the feed (``outlet``, ``cord_m``) and the site say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from rackready.design.cabling.bom import spares
+from rackready.design.cabling.types import BomLine
+from rackready.design.capacity.parts import Device, RackInput
+from rackready.design.capacity.supply import layout
+from rackready.design.names import listed
+
+NO_PART = "no part number published"
+_SOURCE = "one for each power supply of profiles and devices, by the feeds of the rack"
+
+
+class Cord(NamedTuple):
+    """One power cord inside a rack. ``supply`` counts from 1; ``phase`` is empty for a single-phase feed that says none; ``length_m`` None: not said."""
+
+    rack: str
+    unit: int | None
+    device: str
+    supply: int
+    feed: str
+    source: str
+    phase: str
+    outlet: str
+    inlet: str
+    length_m: float | None
+
+    @property
+    def kind(self) -> str:
+        """What is ordered: the outlet that it goes into, the inlet that it goes to, its length."""
+        length = f"{self.length_m:g} m" if self.length_m is not None else "length not said"
+        return f"power cord, outlet {self.outlet or 'not said'} to inlet {self.inlet or 'not published'}, {length}"
+
+
+def cords(racks: Iterable[RackInput]) -> Iterator[Cord]:
+    """Yield the cords of all racks; racks that are alike are laid out once."""
+    known: dict[tuple[object, ...], list[tuple[int, list[tuple[int, str]]]]] = {}
+    for rack in racks:
+        if not rack.feeds:
+            continue
+        hung = known.get(rack.shape)
+        if hung is None:
+            hung = known[rack.shape] = [(number, [(feed, phase or "") for feed, phase in outlets]) for number, outlets in layout(rack).outlets]
+        for number, outlets in hung:
+            yield from _of_device(rack, rack.devices[number], outlets)
+
+
+def _of_device(rack: RackInput, device: Device, outlets: Sequence[tuple[int, str]]) -> Iterator[Cord]:
+    for supply, (number, phase) in enumerate(outlets, 1):
+        feed = rack.feeds[number]
+        inlet = device.model.inlet or ""
+        yield Cord(rack.name, device.unit, device.name, supply, feed.name, feed.source, phase, feed.outlet or "", inlet, feed.cord_m)
+
+
+def cord_lines(racks: Sequence[RackInput], spares_pct: float) -> list[BomLine]:
+    """Return the cords for the bill of materials, by kind. Racks that are alike are counted once and multiplied."""
+    alike = Counter(rack.shape for rack in racks)
+    first = {rack.shape: rack for rack in reversed(racks)}
+    kinds: Counter[str] = Counter()
+    for shape, times in alike.items():
+        for cord in cords([first[shape]]):
+            kinds[cord.kind] += times
+    return [BomLine("cord", NO_PART, kind, needed, spares(needed, spares_pct), _SOURCE) for kind, needed in sorted(kinds.items())]
+
+
+def cord_notes(racks: Sequence[RackInput]) -> list[str]:
+    """Return what is fed and has no cord in the list, and why."""
+    loose: Counter[str] = Counter()
+    pooled = bare = 0
+    alike = Counter(rack.shape for rack in racks)
+    for shape, rack in {rack.shape: rack for rack in racks}.items():
+        bare += alike[shape] * (not rack.feeds and any(device.model.max_w != 0 for device in rack.devices))
+        hung = layout(rack) if rack.feeds else None
+        pooled += alike[shape] * bool(hung and hung.pooled)
+        for model in hung.loose if hung else ():
+            loose[model.label] += alike[shape] * (model.max_w != 0)
+    loose = +loose
+    out = [f"power cords of {listed(f'{count} x {label}' for label, count in sorted(loose.items()))} are not listed: {_UNSAID}"] if loose else []
+    out += [f"power cords: devices on the bus bar of {_racks(pooled)} have none."] if pooled else []
+    return out + ([f"power cords of {_racks(bare)} are not listed: the site gives {'them' if bare > 1 else 'it'} no feeds."] if bare else [])
+
+
+def _racks(count: int) -> str:
+    return f"{count:,} rack{'s' if count > 1 else ''}"
+
+
+_UNSAID = "how many power supplies they have is not published (psus of a device says it)."

@@ -1,0 +1,43 @@
+"""Nodes of a Slurm cluster set apart for us for the time of a measurement: nobody else can start anything on them, and they are held again after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rackready.drivers.scheduler.base import NotOursError
+from rackready.drivers.scheduler.slurm import SlurmAdapter
+
+_USER = "root"
+
+
+def reservation(head: str) -> str:
+    """Return the name of the reservation of a run that begins on this node."""
+    return f"rackready-{head}"
+
+
+@contextmanager
+def reserved(slurm: SlurmAdapter, nodes: Sequence[str]) -> Iterator[str]:
+    """Reserve nodes for root, let those that we drained take jobs again inside the reservation, and hold them as before at the end.
+
+    The order matters: a node is resumed only inside the reservation, and the reservation ends only when it is drained again. A run that is
+    killed leaves nodes that nobody but root can use. Raises NotOursError when somebody else drained one, SchedulerError when Slurm refuses.
+    """
+    name = reservation(nodes[0])
+    held = {node: now.reason for node in nodes if (now := slurm.show(node)).drained}
+    theirs = [node for node, reason in held.items() if not slurm.show(node).ours]
+    if theirs:
+        message = (
+            f"{', '.join(theirs)}: drained in Slurm by somebody else - Expected: a reason that begins with 'rackready:' "
+            f"Actual: {held[theirs[0]]!r}. Nothing was started there: rackready never undoes somebody else's drain."
+        )
+        raise NotOursError(message)
+    slurm.reserve(name, list(nodes), _USER)
+    try:
+        for node in held:
+            slurm.resume(node)
+        yield name
+    finally:
+        for node, reason in held.items():
+            slurm.drain(node, reason)
+        slurm.unreserve(name)

@@ -1,0 +1,1 @@
+"""Gates of the compute fabric: collectives, latency, incast, training step."""

@@ -1,0 +1,175 @@
+"""How much each rail carried: byte counters of every HCA before and after, held against what the collective must have moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rackready.gates.base import Command, GateFacts, Outputs, trouble
+from rackready.gates.expectation import Algorithm, Collective, Domain
+from rackready.gates.fabric import domains
+from rackready.gates.formats.error import FormatError
+from rackready.gates.judge import Judge
+from rackready.gates.shipped import command, document
+from rackready.model.outcome import Criterion, Op
+from rackready.ondevice import rdma_counters
+
+_RUNBOOK = "docs/runbooks/nccl-transport.md"
+_RAIL = "Check this rail's link rate, PCIe width and switch port: docs/runbooks/rail-slow.md"
+_ASTRAY = "The data went another way than over the rails, or something else used them: check the transport and that no job runs."
+_SOURCE = "bytes of all launches, warm-ups and checks included (nccl-tests src/common.cu)"
+_IDLE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far bytes may be from what they must be, as shares."""
+
+    total: float
+    share: float
+
+
+def devices(facts: GateFacts, node: str) -> list[str]:
+    """Return the HCAs of a node's rails."""
+    return [nic.rdma_device for nic in facts.nodes[node].nics]
+
+
+def readings(facts: GateFacts, nodes: Sequence[str], when: str, stage: int) -> list[Command]:
+    """Return the commands that read the counters of every node."""
+    return [command(f"{when}-{node}", node, rdma_counters, *devices(facts, node), stage=stage) for node in nodes]
+
+
+def must_leave(collective: Collective, algorithm: Algorithm, domain: Domain) -> tuple[float, float, str]:
+    """Return least and most of what leaves one domain on average, as a share of the message, with the formula.
+
+    A ring passes every domain once: 2 (n-1)/n of the message in all_reduce, (n-1)/n in all_gather and reduce_scatter. An algorithm that joins
+    inside the domain first needs no more than 2 (N-1)/N and (N-1)/N. alltoall sends g (n-g)/n whatever the algorithm.
+    """
+    n, g, count = domain.ranks, domain.gpus, domain.count
+    if collective == "alltoall":
+        share = g * (n - g) / n
+        return share, share, "g (n-g)/n x message"
+    twice = 2 if collective == "all_reduce" else 1
+    most = twice * (n - 1) / n
+    words = f"{'2 ' if twice == _BOTH else ''}(n-1)/n"
+    if algorithm == "ring":
+        return most, most, words
+    return twice * (count - 1) / count, most, f"between {words.replace('n', 'N')} (joined inside the domains first) and {words} (ring)"
+
+
+_BOTH = 2
+
+
+def judge_bytes(judge: Judge, facts: GateFacts, nodes: Sequence[str], outputs: Outputs, wanted: tuple[float, float, str], tolerance: Tolerance) -> None:
+    """Hold the bytes that left every domain, and every rail's share of them. ``wanted``: least and most bytes of one domain, and the formula."""
+    least, most, formula = wanted
+    sent = {node: found for node in nodes if (found := _sent(judge, facts, node, outputs)) is not None}
+    if len(sent) != len(nodes):
+        return
+    parts = domains.groups(facts, nodes)
+    if least == most:
+        for part in parts:
+            _total(judge, part, sent, wanted, tolerance.total)
+    else:
+        _sum(judge, parts, sent, (least, most, formula), tolerance.total)
+    for part in parts:
+        _shares(judge, facts, part, sent, tolerance.share)
+
+
+def judge_idle(judge: Judge, facts: GateFacts, nodes: Sequence[str], outputs: Outputs, otherwise: float) -> None:
+    """Hold that rails were left alone by a run inside one NVLink domain. ``otherwise``: bytes that would leave a node over the network."""
+    for node in nodes:
+        sent = _sent(judge, facts, node, outputs, may_rest=True)
+        if sent is None:
+            continue
+        total = sum(sent.values())
+        judge.judged += 1
+        judge.metric("xmit_bytes", node, total, "B")
+        if total > _IDLE * otherwise:
+            step = f"NCCL went over the network instead of NVLink: see NCCL_MNNVL_ENABLE and the fabric state of its GPUs: {_RUNBOOK}"
+            judge.fail(node, "bytes sent over its rails", f"less than {_IDLE * otherwise / 1e9:.0f} GB inside an NVLink domain", f"{total / 1e9:.0f} GB", step)
+
+
+def _criterion(judge: Judge, op: Op, bound: float, formula: str, tolerance: float) -> None:
+    judge.criterion(
+        Criterion(
+            metric="xmit_bytes",
+            op=op,
+            bound=bound,
+            unit="B",
+            label="identity",
+            source=f"derived: {formula} x {_SOURCE}",
+            derived=True,
+            inputs={"tolerance": tolerance},
+        )
+    )
+
+
+def _total(judge: Judge, part: Sequence[str], sent: dict[str, dict[str, float]], wanted: tuple[float, float, str], tolerance: float) -> None:
+    """Hold one domain's bytes against the one number that it must have sent."""
+    _, expected, formula = wanted
+    name, total = "+".join(part), sum(sum(sent[node].values()) for node in part)
+    judge.judged += 1
+    judge.metric("xmit_bytes", name, total, "B")
+    _criterion(judge, Op.EQ, expected, formula, tolerance)
+    if abs(total - expected) > tolerance * expected:
+        judge.fail(name, "bytes sent over its rails", f"{expected / 1e9:.0f} GB within {tolerance:.0%}", f"{total / 1e9:.0f} GB", _ASTRAY)
+
+
+def _sum(judge: Judge, parts: Sequence[Sequence[str]], sent: dict[str, dict[str, float]], wanted: tuple[float, float, str], tolerance: float) -> None:
+    """Hold the bytes of all domains together: a tree loads its nodes unevenly, and the algorithm is NCCL's choice."""
+    least, most, formula = wanted
+    for part in parts:
+        judge.metric("xmit_bytes", "+".join(part), sum(sum(sent[node].values()) for node in part), "B")
+    total, low, high = sum(sum(rails.values()) for rails in sent.values()), least * len(parts), most * len(parts)
+    judge.judged += 1
+    _criterion(judge, Op.GE, low, formula, tolerance)
+    _criterion(judge, Op.LE, high, formula, tolerance)
+    if not low * (1 - tolerance) <= total <= high * (1 + tolerance):
+        wanted_text = f"{low / 1e9:.0f} to {high / 1e9:.0f} GB within {tolerance:.0%}"
+        judge.fail("all nodes", "bytes sent over their rails", wanted_text, f"{total / 1e9:.0f} GB", _ASTRAY)
+
+
+def _shares(judge: Judge, facts: GateFacts, part: Sequence[str], sent: dict[str, dict[str, float]], tolerance: float) -> None:
+    total = sum(sum(sent[node].values()) for node in part)
+    count = sum(len(sent[node]) for node in part)
+    for node in part:
+        for nic in facts.nodes[node].nics:
+            share = sent[node][nic.rdma_device] / total * count
+            judge.metric("rail_share", f"{node}/{nic.rdma_device}", share, "1")
+            if abs(share - 1) > tolerance:
+                where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+                judge.fail(where, "share of the traffic", f"1.0 within {tolerance:.0%}", f"{share:.2f}", _RAIL)
+
+
+def _sent(judge: Judge, facts: GateFacts, node: str, outputs: Outputs, *, may_rest: bool = False) -> dict[str, float] | None:
+    """Return bytes sent by HCA, None when a counter cannot be used."""
+    found: list[dict[str, Any]] = []
+    for key in (f"before-{node}", f"after-{node}"):
+        output = outputs.get(key)
+        if judge.trouble(trouble(output, node, "reading of byte counters")) or output is None:
+            return None
+        try:
+            found.append(document(output, rdma_counters.FORMAT)["devices"])
+        except (FormatError, KeyError) as error:
+            judge.error(node, "byte counters unreadable", "a complete document", error, "Run the gate again.")
+            return None
+    sent: dict[str, float] = {}
+    for device in devices(facts, node):
+        before, after = (_bytes(reading, device) for reading in found)
+        if before is None or after is None or after < before:
+            step = "Check /sys/class/infiniband on the node; a NIC that was reset loses its counters."
+            judge.error(f"{node} {device}", "byte counter", "a number that grows", f"{before} then {after}", step)
+            return None
+        sent[device] = float(after - before)
+    if not may_rest and not sum(sent.values()):
+        judge.fail(node, "bytes sent over its rails", "traffic on every rail", "0 bytes", f"NCCL did not use the rails: {_RUNBOOK}")
+        return None
+    return sent
+
+
+def _bytes(reading: object, device: str) -> int | None:
+    port = reading.get(device) if isinstance(reading, dict) else None
+    value = port.get("xmit_bytes") if isinstance(port, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,222 @@
+"""What all gates of NCCL's collectives share: how they are launched, and how a figure is judged once its transport is proved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from rackready.gates import base, hardware
+from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run
+from rackready.gates.expectation import FLEET_PENDING, Algorithm, Bound, Collective, Domain, Efficiency, ceiling, floor, judge, launches, reference
+from rackready.gates.fabric import carried, domains, launchers, transport
+from rackready.gates.judge import Judge
+from rackready.gates.nccl import Launch, argv, collectives_run, read_launch, tool_versions
+from rackready.model.outcome import Outcome, Verdict
+from rackready.model.site import Fabric
+
+WORDS: Mapping[Collective, str] = {"all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter", "alltoall": "alltoall"}
+_NDR = "46-48 of 50 GB/s per NIC on NDR InfiniBand (NVIDIA/nccl-tests issue 290)"
+_EFA = "0.85 of B in all_gather and 0.84 of the alltoall ceiling on EFA (NVIDIA/cluster-readiness-engine docs, validation-results, AWS H100 2 nodes)"
+DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,P2P,GRAPH"}
+"""What makes NCCL say which ways it chose: the transport's proof is read from it."""
+_PAIR = 2
+_SLOW = "Which node is not told by this gate: look at the rails' shares and the pair gate's figures: docs/runbooks/nccl-slow.md"
+
+
+def efficiency(fabric: Fabric) -> Efficiency:
+    """Return what share of its NICs' rate this fabric gives, with its source."""
+    if fabric.nccl_net == "ofi":
+        return Efficiency(0.84, _EFA, measured=True)
+    if fabric.kind == "infiniband":
+        return Efficiency(0.92, _NDR, measured=True)
+    return Efficiency(0.92, f"{_NDR}, taken for RoCE for want of a measurement", measured=False)
+
+
+class NcclGate(Gate):
+    """One collective on some nodes."""
+
+    collective: ClassVar[Collective] = "all_reduce"
+    algorithm: ClassVar[Algorithm] = "default"
+
+    class Inputs(base.Inputs):
+        """How the launches are made."""
+
+        binary: str = Field("", description="nccl-tests program on every node's PATH, or its full path; <collective>_perf when empty")
+        size: str = Field("16G", pattern=r"^\d+[KMG]$", description="largest message: a power of two of which three fit into GPU memory")
+        launches: int | None = Field(None, ge=1, le=50, description="launches whose median is judged; from the number of nodes when absent")
+
+    inputs: Inputs
+
+    @property
+    def binary(self) -> str:
+        """Return the program's name or path."""
+        return self.inputs.binary or f"{self.collective}_perf"
+
+    def count(self, facts: GateFacts) -> int:
+        """Return how many launches the median is taken of."""
+        return self.inputs.launches or launches(facts.fleet)
+
+    def tools(self, outputs: Outputs) -> dict[str, str]:
+        """Return the versions of nccl-tests and NCCL."""
+        return tool_versions(outputs)
+
+    def environment(self) -> dict[str, str]:
+        """Return what is set for NCCL."""
+        forced = {"NCCL_ALGO": "RING"} if self.algorithm == "ring" else {}
+        return {**forced, **DEBUG, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+    def busbw(self, judge_: Judge, outputs: Outputs, where: str, wanted: Launch, count: int) -> list[float] | None:
+        """Return the busbw of every launch, GB/s; None when one of them cannot be judged or gave wrong values."""
+        found = [read_launch(judge_, outputs.get(f"launch{number}"), where, number, wanted) for number in range(count)]
+        values = [value for value in found if value is not None]
+        return None if judge_.errors or judge_.fails or len(values) != count else values
+
+
+def bounds(
+    facts: GateFacts, node: str, domain: Domain | None, collective: Collective, algorithm: Algorithm, mark: Bound | None = None
+) -> tuple[Bound | None, Bound | None, Bound | None]:
+    """Return ceiling, reference and floor of a run; all None where domains are unequal."""
+    if domain is None:
+        return None, None, None
+    published = hardware.published(facts.nodes[node], collective, domain.ranks, algorithm) if domain.count == 1 else None
+    expected = reference(domain, collective, algorithm, published=published, efficiency=efficiency(facts.fabric))
+    lower = floor(expected, domain, published=mark, single=domain.count <= _PAIR)
+    return ceiling(domain, collective, algorithm), expected, lower
+
+
+def judge_busbw(gathered: Judge, where: str, what: str, values: Sequence[float], found: tuple[Bound | None, Bound | None, Bound | None], step: str) -> bool:
+    """Judge the median; returns whether it passed. What no bound can judge is noted as fleet pending."""
+    value = median(values)
+    upper, expected, lower = found
+    result = judge("busbw", value, "GB/s", upper=upper, expected=expected, lower=lower)
+    gathered.judged += 1
+    gathered.metric("busbw", where, value, "GB/s")
+    gathered.criteria.extend(item for item in result.criteria if item not in gathered.criteria)
+    spread = f"{value:.1f} GB/s (median of {len(values)}: {', '.join(f'{one:.1f}' for one in values)})"
+    if result.outcome == Outcome.FAIL:
+        gathered.fail(where, f"{what} is slow", result.expected, spread, step)
+    elif result.outcome == Outcome.ERROR:
+        text = "Check the platform profile: topology, file or units are not what they seem."
+        gathered.error(where, f"{what} is implausible", result.expected, spread, text)
+    elif result.pending:
+        gathered.note = FLEET_PENDING
+    return result.outcome == Outcome.PASS
+
+
+class Multi(NcclGate):
+    """One collective over several nodes at once, with the proof of its transport and of what every rail carried."""
+
+    covers = frozenset({"gpu", "nic", "rail", "cable"})
+    min_nodes = 2
+
+    class Inputs(NcclGate.Inputs):
+        """How the launches are made and how evenly the rails must carry."""
+
+        bytes_tolerance: float = Field(0.05, gt=0, lt=1, description="how far the bytes that left a node may be from what the collective must move")
+        share_tolerance: float = Field(0.2, gt=0, lt=1, description="how far a rail may be from its even share")
+        mpi: Literal["pmix", "pmi2"] = Field("pmix", description="plugin of srun that wires MPI processes up; must be one that the nodes' MPI speaks")
+        image: str = Field("", description="container image with nccl-tests and MPI, for the launcher mpijob")
+
+    inputs: Inputs
+
+    def parts(self, facts: GateFacts, nodes: Sequence[str]) -> dict[str, tuple[str, ...]]:  # noqa: ARG002 - others group by what the site says
+        """Return target -> nodes that run together."""
+        return {self.scope: tuple(nodes)}
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """For every group of at least two nodes: counters of every node, the launches from its first node, counters again."""
+        return [self.run(facts, members, name) for name, members in self.parts(facts, nodes).items() if len(members) >= self.min_nodes]
+
+    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
+        """Where a failed run names some nodes as the ones at fault, run over the others: they are not to wait for them."""
+        out = []
+        for item in done:
+            rest = [node for node in item.run.nodes if node not in item.verdict.blamed]
+            if item.verdict.blamed and len(rest) >= self.min_nodes:
+                out.append(self.run(facts, rest, f"{item.run.target}/without {'+'.join(item.verdict.blamed)}"))
+        return out
+
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
+        """A node that was named gets what was found on it; every other gets the verdict of the last run that it took part in."""
+        out = {node: [alone(self.id, node)] for node in facts.nodes}
+        for item in done:
+            for node in item.run.nodes:
+                mine = [finding for finding in item.verdict.findings if named(finding.where, node)]
+                out[node] = [item.verdict.model_copy(update={"findings": mine}) if mine else item.verdict]
+        return out
+
+    def line(self, facts: GateFacts, nodes: Sequence[str]) -> tuple[str, ...]:
+        """Return the command line of one launch."""
+        per_node = facts.nodes[nodes[0]].platform.gpus
+        wanted = ",".join(carried.devices(facts, nodes[0]))
+        hcas = {} if facts.fabric.nccl_net == "ofi" else {"NCCL_IB_HCA": f"={wanted}"}
+        tests = argv(self.binary, self.inputs.size, gpus_per_process=1)
+        program = launchers.Program(tests, {**self.environment(), **hcas}, per_node, self.inputs.mpi, self.inputs.image)
+        return launchers.command_line(facts.launcher, facts, nodes, program)
+
+    def run(self, facts: GateFacts, nodes: Sequence[str], name: str) -> Run:
+        """Declare the measurement of one group."""
+        count = self.count(facts)
+        line = self.line(facts, nodes)
+        commands = carried.readings(facts, nodes, "before", 0)
+        commands += [Command(key=f"launch{number}", node=nodes[0], argv=line, timeout_s=1800, stage=1 + number) for number in range(count)]
+        commands += carried.readings(facts, nodes, "after", 1 + count)
+        return Run(id=name, target=name, nodes=tuple(nodes), commands=tuple(commands), claims=frozenset(nodes), launch_from=nodes[0])
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge the transport that NCCL chose, what every rail carried, and the median busbw of the largest message."""
+        gathered = Judge()
+        where = run.target.split("/without", 1)[0]
+        count = self.count(facts)
+        wanted = Launch(self.inputs.size, domains.ranks(facts, run.nodes), run.nodes, f"{self.collective}_perf")
+        values = self.busbw(gathered, outputs, where, wanted, count)
+        if values is None:
+            return gathered.verdict(where)
+        domain = domains.of_run(facts, run.nodes)
+        texts = [outputs[f"launch{number}"].stdout for number in range(count)]
+        transport.prove(gathered, facts, transport.Wanted(run.nodes, self.collective, self.algorithm, domain), texts)
+        self._bytes(gathered, facts, run, outputs, domain)
+        what = f"{WORDS[self.collective]} of {wanted.ranks} GPUs on {len(run.nodes)} nodes"
+        judge_busbw(gathered, where, what, values, bounds(facts, run.nodes[0], domain, self.collective, self.algorithm), _SLOW)
+        conclude(gathered, facts, run.nodes)
+        return gathered.verdict(where)
+
+    def _bytes(self, gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs, domain: Domain | None) -> None:
+        """Hold the counters; where domains are unequal, what each must carry is not computed, and the verdict says so."""
+        moved = collectives_run(self.inputs.size) * self.count(facts)
+        if domain is None:
+            step = "Run it over domains of equal size: a rack at a time."
+            gathered.error(run.target, "NVLink domains are unequal", "as many nodes of every domain", "other numbers", step)
+        elif domain.count == 1:
+            carried.judge_idle(gathered, facts, run.nodes, outputs, moved)
+        else:
+            least, most, formula = carried.must_leave(self.collective, self.algorithm, domain)
+            tolerance = carried.Tolerance(self.inputs.bytes_tolerance, self.inputs.share_tolerance)
+            carried.judge_bytes(gathered, facts, run.nodes, outputs, (least * moved, most * moved, formula), tolerance)
+
+
+def conclude(gathered: Judge, facts: GateFacts, nodes: Sequence[str]) -> None:
+    """Note what a good run measured, and to which nodes a bad one belongs: to those that are named, unless all are."""
+    if not gathered.fails and not gathered.errors:
+        for node in nodes:
+            of_node = facts.nodes[node]
+            gathered.measured.update(f"{node}/gpu{index}" for index in range(of_node.platform.gpus))
+            gathered.measured.update(part for nic in of_node.nics for part in hardware.rail_parts(node, nic))
+    at_fault = {node for node in nodes for finding in gathered.fails if named(finding.where, node)}
+    gathered.blamed |= at_fault if at_fault != set(nodes) else set()
+
+
+def named(where: str, node: str) -> bool:
+    """Say whether a finding is about this node."""
+    return where.split(" ", 1)[0] == node
+
+
+def alone(gate: str, node: str) -> Verdict:
+    """Return what is said of a node that no group took in: it was not measured."""
+    gathered = Judge()
+    step = "Run it together with more nodes, or declare the skip with its reason in site.yml (gates.skip)."
+    gathered.error(node, f"{gate} not run", "at least 2 nodes in its group", "no other node that can take part", step)
+    return gathered.verdict(node).model_copy(update={"outcome": Outcome.NOT_RUN})

@@ -1,0 +1,282 @@
+"""Incast: several nodes write into one port at once. A fabric that is lossless for RoCE drops nothing then, and slows down its senders only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pydantic import Field
+
+from rackready.design.facts import NicFacts
+from rackready.gates import base
+from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.expectation import IMPLAUSIBLE
+from rackready.gates.formats import nvue_counters, perftest
+from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.nvue_counters import PortCounters
+from rackready.gates.hardware import rail_parts
+from rackready.gates.ib_write_bw import ENV, PORT, WITH_GID, client_failed, gid_text, nic_of
+from rackready.gates.judge import Judge
+from rackready.gates.shipped import command, document
+from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.ondevice import nic_counters
+
+_RUNBOOK = "docs/runbooks/incast.md"
+_LOST = ("packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err")
+"""Hardware counters (mlx5) that rise at a sender when packets were lost on the way and sent again."""
+_DROPPED = ("rx_discards_phy", "tx_discards_phy")
+_OTHER_CLASS = 0.01
+"""Share of bytes that may be outside of the RoCE class: ARP, LLDP and the exchange over TCP. Judgement."""
+Counts = Mapping[str, Mapping[str, int]]
+
+
+class Incast(Gate):
+    """Several nodes that write into one port lose nothing: no discards, and pauses and notifications in the RoCE class only."""
+
+    id = "cluster/fabric/stress/incast"
+    covers = frozenset({"nic", "rail", "cable"})
+    min_nodes = 3
+
+    class Inputs(base.Inputs):
+        """How the port is filled."""
+
+        senders: int = Field(4, ge=2, le=32, description="nodes that write into one port at once, as far as there are so many")
+        seconds: int = Field(10, ge=5, le=120, description="how long they write, s")
+        size: int = Field(1048576, ge=65536, description="message size, bytes")
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """For every rail and every node that is not yet a receiver of it, one run: its port is filled by the nodes after it."""
+        rails = sorted({nic.rail for node in nodes for nic in facts.nodes[node].nics})
+        return [self._run(facts, nodes, rail, place) for rail in rails for place in self._receivers(len(nodes), rail)]
+
+    def _receivers(self, count: int, rail: int) -> list[int]:
+        """Return which nodes receive on a rail: so many that every node sends or receives, another one first on every rail."""
+        step = min(self.inputs.senders, count - 1) + 1
+        return [(first + rail) % count for first in range(0, count, step)]
+
+    def _run(self, facts: GateFacts, nodes: Sequence[str], rail: int, place: int) -> Run:
+        senders = min(self.inputs.senders, len(nodes) - 1)
+        receiver, *others = [nodes[(place + step) % len(nodes)] for step in range(senders + 1)]
+        into = nic_of(facts, receiver, rail)
+        commands = list(self._readings(facts, [receiver, *others], rail, "before", 0))
+        for number, node in enumerate(others):
+            near, port = nic_of(facts, node, rail), str(PORT + 200 + number)
+            serve, write = self._argv(into, port), (*self._argv(near, port), into.address)
+            commands.append(Command(f"server-{node}", receiver, serve, 240, env=ENV, stage=1, role="server", ready_port=int(port)))
+            commands.append(Command(f"client-{node}", node, write, 120 + self.inputs.seconds, env=ENV, stage=2))
+        commands += self._readings(facts, [receiver, *others], rail, "after", 3)
+        about = {"rail": str(rail), "receiver": receiver}
+        target = f"rail{rail} into {receiver}"
+        return Run(target, target, (receiver, *others), tuple(commands), frozenset(nodes), about=about)
+
+    def _argv(self, nic: NicFacts, port: str) -> tuple[str, ...]:
+        what = ("-p", port, "-s", str(self.inputs.size), "-D", str(self.inputs.seconds), "-F", "--report_gbits")
+        return ("bash", "-c", WITH_GID, "ib_write_bw", nic.rdma_device, gid_text(nic.address), *what)
+
+    @staticmethod
+    def _readings(facts: GateFacts, nodes: Sequence[str], rail: int, when: str, stage: int) -> Iterator[Command]:
+        """Counters of every NIC that takes part, and of the switch port at the other end of its cable."""
+        ports: dict[str, list[str]] = {}
+        for node in nodes:
+            nic = nic_of(facts, node, rail)
+            yield command(f"{when}-{node}", node, nic_counters, f"{nic.rdma_device}:{nic.netdev}", stage=stage)
+            if nic.switch:
+                ports.setdefault(nic.switch, []).append(nic.port)
+        for switch, names in ports.items():
+            yield Command(f"{when}-{switch}", switch, ("sh", "-c", nvue_counters.script(names)), timeout_s=120, stage=stage)
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge that the port was really filled, that nothing was lost anywhere, and that classes were kept apart."""
+        gathered = Judge()
+        rail, receiver = int(run.about["rail"]), run.about["receiver"]
+        if self._filled(gathered, facts, run, outputs, rail):
+            for node in run.nodes:
+                self._nic(gathered, facts, outputs, (node, nic_of(facts, node, rail)), receives=node == receiver)
+            self._switches(gathered, facts, run, outputs, rail)
+        if not gathered.fails and not gathered.errors:
+            for node in run.nodes:
+                nic = nic_of(facts, node, rail)
+                gathered.measured.update(rail_parts(node, nic))
+        gathered.transport = "RoCE, host memory"
+        return gathered.verdict(run.target)
+
+    def _filled(self, gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs, rail: int) -> bool:
+        """Say whether all senders wrote side by side: what they reached together cannot be more than the port carries."""
+        receiver, *others = run.nodes
+        into, total = nic_of(facts, receiver, rail), 0.0
+        for node in others:
+            reached = self._reached(gathered, outputs, (node, nic_of(facts, node, rail)), (receiver, into))
+            total += reached or 0.0
+        if gathered.fails or gathered.errors:
+            return False
+        where = f"{receiver} {into.rdma_device} (rail {rail})"
+        gathered.judged += 1
+        gathered.metric("incast_bandwidth", where, total, "Gb/s")
+        bound = into.rate * IMPLAUSIBLE
+        gathered.criterion(Criterion(metric="incast_bandwidth", op=Op.LE, bound=bound, unit="Gb/s", label="ceiling", source=f"{IMPLAUSIBLE} x port rate"))
+        if total > bound:
+            step = "They did not write side by side: start them on nodes that are idle, and with more seconds."
+            gathered.error(where, "no incast", f"senders together at most {bound:.0f} Gb/s", f"{total:.0f} Gb/s", step)
+        return not gathered.errors
+
+    @staticmethod
+    def _reached(gathered: Judge, outputs: Outputs, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts]) -> float | None:
+        node, near = sender
+        where = f"{node} {near.rdma_device} -> {receiver[0]} {receiver[1].rdma_device} (rail {near.rail})"
+        server, client = outputs.get(f"server-{node}"), outputs.get(f"client-{node}")
+        if server is not None and server.failure and gathered.trouble(trouble(server, where, "ib_write_bw server")):
+            return None
+        if gathered.trouble(trouble(client, where, "ib_write_bw")) or client is None:
+            return None
+        if client.exit_code != 0:
+            client_failed(gathered, where, sender, receiver, client)
+            return None
+        try:
+            result = perftest.parse(client.stdout)
+        except FormatError as error:
+            gathered.error(where, "ib_write_bw unreadable", "one result block in Gb/sec", f"{error} (exit code 0)", "Run the gate again.")
+            return None
+        if result.device != near.rdma_device or result.link_type != "Ethernet":
+            actual = f"{result.device}, link type {result.link_type}"
+            gathered.error(where, "ib_write_bw measured something else", f"{near.rdma_device}, link type Ethernet", actual, "Run the gate again.")
+            return None
+        return result.average
+
+    # NICs ----------------------------------------------------------------------------------------------------------------
+
+    def _nic(self, gathered: Judge, facts: GateFacts, outputs: Outputs, end: tuple[str, NicFacts], *, receives: bool) -> None:
+        node, nic = end
+        where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+        found = _nic_delta(gathered, outputs, node, nic, where)
+        if found is None:
+            return
+        hardware, interface = found
+        gathered.judged += 1
+        lost = {name: hardware.get(name, 0) for name in _LOST if hardware.get(name, 0)} | {name: interface[name] for name in _DROPPED if interface.get(name)}
+        gathered.metric("lost_packets", where, float(sum(lost.values())), "1")
+        if lost:
+            step = (
+                f"Packets were dropped on the way from or to it: see the findings on its switch port, PFC on both ends (`mlnx_qos -i {nic.netdev}`): {_RUNBOOK}"
+            )
+            gathered.fail(where, "packets lost in incast", "0", ", ".join(f"{name} {value}" for name, value in sorted(lost.items())), step)
+        self._classes(gathered, facts, where, nic, interface, receives=receives)
+        if receives:
+            self._notified(gathered, where, nic, hardware)
+
+    @staticmethod
+    def _classes(gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, interface: Mapping[str, int], *, receives: bool) -> None:
+        """Hold the bytes and pauses by priority: data in the RoCE class, notifications in theirs, pauses in the RoCE class alone."""
+        qos, way = facts.fabric.qos, "rx" if receives else "tx"
+        sent = {prio: interface.get(f"{way}_prio{prio}_bytes", 0) for prio in range(8)}
+        total = sum(sent.values())
+        others = {prio: value for prio, value in sent.items() if prio not in {qos.priority, qos.cnp_priority} and value}
+        if not total:
+            step = "See `ethtool -S` on the node: the driver must count bytes by priority (rx_prio3_bytes)."
+            gathered.error(where, "bytes by priority", f"{way}_prio*_bytes that grow", "none", step)
+        elif sum(others.values()) > _OTHER_CLASS * total:
+            actual = ", ".join(f"{value / total:.0%} in priority {prio}" for prio, value in sorted(others.items()))
+            step = f"Check the traffic class (cat /sys/class/infiniband/{nic.rdma_device}/tc/1/traffic_class) and trust: run fabric again: {_RUNBOOK}"
+            gathered.fail(where, "class of RoCE data", f"priority {qos.priority} (DSCP {qos.dscp})", actual, step)
+        pauses = {prio: interface.get(f"rx_prio{prio}_pause", 0) + interface.get(f"tx_prio{prio}_pause", 0) for prio in range(8)}
+        wrong = {prio: value for prio, value in pauses.items() if value and prio != qos.priority}
+        everything = interface.get("rx_global_pause", 0) + interface.get("tx_global_pause", 0)
+        if wrong or everything:
+            actual = ", ".join([f"{value} in priority {prio}" for prio, value in wrong.items()] + ([f"{everything} for all"] if everything else []))
+            gathered.fail(
+                where, "pause frames", f"in priority {qos.priority} only", actual, f"Turn global pause off (`ethtool -A`), run fabric again: {_RUNBOOK}"
+            )
+
+    @staticmethod
+    def _notified(gathered: Judge, where: str, nic: NicFacts, hardware: Mapping[str, int]) -> None:
+        """A full port must have marked packets, and its NIC must have told the senders."""
+        marked, told = hardware.get("np_ecn_marked_roce_packets"), hardware.get("np_cnp_sent")
+        if marked is None or told is None:
+            step = "See /sys/class/infiniband/*/ports/1/hw_counters: the driver must count np_ecn_marked_roce_packets and np_cnp_sent."
+            gathered.error(where, "counters of congestion", "np_ecn_marked_roce_packets, np_cnp_sent", "not there", step)
+        elif not marked:
+            place = f"{nic.switch} {nic.port}" if nic.switch else "the switch port"
+            gathered.fail(where, "ECN marks in incast", f"packets marked by {place}", "none", f"Turn ECN on in the RoCE class of the switch: {_RUNBOOK}")
+        elif not told:
+            step = f"Turn ECN on at the NIC (roce_np for priority 3, /sys/class/net/{nic.netdev}/ecn): run fabric again: {_RUNBOOK}"
+            gathered.fail(where, "congestion notifications", f"sent for {marked} marked packets", "none", step)
+
+    # switches ------------------------------------------------------------------------------------------------------------
+
+    def _switches(self, gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs, rail: int) -> None:
+        ends = [(node, nic_of(facts, node, rail)) for node in run.nodes]
+        for node, nic in ends:
+            if not nic.switch:
+                step = "Write the cable into site.yml links: without it the switch's counters are not looked at."
+                gathered.error(f"{node} {nic.rdma_device} (rail {rail})", "cable not declared", "switch and port", "none", step)
+        for switch in dict.fromkeys(nic.switch for _, nic in ends if nic.switch):
+            found = _switch_delta(gathered, outputs, switch)
+            for node, nic in ends:
+                if nic.switch == switch and found is not None:
+                    self._port(gathered, facts, f"{switch} {nic.port} (to {node} rail {rail})", found.get(nic.port))
+
+    @staticmethod
+    def _port(gathered: Judge, facts: GateFacts, where: str, port: PortCounters | None) -> None:
+        if port is None:
+            gathered.error(where, "switch counters", "the port's", "none", "Check that the port exists: `nv show interface`.")
+            return
+        gathered.judged += 1
+        dropped = {prio: into + out for prio, (into, out) in enumerate(zip(port.dropped_in, port.dropped_out, strict=True)) if into + out}
+        gathered.metric("switch_discards", where, float(sum(dropped.values())), "1")
+        gathered.metric("switch_ecn_marked", where, float(port.marked), "1")
+        if dropped:
+            actual = ", ".join(f"{value} in priority {prio}" for prio, value in dropped.items())
+            step = f"Check PFC on this port (`nv show interface {where.split()[1]} qos roce status`): run fabric again: {_RUNBOOK}"
+            gathered.fail(where, "frames dropped for want of buffer", "0", actual, step)
+        if port.errors:
+            gathered.fail(where, "errors and drops of the port", "0", port.errors, "Check its cable and transceivers: docs/runbooks/link-down.md")
+        wrong = {prio: value for prio, value in enumerate(port.pauses) if value and prio != facts.fabric.qos.priority}
+        if wrong:
+            actual = ", ".join(f"{value} in priority {prio}" for prio, value in wrong.items())
+            gathered.fail(where, "pause frames", f"in priority {facts.fabric.qos.priority} only", actual, f"Compare QoS of switch and host: {_RUNBOOK}")
+
+
+def _nic_delta(gathered: Judge, outputs: Outputs, node: str, nic: NicFacts, where: str) -> tuple[dict[str, int], dict[str, int]] | None:
+    """Return what the NIC's hardware and driver counted on top; None when that cannot be known."""
+    readings = []
+    for key in (f"before-{node}", f"after-{node}"):
+        output = outputs.get(key)
+        if gathered.trouble(trouble(output, where, "reading of NIC counters")) or output is None:
+            return None
+        try:
+            readings.append(document(output, nic_counters.FORMAT)["ports"][nic.rdma_device])
+        except (FormatError, KeyError, TypeError) as error:
+            gathered.error(where, "NIC counters unreadable", "a complete document", error, "Run the gate again.")
+            return None
+    return _less(gathered, where, readings, "hardware"), _less(gathered, where, readings, "interface")
+
+
+def _less(gathered: Judge, where: str, readings: Sequence[Counts], kind: str) -> dict[str, int]:
+    before, after = (dict(reading.get(kind, {})) for reading in readings)
+    if not after:
+        what = "hw_counters" if kind == "hardware" else "`ethtool -S`"
+        gathered.error(where, "NIC counters", f"{what} of its driver", "none", "Install ethtool; check that the mlx5 driver is loaded.")
+    back = sorted(name for name in after if after[name] < before.get(name, 0) and name != "lifespan")
+    if back:
+        gathered.error(where, "NIC counters", "numbers that grow", f"{back[0]} went back", "The NIC was reset in between: run the gate again.")
+    return {name: value - before.get(name, 0) for name, value in after.items()}
+
+
+def _switch_delta(gathered: Judge, outputs: Outputs, switch: str) -> dict[str, PortCounters] | None:
+    readings = []
+    for key in (f"before-{switch}", f"after-{switch}"):
+        output = outputs.get(key)
+        if gathered.trouble(trouble(output, switch, "reading of switch counters")) or output is None:
+            return None
+        try:
+            readings.append(nvue_counters.parse(output.stdout))
+        except FormatError as error:
+            step = "Check that `nv show interface PORT counters qos -o json` answers on the switch."
+            gathered.error(switch, "switch counters unreadable", "NVUE's JSON of every port", error, step)
+            return None
+    before, after = readings
+    try:
+        return {port: after[port].since(before[port]) for port in after if port in before}
+    except FormatError as error:
+        gathered.error(switch, "switch counters", "numbers that grow", error, "Run the gate again.")
+        return None

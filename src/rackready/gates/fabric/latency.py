@@ -1,0 +1,232 @@
+"""Latency of each NIC with a partner on its rail, both directions: against a published mark of its GPU generation, and against the other rails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import NormalDist, median
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from rackready.design.facts import NicFacts, NodeFacts
+from rackready.gates import base
+from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.expectation import Bound, siblings
+from rackready.gates.formats import perftest_lat
+from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.perftest_lat import Latency
+from rackready.gates.hardware import rail_parts
+from rackready.gates.ib_write_bw import ENV, PORT, WITH_GID, client_failed, gid_text, judge_link, nic_of, rails_of
+from rackready.gates.judge import Judge
+from rackready.gates.pairs import acquit, again, rounds
+from rackready.gates.shipped import command
+from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.ondevice import rdma_counters
+
+_RUNBOOK = "docs/runbooks/rail-slow.md"
+_FALSE_ALARM = 0.01
+_MAD = 1.4826
+_FEW = 4
+"""With fewer rails a median of the others says nothing of a spread."""
+MARKS = {"h100_sxm": 5.0, "h200_sxm": 5.0, "b200_sxm": 5.0, "gb200_nvl72": 9.0}
+"""Largest average latency of ib_write_lat, microseconds: oci-hpc health checks, 5 on H100, H200 and B200 shapes, 9 on GB200. None for others."""
+_SOURCE = "published pass mark of this GPU's shapes: oracle-quickstart/oci-hpc health checks, ib_write_lat"
+Triple = tuple[str, str, NicFacts, NicFacts]
+
+
+class IbWriteLat(Gate):
+    """Each NIC answers a partner on its rail in the time of its kind and of the other rails, host memory, both directions."""
+
+    id = "pair/fabric/performance/ib-write-lat"
+    covers = frozenset({"nic", "rail", "cable"})
+    min_nodes = 2
+    program: ClassVar[str] = "ib_write_lat"
+    verb: ClassVar[str] = "write"
+
+    class Inputs(base.Inputs):
+        """How perftest is run."""
+
+        size: int = Field(2, ge=1, le=4096, description="message size, bytes")
+        iterations: int = Field(10000, ge=1000, description="messages of each direction")
+        effect: float = Field(0.2, gt=0, lt=2, description="declared effect: a NIC fails only when it is behind its siblings by more than half of this share")
+        gpudirect: Literal["dmabuf", "peermem"] = Field("dmabuf", description="how the NIC reaches GPU memory, where the gate uses it")
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """Pair nodes so that every one is measured; all rails of a pair in one run, because they are held against each other."""
+        return [self._run(facts, first, second) for pairing in rounds(list(nodes)) for first, second in pairing]
+
+    def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
+        """Measure both ends of a failed run with a third partner: that tells which end is bad."""
+        return [self._run(facts, node, partner) for node, partner in again(done)]
+
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
+        """Acquit the end that passes with another partner."""
+        return acquit(done)
+
+    def _run(self, facts: GateFacts, first: str, second: str) -> Run:
+        rails = rails_of(facts, first, second)
+        commands = [
+            command("link-first", first, rdma_counters, *[nic_of(facts, first, rail).rdma_device for rail in rails]),
+            command("link-second", second, rdma_counters, *[nic_of(facts, second, rail).rdma_device for rail in rails]),
+        ]
+        for stage, (way, near, far) in enumerate((("forth", first, second), ("back", second, first))):
+            for rail in rails:
+                one, other = nic_of(facts, near, rail), nic_of(facts, far, rail)
+                commands += [self._server(f"server-{way}{rail}", far, other, 1 + 2 * stage), self._client(f"{way}{rail}", near, one, other, 2 + 2 * stage)]
+        about = {"first": first, "second": second, "rails": ",".join(str(rail) for rail in rails)}
+        return Run(
+            id=f"{first}+{second}", target=f"{first}+{second}", nodes=(first, second), commands=tuple(commands), claims=frozenset({first, second}), about=about
+        )
+
+    def options(self, nic: NicFacts) -> tuple[str, ...]:
+        """Return what is measured and how."""
+        del nic
+        return ()
+
+    def _argv(self, nic: NicFacts) -> tuple[str, ...]:
+        what = ("-p", str(PORT + 100 + nic.rail), "-s", str(self.inputs.size), "-n", str(self.inputs.iterations), "-F", *self.options(nic))
+        return ("bash", "-c", WITH_GID, self.program, nic.rdma_device, gid_text(nic.address), *what)
+
+    def _server(self, key: str, node: str, nic: NicFacts, stage: int) -> Command:
+        return Command(key=key, node=node, argv=self._argv(nic), env=ENV, timeout_s=180, stage=stage, role="server", ready_port=PORT + 100 + nic.rail)
+
+    def _client(self, key: str, node: str, nic: NicFacts, far: NicFacts, stage: int) -> Command:
+        return Command(key=key, node=node, argv=(*self._argv(nic), far.address), env=ENV, timeout_s=120, stage=stage)
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge links, transport, and each NIC's typical latency against the mark and the other rails of this pair."""
+        gathered = Judge()
+        first, second = run.about["first"], run.about["second"]
+        rails = [int(rail) for rail in run.about["rails"].split(",")]
+        up = [rail for rail in rails if self._links(gathered, facts, outputs, (first, second), rail)]
+        for way, near, far in (("forth", first, second), ("back", second, first)):
+            found: dict[int, Latency] = {}
+            for rail in up:
+                ends = (near, far, nic_of(facts, near, rail), nic_of(facts, far, rail))
+                one = self._read(gathered, facts, outputs, way, ends)
+                if one is not None:
+                    found[rail] = one
+            self._judge(gathered, facts, found, near, far)
+        bad = {finding.where for finding in [*gathered.fails, *gathered.errors]}
+        for rail in up:
+            if not any(f"(rail {rail})" in where for where in bad):
+                gathered.measured.update(part for node in (first, second) for part in rail_parts(node, nic_of(facts, node, rail)))
+        return gathered.verdict(run.target)
+
+    @staticmethod
+    def _links(gathered: Judge, facts: GateFacts, outputs: Outputs, nodes: tuple[str, str], rail: int) -> bool:
+        ends = zip(("link-first", "link-second"), nodes, strict=True)
+        return all([judge_link(gathered, outputs.get(key), node, nic_of(facts, node, rail)) for key, node in ends])  # noqa: C419 - both ends are looked at
+
+    def _read(self, gathered: Judge, facts: GateFacts, outputs: Outputs, way: str, ends: Triple) -> Latency | None:
+        near, far, one, other = ends
+        where = place(near, far, one, other)
+        server, client = outputs.get(f"server-{way}{one.rail}"), outputs.get(f"{way}{one.rail}")
+        if server is not None and server.failure and gathered.trouble(trouble(server, where, f"{self.program} server")):
+            return None
+        if gathered.trouble(trouble(client, where, self.program)) or client is None:
+            return None
+        if client.exit_code != 0:
+            client_failed(gathered, where, (near, one), (far, other), client, self.program)
+            return None
+        try:
+            result = perftest_lat.parse(client.stdout)
+        except FormatError as error:
+            step = "Run the gate again; if it stays so, read its raw output in the report."
+            gathered.error(where, f"{self.program} unreadable", "one result block in microseconds", f"{error} (exit code 0)", step)
+            return None
+        return result if self.transport(gathered, facts, where, one, result) else None
+
+    def transport(self, gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, result: Latency) -> bool:
+        """Judge what was really measured: verb, device, size, link type, memory."""
+        del facts
+        before = len(gathered.fails) + len(gathered.errors)
+        gathered.judged += 1
+        wanted = (self.verb, nic.rdma_device, self.inputs.size, bool(self.options(nic)))
+        actual = (result.verb, result.device, result.size, result.gpu_memory)
+        if actual != wanted:
+            gathered.error(where, f"{self.program} measured something else", _words(wanted), _words(actual), "Run the gate again.")
+        if result.link_type != "Ethernet":
+            step = "Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NIC."
+            gathered.fail(where, "transport", "RoCE (link type Ethernet)", f"link type {result.link_type}", step)
+        gathered.transport = f"RoCE, {'GPU' if result.gpu_memory else 'host'} memory"
+        return len(gathered.fails) + len(gathered.errors) == before
+
+    def mark(self, of_node: NodeFacts) -> Bound | None:
+        """Return the published mark of the node's GPU, None when there is none."""
+        value = MARKS.get(of_node.gpu.id)
+        return None if value is None else Bound(value, _SOURCE, derived=False, inputs={"gpu": of_node.gpu.id})
+
+    def _judge(self, gathered: Judge, facts: GateFacts, found: dict[int, Latency], near: str, far: str) -> None:
+        mark = self.mark(facts.nodes[near])
+        rails = sorted(found)
+        values = [found[rail].typical for rail in rails]
+        for index, rail in enumerate(rails):
+            one, other = nic_of(facts, near, rail), nic_of(facts, far, rail)
+            where = place(near, far, one, other)
+            gathered.metric("latency_typical", where, values[index], "us")
+            gathered.metric("latency_p99", where, found[rail].p99, "us")
+            if mark is not None:
+                self._against_mark(gathered, where, found[rail].average, mark)
+            self._against_siblings(gathered, where, values, index, known=mark is not None)
+
+    def _against_mark(self, gathered: Judge, where: str, value: float, mark: Bound) -> None:
+        gathered.judged += 1
+        bound = Criterion(metric="latency_average", op=Op.LE, bound=mark.value, unit="us", label="floor", source=mark.source, inputs=mark.inputs)
+        if bound not in gathered.criteria:
+            gathered.criterion(bound)
+        gathered.metric("latency_average", where, value, "us")
+        if value > mark.value:
+            step = f"Look at the path's hops, PCIe link and power saving of the NIC (ASPM, C-states): {_RUNBOOK}"
+            gathered.fail(where, "latency", f"at most {mark.value:.1f} us on average", f"{value:.2f} us", step)
+
+    def _against_siblings(self, gathered: Judge, where: str, values: list[float], index: int, *, known: bool) -> None:
+        """Hold a NIC against the median of the other rails; it fails when it stands out of their spread and by more than half of the effect."""
+        if len(values) < _FEW:
+            if not known:
+                step = "Measure a pair with more rails, or give the profile a mark with its source."
+                gathered.error(where, "latency cannot be judged", f"a published mark or {_FEW} rails", f"{len(values)} rails and no mark", step)
+            return
+        gathered.judged += 1
+        others = [value for number, value in enumerate(values) if number != index]
+        centre = siblings(values, index)
+        spread = max(_MAD * median(abs(value - centre) for value in others), self._resolution())
+        limit = max(centre + NormalDist().inv_cdf(1 - _FALSE_ALARM / len(values)) * spread, centre * (1 + self.inputs.effect / 2))
+        if values[index] > limit:
+            step = f"This NIC is late where the other rails are not: look at its PCIe link, switch port and firmware: {_RUNBOOK}"
+            gathered.fail(
+                where, "latency beside the other rails", f"at most {limit:.2f} us (median of the others {centre:.2f})", f"{values[index]:.2f} us", step
+            )
+
+    @staticmethod
+    def _resolution() -> float:
+        """Return the step of perftest's figures, microseconds: two decimals."""
+        return 0.01
+
+
+class IbReadLatGpu(IbWriteLat):
+    """Each NIC reads a partner's GPU memory on its rail in the time of the other rails (perftest has no write latency for GPU memory)."""
+
+    id = "pair/fabric/performance/ib-read-lat-gpu"
+    program = "ib_read_lat"
+    verb = "read"
+
+    def options(self, nic: NicFacts) -> tuple[str, ...]:
+        """Use the GPU beside the NIC. perftest refuses CUDA with ib_write_lat: "latency tests with read/send verbs only"."""
+        return (f"--use_cuda={nic.gpu}", *(("--use_cuda_dmabuf",) if self.inputs.gpudirect == "dmabuf" else ()))
+
+    def mark(self, of_node: NodeFacts) -> Bound | None:  # noqa: ARG002
+        """No mark for reads of GPU memory was found: the other rails judge."""
+        return None
+
+
+def place(near: str, far: str, one: NicFacts, other: NicFacts) -> str:
+    """Return a direction in words."""
+    return f"{near} {one.rdma_device} -> {far} {other.rdma_device} (rail {one.rail})"
+
+
+def _words(found: tuple[str, str, int, bool]) -> str:
+    verb, device, size, gpu = found
+    return f"{verb} of {size} bytes on {device}, {'GPU' if gpu else 'host'} memory"

@@ -1,0 +1,94 @@
+"""How a program with one process per GPU is started on several nodes: Open MPI over SSH, srun under Slurm, or an MPIJob under Kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, collapse_addresses
+from typing import Literal
+
+from rackready.drivers.scheduler.reserve import reservation
+from rackready.gates.base import GateFacts
+from rackready.gates.fabric import mpijob
+
+Launcher = Literal["openmpi", "srun", "mpijob"]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is started: program and options, environment, processes a node."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    per_node: int
+    mpi: Literal["pmix", "pmi2"] = "pmix"
+    """How srun wires processes up. Debian 12 ships both plugins; its Open MPI 4.1 speaks PMIx, and PMI-2 not."""
+    image: str = ""
+    """Container image, for the MPIJob."""
+
+
+def command_line(launcher: Launcher, facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str, ...]:
+    """Return the command line that starts the program on these nodes, one process per GPU; run on the first of them."""
+    makers = {"openmpi": _openmpi, "srun": _srun, "mpijob": _mpijob}
+    return makers[launcher](facts, nodes, program)
+
+
+def _openmpi(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str, ...]:
+    """Open MPI talks over the in-band network only, the program's data go over the rails."""
+    hosts = ",".join(f"{facts.nodes[node].node.address}:{program.per_node}" for node in nodes)
+    exported = [word for name, value in program.environment.items() for word in ("-x", f"{name}={value}")]
+    mca = [word for name, value in _mca(facts, nodes).items() for word in ("--mca", name, value)]
+    count = str(program.per_node * len(nodes))
+    return ("mpirun", "--allow-run-as-root", "-np", count, "-H", hosts, "--bind-to", "none", *mca, *exported, *program.argv)
+
+
+def _srun(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str, ...]:
+    """One step over exactly these nodes, in our reservation. Values with commas cannot stand in --export, so the environment goes before."""
+    mca = {f"OMPI_MCA_{name}": value for name, value in _mca(facts, nodes).items() if not name.startswith("oob_")}
+    environment = [f"{name}={value}" for name, value in {**program.environment, **mca}.items()]
+    return (
+        "env",
+        *environment,
+        "srun",
+        f"--mpi={program.mpi}",
+        f"--reservation={reservation(nodes[0])}",
+        f"--nodes={len(nodes)}",
+        f"--nodelist={','.join(nodes)}",
+        f"--ntasks-per-node={program.per_node}",
+        "--exclusive",
+        "--distribution=block",
+        "--cpu-bind=none",
+        "--mem=0",
+        "--kill-on-bad-exit=1",
+        "--export=ALL",
+        *program.argv,
+    )
+
+
+def _mpijob(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[str, ...]:
+    """Create the job, wait for its end, print its launcher's log. The manifest stands in the command, so that it is seen before it runs."""
+    del facts
+    manifest = mpijob.render(mpijob.job(nodes, program.argv, program.environment, program.per_node, program.image))
+    name = mpijob.NAME
+    script = (
+        f"set -e\nkubectl create -f - <<'MANIFEST'\n{manifest}MANIFEST\n"
+        f"kubectl wait --for=condition=Succeeded --timeout=1700s mpijob/{name} >&2\n"
+        f"kubectl logs -l training.kubeflow.org/job-name={name},training.kubeflow.org/job-role=launcher --tail=-1\n"
+        f"kubectl delete mpijob/{name} >&2\n"
+    )
+    return ("bash", "-c", script)
+
+
+def _mca(facts: GateFacts, nodes: Sequence[str]) -> dict[str, str]:
+    """NCCL carries the data: a rank that waits in MPI gives way to it instead of spinning."""
+    inband = common_network([str(facts.nodes[node].node.address) for node in nodes])
+    return {"mpi_yield_when_idle": "1", "pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": inband, "oob_tcp_if_include": inband}
+
+
+def common_network(addresses: Sequence[str]) -> str:
+    """Return the smallest IPv4 network that holds all addresses, in CIDR notation."""
+    network = IPv4Network(f"{addresses[0]}/32")
+    for address in addresses[1:]:
+        while IPv4Network(f"{address}/32").network_address not in network:
+            network = network.supernet()
+    return str(next(iter(collapse_addresses([network]))))

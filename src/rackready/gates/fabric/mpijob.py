@@ -1,0 +1,164 @@
+"""An MPIJob of Kubeflow (API kubeflow.org/v2beta1) for a gate, and the schema that it is checked against before it is shown or sent.
+
+The schema holds the fields that we set and those that the API requires, written from the API's documentation: Kubeflow MPI Operator, docs/api
+v2beta1 (MPIJobSpec: slotsPerWorker, runPolicy, mpiReplicaSpecs, sshAuthMountPath, launcherCreationPolicy, mpiImplementation; ReplicaSpec: replicas,
+restartPolicy, template), and Kubernetes' own (PodSpec, Container).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+NAME = "rackready-gate"
+_LIFE_S = 3600
+_DEADLINE_S = 1800
+
+Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
+"""A DNS label (RFC 1123), as Kubernetes wants names."""
+
+
+class _Part(BaseModel):
+    """A field that the schema does not know is refused; names are the API's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Metadata(_Part):
+    """ObjectMeta, of it what we set."""
+
+    name: Label
+    labels: dict[str, str] = Field(default_factory=dict, description="labels")
+
+
+class Environment(_Part):
+    """EnvVar."""
+
+    name: str = Field(min_length=1)
+    value: str
+
+
+class Resources(_Part):
+    """ResourceRequirements."""
+
+    limits: dict[str, int | str]
+
+
+class SecurityContext(_Part):
+    """SecurityContext, of it what RDMA needs: memory may be locked."""
+
+    capabilities: dict[Literal["add"], list[str]]
+
+
+class Container(_Part):
+    """Container."""
+
+    name: Label
+    image: str = Field(min_length=1)
+    command: list[str] = Field(default_factory=list)
+    env: list[Environment] = Field(default_factory=list)
+    resources: Resources | None = None
+    securityContext: SecurityContext | None = None  # noqa: N815 - the API's name
+
+
+class PodSpec(_Part):
+    """PodSpec, of it what we set."""
+
+    containers: list[Container] = Field(min_length=1)
+    affinity: dict[str, object] = Field(default_factory=dict)
+    tolerations: list[dict[str, str]] = Field(default_factory=list)
+    hostNetwork: bool = False  # noqa: N815 - the API's name
+
+
+class Template(_Part):
+    """PodTemplateSpec."""
+
+    spec: PodSpec
+
+
+class Replicas(_Part):
+    """ReplicaSpec."""
+
+    replicas: int = Field(ge=1)
+    restartPolicy: Literal["Never", "OnFailure"] = "Never"  # noqa: N815 - the API's name
+    template: Template
+
+
+class RunPolicy(_Part):
+    """RunPolicy."""
+
+    cleanPodPolicy: Literal["None", "Running", "All"] = "Running"  # noqa: N815 - the API's name
+    ttlSecondsAfterFinished: int = Field(_LIFE_S, ge=0)  # noqa: N815 - the API's name
+    activeDeadlineSeconds: int = Field(_DEADLINE_S, ge=1)  # noqa: N815 - the API's name
+    backoffLimit: int = Field(0, ge=0)  # noqa: N815 - the API's name
+
+
+class ReplicaSpecs(_Part):
+    """Launcher and workers; the launcher is exactly one."""
+
+    Launcher: Replicas
+    Worker: Replicas
+
+
+class Spec(_Part):
+    """MPIJobSpec."""
+
+    slotsPerWorker: int = Field(ge=1)  # noqa: N815 - the API's name
+    launcherCreationPolicy: Literal["AtStartup", "WaitForWorkersReady"] = "WaitForWorkersReady"  # noqa: N815 - the API's name
+    mpiImplementation: Literal["OpenMPI", "Intel", "MPICH"] = "OpenMPI"  # noqa: N815 - the API's name
+    runPolicy: RunPolicy  # noqa: N815 - the API's name
+    mpiReplicaSpecs: ReplicaSpecs  # noqa: N815 - the API's name
+
+
+class MpiJob(_Part):
+    """An MPIJob."""
+
+    apiVersion: Literal["kubeflow.org/v2beta1"] = "kubeflow.org/v2beta1"  # noqa: N815 - the API's name
+    kind: Literal["MPIJob"] = "MPIJob"
+    metadata: Metadata
+    spec: Spec
+
+
+def job(nodes: Sequence[str], argv: Sequence[str], environment: Mapping[str, str], per_node: int, image: str) -> MpiJob:
+    """Return the job: one worker on each of these nodes with all its GPUs, and a launcher. Raises ValidationError when it breaks the schema."""
+    exported = [word for name, value in environment.items() for word in ("-x", f"{name}={value}")]
+    command = ["mpirun", "--allow-run-as-root", "-np", str(per_node * len(nodes)), "--bind-to", "none", *exported, *argv]
+    launcher = Container(name="launcher", image=image, command=command)
+    worker = Container(
+        name="worker",
+        image=image,
+        env=[Environment(name=name, value=value) for name, value in environment.items()],
+        resources=Resources(limits={"nvidia.com/gpu": per_node}),
+        securityContext=SecurityContext(capabilities={"add": ["IPC_LOCK"]}),
+    )
+    workers = PodSpec(containers=[worker], affinity=_on(nodes), tolerations=[{"key": "rackready.io/held", "operator": "Exists"}], hostNetwork=True)
+    specs = ReplicaSpecs(
+        Launcher=Replicas(replicas=1, template=Template(spec=PodSpec(containers=[launcher]))),
+        Worker=Replicas(replicas=len(nodes), template=Template(spec=workers)),
+    )
+    return MpiJob(
+        metadata=Metadata(name=NAME, labels={"app.kubernetes.io/managed-by": "rackready"}),
+        spec=Spec(slotsPerWorker=per_node, runPolicy=RunPolicy(), mpiReplicaSpecs=specs),
+    )
+
+
+def _on(nodes: Sequence[str]) -> dict[str, object]:
+    """Workers go to these nodes only, one to each."""
+    match = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}
+    apart = {
+        "labelSelector": {"matchLabels": {"training.kubeflow.org/job-name": NAME, "training.kubeflow.org/job-role": "worker"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    return {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [match]}]}},
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
+    }
+
+
+def render(wanted: MpiJob) -> str:
+    """Return the manifest as YAML, fields in the API's order."""
+    text: str = yaml.safe_dump(wanted.model_dump(exclude_defaults=False, exclude_none=True), sort_keys=False, width=1000)
+    return text

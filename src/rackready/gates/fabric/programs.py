@@ -1,0 +1,133 @@
+"""HPL and inference out of container images: optional, and left out with a reason where the gate set names no image."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pydantic import Field
+
+from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.expectation import FLEET_PENDING
+from rackready.gates.fabric.container import Containered
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Criterion, Op, Verdict
+
+_RESULT = re.compile(r"^\s*W[RC]\w+\s+(?P<n>\d+)\s+\d+\s+(?P<p>\d+)\s+(?P<q>\d+)\s+\d+\.\d+\s+(?P<gflops>\d+\.\d+e[+-]\d+|\d+\.\d+)", re.MULTILINE)
+_CHECK = re.compile(r"\|\|Ax-b\|\|_oo/.*?\.\.\.\s*(?P<word>PASSED|FAILED)", re.DOTALL)
+_VLLM = re.compile(r"^Throughput:\s+[\d.]+ requests/s, (?P<tokens>[\d.]+) total tokens/s", re.MULTILINE)
+_TRTLLM = re.compile(r"(?:Total Token Throughput|Token Throughput) \(tokens/sec\):\s+(?P<tokens>[\d.]+)")
+_READ = "Read its raw output in the report; check the image, and that the node's container toolkit offers the GPUs (CDI)."
+
+
+class OneProgram(Containered):
+    """One program on every node for itself."""
+
+    covers = frozenset({"gpu"})
+    program: ClassVar[str]
+
+    @abstractmethod
+    def argv(self, facts: GateFacts, node: str) -> tuple[str, ...]:
+        """Return what is run inside the container."""
+
+    @abstractmethod
+    def judge_text(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> None:
+        """Judge what it printed."""
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """One run a node; none without an image."""
+        if not self.inputs.image:
+            return []
+        return [
+            Run(node, node, (node,), (Command(key="program", node=node, argv=self.contained(*self.argv(facts, node)), timeout_s=self.inputs.timeout_s),))
+            for node in nodes
+        ]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge that it ran to its end and what it says of its result. Its speed can only a fleet judge: no figure of this platform is published."""
+        gathered = Judge()
+        node, output = run.nodes[0], outputs.get("program")
+        if gathered.trouble(trouble(output, node, self.program)) or output is None:
+            return gathered.verdict(node)
+        if output.exit_code != 0:
+            said = (output.stderr.strip() or output.stdout.strip()).splitlines()
+            gathered.error(
+                node, f"{self.program} failed", "exit code 0", f"exit code {output.exit_code}: {said[-1].strip()[:200] if said else 'nothing said'}", _READ
+            )
+        else:
+            self.judge_text(gathered, facts, node, output)
+        if not gathered.fails and not gathered.errors:
+            gathered.measured.update(f"{node}/gpu{index}" for index in range(facts.nodes[node].platform.gpus))
+            gathered.note = FLEET_PENDING
+        return gathered.verdict(node)
+
+
+class Hpl(OneProgram):
+    """All GPUs of a node solve one dense system (HPL), and the result is right."""
+
+    id = "node/gpu/stress/hpl"
+    program = "HPL"
+
+    class Inputs(OneProgram.Inputs):
+        """Which image of NVIDIA's HPC benchmarks, and the size."""
+
+        data: str = Field("/workspace/hpl-linux-x86_64/sample-dat/HPL-8GPUs.dat", description="HPL.dat inside the image; it fixes size and grid")
+
+    inputs: Inputs
+
+    def argv(self, facts: GateFacts, node: str) -> tuple[str, ...]:
+        """Return NVIDIA's launcher: one process a GPU."""
+        return ("mpirun", "--allow-run-as-root", "-np", str(facts.nodes[node].platform.gpus), "--bind-to", "none", "hpl.sh", "--dat", self.inputs.data)
+
+    def judge_text(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> None:
+        """The residual check must be passed, by as many processes as there are GPUs."""
+        found, checks = _RESULT.findall(output.stdout), [match["word"] for match in _CHECK.finditer(output.stdout)]
+        if not found or len(checks) != len(found):
+            gathered.error(node, "HPL unreadable", "a result with its residual check", f"{len(found)} results, {len(checks)} checks", _READ)
+            return
+        gathered.judged += 1
+        gpus = facts.nodes[node].platform.gpus
+        for _n, p, q, gflops in found:
+            gathered.metric("hpl", node, float(gflops) / 1000, "TFLOPS")
+            if int(p) * int(q) != gpus:
+                gathered.error(
+                    node, "HPL ran on other GPUs", f"a grid of {gpus}", f"{p} x {q}", "Give the gate an HPL.dat for all GPUs of the node (input data)."
+                )
+        gathered.criterion(Criterion(metric="hpl_failed", op=Op.EQ, bound=0, unit="1", label="identity", source="HPL's own residual check"))
+        if "FAILED" in checks:
+            step = "The node computes wrong: take it out of service and run DCGM's level 4: docs/runbooks/silent-data-corruption.md"
+            gathered.fail(node, "HPL residual", "PASSED", "FAILED", step)
+
+
+class Inference(OneProgram):
+    """A model answers on all GPUs of a node, and says how many tokens a second."""
+
+    id = "node/gpu/performance/inference"
+    program = "inference benchmark"
+
+    class Inputs(OneProgram.Inputs):
+        """Which image of vLLM or TensorRT-LLM, and what it is to run."""
+
+        command: list[str] = Field(
+            default_factory=list,
+            description="what runs in it, e.g. [vllm, bench, throughput, --model, /model, --tensor-parallel-size, '8']; it must print tokens/s",
+        )
+
+    inputs: Inputs
+
+    def argv(self, facts: GateFacts, node: str) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the command of the gate set."""
+        return tuple(self.inputs.command)
+
+    def judge_text(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> None:  # noqa: ARG002
+        """A figure of vLLM's or TensorRT-LLM's benchmark must be there, and above zero."""
+        found = _VLLM.findall(output.stdout) + _TRTLLM.findall(output.stdout)
+        if len(found) != 1:
+            gathered.error(node, "inference benchmark unreadable", "one figure of tokens per second (vLLM or TensorRT-LLM)", f"{len(found)}", _READ)
+            return
+        gathered.judged += 1
+        gathered.metric("tokens_per_second", node, float(found[0]), "1/s")
+        if float(found[0]) <= 0:
+            gathered.fail(node, "inference", "tokens", "0 tokens/s", _READ)

@@ -1,0 +1,135 @@
+"""A short data-parallel training step over all nodes: what the fabric is for, with its result checked."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field
+
+from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.expectation import FLEET_PENDING
+from rackready.gates.fabric import domains, transport
+from rackready.gates.fabric.collective import DEBUG
+from rackready.gates.fabric.container import Containered
+from rackready.gates.formats.error import FormatError
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.ondevice import ddp_step
+
+_PORT = 29511
+_NEAR = 0.1
+_VOCABULARY = 32000
+_CORRUPT = "Gradients were corrupted on the way or a GPU computes wrong: run DCGM's level 4 on these nodes: docs/runbooks/silent-data-corruption.md"
+
+
+class DdpStep(Containered):
+    """All GPUs of all nodes train one small model together: its loss falls as it must, and every rank ends with the same parameters."""
+
+    id = "cluster/fabric/stress/ddp-step"
+    covers = frozenset({"gpu"})
+    min_nodes = 2
+
+    class Inputs(Containered.Inputs):
+        """Which image with PyTorch, and how long."""
+
+        steps: int = Field(50, ge=10, description="steps that are timed")
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """One torchrun on every node, side by side; none without an image."""
+        if not self.inputs.image or len(nodes) < self.min_nodes:
+            return []
+        master = str(facts.nodes[nodes[0]].node.address)
+        commands = []
+        for place, node in enumerate(nodes):
+            spread = (f"--nnodes={len(nodes)}", f"--nproc-per-node={facts.nodes[node].platform.gpus}", f"--node-rank={place}")
+            meet = (f"--master-addr={master}", f"--master-port={_PORT}", "--no-python")
+            program = ("python3", "-c", inspect.getsource(ddp_step), "--steps", str(self.inputs.steps), "--vocabulary", str(_VOCABULARY))
+            line = self.contained("torchrun", *spread, *meet, *program, environment=[f"{name}={value}" for name, value in DEBUG.items()])
+            commands.append(Command(key=f"train-{node}", node=node, argv=line, timeout_s=self.inputs.timeout_s))
+        return [Run("cluster", "cluster", tuple(nodes), tuple(commands), frozenset(nodes))]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge that every rank took part, that the loss began and fell as it must, that all ranks agree, and the transport. Speed: the fleet only."""
+        gathered = Judge()
+        found = [outputs.get(f"train-{node}") for node in run.nodes]
+        for node, output in zip(run.nodes, found, strict=True):
+            if not gathered.trouble(trouble(output, node, "training step")) and output is not None and output.exit_code != 0:
+                _failed(gathered, node, output)
+        if gathered.errors or found[0] is None:
+            return gathered.verdict("cluster")
+        try:
+            report = read(found[0].stdout)
+        except FormatError as error:
+            gathered.error(run.nodes[0], "training report unreadable", "one JSON document", error, "Read the raw output in the report; run the gate again.")
+            return gathered.verdict("cluster")
+        self._judge(gathered, facts, run, report)
+        domain = domains.of_run(facts, run.nodes)
+        text = "\n".join(output.stdout for output in found if output is not None)
+        transport.prove(gathered, facts, transport.Wanted(run.nodes, "all_reduce", "default", domain), [text])
+        if not gathered.fails and not gathered.errors:
+            gathered.measured.update(f"{node}/gpu{index}" for node in run.nodes for index in range(facts.nodes[node].platform.gpus))
+            gathered.note = FLEET_PENDING
+        return gathered.verdict("cluster")
+
+    def _judge(self, gathered: Judge, facts: GateFacts, run: Run, report: dict[str, Any]) -> None:
+        ranks = domains.ranks(facts, run.nodes)
+        losses, sums, hosts = report["losses"], report["checksums"], report["hosts"]
+        if report["world"] != ranks or len(sums) != ranks or len(hosts) != ranks:
+            gathered.error("cluster", "training ran with other ranks", ranks, f"{report['world']} ({len(sums)} reported)", "Check that all GPUs are visible.")
+            return
+        gathered.judged += 1
+        gathered.metric("tokens_per_second", "cluster", float(report["tokens_per_second"]), "1/s")
+        _losses(gathered, losses)
+        odd = sorted({host for host, found in zip(hosts, sums, strict=True) if found != max(set(sums), key=sums.count)})
+        if odd:
+            gathered.fail(", ".join(odd), "parameters after training", "the same on every rank, bit for bit", f"{len(set(sums))} different", _CORRUPT)
+
+
+def _losses(gathered: Judge, losses: Sequence[float | None]) -> None:
+    values = [loss for loss in losses if loss is not None]
+    if len(values) != len(losses) or not values:
+        gathered.fail("cluster", "training loss", "a number at every step", "not a number", _CORRUPT)
+        return
+    first = math.log(_VOCABULARY)
+    gathered.metric("loss_first", "cluster", values[0], "1")
+    gathered.metric("loss_last", "cluster", values[-1], "1")
+    source = "derived: a model that knows nothing gives ln(vocabulary), within 10 %"
+    gathered.criterion(Criterion(metric="loss_first", op=Op.EQ, bound=first, unit="1", label="identity", source=source, derived=True))
+    if abs(values[0] - first) > _NEAR * first:
+        gathered.fail("cluster", "first training loss", f"{first:.2f} within {_NEAR:.0%}", f"{values[0]:.2f}", _CORRUPT)
+    elif values[-1] >= values[0]:
+        gathered.fail("cluster", "training loss", f"below {values[0]:.2f} after {len(values)} steps on one batch", f"{values[-1]:.2f}", _CORRUPT)
+
+
+def read(text: str) -> dict[str, Any]:
+    """Return rank 0's report. Raises FormatError when there is none, or not all of it."""
+    for line in reversed(text.splitlines()):
+        if not line.startswith("{") or ddp_step.FORMAT not in line:
+            continue
+        try:
+            found = json.loads(line)
+        except json.JSONDecodeError as error:
+            message = f"JSON cut off or damaged at column {error.colno}"
+            raise FormatError(message) from error
+        speed = found.get("tokens_per_second")
+        lists = all(isinstance(found.get(name), list) for name in ("losses", "checksums", "hosts"))
+        numbers = lists and all(loss is None or isinstance(loss, (int, float)) for loss in found["losses"])
+        if not numbers or not isinstance(speed, (int, float)) or isinstance(speed, bool) or found.get("complete") is not True:
+            break
+        whole: dict[str, Any] = found
+        return whole
+    message = "no whole report of the training step"
+    raise FormatError(message)
+
+
+def _failed(gathered: Judge, node: str, output: Output) -> None:
+    said = (output.stderr.strip() or output.stdout.strip()).splitlines()
+    last = said[-1].strip()[:200] if said else "nothing said"
+    step = "Read its raw output; check that the image has PyTorch and torchrun, and that the nodes' container toolkit offers the GPUs (CDI)."
+    gathered.error(node, "training step failed", "exit code 0", f"exit code {output.exit_code}: {last}", step)

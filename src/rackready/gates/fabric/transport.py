@@ -1,0 +1,159 @@
+"""Proof of the transport: which ways NCCL chose, held against what site and platform say it must choose. A figure without it counts for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rackready.design.facts import NodeFacts
+from rackready.gates.base import GateFacts
+from rackready.gates.expectation import Algorithm, Collective, Domain
+from rackready.gates.formats import nccl_log
+from rackready.gates.formats.nccl_log import HostLog
+from rackready.gates.judge import Judge
+
+RUNBOOK = "docs/runbooks/nccl-transport.md"
+PLUGINS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "ib": ("NET/IB", ("IB",)),
+    "ibext": ("NET/IBext", ("IBext", "NCCL RDMA Plugin")),
+    "ofi": ("NET/OFI", ("AWS Libfabric", "Libfabric")),
+}
+"""What site.yml fabric.nccl_net names: how people call it, and how its network's name begins in NCCL's log (NCCL itself; nccl-rdma-sharp-plugins;
+aws-ofi-nccl)."""
+_NVLINK_PATHS = frozenset({"NVL", "LOC"})
+"""Kinds of path of NCCL src/graph/topo.cc that are NVLink alone; NVB goes through another GPU, PIX to SYS over PCIe."""
+_SILENT = "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE)."
+_TWO = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the launches were: nodes, their domains, and the collective."""
+
+    nodes: tuple[str, ...]
+    collective: Collective
+    algorithm: Algorithm
+    domain: Domain | None
+
+    @property
+    def network(self) -> bool:
+        """Whether data must leave an NVLink domain."""
+        return self.domain is None or self.domain.count > 1
+
+    @property
+    def multicast(self) -> bool:
+        """Whether the switches must reduce: only where the default algorithm reduces among more than two GPUs of a domain that can."""
+        return self.domain is not None and self.domain.nvls and self.domain.gpus > _TWO and self.collective == "all_reduce" and self.algorithm == "default"
+
+
+def prove(judge: Judge, facts: GateFacts, wanted: Wanted, texts: Sequence[str]) -> None:
+    """Hold every launch of every node against what must be seen; what is found in several launches is said once."""
+    ways: set[str] = set()
+    for node in wanted.nodes:
+        judge.judged += 1
+        seen: dict[str, None] = {}
+        for text in texts:
+            hosts = nccl_log.parse(text)
+            log = next(iter(hosts.values())) if len(hosts) == len(wanted.nodes) == 1 else _of(hosts, node)  # alone on a node: whatever it calls itself
+            trial = Judge()
+            _node(trial, facts, wanted, node, log)
+            ways |= _ways(log)
+            for found, into in ((trial.fails, judge.fails), (trial.errors, judge.errors)):
+                for finding in found:
+                    if str(finding) not in seen:
+                        seen[str(finding)] = None
+                        into.append(finding)
+    judge.transport = ", ".join(sorted(ways)) or None
+
+
+def _of(hosts: Mapping[str, HostLog], node: str) -> HostLog:
+    return next((log for name, log in hosts.items() if name.split(".")[0] == node), HostLog())
+
+
+def _ways(log: HostLog) -> set[str]:
+    """Return in words what the node used: it stands in the evidence."""
+    found = {f"NET/{net}{', GPUDirect RDMA' if direct else ' without GPUDirect RDMA'}" for net, _, direct in log.channels}
+    return found | {way.split("/read")[0] for way in log.inside} | ({"NVLS"} if log.multicast else set())
+
+
+def _node(judge: Judge, facts: GateFacts, wanted: Wanted, node: str, log: HostLog) -> None:
+    of_node = facts.nodes[node]
+    if not log.networks and not log.channels and not log.inside:
+        judge.error(node, "NCCL did not say which transport it used", "NCCL INFO lines of every node", "none of this node", _SILENT)
+        return
+    if wanted.network:
+        _network(judge, facts.fabric.nccl_net, of_node, node, log)
+    elif log.channels:
+        said = ", ".join(sorted({f"NET/{net}" for net, _, _ in log.channels}))
+        judge.fail(node, "NVLink domain", "all channels over NVLink", said, f"See the fabric state of its GPUs and IMEX (`nvidia-imex-ctl -N`): {RUNBOOK}")
+    if wanted.domain is not None and wanted.domain.gpus > 1:
+        _inside(judge, wanted, of_node, node, log)
+
+
+def _network(judge: Judge, plugin: str, of_node: NodeFacts, node: str, log: HostLog) -> None:
+    name, starts = PLUGINS[plugin]
+    if not log.networks or not log.channels:
+        judge.error(node, "NCCL did not say which transport it used", "NCCL INFO lines of every node", "none of this node", _SILENT)
+        return
+    others = sorted({f"NET/{net}" for net, _, _ in log.channels if not net.startswith(starts)} | {net for net in log.networks if not net.startswith(starts)})
+    if others:
+        step = f"RDMA was not used: check that the HCAs are ACTIVE and have RoCE v2 GIDs: {RUNBOOK}"
+        judge.fail(node, "NCCL transport", name, ", ".join(others), step)
+    elif not all(direct for _, _, direct in log.channels):
+        step = f"Check ACS (`lspci -vvv | grep ACSCtl`), dma-buf and the IOMMU: {RUNBOOK}"
+        judge.fail(node, "GPUDirect RDMA", f"every channel via {name}/.../GDRDMA", "channels without GDRDMA", step)
+    elif plugin == "ofi":
+        _provider(judge, node, log)
+    else:
+        _devices(judge, of_node, node, log)
+
+
+def _provider(judge: Judge, node: str, log: HostLog) -> None:
+    """aws-ofi-nccl numbers its rails and names no device; which provider moves the data it does say."""
+    if not log.providers:
+        judge.error(node, "libfabric's provider not reported", "NET/OFI Selected provider is efa", "no such line", _SILENT)
+    elif not all("efa" in provider for provider in log.providers):
+        step = "Install the EFA driver and libfabric with EFA; unset FI_PROVIDER."
+        judge.fail(node, "libfabric's provider", "efa", ", ".join(sorted(log.providers)), step)
+
+
+def _devices(judge: Judge, of_node: NodeFacts, node: str, log: HostLog) -> None:
+    expected = {nic.rdma_device for nic in of_node.nics}
+    if log.used() != expected:
+        actual = ", ".join(sorted(log.used())) or "none"
+        step = "Check the state of the missing HCAs and NCCL_IB_HCA in /etc/nccl.conf."
+        judge.fail(node, "HCAs used by NCCL", ", ".join(sorted(expected)), actual, step)
+
+
+def _inside(judge: Judge, wanted: Wanted, of_node: NodeFacts, node: str, log: HostLog) -> None:
+    """Judge the ways between the GPUs of one domain. Without NVLink there is nothing that they must be."""
+    if of_node.gpu.nvlink is None or wanted.domain is None:
+        return
+    if not log.inside or not log.paths:
+        missing = "channels between its GPUs" if not log.inside else "kind of path (subsystem GRAPH)"
+        judge.error(node, "NCCL did not say how its GPUs talk", "channels between GPUs and the kind of their path", f"no {missing}", _SILENT)
+        return
+    slow = sorted(way for way in log.inside if not way.startswith("P2P/")) + sorted(log.paths - _NVLINK_PATHS)
+    step = f"Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in /etc/nccl.conf: {RUNBOOK}"
+    if slow:
+        judge.fail(node, "NVLink between its GPUs", "P2P channels over paths of type NVL", ", ".join(slow), step)
+    if wanted.domain.boards > 1:
+        _across_nodes(judge, wanted.domain, node, log)
+    if wanted.multicast:
+        _multicast(judge, of_node, node, log)
+
+
+def _across_nodes(judge: Judge, domain: Domain, node: str, log: HostLog) -> None:
+    used = any(way.startswith("P2P/MNNVL") for way in log.inside)
+    if not used or log.clique != domain.gpus:
+        actual = f"{'P2P/MNNVL' if used else 'no such channel'}, clique of {log.clique}"
+        step = f"Check IMEX (`nvidia-imex-ctl -N`), one ClusterUUID and clique, and NCCL_MNNVL_ENABLE in /etc/nccl.conf: {RUNBOOK}"
+        judge.fail(node, "NVLink across nodes", f"P2P/MNNVL channels, a clique of {domain.gpus} GPUs", actual, step)
+
+
+def _multicast(judge: Judge, of_node: NodeFacts, node: str, log: HostLog) -> None:
+    count = of_node.platform.gpus
+    have = log.multicast - log.no_multicast
+    if len(have) != count:
+        step = f"Check the fabric manager and its log, and NCCL_NVLS_ENABLE in /etc/nccl.conf: {RUNBOOK}"
+        judge.fail(node, "NVLS (reduction in the NVSwitches)", f"available on {count} GPUs", f"on {len(have)}", step)

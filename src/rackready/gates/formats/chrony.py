@@ -1,0 +1,49 @@
+"""Reads `chronyc -n -c tracking`: one line of 14 fields separated by commas (chronyc(1))."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rackready.gates.formats.error import FormatError
+
+_FIELDS = 14
+_LEAPS = frozenset({"Normal", "Insert second", "Delete second", "Not synchronised"})
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    """How the clock follows its source. Times in seconds; ``offset`` is that of the system clock now, positive when it is slow."""
+
+    source: str
+    stratum: int
+    offset: float
+    root_delay: float
+    root_dispersion: float
+    leap: str
+
+    @property
+    def synchronised(self) -> bool:
+        """Whether the daemon says that it follows a source."""
+        return self.leap != "Not synchronised" and self.stratum > 0
+
+    @property
+    def max_error(self) -> float:
+        """Largest error in seconds: offset + root dispersion + half the root delay (chronyc(1), tracking)."""
+        return abs(self.offset) + self.root_dispersion + self.root_delay / 2
+
+
+def parse(text: str) -> Tracking:
+    """Return the tracking data. Raises FormatError."""
+    lines = text.strip().splitlines()
+    if len(lines) != 1:
+        raise FormatError("empty output" if not lines else f"{len(lines)} lines, Expected: one")
+    fields = lines[0].split(",")
+    if len(fields) != _FIELDS:
+        raise FormatError(f"{len(fields)} fields, Expected: {_FIELDS} (chronyc -c tracking)")
+    leap = fields[13].strip()
+    if leap not in _LEAPS:
+        raise FormatError(f"leap status {leap!r} is a word that is not known")
+    try:
+        return Tracking(fields[1] or fields[0], int(fields[2]), float(fields[4]), float(fields[10]), float(fields[11]), leap)
+    except ValueError as error:
+        raise FormatError(f"not a number: {error}") from error

@@ -1,0 +1,61 @@
+"""Reads `dcgmi health -c -j`: the overall word, and each entity's incidents (NVIDIA/DCGM dcgmi/Health.cpp, GenerateOutputFromResponse)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from rackready.gates.formats.error import FormatError
+
+WORDS = ("Healthy", "Warning", "Failure")
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """What one health system says of one entity, e.g. ('GPU', '3', 'Memory system', 'Failure', text)."""
+
+    group: str
+    entity: str
+    system: str
+    health: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The whole report."""
+
+    overall: str
+    incidents: tuple[Incident, ...]
+
+
+def parse(text: str) -> Health:
+    """Return the report. Raises FormatError for anything else, dcgmi's own refusals among it."""
+    start = text.find("{")
+    if start < 0:
+        raise FormatError("empty output" if not text.strip() else " ".join(text.split())[:160])
+    try:
+        body = json.loads(text[start:])["body"]
+        overall = _word(body["Overall Health"]["value"])
+        incidents = tuple(item for group, found in body.items() if group != "Overall Health" for item in _group(group, found))
+    except json.JSONDecodeError as error:
+        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"not the JSON of dcgmi health -c ({type(error).__name__}: {error})") from error
+    return Health(overall, incidents)
+
+
+def _group(group: str, found: dict[str, Any]) -> list[Incident]:
+    out = []
+    for entity, one in found["children"].items():
+        _word(one["value"])
+        for system, said in one["children"]["Errors"]["children"].items():
+            out.append(Incident(group, str(entity), system, _word(said["value"]), " ".join(str(part) for part in said.get("overflow", []))))
+    return out
+
+
+def _word(value: object) -> str:
+    if value not in WORDS:
+        raise FormatError(f"health {value!r} is a word that is not known")
+    return str(value)

@@ -1,0 +1,54 @@
+"""Reads `nvidia-imex-ctl -N -j`: the IMEX domain as one of its daemons sees it.
+
+``{"nodes": {"0": {"status": "READY", "host": ..., "connections": {"1": {"host": ..., "status": "CONNECTED"}}, "version": ...}}, "status": "UP"}``
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from rackready.gates.formats.error import FormatError
+
+DOMAIN_STATES = ("UP", "DOWN", "DEGRADED")
+
+
+@dataclass(frozen=True, slots=True)
+class ImexNode:
+    """One member. ``connections``: host of the other end -> status."""
+
+    host: str
+    status: str
+    version: str
+    connections: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ImexDomain:
+    """The whole domain."""
+
+    status: str
+    nodes: tuple[ImexNode, ...]
+
+
+def parse(text: str) -> ImexDomain:
+    """Return the domain. Raises FormatError."""
+    start = text.find("{")
+    if start < 0:
+        raise FormatError("empty output" if not text.strip() else " ".join(text.split())[:160])
+    try:
+        found = json.loads(text[start:])
+        status = str(found["status"])
+        nodes = tuple(
+            ImexNode(
+                str(one["host"]), str(one["status"]), str(one.get("version", "")), {str(end["host"]): str(end["status"]) for end in one["connections"].values()}
+            )
+            for one in found["nodes"].values()
+        )
+    except json.JSONDecodeError as error:
+        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"not the JSON of nvidia-imex-ctl -N -j ({type(error).__name__}: {error})") from error
+    if status not in DOMAIN_STATES:
+        raise FormatError(f"domain status {status!r} is a word that is not known")
+    return ImexDomain(status, nodes)

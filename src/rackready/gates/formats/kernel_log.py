@@ -1,0 +1,137 @@
+"""Reads Xids and SXids from a kernel log: `journalctl --dmesg` (short and ISO dates), `dmesg`, `dmesg -T`.
+
+Lines that are none of the driver's are noise, and there may be any number of them; a text without a single line of a kernel log is no log.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from rackready.gates.formats.error import FormatError
+
+_STAMPS = (
+    re.compile(r"^(?P<when>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\s]*) \S+ kernel: (?P<text>.*)$"),
+    re.compile(r"^(?P<when>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) \S+ kernel: (?P<text>.*)$"),
+    re.compile(r"^\[(?P<when>[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] (?P<text>.*)$"),
+    re.compile(r"^\[\s*(?P<when>\d+\.\d+)\] (?P<text>.*)$"),
+    re.compile(r"^(?:kern\s*:\w+\s*: )?(?P<when>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\s]*) (?P<text>.*)$"),
+)
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.\d)?\): (?P<code>\d+), ?(?P<text>.*)$")
+_SXID = re.compile(r"nvidia-nvswitch(?P<switch>\d+): SXid \(PCI:(?P<pci>[0-9a-fA-F:.]+)\): (?P<code>\d+), ?(?P<text>.*)$")
+_FABRIC_MANAGER = re.compile(r"detected NVSwitch (?P<kind>non-fatal|fatal) error (?P<code>\d+) on .*NVSwitch pci bus id (?P<pci>\S+)")
+_MENTIONS = re.compile(r"\b(?:NVRM: Xid|SXid)\b")
+_DRIVER = "NVRM: loading NVIDIA UNIX"
+_BOOT = re.compile(r"Linux version \d")
+_RULE_WORDS = re.compile(
+    r"^(?P<unit>\w+)\s+(?P<severity>Fatal|Nonfatal|Non-fatal|Link Fatal)\s+XC\d+\s+i\d+\s+"
+    r"Link\s+(?P<link>-?\d+)\s+\((?P<info>0x[0-9a-fA-F]+) (?P<status>0x[0-9a-fA-F]+)"
+)
+_RECOVERY = re.compile(r"GPU recovery action changed from 0x[0-9a-fA-F]+ \([^)]*\) to 0x[0-9a-fA-F]+ \((?P<to>[^)]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One Xid or SXid. ``when`` is the log's own stamp; ``pci`` as sysfs writes it, without function (0000:9b:00)."""
+
+    when: str
+    pci: str
+    code: int
+    text: str
+    switch: int | None = None
+    """Number of the NVSwitch; None for a GPU's Xid."""
+
+
+@dataclass(frozen=True, slots=True)
+class NvLink5:
+    """What the message of an Xid 144 to 150 carries."""
+
+    unit: str
+    severity: str
+    link: int
+    info: int
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLog:
+    """What a log holds of the GPUs. ``from_boot``: it reaches back to the boot, or to where the driver was loaded."""
+
+    xids: tuple[Event, ...]
+    sxids: tuple[Event, ...]
+    lines: int
+    from_boot: bool
+    unreadable: tuple[str, ...]
+    """Lines that speak of an Xid or SXid in a form that is not known."""
+
+
+def parse(text: str) -> KernelLog:
+    """Return the log's Xids and SXids. Raises FormatError when it is no kernel log."""
+    xids: list[Event] = []
+    sxids: list[Event] = []
+    unreadable: list[str] = []
+    lines, from_boot = 0, False
+    for raw in text.splitlines():
+        when, line = _stamp(raw)
+        lines += when != ""
+        from_boot |= _DRIVER in line or _BOOT.search(line) is not None
+        event = _event(when, line)
+        if event is not None:
+            (xids if event.switch is None else sxids).append(event)
+        elif _MENTIONS.search(line):
+            unreadable.append(raw.strip())
+    if not lines:
+        message = "empty output" if not text.strip() else f"no line of a kernel log, but {text.strip().splitlines()[0][:80]!r}"
+        raise FormatError(message)
+    return KernelLog(tuple(xids), tuple(sxids), lines, from_boot, tuple(unreadable))
+
+
+def date(when: str) -> datetime | None:
+    """Return a stamp as a point in time; None where it has no year or no date."""
+    try:
+        found = datetime.fromisoformat(when.replace(",", "."))
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
+
+
+def nvlink5(text: str) -> NvLink5 | None:
+    """Return what the message of an Xid 144 to 150 carries; None when it is of another form."""
+    found = _RULE_WORDS.match(text)
+    if found is None:
+        return None
+    return NvLink5(found["unit"], found["severity"], int(found["link"]), int(found["info"], 16), int(found["status"], 16))
+
+
+def recovery(text: str) -> str | None:
+    """Return the action that an Xid 154 asks for now, e.g. 'None' or 'Node Reboot Required'; None when the message is of another form."""
+    found = _RECOVERY.search(text)
+    return found["to"] if found else None
+
+
+def _stamp(raw: str) -> tuple[str, str]:
+    for pattern in _STAMPS:
+        found = pattern.match(raw)
+        if found:
+            return found["when"], found["text"]
+    return "", raw
+
+
+def _event(when: str, line: str) -> Event | None:
+    found = _XID.search(line)
+    if found:
+        return Event(when, _short(found["pci"]), int(found["code"]), found["text"].strip())
+    found = _SXID.search(line)
+    if found:
+        return Event(when, _short(found["pci"]), int(found["code"]), found["text"].strip(), int(found["switch"]))
+    found = _FABRIC_MANAGER.search(line)
+    if found:
+        return Event(when, _short(found["pci"]), int(found["code"]), found["kind"].capitalize(), -1)
+    return None
+
+
+def _short(pci: str) -> str:
+    """Return domain (four digits), bus and device."""
+    domain, bus, device = pci.lower().split(".", 1)[0].split(":")
+    return f"{domain[-4:]}:{bus}:{device}"

@@ -1,0 +1,113 @@
+"""Reads `mlxlink -d DEVICE -m -c --json` (MFT): link, bit error rates and module of one port.
+
+Values that belong to lanes come as {"values": [...]} or as one text separated by commas; those that the module watches carry
+its own limits behind them: "45 [-10..80]".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from rackready.gates.formats.error import FormatError
+
+_NUMBER = re.compile(r"^[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$")
+_LIMITS = re.compile(r"^(?P<values>.*?)\s*\[(?P<low>[+-]?[\d.]+)\.\.(?P<high>[+-]?[\d.]+)\]$")
+_NONE = frozenset({"", "N/A", "NA"})
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a module measures, lane by lane (temperature: one value), and its own limits; both None where it gives none."""
+
+    values: tuple[float, ...]
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One port. Bit error rates are per bit received; a reading that the tool does not give is None."""
+
+    state: str
+    speed: str
+    fec: str
+    raw_ber: float | None
+    effective_ber: float | None
+    link_downed: int | None
+    recommendation: str
+    part: str
+    serial: str
+    firmware: str
+    temperature: Watched | None
+    rx_power: Watched | None
+    """dBm per lane."""
+    tx_power: Watched | None
+
+
+def parse(text: str) -> Port:
+    """Return one port. Raises FormatError: empty, cut off, or the tool's own error."""
+    if not text.strip():
+        raise FormatError("empty output")
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
+    try:
+        status = found["status"]
+        if status["code"] != 0:
+            raise FormatError(f"mlxlink: status {status['code']}: {status['message']}")
+        return _port(found["result"]["output"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"mlxlink without {error}") from error
+
+
+def _port(output: dict[str, Any]) -> Port:
+    link, counters, module = output["Operational Info"], output["Physical Counters and BER Info"], output["Module Info"]
+    downed = _number(counters.get("Link Down Counter"))
+    return Port(
+        state=str(link["State"]),
+        speed=str(link["Speed"]),
+        fec=str(link["FEC"]),
+        raw_ber=_number(counters["Raw Physical BER"]),
+        effective_ber=_number(counters["Effective Physical BER"]),
+        link_downed=None if downed is None else int(downed),
+        recommendation=str(output["Troubleshooting Info"]["Recommendation"]),
+        part=_word(module["Vendor Part Number"]),
+        serial=_word(module["Vendor Serial Number"]),
+        firmware=_word(module.get("FW Version")),
+        temperature=_watched(module.get("Temperature [C]")),
+        rx_power=_watched(module.get("Rx Power Current [dBm]")),
+        tx_power=_watched(module.get("Tx Power Current [dBm]")),
+    )
+
+
+def _word(value: object) -> str:
+    text = str(value or "").strip()
+    return "" if text in _NONE else text
+
+
+def _number(value: object) -> float | None:
+    """Return a number; "15E-255" is the tool's way to say that not one error was seen."""
+    text = _word(value)
+    if not text:
+        return None
+    if not _NUMBER.match(text):
+        raise FormatError(f"{text!r} where a number should be")
+    return float(text)
+
+
+def _watched(value: object) -> Watched | None:
+    if isinstance(value, dict):
+        value = ",".join(str(item) for item in value["values"])
+    text = _word(value)
+    if not text:
+        return None
+    match = _LIMITS.match(text)
+    lanes = [_number(item) for item in (match["values"] if match else text).split(",")]
+    if any(lane is None for lane in lanes):
+        raise FormatError(f"{text!r} where a number for every lane should be")
+    values = tuple(lane for lane in lanes if lane is not None)
+    return Watched(values, float(match["low"]) if match else None, float(match["high"]) if match else None)

@@ -1,0 +1,109 @@
+"""Reads nvbandwidth: its JSON (`-j`) and its text, of versions 0.4 to 0.8."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from rackready.gates.formats.error import FormatError
+
+_RUNNING = re.compile(r"^Running (?P<name>\w+)\.$")
+_SUM = re.compile(r"^SUM (?P<name>\w+) (?P<value>[\d.]+)$")
+_VERSION = re.compile(r"^nvbandwidth Version: (?P<version>\S+)", re.MULTILINE)
+_STATUSES = frozenset({"Passed", "Waived", "Failed", "Error", "Not Found", "Not Run"})
+
+
+@dataclass(frozen=True, slots=True)
+class TestCase:
+    """One test. ``matrix``: rows of GB/s, None where the tool prints N/A; empty unless it passed."""
+
+    name: str
+    status: str
+    matrix: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidths:
+    """A whole run."""
+
+    version: str
+    tests: dict[str, TestCase]
+
+
+def parse(text: str) -> Bandwidths:
+    """Return a run. Raises FormatError."""
+    if not text.strip():
+        raise FormatError("empty output")
+    start = text.find("{")
+    return _document(text[start:]) if start >= 0 else _table(text)
+
+
+def _document(text: str) -> Bandwidths:
+    try:
+        found = json.loads(text)["nvbandwidth"]
+        if "error" in found:
+            raise FormatError(f"nvbandwidth says: {found['error']}")
+        tests = [_test(item) for item in found["testcases"]]
+    except json.JSONDecodeError as error:
+        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"not the JSON of nvbandwidth -j ({type(error).__name__}: {error})") from error
+    return Bandwidths(str(found.get("git_version", "")), _unique(tests))
+
+
+def _test(item: dict[str, Any]) -> TestCase:
+    name, status = str(item["name"]), str(item["status"])
+    if status not in _STATUSES:
+        raise FormatError(f"status {status!r} of {name} is a word that is not known")
+    rows = tuple(tuple(_value(cell, name) for cell in row) for row in item["bandwidth_matrix"]) if status == "Passed" else ()
+    return TestCase(name, status, rows)
+
+
+def _value(cell: object, name: str) -> float | None:
+    if str(cell).strip() == "N/A":
+        return None
+    value = float(str(cell))
+    if not math.isfinite(value) or value <= 0:
+        raise FormatError(f"{name} has {cell!r} where a bandwidth belongs")
+    return value
+
+
+def _table(text: str) -> Bandwidths:
+    version = _VERSION.search(text)
+    if version is None:
+        raise FormatError(f"no output of nvbandwidth, but {text.strip().splitlines()[0][:80]!r}")
+    tests: list[TestCase] = []
+    name = ""
+    rows: list[tuple[float | None, ...]] = []
+    for raw in text.splitlines():
+        line = " ".join(raw.split())
+        running, total = _RUNNING.match(line), _SUM.match(line)
+        if running:
+            name, rows = running["name"], []
+        elif total and total["name"] == name:
+            tests.append(TestCase(name, "Passed", _checked(name, rows, float(total["value"]))))
+            name = ""
+        elif name and re.match(r"^\d+(?: (?:[\d.]+|N/A))+$", line) and line.split() != [str(column) for column in range(len(line.split()))]:
+            rows.append(tuple(_value(cell, name) for cell in line.split()[1:]))
+    if name:
+        raise FormatError(f"{name} has no sum: the output is cut off")
+    return Bandwidths(version["version"], _unique(tests))
+
+
+def _checked(name: str, rows: list[tuple[float | None, ...]], total: float) -> tuple[tuple[float | None, ...], ...]:
+    """What was read must add up to the sum that the tool prints."""
+    if not rows or not math.isclose(sum(cell for row in rows for cell in row if cell is not None), total, rel_tol=0.001):
+        raise FormatError(f"the rows of {name} do not add up to its sum {total:g}")
+    return tuple(rows)
+
+
+def _unique(tests: list[TestCase]) -> dict[str, TestCase]:
+    found = {test.name: test for test in tests}
+    if len(found) != len(tests):
+        raise FormatError("a test is there twice")
+    return found

@@ -1,0 +1,113 @@
+"""Reads the counters of switch ports that run Cumulus Linux, as NVUE prints them in JSON: one marked block for each port and kind.
+
+`nv show interface PORT counters qos -o json` (Cumulus Linux 5.5 and later): frames by traffic class, priority group and priority.
+`nv show interface PORT link stats -o json`: errors and drops. The table of the same command prints discards with a byte suffix although they are
+frames, so only the JSON is read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rackready.gates.formats.error import FormatError
+
+_MARK = re.compile(r"^== (?P<port>\S+) (?P<kind>qos|stats)\s*$", re.MULTILINE)
+_CLASSES = tuple(str(number) for number in range(8))
+
+
+@dataclass(frozen=True, slots=True)
+class PortCounters:
+    """One port. Frames; lists are by priority (priority group, traffic class) 0 to 7."""
+
+    dropped_in: tuple[int, ...]
+    dropped_out: tuple[int, ...]
+    marked: int
+    """Frames that left it marked (ECN)."""
+    pauses: tuple[int, ...]
+    """Pause frames (PFC) that it sent and received."""
+    errors: int
+
+    def since(self, before: PortCounters) -> PortCounters:
+        """Return what came on top. Raises FormatError when a counter went back."""
+        less = [one - other for one, other in zip(self._all(), before._all(), strict=True)]
+        if min(less) < 0:
+            message = "a counter that went back: the switch was booted or its counters cleared"
+            raise FormatError(message)
+        return PortCounters(
+            _minus(self.dropped_in, before.dropped_in),
+            _minus(self.dropped_out, before.dropped_out),
+            self.marked - before.marked,
+            _minus(self.pauses, before.pauses),
+            self.errors - before.errors,
+        )
+
+    def _all(self) -> list[int]:
+        return [*self.dropped_in, *self.dropped_out, self.marked, *self.pauses, self.errors]
+
+
+def _minus(one: Sequence[int], other: Sequence[int]) -> tuple[int, ...]:
+    return tuple(a - b for a, b in zip(one, other, strict=True))
+
+
+def script(ports: Sequence[str]) -> str:
+    """Return the command line that prints the counters of these ports."""
+    names = " ".join(ports)
+    return (
+        f'for p in {names}; do echo "== $p qos"; nv show interface $p counters qos -o json; echo "== $p stats"; nv show interface $p link stats -o json; done'
+    )
+
+
+def parse(text: str) -> dict[str, PortCounters]:
+    """Return the counters by port. Raises FormatError: no block, damaged JSON, or a counter that is missing."""
+    marks = list(_MARK.finditer(text))
+    if not marks:
+        message = "no counters: empty output, or `nv` is not there"
+        raise FormatError(message)
+    found: dict[str, dict[str, Mapping[str, object]]] = {}
+    for place, mark in enumerate(marks):
+        end = marks[place + 1].start() if place + 1 < len(marks) else len(text)
+        found.setdefault(mark["port"], {})[mark["kind"]] = _document(text[mark.end() : end], f"{mark['port']} {mark['kind']}")
+    return {port: _port(port, kinds) for port, kinds in found.items()}
+
+
+def _document(text: str, where: str) -> Mapping[str, object]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        message = f"{where}: JSON cut off or damaged at line {error.lineno} column {error.colno}: {' '.join(text.split())[:80]}"
+        raise FormatError(message) from error
+    if not isinstance(found, dict):
+        message = f"{where}: no JSON object"
+        raise FormatError(message)
+    return found
+
+
+def _port(port: str, kinds: Mapping[str, Mapping[str, object]]) -> PortCounters:
+    if set(kinds) != {"qos", "stats"}:
+        message = f"{port}: only {', '.join(kinds)}"
+        raise FormatError(message)
+    qos, stats = kinds["qos"], kinds["stats"]
+    into = [_number(qos, port, "ingress-buffer-stats", number, "rx-buffer-discards") for number in _CLASSES]
+    out = [
+        _number(qos, port, "egress-queue-stats", number, "tx-uc-buffer-discards") + _number(qos, port, "egress-queue-stats", number, "wred-discards")
+        for number in _CLASSES
+    ]
+    marked = sum(_number(qos, port, "egress-queue-stats", number, "ecn-marked-frames") for number in _CLASSES)
+    pauses = [_number(qos, port, "pfc-stats", number, "tx-pause-frames") + _number(qos, port, "pfc-stats", number, "rx-pause-frames") for number in _CLASSES]
+    errors = sum(_number(stats, port, name) for name in ("in-errors", "in-drops", "out-errors", "out-drops"))
+    return PortCounters(tuple(into), tuple(out), marked, tuple(pauses), errors)
+
+
+def _number(document: Mapping[str, object], port: str, *path: str) -> int:
+    node: object = document
+    for word in path:
+        node = node.get(word) if isinstance(node, Mapping) else None
+    if isinstance(node, str) and node.isdigit():
+        node = int(node)
+    if not isinstance(node, int) or isinstance(node, bool) or node < 0:
+        message = f"{port}: {'/'.join(path)} is {node!r}, Expected: a number"
+        raise FormatError(message)
+    return node

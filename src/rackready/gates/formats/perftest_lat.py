@@ -1,0 +1,63 @@
+"""Reads the result block of ib_write_lat and ib_read_lat (perftest): one message size, microseconds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rackready.gates.formats.error import FormatError
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """One message size. Times in microseconds; for writes perftest prints half of the round trip, for reads the whole."""
+
+    verb: str
+    device: str
+    link_type: str
+    mtu: int
+    gpu_memory: bool
+    size: int
+    iterations: int
+    typical: float
+    average: float
+    p99: float
+
+
+_TITLE = re.compile(r"^\s*RDMA_(?P<verb>Write|Read) Latency Test\s*$", re.MULTILINE)
+_COLUMNS = re.compile(
+    r"^\s*#bytes\s+#iterations\s+t_min\[usec\]\s+t_max\[usec\]\s+t_typical\[usec\]\s+t_avg\[usec\]\s+t_stdev\[usec\]\s+99% percentile\[usec\]\s+"
+    r"99\.9% percentile\[usec\]\s*$",
+    re.MULTILINE,
+)
+_ROW = re.compile(r"^\s*(\d+)\s+(\d+)" + r"\s+(\d+\.\d+)" * 7 + r"\s*$", re.MULTILINE)
+_FIELD = re.compile(r"(?P<name>Device|Mtu|Link type)\s*:\s*(?P<value>[^\s\[]+)")
+_CUDA = re.compile(r"allocated GPU buffer|creating CUDA Ctx", re.IGNORECASE)
+
+
+def parse(text: str) -> Latency:
+    """Return the one result of a client. Raises FormatError: empty, cut off, cycles instead of microseconds, or not in order."""
+    if not text.strip():
+        message = "empty output"
+        raise FormatError(message)
+    title, columns = _TITLE.search(text), _COLUMNS.search(text)
+    if title is None or columns is None:
+        message = "no latency result block in microseconds: not ib_write_lat's or ib_read_lat's output, or cut off"
+        raise FormatError(message)
+    rows = _ROW.findall(text[columns.end() :])
+    if len(rows) != 1:
+        message = f"{len(rows)} result rows, Expected: one"
+        raise FormatError(message)
+    fields = {match["name"]: match["value"] for match in _FIELD.finditer(text)}
+    missing = [name for name in ("Device", "Mtu", "Link type") if name not in fields]
+    if missing or not fields["Mtu"].isdigit():
+        message = f"no {', '.join(missing) or 'number of bytes in Mtu'} in the head of the result"
+        raise FormatError(message)
+    least, most, typical, average, _, p99, p999 = (float(value) for value in rows[0][2:])
+    if not least <= typical <= most or not least <= average <= most or not typical <= p99 <= p999 * 1.001 or least <= 0:
+        message = f"times {least} to {most}, typical {typical}, 99 % {p99}: columns are not what they seem"
+        raise FormatError(message)
+    size, iterations = int(rows[0][0]), int(rows[0][1])
+    return Latency(
+        title["verb"].lower(), fields["Device"], fields["Link type"], int(fields["Mtu"]), bool(_CUDA.search(text)), size, iterations, typical, average, p99
+    )

@@ -1,0 +1,53 @@
+"""Reads what dcgmproftester12/13 prints of its matrix multiplications (NVIDIA/DCGM dcgmproftester/PhysicalGpu.cpp, RunSubtestGemmUtil).
+
+``Worker 3:0 [1004]: TensorEngineActive:  generated ???, dcgm 0.000 (6.83e+05 gflops).`` - one line per GPU and second, three significant digits.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from rackready.gates.formats.error import FormatError
+
+_WORKER = re.compile(r"^Worker (?P<gpu>\d+):(?P<worker>\d+) ?\[(?P<field>\d+)\]: (?P<name>\w+): .*\((?P<value>[0-9.e+-]+) gflops\)\.?$")
+_RESULT = re.compile(r"^GPU (?P<gpu>\d+), TestField (?P<field>\d+) test(?:ing)? (?P<word>\w+)\.$")
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """Readings in GFLOPS in the order of time, and the tool's own word, by (GPU, field)."""
+
+    readings: dict[tuple[int, int], tuple[float, ...]]
+    results: dict[tuple[int, int], str]
+
+
+def parse(text: str) -> Loads:
+    """Return the readings of every GPU. Raises FormatError where there are none, or one is no number."""
+    readings: dict[tuple[int, int], list[float]] = {}
+    results: dict[tuple[int, int], str] = {}
+    for raw in text.splitlines():
+        line = raw.strip()
+        worker, result = _WORKER.match(line), _RESULT.match(line)
+        if worker:
+            readings.setdefault((int(worker["gpu"]), int(worker["field"])), []).append(_number(worker["value"]))
+        elif result:
+            if result["word"] not in {"PASSED", "FAILED"}:
+                raise FormatError(f"result {result['word']!r} of GPU {result['gpu']} is a word that is not known")
+            key = (int(result["gpu"]), int(result["field"]))
+            results[key] = "FAILED" if "FAILED" in {result["word"], results.get(key)} else "PASSED"
+    if not readings:
+        first = text.strip().splitlines()[0][:100] if text.strip() else ""
+        raise FormatError("empty output" if not first else f"no readings of dcgmproftester, but {first!r}")
+    return Loads({key: tuple(values) for key, values in readings.items()}, results)
+
+
+def _number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError as error:
+        raise FormatError(f"a reading of {text!r} gflops") from error
+    if not math.isfinite(value) or value < 0:
+        raise FormatError(f"a reading of {text!r} gflops")
+    return value

@@ -1,0 +1,100 @@
+"""Reads `smartctl --json` (smartmontools 7): the list of drives, and the health of one NVMe or ATA drive."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from rackready.gates.formats.error import FormatError
+
+
+@dataclass(frozen=True, slots=True)
+class Drive:
+    """One drive. What its kind does not report is None. ``used`` is the percentage of its rated endurance."""
+
+    name: str
+    model: str
+    serial: str
+    firmware: str
+    size: int
+    """Bytes."""
+    passed: bool
+    """The drive's own verdict."""
+    warning: int | None
+    """NVMe critical warning, a bit mask."""
+    used: int | None
+    media_errors: int | None
+    spare: int | None
+    """Available spare, percent."""
+    spare_least: int | None
+    """Available spare threshold, percent."""
+    reallocated: int | None
+    """ATA: reallocated and pending sectors."""
+
+
+def document(text: str) -> dict[str, Any]:
+    """Return smartctl's document. Raises FormatError."""
+    if not text.strip():
+        raise FormatError("empty output")
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
+    if not isinstance(found, dict) or not isinstance(found.get("smartctl"), dict):
+        raise FormatError("no document of smartctl")
+    messages = [str(item.get("string")) for item in found["smartctl"].get("messages", []) if item.get("severity") == "error"]
+    if messages:
+        raise FormatError("; ".join(messages))
+    return found
+
+
+def scan(text: str) -> list[str]:
+    """Return the device names of `smartctl --scan-open --json`. Raises FormatError."""
+    try:
+        return [str(item["name"]) for item in document(text).get("devices", [])]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"a device without {error}") from error
+
+
+def drive(text: str) -> Drive:
+    """Return one drive of `smartctl --all --json`. Raises FormatError."""
+    found = document(text)
+    try:
+        log = found.get("nvme_smart_health_information_log")
+        ata = found.get("ata_smart_attributes")
+        if (log is None) == (ata is None):
+            raise FormatError("neither an NVMe health log nor ATA attributes")
+        return Drive(
+            name=str(found["device"]["name"]),
+            model=str(found["model_name"]),
+            serial=str(found["serial_number"]),
+            firmware=str(found["firmware_version"]),
+            size=int(found["user_capacity"]["bytes"]),
+            passed=_truth(found["smart_status"]["passed"]),
+            warning=_count(log, "critical_warning"),
+            used=_count(log, "percentage_used"),
+            media_errors=_count(log, "media_errors"),
+            spare=_count(log, "available_spare"),
+            spare_least=_count(log, "available_spare_threshold"),
+            reallocated=None if ata is None else sum(int(item["raw"]["value"]) for item in ata["table"] if item["id"] in {5, 197}),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"a drive without {error}") from error
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise FormatError(f"smart_status.passed {value!r} is not true or false")
+    return value
+
+
+def _count(log: dict[str, Any] | None, name: str) -> int | None:
+    if log is None:
+        return None
+    value = log[name]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise FormatError(f"{name} {value!r} is not a count")
+    return value

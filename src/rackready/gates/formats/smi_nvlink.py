@@ -1,0 +1,73 @@
+"""Reads `nvidia-smi nvlink -s` (states and speeds) and `nvidia-smi nvlink -e` (error counters), of all drivers: the counters' names differ."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from rackready.gates.formats.error import FormatError
+
+_GPU = re.compile(r"^GPU (?P<index>\d+): (?P<name>.+?) \(UUID: (?P<uuid>[^)]+)\)$")
+_SPEED = re.compile(r"^Link (?P<link>\d+): (?P<speed>\d+(?:\.\d+)?) GB/s$")
+_INACTIVE = re.compile(r"^Link (?P<link>\d+): <inactive>$")
+_COUNTER = re.compile(r"^Link (?P<link>\d+): (?P<name>[A-Z][A-Za-z0-9 -]*?)\s*: (?P<value>\S.*)$")
+
+
+@dataclass(slots=True)
+class LinkGpu:
+    """One GPU. ``speeds``: link -> GB/s, None when it is inactive. ``counters``: link -> name -> value as printed."""
+
+    index: int
+    uuid: str
+    speeds: dict[int, float | None] = field(default_factory=dict)
+    counters: dict[int, dict[str, str]] = field(default_factory=dict)
+
+
+def status(text: str) -> dict[int, LinkGpu]:
+    """Return every GPU's links. Raises FormatError for a line that is neither a GPU nor a link."""
+    found: dict[int, LinkGpu] = {}
+    for gpu, line in _lines(text, found):
+        speed, inactive = _SPEED.match(line), _INACTIVE.match(line)
+        match = speed or inactive
+        if match is None:
+            raise FormatError(f"a line of nvidia-smi nvlink -s that is not known: {line[:80]!r}")
+        if int(match["link"]) in gpu.speeds:
+            raise FormatError(f"GPU {gpu.index} has link {match['link']} twice")
+        gpu.speeds[int(match["link"])] = float(speed["speed"]) if speed else None
+    return found
+
+
+def errors(text: str) -> dict[int, LinkGpu]:
+    """Return every GPU's counters. Raises FormatError for a line that is neither a GPU nor a counter."""
+    found: dict[int, LinkGpu] = {}
+    for gpu, line in _lines(text, found):
+        if _INACTIVE.match(line):
+            continue
+        match = _COUNTER.match(line)
+        if match is None:
+            raise FormatError(f"a line of nvidia-smi nvlink -e that is not known: {line[:80]!r}")
+        counters = gpu.counters.setdefault(int(match["link"]), {})
+        if match["name"] in counters:
+            raise FormatError(f"GPU {gpu.index} link {match['link']} has {match['name']} twice")
+        counters[match["name"]] = match["value"].strip()
+    return found
+
+
+def _lines(text: str, found: dict[int, LinkGpu]) -> list[tuple[LinkGpu, str]]:
+    if not text.strip():
+        raise FormatError("empty output")
+    out: list[tuple[LinkGpu, str]] = []
+    gpu: LinkGpu | None = None
+    for raw in text.splitlines():
+        line = " ".join(raw.split())
+        match = _GPU.match(line)
+        if match:
+            gpu = LinkGpu(int(match["index"]), match["uuid"])
+            if gpu.index in found:
+                raise FormatError(f"GPU {gpu.index} is there twice")
+            found[gpu.index] = gpu
+        elif line and gpu is None:
+            raise FormatError(f"no list of GPUs and links, but {line[:80]!r}")
+        elif line and gpu is not None:
+            out.append((gpu, line))
+    return out

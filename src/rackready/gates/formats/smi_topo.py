@@ -1,0 +1,65 @@
+"""Reads `nvidia-smi topo -m`: how far every GPU is from every NIC."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rackready.gates.formats.error import FormatError
+
+DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
+"""Nearest first: one PCIe bridge, several, the host bridge, between host bridges of a NUMA node, between NUMA nodes."""
+_NAME = re.compile(r"^(?:GPU|NIC)\d+$|^mlx5_\w+$")
+_LEGEND = re.compile(r"^(?P<nic>NIC\d+): (?P<device>\S+)$")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_CELL = re.compile(r"^(?:X|NV\d+|PIX|PXB|PHB|NODE|SYS)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """``gpus``: their numbers; ``distance``: (GPU, RDMA device) -> word; ``links``: (GPU, GPU) -> word."""
+
+    gpus: tuple[int, ...]
+    devices: tuple[str, ...]
+    distance: dict[tuple[int, str], str]
+    links: dict[tuple[int, int], str]
+
+
+def parse(text: str) -> Topology:
+    """Return the matrix. Raises FormatError where a cell, a row or a NIC's name is missing or not known."""
+    lines = [_COLOURS.sub("", line) for line in text.splitlines()]
+    at = next((number for number, line in enumerate(lines) if "GPU0" in line.split() and not line.startswith("GPU0")), None)
+    if at is None:
+        first = text.strip().splitlines()[0][:80] if text.strip() else ""
+        raise FormatError("empty output" if not first else f"no matrix of GPUs, but {first!r}")
+    columns = [word for word in lines[at].split() if _NAME.match(word)]
+    names = {found["nic"]: found["device"] for line in lines if (found := _LEGEND.match(line.strip()))}
+    gpus = tuple(int(name[3:]) for name in columns if name.startswith("GPU"))
+    rows = {line.split()[0]: line.split()[1 : 1 + len(columns)] for line in lines[at + 1 :] if line.split() and re.match(r"^GPU\d+$", line.split()[0])}
+    distance, links = _cells(columns, gpus, rows, names)
+    return Topology(gpus, tuple(_device(name, names) for name in columns if not name.startswith("GPU")), distance, links)
+
+
+def _cells(
+    columns: list[str], gpus: tuple[int, ...], rows: dict[str, list[str]], names: dict[str, str]
+) -> tuple[dict[tuple[int, str], str], dict[tuple[int, int], str]]:
+    distance, links = {}, {}
+    for gpu in gpus:
+        cells = rows.get(f"GPU{gpu}", [])
+        if len(cells) != len(columns):
+            raise FormatError(f"the row of GPU{gpu} is missing or cut off")
+        for name, cell in zip(columns, cells, strict=True):
+            if not _CELL.match(cell):
+                raise FormatError(f"GPU{gpu} to {name} is {cell!r}, a word that is not known")
+            if name.startswith("GPU"):
+                links[gpu, int(name[3:])] = cell
+            else:
+                distance[gpu, _device(name, names)] = cell
+    return distance, links
+
+
+def _device(name: str, names: dict[str, str]) -> str:
+    """Return the RDMA device of a column: newer drivers write NIC0 and a legend below."""
+    if name.startswith("NIC") and name not in names:
+        raise FormatError(f"the legend does not say what {name} is")
+    return names.get(name, name)

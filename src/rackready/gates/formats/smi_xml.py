@@ -1,0 +1,96 @@
+"""Reads `nvidia-smi -q -x`: the one report of nvidia-smi whose elements are named (its text is not guaranteed to stay as it is).
+
+Element names as of drivers 550 to 595 (nvsmi_device_v12.dtd, v13). What the driver does not give reads N/A and is None here: who judges decides.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from xml.etree import ElementTree as ET
+
+from rackready.gates.formats.error import FormatError
+
+_END = "</nvidia_smi_log>"
+_NOTHING = frozenset(
+    {"", "n/a", "[n/a]", "unknown error", "[unknown error]", "requested functionality has been deprecated", "not supported", "[not supported]"}
+)
+_NUMBER = re.compile(r"^(-?\d+(?:\.\d+)?)(?: ?[A-Za-z%/()]+)?$")
+_LOST = re.compile(r"Unable to determine the device handle for (?:GPU\s*)?(?P<gpu>[^\s]*).*?(?:is lost|Unknown Error)", re.IGNORECASE)
+_INFOROM = re.compile(r"WARNING: info[rR][oO][mM] is corrupted at gpu (?P<pci>[0-9a-fA-F:.]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class SmiGpu:
+    """One GPU of the report, asked by the path of an element."""
+
+    pci: str
+    """As NVML writes it: 00000000:1B:00.0."""
+    position: int
+    element: ET.Element
+
+    def text(self, path: str) -> str | None:
+        """Return an element's text; None when it is absent or the driver does not give it."""
+        found = self.element.findtext(path)
+        value = " ".join(found.split()) if found is not None else ""
+        return None if value.lower() in _NOTHING else value
+
+    def number(self, path: str) -> float | None:
+        """Return an element's number, in the unit that stands behind it. Raises FormatError where the text is no number."""
+        value = self.text(path)
+        if value is None:
+            return None
+        found = _NUMBER.match(value)
+        if found is None:
+            raise FormatError(f"{path} of {self.pci} is {value!r}, which is no number")
+        return float(found[1])
+
+
+@dataclass(frozen=True, slots=True)
+class SmiLog:
+    """The whole report."""
+
+    driver: str
+    gpus: tuple[SmiGpu, ...]
+    lost: tuple[str, ...]
+    """GPUs that the tool says are lost, in its words."""
+    corrupt_inforom: tuple[str, ...]
+    """PCI addresses of GPUs whose InfoROM the tool says is corrupt."""
+
+
+class NoDriverError(FormatError):
+    """nvidia-smi could not talk to the driver; the text is its reason."""
+
+
+def parse(text: str) -> SmiLog:
+    """Return the report. Raises FormatError, and NoDriverError where the tool says why there is none."""
+    lost, corrupt = tuple(found["gpu"].rstrip(":") for found in _LOST.finditer(text)), tuple(found["pci"] for found in _INFOROM.finditer(text))
+    start, end = text.find("<nvidia_smi_log"), text.find(_END)
+    if start < 0 and lost:
+        return SmiLog("", (), lost, corrupt)
+    if start < 0:
+        first = " ".join(text.split())[:160]
+        if first.startswith(("NVIDIA-SMI", "Failed to initialize NVML", "No devices were found")):
+            raise NoDriverError(first)
+        raise FormatError("empty output" if not first else f"no report of nvidia-smi -q -x, but {first[:80]!r}")
+    if end < 0:
+        raise FormatError("the report is cut off: its last element is missing")
+    body = text[start : end + len(_END)]
+    if "<!ENTITY" in text:
+        raise FormatError("the report declares entities, which nvidia-smi's never does")
+    try:
+        root = ET.fromstring(body)  # noqa: S314 - without entities, which are refused above, there is nothing to expand
+    except ET.ParseError as error:
+        raise FormatError(f"the report is damaged: {error}") from error
+    return SmiLog(*_gpus(root), lost, corrupt)
+
+
+def _gpus(root: ET.Element) -> tuple[str, tuple[SmiGpu, ...]]:
+    found = tuple(SmiGpu(element.get("id", ""), position, element) for position, element in enumerate(root.findall("gpu")))
+    attached = (root.findtext("attached_gpus") or "").strip()
+    if not attached.isdigit() or int(attached) != len(found):
+        raise FormatError(f"the report counts {attached or 'no'} GPUs and describes {len(found)}")
+    addresses = [gpu.pci for gpu in found]
+    if "" in addresses or len(set(addresses)) != len(addresses):
+        raise FormatError("a GPU of the report has no address, or two have the same")
+    return (root.findtext("driver_version") or "").strip(), found

@@ -1,0 +1,210 @@
+"""Full power for as long as one likes, with counters before and after and a look at the GPUs while they are warm; and a check of what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates.base import GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.dcgm import DcgmDiagnostic
+from rackready.gates.formats import smi_xml
+from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
+from rackready.gates.gpu import clocks, parts, smi
+from rackready.gates.judge import Judge
+from rackready.gates.shipped import command, document
+from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.ondevice import under_load
+
+_RUNBOOK = "docs/runbooks/gpu.md"
+_START_S = 600
+_MOST_CORRECTED = 10.0
+_CORRECTED_SOURCE = "NVIDIA/DCGM common/DcgmGPUHardwareLimits.h: DCGM_LIMIT_MAX_SBE_RATE (which DCGM itself calls provisional)"
+_SLOWDOWNS = {
+    "sw_therm_slowdown": "software thermal slowdown",
+    "hw_therm_slowdown": "hardware thermal slowdown",
+    "hw_power_brake": "power brake",
+}
+_UNCORRECTED = ("sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
+_CORRECTED = ("sram_correctable", "dram_correctable")
+
+
+class Burn(DcgmDiagnostic):
+    """Every GPU holds its power and clocks at full load: it stays below its slowdown threshold and counts no memory errors."""
+
+    id = "node/gpu/stress/burn"
+    tests, label = "targeted_power,targeted_stress", "burn"
+    required = ("targeted_power", "targeted_stress")
+    timeout_s = 0
+
+    class Inputs(DcgmDiagnostic.Inputs):
+        """How long."""
+
+        power_s: int = Field(120, ge=30, le=259200, description="length of DCGM's targeted_power, s")
+        stress_s: int = Field(120, ge=30, le=259200, description="length of DCGM's targeted_stress, s")
+        least_clock_mhz: float | None = Field(None, gt=0, description="lowest SM clock under load, MHz; null: the GPU profile's sm_clock_min, where it has one")
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """Counters, then the load with someone who watches beside it, then counters."""
+        return [self._watched(facts, node) for node in nodes]
+
+    def _watched(self, facts: GateFacts, node: str) -> Run:
+        longest = self.inputs.power_s + self.inputs.stress_s + _START_S
+        parameters = f"targeted_power.test_duration={self.inputs.power_s};targeted_stress.test_duration={self.inputs.stress_s}"
+        load = self.command(facts, node, parameters, stage=1)
+        load = type(load)(key=load.key, node=node, argv=load.argv, timeout_s=longest, stage=1)
+        watch = command("watch", node, under_load, str(longest), timeout_s=longest + 60, stage=1)
+        return Run(id=node, target=node, nodes=(node,), commands=(smi.command(node, "before"), load, watch, smi.command(node, "after", stage=2)))
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge DCGM's tests, the GPUs while they were warm, and what the counters gained."""
+        node = run.nodes[0]
+        judge = Judge()
+        self.diagnose(judge, facts, node, outputs)
+        self._warm(judge, facts.nodes[node], node, outputs.get("watch"))
+        before, after = (smi.read(judge, outputs.get(key), node) for key in ("before", "after"))
+        if before is not None and after is not None:
+            _gained(judge, facts.nodes[node], node, before, after, self.inputs.power_s + self.inputs.stress_s)
+        bad = {finding.where.replace(" ", "/") for finding in judge.fails + judge.errors}
+        judge.measured -= bad | (judge.measured if node in bad else set())
+        return judge.verdict(f"{node} {self.label}")
+
+    def _warm(self, judge: Judge, facts: NodeFacts, node: str, output: Output | None) -> None:
+        if judge.trouble(trouble(output, node, "watch under load")) or output is None:
+            return
+        try:
+            found = document(output, under_load.FORMAT)
+            log = smi_xml.parse(str(found.get("last", ""))) if found.get("loaded") else None
+        except FormatError as error:
+            judge.error(node, "watch under load unreadable", "a report of nvidia-smi under load", error, "Run the gate again.")
+            return
+        judge.judged += 1
+        if log is None:
+            judge.error(
+                node,
+                "GPUs were not seen under load",
+                "at least one report with every GPU busy",
+                f"none of {found.get('samples')}",
+                "Run the gate again with a longer `power_s`.",
+            )
+            return
+        for gpu in log.gpus:
+            where = f"{node} {parts.name(facts, gpu.pci, gpu.position)}"
+            try:
+                clocks.reasons(judge, where, gpu)
+                clocks.temperature(judge, where, gpu)
+            except FormatError as error:
+                judge.error(where, "watch under load unreadable", "numbers where numbers belong", error, "Run `nvidia-smi -q -x` by hand.")
+        self._clocks(judge, facts, node, log)
+
+    def _clocks(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
+        values = {parts.name(facts, gpu.pci, gpu.position): gpu.number("clocks/sm_clock") for gpu in log.gpus}
+        least = facts.gpu.power.sm_clock_min
+        bound, source = (least.value, least.source) if least else (0.0, "")
+        if self.inputs.least_clock_mhz is not None:
+            bound, source = self.inputs.least_clock_mhz, "gate input least_clock_mhz"
+        known = [value for value in values.values() if value is not None]
+        for part, value in values.items():
+            judge.judged += 1
+            if value is None:
+                judge.error(f"{node} {part}", "SM clock under load not reported", "MHz", "nothing", "Update the driver.")
+                continue
+            judge.metric("sm_clock_under_load", f"{node}/{part}", value, "MHz")
+            if value < bound:
+                step = f"Look for locked clocks (`nvidia-smi -rgc`), a power cap and the clock event reasons: {_RUNBOOK}."
+                judge.fail(f"{node} {part}", "SM clock under load", f"at least {bound:.0f} MHz ({source})", f"{value:.0f} MHz", step)
+        if bound:
+            judge.criterion(Criterion(metric="sm_clock_under_load", op=Op.GE, bound=bound, unit="MHz", label="floor", source=source))
+        if known:
+            judge.metric("sm_clock_under_load_median", node, median(known), "MHz")
+
+
+def _gained(judge: Judge, facts: NodeFacts, node: str, before: SmiLog, after: SmiLog, seconds: float) -> None:
+    old = {gpu.pci: gpu for gpu in before.gpus}
+    judge.judged += 1
+    for pci in sorted(set(old) - {gpu.pci for gpu in after.gpus}):
+        judge.fail(
+            f"{node} {parts.name(facts, pci)}",
+            "GPU gone after the load",
+            "as many GPUs as before",
+            "not in nvidia-smi any more",
+            f"See the kernel log: {_RUNBOOK}.",
+        )
+    for gpu in after.gpus:
+        where = f"{node} {parts.name(facts, gpu.pci, gpu.position)}"
+        if gpu.pci in old:
+            try:
+                _counters(judge, where, old[gpu.pci], gpu, seconds)
+            except FormatError as error:
+                judge.error(where, "counters unreadable", "numbers before and after", error, "Run `nvidia-smi -q -x` by hand.")
+
+
+def _counters(judge: Judge, where: str, before: SmiGpu, after: SmiGpu, seconds: float) -> None:
+    def gain(path: str) -> float | None:
+        first, last = before.number(path), after.number(path)
+        return None if first is None or last is None else last - first
+
+    judge.judged += 1
+    uncorrected = [gain(f"ecc_errors/volatile/{name}") for name in _UNCORRECTED]
+    corrected = [gain(f"ecc_errors/volatile/{name}") for name in _CORRECTED]
+    if None in uncorrected or None in corrected:
+        judge.error(
+            where, "ECC counters not reported", "a number before and after", "nothing", "Turn ECC on (gate node/gpu/sanity/ecc); without it nothing is known."
+        )
+        return
+    if sum(value or 0 for value in uncorrected) > 0:
+        judge.fail(
+            where,
+            "uncorrected ECC errors under load",
+            "0",
+            f"{sum(value or 0 for value in uncorrected):.0f}",
+            f"Reset the GPU, then run the field diagnostic: {_RUNBOOK}.",
+        )
+    rate = sum(value or 0 for value in corrected) * 60 / seconds
+    judge.metric("ecc_corrected_per_minute", where.replace(" ", "/"), rate, "1/min")
+    if rate > _MOST_CORRECTED:
+        judge.fail(
+            where,
+            "corrected ECC errors under load",
+            f"at most {_MOST_CORRECTED:g} per minute ({_CORRECTED_SOURCE})",
+            f"{rate:.0f} per minute",
+            f"Run the field diagnostic: {_RUNBOOK}.",
+        )
+    for name, what in _SLOWDOWNS.items():
+        held = gain(f"clocks_event_reasons_counters/clocks_event_reasons_counters_{name}")
+        if held:
+            judge.fail(
+                where,
+                f"clocks held down under load: {what}",
+                "0 s",
+                f"{held / 1e6:.1f} s of {seconds:.0f} s",
+                clocks.REASONS["hw_power_brake_slowdown" if "brake" in name else "hw_thermal_slowdown"][1],
+            )
+
+
+class ComputeIntegrity(DcgmDiagnostic):
+    """Every GPU computes the same results again and again under load, in its cores and in all of its memory."""
+
+    id = "node/gpu/stress/compute-integrity"
+    tests, label = "diagnostic,memtest", "compute-integrity"
+    required = ("diagnostic", "memtest")
+    timeout_s = 0
+
+    class Inputs(DcgmDiagnostic.Inputs):
+        """How long."""
+
+        compute_s: int = Field(180, ge=30, le=86400, description="length of DCGM's diagnostic (matrices multiplied and compared), s; its default is 180")
+        memory_s: int = Field(600, ge=30, le=86400, description="length of DCGM's memtest, s; its default is 600")
+
+    inputs: Inputs
+
+    def _run(self, facts: GateFacts, node: str) -> Run:
+        parameters = f"diagnostic.test_duration={self.inputs.compute_s};memtest.test_duration={self.inputs.memory_s}"
+        made = self.command(facts, node, parameters)
+        longest = self.inputs.compute_s + self.inputs.memory_s + _START_S
+        return Run(id=node, target=node, nodes=(node,), commands=(type(made)(key=made.key, node=node, argv=made.argv, timeout_s=longest),))

@@ -1,0 +1,90 @@
+"""Why clocks are held down, and how warm the GPUs are while they are idle."""
+
+from __future__ import annotations
+
+from rackready.design.facts import NodeFacts
+from rackready.gates.formats.smi_xml import SmiGpu
+from rackready.gates.gpu.smi import RUNBOOK, SmiGate, number
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Criterion, Op
+
+_EVENTS = "clocks_event_reasons/clocks_event_reason_"
+_OLD_EVENTS = "clocks_throttle_reasons/clocks_throttle_reason_"
+"""Drivers before 535.54.03 call them throttle reasons."""
+_COOLING = f"Check fans or coolant flow, inlet temperature and the heat sink: {RUNBOOK}."
+_SUPPLY = f"Check the power supplies and the rack's power cap (BMC event log); the board asserts the brake: {RUNBOOK}."
+REASONS = {
+    "hw_thermal_slowdown": ("hardware thermal slowdown", _COOLING),
+    "hw_power_brake_slowdown": ("power brake", _SUPPLY),
+    "sw_thermal_slowdown": ("software thermal slowdown", _COOLING),
+    "hw_slowdown": ("hardware slowdown", f"Check temperature, power supplies and the board's power cables: {RUNBOOK}."),
+}
+"""Reasons that name a fault. gpu_idle, sw_power_cap, sync_boost, applications_clocks_setting and display_clocks_setting are normal operation."""
+_HOT_IDLE = 70.0
+_HOT_IDLE_SOURCE = "oracle-quickstart/oci-hpc alert 'hot idle': above 70 C with less than 10 % utilisation"
+_BUSY = 10.0
+
+
+class Clocks(SmiGate):
+    """No GPU slows down for heat or power, and none is hot while it is idle."""
+
+    id = "node/gpu/sanity/clocks"
+
+    def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:  # noqa: ARG002 - the same for every model
+        """Judge the reasons that are active now, then the temperature."""
+        reasons(judge, where, gpu)
+        temperature(judge, where, gpu)
+        _idle(judge, where, gpu)
+
+
+def reasons(judge: Judge, where: str, gpu: SmiGpu) -> None:
+    """Fail for every reason that names a fault; a reason that is not reported is an error. The general one is not repeated beside a particular one."""
+    named = False
+    for key, (what, step) in REASONS.items():
+        judge.judged += 1
+        value = gpu.text(_EVENTS + key) or gpu.text(_OLD_EVENTS + key)
+        if value == "Active":
+            if key != "hw_slowdown" or not named:
+                judge.fail(where, f"clocks held down: {what}", "Not Active", value, step)
+            named = True
+        elif value != "Not Active":
+            judge.error(
+                where,
+                f"clock event reason {key} not reported",
+                "Active or Not Active",
+                value or "nothing",
+                "Update the driver; without the value nothing is known.",
+            )
+
+
+def temperature(judge: Judge, where: str, gpu: SmiGpu) -> None:
+    """Hold the temperature against the thresholds that the GPU itself reports: as a margin (T.Limit, Hopper and later) or in degrees."""
+    value = number(judge, where, gpu, "temperature/gpu_temp", "temperature")
+    if value is None:
+        return
+    judge.metric("temperature", where, value, "C")
+    margin, least = gpu.number("temperature/gpu_temp_tlimit"), gpu.number("temperature/gpu_temp_slow_tlimit_threshold")
+    limit = gpu.number("temperature/gpu_temp_slow_threshold")
+    judge.judged += 1
+    if margin is not None and least is not None:
+        judge.metric("temperature_margin", where, margin - least, "C")
+        if margin <= least:
+            judge.fail(
+                where, "temperature at the GPU's slowdown threshold", f"T.Limit margin above {least:.0f} C", f"{margin:.0f} C at {value:.0f} C", _COOLING
+            )
+    elif limit is not None:
+        if value >= limit:
+            judge.fail(where, "temperature at the GPU's slowdown threshold", f"below {limit:.0f} C", f"{value:.0f} C", _COOLING)
+    else:
+        judge.error(where, "slowdown threshold not reported", "a threshold of the GPU", "nothing", "Update the driver; without the value nothing is known.")
+
+
+def _idle(judge: Judge, where: str, gpu: SmiGpu) -> None:
+    value, busy = gpu.number("temperature/gpu_temp"), gpu.number("utilization/gpu_util")
+    if value is None or (busy is not None and busy >= _BUSY):
+        return
+    criterion = Criterion(metric="temperature", op=Op.LE, bound=_HOT_IDLE, unit="C", label="ceiling", source=_HOT_IDLE_SOURCE)
+    if criterion not in judge.criteria:
+        judge.criterion(criterion)
+    if value > _HOT_IDLE:
+        judge.fail(where, "hot while idle", f"at most {_HOT_IDLE:.0f} C", f"{value:.0f} C", _COOLING)

@@ -1,0 +1,80 @@
+"""DCGM's background health watches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.formats import dcgm_health
+from rackready.gates.formats.dcgm_health import Health
+from rackready.gates.formats.error import FormatError
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Verdict
+
+_STEP = "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
+_DCGM = "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
+
+
+class DcgmHealth(Gate):
+    """DCGM's health watches (memory, PCIe, NVLink, InfoROM, thermal, power, driver) report every GPU and switch healthy."""
+
+    id = "node/gpu/validation/dcgm-health"
+    covers = frozenset({"gpu"})
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
+        """Set all watches (setting them twice changes nothing), then ask."""
+        return [
+            Run(
+                id=node,
+                target=node,
+                nodes=(node,),
+                commands=(
+                    Command(key="set", node=node, argv=("dcgmi", "health", "-s", "a"), timeout_s=60),
+                    Command(key="check", node=node, argv=("dcgmi", "health", "-c", "-j"), timeout_s=60, stage=1),
+                ),
+            )
+            for node in nodes
+        ]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Name every incident with its entity; the overall word must agree with them."""
+        node = run.nodes[0]
+        judge = Judge()
+        for key in ("set", "check"):
+            if judge.trouble(trouble(outputs.get(key), node, f"dcgmi health ({key})")):
+                return judge.verdict(node)
+        set_, check = outputs["set"], outputs["check"]
+        if set_.exit_code != 0 or "successfully" not in set_.stdout:
+            judge.error(
+                node,
+                "DCGM health watches could not be set",
+                "Health monitor systems set successfully",
+                f"{' '.join(set_.stdout.split())[:160]} (exit code {set_.exit_code})",
+                _DCGM,
+            )
+            return judge.verdict(node)
+        try:
+            found = dcgm_health.parse(check.stdout)
+        except FormatError as error:
+            judge.error(node, "DCGM health unreadable", "JSON of dcgmi health -c", f"{error} (exit code {check.exit_code})", _DCGM)
+            return judge.verdict(node)
+        if check.exit_code != 0:
+            judge.error(node, "DCGM contradicts itself", "exit code 0 with a report", f"exit code {check.exit_code}", _DCGM)
+        _judge(judge, facts, node, found)
+        return judge.verdict(node)
+
+
+def _judge(judge: Judge, facts: GateFacts, node: str, found: Health) -> None:
+    judge.judged += 1
+    bad: set[str] = set()
+    for incident in found.incidents:
+        part = f"gpu{incident.entity}" if incident.group == "GPU" else f"{incident.group} {incident.entity}"
+        if incident.health == "Healthy":
+            continue
+        bad.add(part)
+        judge.fail(f"{node} {part}", f"DCGM health: {incident.system}", "Healthy", f"{incident.health}: {incident.text}", _STEP)
+    if found.overall != "Healthy" and not bad:
+        judge.fail(node, "DCGM health", "Healthy", f"{found.overall}, and no entity is named", _STEP)
+    if found.overall == "Healthy" and bad:
+        judge.error(node, "DCGM contradicts itself", "an overall word as bad as its incidents", "Healthy with incidents", _DCGM)
+    judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(facts.nodes[node].platform.gpus) if f"gpu{gpu}" not in bad)

@@ -1,0 +1,53 @@
+"""The NVLink fabric as each GPU sees it: state, status and health."""
+
+from __future__ import annotations
+
+from rackready.design.facts import NodeFacts
+from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
+from rackready.gates.gpu.smi import SmiGate
+from rackready.gates.judge import Judge
+
+_RUNBOOK = "docs/runbooks/nvlink-down.md"
+_LOCAL = f"Check `systemctl status nvidia-fabricmanager` and /var/log/fabricmanager.log; it must be the driver's version: {_RUNBOOK}."
+_REMOTE = f"Check the NVLink switch trays (NMX-C configured, all trays up) before the compute trays: {_RUNBOOK}."
+_BAD = {
+    "health/bandwidth": ({"Full"}, "bandwidth"),
+    "health/route_recovery_in_progress": ({"False"}, "route recovery in progress"),
+    "health/route_unhealthy": ({"False"}, "route unhealthy"),
+    "health/access_timeout_recovery": ({"False"}, "access timeout recovery"),
+    "health/incorrect_configuration": ({"None"}, "incorrect configuration"),
+}
+"""Fields of the fabric health mask and their good words (NVML nvmlGpuFabricInfo health mask; nvidia-smi of 580)."""
+
+
+class Fabric(SmiGate):
+    """The NVSwitch fabric is set up for every GPU, and healthy as far as it reports health."""
+
+    id = "node/gpu/sanity/fabric"
+
+    def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
+        """Judge state, status and, where the GPU reports it, each field of the health mask."""
+        if facts.platform.nvswitch:
+            state(judge, facts, where, gpu)
+        else:
+            judge.judged += 1
+
+    def together(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:  # noqa: ARG002 - the platform alone decides
+        """Say why there is nothing to judge on a server without NVSwitches."""
+        if not facts.platform.nvswitch:
+            judge.note = f"platform {facts.platform.id} has no NVSwitches: there is no fabric to judge"
+
+
+def state(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
+    """Judge one GPU's fabric registration."""
+    own = facts.platform.fabric_manager if facts.platform.fabric_manager is not None else facts.platform.nvswitch
+    step = _LOCAL if own else _REMOTE
+    if judge.equal(where, "fabric state", "Completed", gpu.text("fabric/state"), step):
+        judge.equal(where, "fabric status", "Success", gpu.text("fabric/status"), step)
+    summary = gpu.text("fabric/health/summary")
+    if summary is not None and summary not in {"Healthy", "Not Supported"}:
+        judge.fail(where, "fabric health", "Healthy", summary, step)
+    for path, (good, what) in _BAD.items():
+        value = gpu.text(f"fabric/{path}")
+        if value is not None and value not in good | {"Not Supported"}:
+            judge.fail(where, f"fabric health: {what}", " or ".join(sorted(good)), value, step)

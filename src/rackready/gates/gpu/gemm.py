@@ -1,0 +1,158 @@
+"""Matrix multiplication in steady state, by DCGM's own load program, GPU against GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Literal
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.expectation import FLEET_PENDING, IMPLAUSIBLE, launches
+from rackready.gates.formats import proftester
+from rackready.gates.formats.error import FormatError
+from rackready.gates.gpu import parts
+from rackready.gates.gpu.siblings import Comparison, compare
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Criterion, Op, Verdict
+
+_FIELDS: dict[str, int] = {"fp16": 1004, "fp32": 1007}
+"""DCGM_FI_PROF_PIPE_TENSOR_ACTIVE (HGEMM on tensor cores) and DCGM_FI_PROF_PIPE_FP32_ACTIVE (SGEMM), both of random numbers."""
+_EFFECT, _SIGMA = 0.03, 0.01
+_STEP = (
+    "Compare clocks and temperatures under load (gate node/gpu/stress/burn), look for a power cap; a GPU that stays behind after a power cycle is replaced: "
+    "docs/runbooks/gpu.md."
+)
+_START_S = 60
+_LEAST_READINGS = 5
+
+
+class Gemm(Gate):
+    """Every GPU multiplies matrices as fast as its siblings in steady state, so that a GPU 3 % slow is found."""
+
+    id = "node/gpu/performance/gemm"
+    covers = frozenset({"gpu"})
+    fleet = tuple(FleetMetric(f"gemm_{kind}", _EFFECT, _SIGMA) for kind in _FIELDS)
+
+    class Inputs(base.Inputs):
+        """How the load is made."""
+
+        binary: str | None = Field(None, description="DCGM's load program; null: dcgmproftester of the CUDA major that the version set installs")
+        precisions: tuple[Literal["fp16", "fp32"], ...] = Field(("fp16", "fp32"), min_length=1, description="fp16 runs on the tensor cores")
+        duration_s: int = Field(20, ge=5, le=3600, description="length of one launch, s; together they are the steady state")
+        warm_up_s: int = Field(5, ge=0, le=600, description="readings of the first seconds of each launch that are left out")
+        launches: int | None = Field(None, ge=1, le=50, description="launches whose median counts; null: from the units of the site and the effect of 3 %")
+
+    inputs: Inputs
+
+    def _launches(self, facts: GateFacts, node: str) -> int:
+        return self.inputs.launches or launches(facts.fleet * parts.gpus(facts, node), sigma=_SIGMA, effect=_EFFECT)
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """As many launches per node and precision as the site's size asks for, on all GPUs at once, one after the other."""
+        return [Run(id=node, target=node, nodes=(node,), commands=tuple(self._commands(facts, node))) for node in nodes]
+
+    def _commands(self, facts: GateFacts, node: str) -> list[Command]:
+        of_node = facts.nodes[node]
+        binary = self.inputs.binary or f"dcgmproftester{of_node.software.cuda.split('.', 1)[0]}"
+        gpus = ",".join(str(index) for index in range(of_node.platform.gpus))
+        out: list[Command] = []
+        for number in range(self._launches(facts, node)):
+            for kind in self.inputs.precisions:
+                load = ("-t", str(_FIELDS[kind]), "-i", gpus, "-d", str(self.inputs.duration_s), "-r", "1", "--max-processes", "0")
+                argv = (binary, "--no-dcgm-validation", *load)
+                out.append(Command(key=f"{kind}-{number}", node=node, argv=argv, timeout_s=self.inputs.duration_s + _START_S, stage=len(out)))
+        return out
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge the median of the launches of each GPU by its siblings, and against what the model can do at most."""
+        node = run.nodes[0]
+        judge = Judge()
+        slow: set[int] = set()
+        for kind in self.inputs.precisions:
+            found = [self._launch(judge, facts, node, kind, outputs.get(f"{kind}-{number}")) for number in range(self._launches(facts, node))]
+            if judge.errors or judge.fails or any(one is None for one in found):
+                continue
+            values = {gpu: median(one[gpu] for one in found if one is not None) for gpu in range(parts.gpus(facts, node))}
+            slow |= self._judge(judge, facts, node, kind, values)
+        if not judge.errors and not any("failed" in finding.what for finding in judge.fails):
+            judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
+        said = "measured by dcgmproftester; it has no BF16 and FP8"
+        judge.note = f"{FLEET_PENDING}; {said}" if parts.gpus(facts, node) <= _ALONE else said
+        return judge.verdict(node)
+
+    def _launch(self, judge: Judge, facts: GateFacts, node: str, kind: str, output: Output | None) -> dict[int, float] | None:
+        """Return each GPU's steady GFLOPS of one launch; None, with the reason, where it is not whole."""
+        if judge.trouble(trouble(output, node, "dcgmproftester")) or output is None:
+            return None
+        try:
+            loads = proftester.parse(output.stdout)
+        except FormatError as error:
+            major = facts.nodes[node].software.cuda.split(".", 1)[0]
+            step = f"Install package datacenter-gpu-manager-4-cuda{major}; end other work on the GPUs, then run the gate again."
+            judge.error(node, "dcgmproftester unreadable", "a reading per GPU and second", f"{error} (exit code {output.exit_code})", step)
+            return None
+        field = _FIELDS[kind]
+        for (gpu, of), word in loads.results.items():
+            if word == "FAILED" and of == field:
+                judge.fail(
+                    f"{node} gpu{gpu}",
+                    f"{kind} load failed",
+                    "PASSED",
+                    word,
+                    "Read the kernel log for Xids (gate node/gpu/sanity/xid), then run the gate again.",
+                )
+        if output.exit_code != 0 and not judge.fails:
+            judge.error(node, "dcgmproftester contradicts itself", "exit code 0 with readings", f"exit code {output.exit_code}", "Run it by hand on the node.")
+        return self._steady(judge, facts, node, field, loads)
+
+    def _steady(self, judge: Judge, facts: GateFacts, node: str, field: int, loads: proftester.Loads) -> dict[int, float] | None:
+        out: dict[int, float] = {}
+        for gpu in range(parts.gpus(facts, node)):
+            if (gpu, field) not in loads.results:
+                judge.error(f"{node} gpu{gpu}", "dcgmproftester says no result", "PASSED at the end", "nothing", "The output is cut off; run the gate again.")
+                continue
+            readings = loads.readings.get((gpu, field), ())[self.inputs.warm_up_s :]
+            least = min(_LEAST_READINGS, max(1, self.inputs.duration_s - self.inputs.warm_up_s - 1))
+            if len(readings) < least or min(readings) <= 0:
+                text = f"{len(readings)} readings" + (" and one of 0" if readings and min(readings) <= 0 else "")
+                judge.error(
+                    f"{node} gpu{gpu}",
+                    "no steady load",
+                    f"at least {least} readings above 0 after {self.inputs.warm_up_s} s",
+                    text,
+                    "Run dcgmproftester by hand.",
+                )
+            else:
+                out[gpu] = median(readings)
+        return out if len(out) == parts.gpus(facts, node) else None
+
+    def _judge(self, judge: Judge, facts: GateFacts, node: str, kind: str, values: dict[int, float]) -> set[int]:
+        judge.judged += 1
+        for gpu, value in values.items():
+            judge.metric(f"gemm_{kind}", f"{node}/gpu{gpu}", value, "GFLOPS")
+        _ceiling(judge, facts.nodes[node], node, kind, values)
+        units = facts.fleet * parts.gpus(facts, node)
+        return compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
+
+
+_ALONE = 2
+"""As many GPUs as have no siblings to be held against (siblings.compare)."""
+
+
+def _ceiling(judge: Judge, facts: NodeFacts, node: str, kind: str, values: dict[int, float]) -> None:
+    """More than the model's dense rate is no measurement of this model."""
+    figure = next((rate for name, rate in facts.gpu.compute.items() if name == kind), None)
+    if figure is None:
+        return
+    bound = figure.value * 1000 * IMPLAUSIBLE
+    text = f"{figure.source}; above {IMPLAUSIBLE} x it is implausible"
+    judge.criterion(Criterion(metric=f"gemm_{kind}", op=Op.LE, bound=bound, unit="GFLOPS", label="ceiling", source=text))
+    for gpu, value in values.items():
+        if value > bound:
+            judge.error(
+                f"{node} gpu{gpu}", f"gemm_{kind} is implausible", f"at most {bound:.4g} GFLOPS", f"{value:.4g} GFLOPS", "Check the node's GPU profile."
+            )

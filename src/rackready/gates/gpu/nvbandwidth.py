@@ -1,0 +1,199 @@
+"""Copy bandwidth of every GPU: to and from the host, to its siblings, in its own memory. DCGM's plugin of that name reports these and judges none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.expectation import FLEET_PENDING, IMPLAUSIBLE, launches
+from rackready.gates.formats import nvbandwidth
+from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.nvbandwidth import Bandwidths
+from rackready.gates.formats.smi_xml import SmiLog
+from rackready.gates.gpu import parts, smi
+from rackready.gates.gpu.siblings import Comparison, compare
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Criterion, Op, Verdict
+
+_HOST = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
+_PEER = "device_to_device_memcpy_read_ce"
+_OWN = "device_local_copy"
+_EFFECT, _SIGMA = 0.1, 0.01
+_TLP_BYTES, _PAYLOAD_BYTES, _DERIVED = 24, 128, 0.85
+"""A PCIe packet carries at least 128 bytes and about 24 of header, sequence and check (PCI Express Base Specification); 0.85: derived references."""
+_PER_LANE = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
+_REPLAY_SOURCE = "NVIDIA/DCGM modules/health/DcgmHealthWatch.cpp, GetExpectedPcieReplayRate: 1e-12 x GT/s x 60 per lane and minute"
+_STEP = "Look at the PCIe path (gate node/gpu/sanity/pcie-path), at NUMA and IOMMU settings and at other work on the node: docs/runbooks/gpu.md."
+_REPLAY_STEP = "Reseat the GPU's board and riser; a link that goes on replaying is replaced with its board: docs/runbooks/gpu.md."
+
+
+class NvBandwidth(Gate):
+    """Every GPU copies to and from the host, its siblings and in its own memory as fast as it should, and its PCIe link does not replay while it does."""
+
+    id = "node/gpu/performance/nvbandwidth"
+    covers = frozenset({"gpu"})
+    fleet = tuple(FleetMetric(name, _EFFECT, _SIGMA) for name in (*_HOST, _PEER, _OWN))
+
+    class Inputs(base.Inputs):
+        """How the copies are made."""
+
+        binary: str | None = Field(None, description="nvbandwidth; null: the one that DCGM's plugin package for the installed CUDA major brings")
+        launches: int | None = Field(None, ge=1, le=20, description="launches whose median counts; null: from the units of the site and an effect of 10 %")
+
+    inputs: Inputs
+
+    def _launches(self, facts: GateFacts, node: str) -> int:
+        return self.inputs.launches or launches(facts.fleet * parts.gpus(facts, node), sigma=_SIGMA, effect=_EFFECT)
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """Counters before, the launches one after the other, counters after."""
+        return [Run(id=node, target=node, nodes=(node,), commands=tuple(self._commands(facts, node))) for node in nodes]
+
+    def _commands(self, facts: GateFacts, node: str) -> list[Command]:
+        major = facts.nodes[node].software.cuda.split(".", 1)[0]
+        binary = self.inputs.binary or f"/usr/libexec/datacenter-gpu-manager-4/plugins/cuda{major}/nvbandwidth"
+        tests = [*_HOST, *((_PEER,) if _peers(facts.nodes[node]) else ()), _OWN]
+        count = self._launches(facts, node)
+        runs = [Command(key=f"copy-{number}", node=node, argv=(binary, "-j", "-t", *tests), timeout_s=300, stage=1 + number) for number in range(count)]
+        return [smi.command(node, "before"), *runs, smi.command(node, "after", stage=1 + count)]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge each test by what the link can do and by the siblings, then the replays."""
+        node = run.nodes[0]
+        judge = Judge()
+        found = [self._read(judge, facts, node, outputs, number) for number in range(self._launches(facts, node))]
+        runs = [one for one in found if one is not None]
+        slow: set[int] = set()
+        if len(runs) == len(found):
+            for test in (*_HOST, *((_PEER,) if _peers(facts.nodes[node]) else ()), _OWN):
+                slow |= self._test(judge, facts, node, test, runs)
+        slow |= _replays(judge, facts, node, outputs)
+        if not judge.errors:
+            judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
+        if facts.nodes[node].gpu.pcie is None and parts.gpus(facts, node) <= 2:  # noqa: PLR2004 - two have no siblings to be compared with
+            judge.note = FLEET_PENDING
+        return judge.verdict(node)
+
+    @staticmethod
+    def _read(judge: Judge, facts: GateFacts, node: str, outputs: Outputs, number: int) -> Bandwidths | None:
+        output = outputs.get(f"copy-{number}")
+        if judge.trouble(trouble(output, node, "nvbandwidth")) or output is None:
+            return None
+        try:
+            found = nvbandwidth.parse(output.stdout)
+        except FormatError as error:
+            package = f"datacenter-gpu-manager-4-cuda{facts.nodes[node].software.cuda.split('.', 1)[0]}"
+            step = f"Install package {package}, or name the program under the gate's input `binary`."
+            judge.error(node, "nvbandwidth unreadable", "a bandwidth per GPU", f"{error} (exit code {output.exit_code})", step)
+            return None
+        if output.exit_code != 0:
+            judge.error(
+                node, "nvbandwidth contradicts itself", "exit code 0 with bandwidths", f"exit code {output.exit_code}", "Run nvbandwidth by hand on the node."
+            )
+        return found
+
+    def _test(self, judge: Judge, facts: GateFacts, node: str, test: str, runs: Sequence[Bandwidths]) -> set[int]:
+        count = parts.gpus(facts, node)
+        tables = [_per_gpu(judge, node, test, one, count) for one in runs]
+        if any(table is None for table in tables):
+            return set()
+        values = {gpu: median(table[gpu] for table in tables if table is not None) for gpu in range(count)}
+        for gpu, value in values.items():
+            judge.metric(test, f"{node}/gpu{gpu}", value, "GB/s")
+        slow = _bounds(judge, facts.nodes[node], node, test, values)
+        units = facts.fleet * count
+        return slow | compare(judge, node, values, Comparison(test, "GB/s", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
+
+
+def _peers(facts: NodeFacts) -> bool:
+    """GPUs reach each other directly by NVLink; by PCIe alone it depends on the server, and nothing is expected."""
+    return facts.gpu.nvlink is not None and facts.platform.gpus > 1
+
+
+def _per_gpu(judge: Judge, node: str, test: str, found: Bandwidths, count: int) -> dict[int, float] | None:
+    """Return one number per GPU: the cell of one row, or the median of its row between GPUs. None, with an error, where one is missing."""
+    judge.judged += 1
+    case = found.tests.get(test)
+    if case is None or case.status != "Passed":
+        judge.error(
+            node,
+            f"nvbandwidth test {test} did not run",
+            "Passed",
+            case.status if case else "not in the result",
+            "Run nvbandwidth by hand; without the test nothing is known.",
+        )
+        return None
+    rows = case.matrix
+    cells: dict[int, list[float]] = {gpu: [] for gpu in range(count)}
+    if len(rows) == 1 and len(rows[0]) == count:
+        cells = {gpu: [value] if value is not None else [] for gpu, value in enumerate(rows[0])}
+    elif len(rows) == count and all(len(row) == count for row in rows):
+        cells = {gpu: [value for value in row if value is not None] for gpu, row in enumerate(rows)}
+    missing = [gpu for gpu, values in cells.items() if not values]
+    if missing:
+        judge.error(
+            node, f"nvbandwidth test {test} has no number", f"one for each of {count} GPUs", f"none for {', '.join(f'gpu{gpu}' for gpu in missing)}", _STEP
+        )
+        return None
+    return {gpu: median(values) for gpu, values in cells.items()}
+
+
+def _bounds(judge: Judge, facts: NodeFacts, node: str, test: str, values: dict[int, float]) -> set[int]:
+    """Hold copies over PCIe against what the link can carry: above it is implausible, below a derived floor a fail."""
+    rate = facts.gpu.pcie.rate if test in _HOST and facts.gpu.pcie is not None else facts.gpu.memory_bandwidth if test == _OWN else None
+    if rate is None:
+        return set()
+    judge.criterion(Criterion(metric=test, op=Op.LE, bound=rate.value * IMPLAUSIBLE, unit="GB/s", label="ceiling", source=rate.source))
+    for gpu, value in values.items():
+        if value > rate.value * IMPLAUSIBLE:
+            judge.error(f"{node} gpu{gpu}", f"{test} is implausible", f"at most {rate.value:g} GB/s", f"{value:.1f} GB/s", "Check the node's GPU profile.")
+    if test == _OWN:
+        return set()
+    floor = rate.value * _DERIVED * _PAYLOAD_BYTES / (_PAYLOAD_BYTES + _TLP_BYTES)
+    source = f"derived: {_DERIVED} x {rate.value:g} GB/s x {_PAYLOAD_BYTES}/({_PAYLOAD_BYTES}+{_TLP_BYTES})"
+    judge.criterion(Criterion(metric=test, op=Op.GE, bound=floor, unit="GB/s", label="floor", source=source, derived=True, inputs={"rate": rate.value}))
+    below = {gpu for gpu, value in values.items() if value < floor}
+    for gpu in sorted(below):
+        judge.fail(f"{node} gpu{gpu}", f"{test} is slow", f"at least {floor:.1f} GB/s ({source})", f"{values[gpu]:.1f} GB/s", _STEP)
+    return below
+
+
+def _replays(judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> set[int]:
+    """Hold the replays during the copies against the rate that DCGM allows for the link's generation and width."""
+    before, after = (smi.read(judge, outputs.get(key), node) for key in ("before", "after"))
+    seconds = sum(output.seconds for key, output in outputs.items() if key.startswith("copy-"))
+    if before is None or after is None or seconds <= 0:
+        return set()
+    bad: set[int] = set()
+    for position, gpu in enumerate(after.gpus):
+        where = f"{node} {parts.name(facts.nodes[node], gpu.pci, gpu.position)}"
+        found = _replay_rate(judge, where, before, after, position, seconds)
+        if found is not None and found[0] > found[1]:
+            bad.add(position)
+            judge.fail(where, "PCIe replays while data moves", f"at most {found[1]} per minute ({_REPLAY_SOURCE})", f"{found[0]:.0f} per minute", _REPLAY_STEP)
+    return bad
+
+
+def _replay_rate(judge: Judge, where: str, before: SmiLog, after: SmiLog, position: int, seconds: float) -> tuple[float, int] | None:
+    """Return replays per minute and the most that DCGM allows. None, with an error, where the driver does not count."""
+    judge.judged += 1
+    old = next((gpu for gpu in before.gpus if gpu.pci == after.gpus[position].pci), None)
+    try:
+        values = [gpu.number("pci/replay_counter") if gpu else None for gpu in (old, after.gpus[position])]
+        gen = after.gpus[position].number("pci/pci_gpu_link_info/pcie_gen/current_link_gen")
+        width = after.gpus[position].number("pci/pci_gpu_link_info/link_widths/current_link_width")
+    except FormatError as error:
+        judge.error(where, "PCIe replays unreadable", "a counter before and after", error, "Run `nvidia-smi -q -x` by hand.")
+        return None
+    if values[0] is None or values[1] is None or gen is None or width is None:
+        judge.error(where, "PCIe replays not reported", "a counter before and after", "nothing", "Update the driver; without the value nothing is known.")
+        return None
+    rate = (values[1] - values[0]) * 60 / seconds
+    judge.metric("pcie_replays_per_minute", where.replace(" ", "/"), rate, "1/min")
+    return rate, math.ceil(_PER_LANE.get(int(gen), _PER_LANE[6]) / 1000 * 60 * width)

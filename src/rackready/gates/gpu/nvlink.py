@@ -1,0 +1,180 @@
+"""NVLink: how many links, how fast, and what they count as errors."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.formats import smi_nvlink
+from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.smi_nvlink import LinkGpu
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Verdict
+from rackready.model.profile import NvLink
+
+_RUNBOOK = "docs/runbooks/nvlink-down.md"
+_STEP = f"Power the node off and on once; if it stays so, reseat the GPU, then replace it: {_RUNBOOK}."
+_FAULTS = frozenset(
+    {
+        "Replay Errors", "Recovery Errors", "Malformed packet Errors", "Buffer overrun Errors", "Rx Errors", "Rx remote Errors", "Rx General Errors",
+        "Local link integrity Errors", "Tx discards", "Link recovery failed events", "Effective Errors",
+    }
+)  # fmt: skip
+"""Counters of which one is a fault (NVIDIA/DCGM modules/health: replay, recovery and failed recovery; DCGM_LIMIT_MAX_NVLINK_ERROR 1)."""
+_WATCHED = frozenset({"CRC Errors", "Link recovery successful events", "Total link recovery events", "Symbol Errors", "PLR Rcv Uncorrectable Code"})
+"""Counters that a healthy link may have: CRC errors matter from 100 per second on, successful recoveries are a warning (DCGM). Noted."""
+_PLAIN = re.compile(r"^(?:(?:Tx|Rx) (?:packets|bytes)|FEC Errors - \d+|Raw (?:Errors|BER).*|PLR .*|(?:Tx|Rx)\d* .*)$")
+"""Traffic and what forward error correction does on a healthy link."""
+_BER = re.compile(r"^(\d+(?:\.\d+)?)e-(\d+)$")
+_MOST_EFFECTIVE = 1e-12
+"""NVIDIA/DCGM common/DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded."""
+_SPEED_TOLERANCE = 0.001
+
+
+class NvLinks(Gate):
+    """Every NVLink of every GPU is active at its full rate and counts no errors."""
+
+    id = "node/gpu/sanity/nvlink"
+    covers = frozenset({"nvlink"})
+
+    class Inputs(base.Inputs):
+        """How many errors of the corrected kind a link may have."""
+
+        crc_limit: int | None = Field(
+            None, ge=1, description="CRC errors since the driver was loaded above which a link fails; null: no vendor publishes one, so noted"
+        )
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
+        """Two commands per node, side by side."""
+        return [
+            Run(id=node, target=node, nodes=(node,), commands=tuple(_command(node, key, option) for key, option in (("status", "-s"), ("errors", "-e"))))
+            for node in nodes
+        ]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge states and speeds first, then counters of the links that are active."""
+        node = run.nodes[0]
+        of_node = facts.nodes[node]
+        judge = Judge()
+        if of_node.gpu.nvlink is None:
+            judge.judged += 1
+            judge.note = f"GPU {of_node.gpu.id} has no NVLink: there is nothing to judge"
+            judge.measured.add(node)
+            return judge.verdict(node)
+        states = _read(judge, outputs.get("status"), node, "nvidia-smi nvlink -s", smi_nvlink.status)
+        counters = _read(judge, outputs.get("errors"), node, "nvidia-smi nvlink -e", smi_nvlink.errors)
+        if counters is not None:
+            _same_counters(judge, node, counters)
+        if states is not None and _complete(judge, of_node, node, states):
+            for gpu in states.values():
+                counted = counters.get(gpu.index) if counters is not None else None
+                if counters is not None and counted is None:
+                    judge.error(f"{node} gpu{gpu.index}", "NVLink error counters not reported", "its links", "nothing", "Run `nvidia-smi nvlink -e` by hand.")
+                self._gpu(judge, of_node.gpu.nvlink, node, gpu, counted)
+        return judge.verdict(node)
+
+    def _gpu(self, judge: Judge, wanted: NvLink, node: str, gpu: LinkGpu, counted: LinkGpu | None) -> None:
+        where = f"{node} gpu{gpu.index}"
+        active = {link: speed for link, speed in gpu.speeds.items() if speed is not None}
+        judge.count("nvlinks_active", where, len(active), wanted.links, "GPU profile")
+        if len(active) != wanted.links:
+            down = sorted(set(range(wanted.links)) - set(active))
+            judge.fail(
+                where, "NVLink down", f"{wanted.links} links active", f"{len(active)} (inactive or not listed: {', '.join(map(str, down)) or 'none'})", _STEP
+            )
+        for link, speed in active.items():
+            bad = len(judge.fails) + len(judge.errors)
+            self._speed(judge, wanted, f"{where} nvlink{link}", speed)
+            if counted is not None:
+                self._errors(judge, f"{where} nvlink{link}", counted.counters.get(link, {}))
+            if counted is not None and len(judge.fails) + len(judge.errors) == bad:
+                judge.measured.add(f"{node}/gpu{gpu.index}/nvlink{link}")
+
+    @staticmethod
+    def _speed(judge: Judge, wanted: NvLink, where: str, speed: float) -> None:
+        judge.judged += 1
+        bound = wanted.speed.value / 1000
+        if abs(speed - bound) > bound * _SPEED_TOLERANCE and speed != math.floor(bound):  # drivers before 535 print whole GB/s (A100: 25 for 25.781)
+            judge.fail(where, "NVLink speed", f"{bound:g} GB/s ({wanted.speed.source})", f"{speed:g} GB/s", _STEP)
+
+    def _errors(self, judge: Judge, where: str, counters: dict[str, str]) -> None:
+        judge.judged += 1
+        if not counters:
+            judge.error(
+                where, "NVLink error counters not reported", "counters of an active link", "none", "Run `nvidia-smi nvlink -e` by hand; update the driver."
+            )
+        for name, text in counters.items():
+            if name.endswith("BER"):
+                _rate(judge, where, name, text)
+            elif not text.isdigit():
+                judge.error(where, f"NVLink counter {name} unreadable", "a whole number", text, "Run `nvidia-smi nvlink -e` by hand.")
+            elif name in _FAULTS and int(text) > 0:
+                judge.fail(where, f"NVLink {name}", "0 since the driver was loaded", text, _STEP)
+            elif name in _WATCHED and int(text) > 0:
+                self._watched(judge, where, name, int(text))
+            elif name not in _FAULTS | _WATCHED and not _PLAIN.match(name) and int(text) > 0:
+                judge.error(
+                    where, f"NVLink counter {name} is not known", "a known counter, or 0", text, "Read the vendor's manual of nvidia-smi, and update rackready."
+                )
+
+    def _watched(self, judge: Judge, where: str, name: str, value: int) -> None:
+        if name == "CRC Errors" and self.inputs.crc_limit is not None and value > self.inputs.crc_limit:
+            judge.fail(where, f"NVLink {name}", f"at most {self.inputs.crc_limit} (gate input)", str(value), _STEP)
+            return
+        judge.metric(name.lower().replace(" ", "_"), where, value, "1")
+        judge.note = "; ".join(part for part in (judge.note, f"{where}: {value} {name}") if part)
+
+
+def _rate(judge: Judge, where: str, name: str, text: str) -> None:
+    """Effective BER is after error correction: above 1e-12 the link loses data. 15e-255 is the floor, meaning none."""
+    found = _BER.match(text)
+    if text not in {"0", "0.0"} and found is None:
+        judge.error(where, f"NVLink {name} unreadable", "a rate such as 15e-255", text, "Run `nvidia-smi nvlink -e` by hand.")
+        return
+    value = float(found[0]) if found else 0.0
+    if name == "Effective BER" and value > _MOST_EFFECTIVE:
+        judge.fail(where, "NVLink effective bit error rate", f"at most {_MOST_EFFECTIVE:g}", text, _STEP)
+
+
+def _command(node: str, key: str, option: str) -> Command:
+    return Command(key=key, node=node, argv=("nvidia-smi", "nvlink", option), timeout_s=60)
+
+
+def _read(judge: Judge, output: Output | None, node: str, what: str, parse: object) -> dict[int, LinkGpu] | None:
+    if judge.trouble(trouble(output, node, what)) or output is None:
+        return None
+    try:
+        found: dict[int, LinkGpu] = parse(output.stdout)  # type: ignore[operator]
+    except FormatError as error:
+        judge.error(node, f"{what} unreadable", "GPUs and their links", f"{error} (exit code {output.exit_code})", f"Run `{what}` by hand on the node.")
+        return None
+    if output.exit_code != 0:
+        judge.error(
+            node, f"{what} contradicts itself", "exit code 0 with a list of links", f"exit code {output.exit_code}", f"Run `{what}` by hand on the node."
+        )
+    return found
+
+
+def _complete(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu]) -> bool:
+    judge.judged += 1
+    if set(states) != set(range(facts.platform.gpus)):
+        judge.fail(node, "GPUs in nvidia-smi nvlink", f"{facts.platform.gpus}", f"{len(states)}", "See the gate node/gpu/sanity/inventory: a GPU is missing.")
+    return bool(states)
+
+
+def _same_counters(judge: Judge, node: str, counters: dict[int, LinkGpu]) -> None:
+    """Every link of every GPU has the same counters; one that lacks some was cut off."""
+    names = {frozenset(values) for gpu in counters.values() for values in gpu.counters.values()}
+    judge.judged += 1
+    if len(names) > 1:
+        fewest = min(len(one) for one in names)
+        step = "Run `nvidia-smi nvlink -e` by hand; the output is cut off."
+        judge.error(node, "NVLink error counters not whole", f"{max(len(one) for one in names)} counters of every link", f"{fewest} of one", step)

@@ -1,0 +1,165 @@
+"""An NVLink domain that spans servers (NVL72): one cluster and clique, a healthy fabric on every GPU, and IMEX between all nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from rackready.gates import base
+from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.formats import imex
+from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.smi_xml import SmiLog
+from rackready.gates.gpu import fabric, parts, smi
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Verdict
+
+_RUNBOOK = "docs/runbooks/nvlink-down.md"
+_NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
+_STEP = f"Power the NVLink switch trays before the compute trays, check that NMX-C is configured, then restart the tray's driver: {_RUNBOOK}."
+_IMEX_STEP = "Compare /etc/nvidia-imex/nodes_config.cfg on all nodes of the rack, then restart nvidia-imex on all of them (it reads the list at start only)."
+
+
+class NvLinkDomain(Gate):
+    """All trays of a rack form one NVLink domain: one ClusterUUID and clique, no degraded fabric, and every IMEX daemon ready and connected."""
+
+    id = "rack/gpu/validation/nvlink-domain"
+    covers = frozenset({"gpu"})
+    min_nodes = 2
+
+    class Inputs(base.Inputs):
+        """How large the domain is."""
+
+        nodes: int | None = Field(None, ge=2, le=144, description="nodes of one domain; null: the platform's NVLink domain / its GPUs (NVL72: 18)")
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """One run a rack, over those of its nodes whose NVLink domain spans servers."""
+        racks: dict[str, list[str]] = {}
+        for node in nodes:
+            if facts.nodes[node].platform.nvlink_domain is not None:
+                racks.setdefault(facts.nodes[node].rack, []).append(node)
+        return [self._run(rack, members) for rack, members in racks.items()]
+
+    @staticmethod
+    def _run(rack: str, members: list[str]) -> Run:
+        ask = tuple(smi.command(node, f"smi-{node}") for node in members)
+        status = tuple(Command(key=f"imex-{node}", node=node, argv=("nvidia-imex-ctl", "-N", "-j"), timeout_s=60) for node in members)
+        return Run(id=rack, target=rack, nodes=tuple(members), commands=(*ask, *status))
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge each GPU's fabric, then that all agree, then IMEX as each node sees it."""
+        judge = Judge()
+        wanted = self._size(facts, run)
+        judge.judged += 1
+        judge.count("nodes_of_the_domain", run.target, len(run.nodes), wanted, "platform profile: NVLink domain / GPUs of a server")
+        if len(run.nodes) != wanted:
+            judge.error(
+                run.target,
+                "not all nodes of the NVLink domain take part",
+                f"{wanted}",
+                f"{len(run.nodes)}",
+                "Run the gate on the whole rack, or declare a smaller domain (`nodes`).",
+            )
+        seen: dict[str, list[tuple[str, str]]] = {}
+        for node in run.nodes:
+            log = smi.read(judge, outputs.get(f"smi-{node}"), node)
+            if log is not None:
+                seen[node] = _gpus(judge, facts, node, log)
+        _agree(judge, run.target, seen)
+        for node in run.nodes:
+            _imex(judge, node, outputs, wanted, facts.nodes[node].driver)
+        judge.blamed.update(finding.where.split()[0] for finding in judge.fails if finding.where.split()[0] in run.nodes)
+        return judge.verdict(run.target)
+
+    def _size(self, facts: GateFacts, run: Run) -> int:
+        platform = facts.nodes[run.nodes[0]].platform
+        return self.inputs.nodes or (platform.nvlink_domain or platform.gpus) // platform.gpus
+
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
+        """A fail belongs to the nodes that it names; where it names none, to all."""
+        out: dict[str, list[Verdict]] = {}
+        for item in done:
+            for node in item.verdict.blamed or item.run.nodes:
+                out.setdefault(node, []).append(item.verdict)
+        return out or super().attribute(facts, done)
+
+
+def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> list[tuple[str, str]]:
+    """Judge every GPU's fabric; returns (cluster, clique) of each."""
+    smi.count(judge, facts.nodes[node], node, log)
+    found = []
+    for gpu in log.gpus:
+        part = parts.name(facts.nodes[node], gpu.pci, gpu.position)
+        before = len(judge.fails) + len(judge.errors)
+        fabric.state(judge, facts.nodes[node], f"{node} {part}", gpu)
+        judge.judged += 1
+        cluster, clique = gpu.text("fabric/clusterUuid"), gpu.text("fabric/cliqueId")
+        if cluster is None or clique is None or cluster == _NO_CLUSTER:
+            judge.fail(f"{node} {part}", "not in an NVLink domain", "a ClusterUUID and a clique", f"{cluster or 'none'}, clique {clique or 'none'}", _STEP)
+            continue
+        found.append((cluster, clique))
+        if len(judge.fails) + len(judge.errors) == before:
+            judge.measured.add(f"{node}/{part}")
+    return found
+
+
+def _agree(judge: Judge, rack: str, seen: dict[str, list[tuple[str, str]]]) -> None:
+    """All GPUs of a rack have one (cluster, clique); who differs from most is named."""
+    judge.judged += 1
+    counts = Counter(pair for pairs in seen.values() for pair in pairs)
+    if len(counts) <= 1:
+        return
+    most = counts.most_common(1)[0][0]
+    for node, pairs in seen.items():
+        for gpu, pair in enumerate(pairs):
+            if pair != most:
+                judge.fail(
+                    f"{node} gpu{gpu}",
+                    f"another NVLink domain than most of {rack}",
+                    f"ClusterUUID {most[0]}, clique {most[1]}",
+                    f"{pair[0]}, clique {pair[1]}",
+                    _STEP,
+                )
+
+
+def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -> None:
+    """Judge the domain as one node's daemon sees it: up, of the wanted size, every member ready and connected to every other."""
+    output = outputs.get(f"imex-{node}")
+    if judge.trouble(trouble(output, node, "nvidia-imex-ctl")) or output is None:
+        return
+    judge.judged += 1
+    try:
+        found = imex.parse(output.stdout)
+    except FormatError as error:
+        judge.error(
+            node,
+            "IMEX unreadable",
+            "JSON of nvidia-imex-ctl -N -j",
+            f"{error} (exit code {output.exit_code})",
+            "Install package nvidia-imex of the driver's version; check `systemctl status nvidia-imex`.",
+        )
+        return
+    if output.exit_code != 0:
+        judge.error(node, "IMEX contradicts itself", "exit code 0 with a domain", f"exit code {output.exit_code}", _IMEX_STEP)
+    if found.status != "UP":
+        judge.fail(node, "IMEX domain", "UP", found.status, _IMEX_STEP)
+    if len(found.nodes) != wanted:
+        judge.fail(node, "members of the IMEX domain", f"{wanted}", f"{len(found.nodes)}", _IMEX_STEP)
+    for member in found.nodes:
+        if member.status != "READY":
+            judge.fail(node, f"IMEX member {member.host}", "READY", member.status, _IMEX_STEP)
+        if member.version and member.version != driver:
+            judge.fail(node, f"IMEX version of {member.host}", driver, member.version, "IMEX must be exactly the driver's version; run install again.")
+        bad = {host: state for host, state in member.connections.items() if state != "CONNECTED"}
+        if bad:
+            judge.fail(
+                node,
+                f"IMEX connections of {member.host}",
+                "CONNECTED to every member",
+                ", ".join(f"{host}: {state}" for host, state in sorted(bad.items())),
+                _IMEX_STEP,
+            )

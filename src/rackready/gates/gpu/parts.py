@@ -1,0 +1,30 @@
+"""How findings name a GPU: by its place in the chassis, found by PCI address, as far as the platform publishes the addresses."""
+
+from __future__ import annotations
+
+from rackready.design.facts import NodeFacts
+from rackready.gates.base import GateFacts
+
+
+def short(pci: str) -> str:
+    """Return a PCI address as sysfs writes it, without function: 0000:1b:00. NVML writes the domain with eight digits."""
+    pieces = pci.strip().lower().split(".", 1)[0].split(":")
+    return ":".join([pieces[0][-4:], *pieces[1:]])
+
+
+def index_of(facts: NodeFacts, pci: str) -> int | None:
+    """Return the index of the GPU at a PCI address; None where the platform has none there."""
+    return next((at for at, known in enumerate(facts.platform.gpu_pci) if short(known) == short(pci)), None)
+
+
+def name(facts: NodeFacts, pci: str, position: int | None = None) -> str:
+    """Return 'gpu2' for the GPU at an address: by the platform's addresses, else by its position among those found, else by the address itself."""
+    index = index_of(facts, pci)
+    if index is not None:
+        return f"gpu{index}"
+    return f"gpu{position}" if position is not None else f"GPU at {pci}"
+
+
+def gpus(facts: GateFacts, node: str) -> int:
+    """Return how many GPUs the node must have."""
+    return facts.nodes[node].platform.gpus

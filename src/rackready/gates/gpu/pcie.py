@@ -1,0 +1,138 @@
+"""The PCIe path of every GPU: each link from the GPU to the root port."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rackready.design.facts import NodeFacts
+from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.formats.error import FormatError
+from rackready.gates.gpu import parts
+from rackready.gates.judge import Judge
+from rackready.gates.shipped import command, document
+from rackready.model.outcome import Verdict
+from rackready.ondevice import pcie_path
+
+_KEY = "path"
+_RUNBOOK = "docs/runbooks/gpu.md"
+_STEP = f"Power the node off and on; if it stays so, reseat the board or riser of that link, then look at the BIOS's link speed: {_RUNBOOK}."
+_GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+
+
+class PciePath(Gate):
+    """Every PCIe link between a GPU and the root port runs at the generation and width that both its ends can do."""
+
+    id = "node/gpu/sanity/pcie-path"
+    covers = frozenset({"gpu"})
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
+        """One script per node."""
+        return [Run(id=node, target=node, nodes=(node,), commands=(command(_KEY, node, pcie_path),)) for node in nodes]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Judge each link by what its two ends say they can do, and the GPU's own by the profile."""
+        node = run.nodes[0]
+        judge = Judge()
+        output = outputs.get(_KEY)
+        if judge.trouble(trouble(output, node, "PCIe path")) or output is None:
+            return judge.verdict(node)
+        try:
+            found = document(output, pcie_path.FORMAT)
+            _judge(judge, facts.nodes[node], node, found)
+        except (FormatError, KeyError, TypeError, AttributeError, ValueError) as error:
+            judge.error(
+                node,
+                "PCIe path unreadable",
+                "the links of every GPU",
+                f"{type(error).__name__}: {error}",
+                "Run the gate again; read `lspci -t` and `lspci -vv` by hand.",
+            )
+        return judge.verdict(node)
+
+
+def _judge(judge: Judge, facts: NodeFacts, node: str, found: dict[str, Any]) -> None:
+    if "error" in found:
+        raise FormatError(str(found["error"]))
+    gpus = found["gpus"]
+    judge.judged += 1
+    judge.count("gpus_on_pcie", node, len(gpus), facts.platform.gpus, f"platform profile {facts.platform.id}")
+    if len(gpus) != facts.platform.gpus:
+        missing = [address for address in facts.platform.gpu_pci if parts.short(address) not in {parts.short(gpu["pci"]) for gpu in gpus}]
+        detail = f"{len(gpus)}" + (f" (none at {', '.join(missing)})" if missing else "")
+        judge.fail(node, "GPUs on PCIe", f"{facts.platform.gpus}", detail, f"Power the node off and on; if it stays so, reseat the GPU: {_RUNBOOK}.")
+    notes: list[str] = []
+    for position, gpu in enumerate(gpus):
+        _gpu(judge, facts, f"{node} {parts.name(facts, gpu['pci'], position)}", gpu, notes)
+    judge.note = "; ".join(notes) or None
+
+
+def _gpu(judge: Judge, facts: NodeFacts, where: str, gpu: dict[str, Any], notes: list[str]) -> None:
+    before = len(judge.fails) + len(judge.errors)
+    links: list[dict[str, Any]] = gpu["links"]
+    judge.judged += 1
+    if gpu.get("revision") == "0xff":
+        judge.fail(
+            where,
+            "GPU fell off the PCIe bus",
+            "a device that answers",
+            "its configuration space reads as all ones (rev ff)",
+            f"Power the node off and on; if it comes back, replace the GPU: {_RUNBOOK}.",
+        )
+        return
+    if not links:
+        judge.error(where, "PCIe path not reported", "the GPU and its bridges", "nothing", "Read `lspci -t` by hand.")
+        return
+    own_end(judge, facts, where, links[0])
+    for below, above in zip(links[::2], links[1::2], strict=False):
+        _link(judge, facts, where, below, above, notes)
+    if len(links) % 2:
+        notes.append(f"{where}: the other end of {links[-1]['pci']}'s link is not in sysfs (virtual machine?); judged by the GPU's end alone")
+    if len(judge.fails) + len(judge.errors) == before:
+        judge.measured.add(where.replace(" ", "/"))
+
+
+def own_end(judge: Judge, facts: NodeFacts, where: str, link: dict[str, Any]) -> None:
+    """Hold what the GPU's end can do against the profile: a card that cannot do its model's lanes is another card, or behind a wrong slot's straps."""
+    judge.judged += 1
+    wanted = facts.gpu.pcie
+    if wanted is None:
+        return
+    can = _generation(link["max_link_speed"])
+    if can is not None and can < wanted.gen:
+        judge.fail(where, "PCIe generation that the GPU can do", f"{wanted.gen} (GPU profile)", f"{can}", _STEP)
+    lanes = link["max_link_width"]
+    if lanes is not None and lanes < wanted.lanes:
+        judge.fail(where, "PCIe lanes that the GPU can do", f"{wanted.lanes} (GPU profile)", f"{lanes:.0f}", _STEP)
+
+
+def _link(judge: Judge, facts: NodeFacts, where: str, below: dict[str, Any], above: dict[str, Any], notes: list[str]) -> None:
+    """Judge one link by the least of what its two ends can do. Links inside a switch chip stand between two links and are none."""
+    name = f"{below['pci']} to {above['pci']}"
+    judge.judged += 2
+    values = [below[key] for key in ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width")]
+    ends = [above["max_link_speed"], above["max_link_width"]]
+    if None in values or None in ends:
+        judge.error(
+            where,
+            f"PCIe link {name} not reported",
+            "speed and width of both ends",
+            "nothing",
+            "Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none.",
+        )
+        return
+    width, lanes = below["current_link_width"], min(below["max_link_width"], ends[1])
+    if width < lanes:
+        judge.fail(where, f"PCIe width of {name}", f"x{lanes:.0f}", f"x{width:.0f}", _STEP)
+    speed, most = below["current_link_speed"], min(below["max_link_speed"], ends[0])
+    if speed >= most:
+        return
+    actual, wanted = (f"generation {_generation(value)} ({value:g} GT/s)" for value in (speed, most))
+    if facts.gpu.form == "pcie":  # a card in a slot trains down while idle to save power; SXM boards and superchips do not
+        notes.append(f"{where}: {name} runs at {actual} of {wanted} while idle, which such a card may; node/gpu/performance/nvbandwidth measures it under load")
+    else:
+        judge.fail(where, f"PCIe generation of {name}", wanted, actual, _STEP)
+
+
+def _generation(speed: float | None) -> int | None:
+    return None if speed is None else _GENERATION.get(speed)

@@ -1,0 +1,59 @@
+"""What is set on the GPUs against what the site wants: persistence, MIG, compute mode, power limit, clocks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.formats.smi_xml import SmiGpu
+from rackready.gates.gpu.smi import SmiGate, number
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Criterion, Op
+
+_INSTALL = "Run install again; it sets this."
+_TOLERANCE_W = 0.5
+"""nvidia-smi prints watts with two digits; a limit is set in whole watts."""
+
+
+class Settings(SmiGate):
+    """Persistence mode, MIG mode, compute mode and power limit of every GPU are what the site wants."""
+
+    id = "node/gpu/sanity/settings"
+
+    class Inputs(base.Inputs):
+        """The wanted state."""
+
+        persistence: bool = Field(default=True, description="the driver stays initialised without a client")
+        mig: bool = Field(default=False, description="MIG mode is on")
+        compute_mode: Literal["Default", "Exclusive_Process", "Prohibited"] = Field("Default", description="who may use a GPU")
+        power_limit_w: float | None = Field(None, gt=0, description="wanted power limit of one GPU, W; null: the limit as shipped, from the GPU profile")
+
+    inputs: Inputs
+
+    def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
+        """Hold each setting against the wanted one."""
+        words = {True: "Enabled", False: "Disabled"}
+        judge.equal(where, "persistence mode", words[self.inputs.persistence], gpu.text("persistence_mode"), "Start nvidia-persistenced. " + _INSTALL)
+        if facts.gpu.mig is not None:
+            judge.equal(where, "MIG mode", words[self.inputs.mig], gpu.text("mig_mode/current_mig"), "Set it (`nvidia-smi -mig 0` or 1), then reset the GPU.")
+            judge.equal(where, "MIG mode after the next reset", words[self.inputs.mig], gpu.text("mig_mode/pending_mig"), "Set it (`nvidia-smi -mig 0` or 1).")
+        judge.equal(where, "compute mode", self.inputs.compute_mode, gpu.text("compute_mode"), f"Set it (`nvidia-smi -c {self.inputs.compute_mode.upper()}`).")
+        self._power(judge, facts, where, gpu)
+
+    def _power(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
+        actual = number(judge, where, gpu, "gpu_power_readings/current_power_limit", "power limit")
+        if actual is None:
+            return
+        wanted, source = facts.gpu.power.limit.value, facts.gpu.power.limit.source
+        if self.inputs.power_limit_w is not None:
+            wanted, source = self.inputs.power_limit_w, "gate input power_limit_w"
+        judge.metric("power_limit", where, actual, "W")
+        criterion = Criterion(metric="power_limit", op=Op.EQ, bound=wanted, unit="W", label="identity", source=source)
+        if criterion not in judge.criteria:
+            judge.criterion(criterion)
+        if abs(actual - wanted) > _TOLERANCE_W:
+            step = f"Set it (`nvidia-smi -pl {wanted:.0f}`); a limit that the site lowered on purpose is declared under the gate's input `power_limit_w`."
+            judge.fail(where, "power limit", f"{wanted:.0f} W ({source})", f"{actual:.0f} W", step)

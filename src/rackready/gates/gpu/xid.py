@@ -1,0 +1,224 @@
+"""Xids and SXids since boot, each with the vendor's action."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.formats import kernel_log
+from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.kernel_log import Event, KernelLog
+from rackready.gates.gpu import parts
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Verdict
+from rackready.profiles import loader
+
+_KEY = "log"
+_NVLINK5 = range(144, 151)
+_RECOVERY = 154
+_INTERRUPTED = 45
+_NEW_DECODE = 575
+"""Driver branch from which the NVLink 5 interrupt information is laid out anew (Xid catalogue, sheet 'Xid 144-150 Decode')."""
+_HARMLESS = frozenset({"IGNORE", "RESTART_APP", "WORKFLOW_XID_45"})
+_STEPS = {
+    "RESET_GPU": "Vendor's action RESET_GPU: drain the node and reset the GPU (`nvidia-smi -r -i N`)",
+    "RESTART_BM": "Vendor's action RESTART_BM: power the node off and on",
+    "RESTART_VM": "Vendor's action RESTART_VM: restart the virtual machine",
+    "RESTART_APP": "Vendor's action RESTART_APP: restart the application",
+    "WORKFLOW_XID_48": "Vendor's action WORKFLOW_XID_48: reset the GPU; run the field diagnostic when the SRAM threshold flag is set (gate ecc says)",
+    "WORKFLOW_NVLINK_ERR": "Vendor's action WORKFLOW_NVLINK_ERR: reset the GPU or reboot; where it comes back, look at both ends of the link",
+    "WORKFLOW_NVLINK5_ERR": "Vendor's action WORKFLOW_NVLINK5_ERR: the message is in no row of the vendor's decode table; give it to support as it is",
+    "XID_154_EVAL": "Vendor's action XID_154_EVAL: follow the Xid 154 beside it (`nvidia-smi -q | grep 'Recovery Action'`)",
+    "CHECK_MECHANICALS": "Vendor's action CHECK_MECHANICALS: check the GPU board's power cables and seating",
+    "UPDATE_SWFW": "Vendor's action UPDATE_SWFW: update driver and firmware",
+    "CHECK_UVM": "Vendor's action CHECK_UVM: look at the errors beside it; alone, report it",
+    "CONTACT_SUPPORT": "Vendor's action CONTACT_SUPPORT: open a support case with nvidia-bug-report",
+    "none": "The vendor's catalogue names no action: open a support case with nvidia-bug-report",
+}
+_RECOVERIES = {
+    "GPU Reset Required": "RESET_GPU",
+    "Node Reboot Required": "RESTART_BM",
+    "Drain P2P": "RESET_GPU",
+    "Drain and Reset": "RESET_GPU",
+    "System Reboot Required": "RESTART_BM",
+    "Recover IMEX Domain": "CONTACT_SUPPORT",
+    "Bus Reset": "RESTART_BM",
+}
+
+
+class Xids(Gate):
+    """The kernel log since boot has no Xid or SXid that asks for more than restarting an application."""
+
+    id = "node/gpu/sanity/xid"
+    covers = frozenset({"gpu"})
+
+    class Inputs(base.Inputs):
+        """From when on the log counts."""
+
+        since: datetime | None = Field(
+            None, description="events before this time (with its zone) are only noted, e.g. a reset that was recorded; null: since boot"
+        )
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
+        """One command per node: the kernel's messages of the present boot."""
+        argv = ("journalctl", "--dmesg", "--boot", "--no-pager", "--output=short-iso")
+        return [Run(id=node, target=node, nodes=(node,), commands=(Command(key=_KEY, node=node, argv=argv, timeout_s=60),)) for node in nodes]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Look every event up in the vendor's catalogue."""
+        node = run.nodes[0]
+        judge = Judge()
+        output = outputs.get(_KEY)
+        if judge.trouble(trouble(output, node, "kernel log")) or output is None:
+            return judge.verdict(node)
+        try:
+            log = kernel_log.parse(output.stdout)
+        except FormatError as error:
+            step = "Read it by hand (`journalctl --dmesg --boot` as root on the node), then run the gate again."
+            judge.error(node, "kernel log unreadable", "the kernel's messages since boot", f"{error} (exit code {output.exit_code})", step)
+            return judge.verdict(node)
+        self._judge(judge, facts.nodes[node], node, log, output.exit_code)
+        return judge.verdict(node)
+
+    def _judge(self, judge: Judge, facts: NodeFacts, node: str, log: KernelLog, exit_code: int | None) -> None:
+        judge.judged += 1
+        notes: list[str] = []
+        for where, events in _grouped(facts, node, self._counted(log.xids, notes)).items():
+            _xids(judge, facts, where, events, notes)
+        for where, events in _grouped(facts, node, self._counted(log.sxids, notes)).items():
+            _sxids(judge, where, events, notes)
+        for line in log.unreadable:
+            judge.error(node, "kernel log has an Xid in a form that is not known", "a known form", line, "Read the line and the vendor's catalogue.")
+        _completeness(judge, node, log, exit_code)
+        judge.metric("xids", node, len(log.xids), "1")
+        judge.metric("sxids", node, len(log.sxids), "1")
+        judge.note = "; ".join(notes) or None
+        if not judge.errors:
+            bad = {finding.where for finding in judge.fails}
+            judge.measured.update(f"{node}/gpu{index}" for index in range(facts.platform.gpus) if f"{node} gpu{index}" not in bad)
+
+    def _counted(self, events: Sequence[Event], notes: list[str]) -> list[Event]:
+        """Leave out what was before the time from which the log counts."""
+        if self.inputs.since is None:
+            return list(events)
+        since = self.inputs.since if self.inputs.since.tzinfo else self.inputs.since.replace(tzinfo=UTC)
+        old = [event for event in events if (found := kernel_log.date(event.when)) is not None and found < since]
+        if old:
+            notes.append(f"{len(old)} events before {since.isoformat()} not counted")
+        return [event for event in events if event not in old]
+
+
+def _completeness(judge: Judge, node: str, log: KernelLog, exit_code: int | None) -> None:
+    if exit_code != 0:
+        judge.error(
+            node, "kernel log contradicts itself", "exit code 0", f"{log.lines} lines and exit code {exit_code}", "Run `journalctl --dmesg --boot` by hand."
+        )
+    if not log.from_boot:
+        judge.error(
+            node,
+            "kernel log does not reach back to the boot",
+            "the line with which the kernel starts or the driver is loaded ('NVRM: loading NVIDIA UNIX')",
+            f"{log.lines} lines without it",
+            "Enlarge the journal (journald.conf SystemMaxUse, RuntimeMaxUse), reboot, then run the gate again.",
+        )
+
+
+def _grouped(facts: NodeFacts, node: str, events: Sequence[Event]) -> dict[str, list[Event]]:
+    """Return the events by part: 'node03 gpu2', 'node03 nvswitch1'."""
+    out: dict[str, list[Event]] = {}
+    for event in events:
+        switch = f"nvswitch{event.switch}" if event.switch is not None and event.switch >= 0 else f"NVSwitch at {event.pci}"
+        part = parts.name(facts, event.pci) if event.switch is None else switch
+        out.setdefault(f"{node} {part}", []).append(event)
+    return out
+
+
+def _xids(judge: Judge, facts: NodeFacts, where: str, events: Sequence[Event], notes: list[str]) -> None:
+    for code in dict.fromkeys(event.code for event in events):
+        same = [event for event in events if event.code == code]
+        if code == _RECOVERY:
+            _recovery(judge, where, same)
+            continue
+        action, name = _action(facts, same)
+        if action in _HARMLESS:
+            notes.append(f"{where}: Xid {code} ({name}) {_times(same)}, vendor's action {action}")
+        else:
+            judge.fail(where, f"Xid {code} ({name})", "none since boot", f"{_times(same)}: {same[-1].text.rstrip('.')}", _step(action, code))
+
+
+def _action(facts: NodeFacts, events: Sequence[Event]) -> tuple[str, str]:
+    """Return the vendor's action for an Xid, and its name: of several NVLink 5 events, the one that asks for most."""
+    catalogue, code = loader.xids(), events[-1].code
+    known = catalogue.xids.get(code)
+    if known is None:
+        return "CONTACT_SUPPORT", "not in the vendor's catalogue"
+    if code in _NVLINK5:
+        actions = {_decoded(facts, event) for event in events}
+        return next((action for action in ("RESET_GPU", "WORKFLOW_NVLINK5_ERR", "XID_154_EVAL") if action in actions), "IGNORE"), known.name
+    return known.convenient or known.action, known.name
+
+
+def _decoded(facts: NodeFacts, event: Event) -> str:
+    found = kernel_log.nvlink5(event.text)
+    if found is None:
+        return "WORKFLOW_NVLINK5_ERR"
+    new = int(facts.driver.split(".", 1)[0]) >= _NEW_DECODE
+    for rule in loader.xids().nvlink5:
+        if rule.xid == event.code and rule.status == found.status and _fits(rule.v2 if new else rule.v1, found.info):
+            return rule.action
+    return "WORKFLOW_NVLINK5_ERR"
+
+
+def _fits(pattern: str, info: int) -> bool:
+    return all(wanted in ("-", bit) for wanted, bit in zip(pattern, f"{info & 0xFFFFFFFF:032b}", strict=True))
+
+
+def _recovery(judge: Judge, where: str, events: Sequence[Event]) -> None:
+    """Xid 154 says what the driver now asks for: the last one counts."""
+    wanted = kernel_log.recovery(events[-1].text)
+    if wanted is None:
+        judge.error(
+            where, "Xid 154 unreadable", "the recovery action that the driver asks for", events[-1].text, "Read `nvidia-smi -q | grep 'Recovery Action'`."
+        )
+    elif wanted != "None":
+        judge.fail(
+            where, "Xid 154 (GPU recovery action changed)", "None", f"{wanted}, {_times(events)}", _step(_RECOVERIES.get(wanted, "CONTACT_SUPPORT"), _RECOVERY)
+        )
+
+
+def _sxids(judge: Judge, where: str, events: Sequence[Event], notes: list[str]) -> None:
+    known = loader.xids().sxids
+    for code in dict.fromkeys(event.code for event in events):
+        same = [event for event in events if event.code == code]
+        entry = known.get(code)
+        fatal = any(event.text.startswith("Fatal") for event in same) or (entry is not None and entry.kind in {"fatal", "always_fatal"})
+        name = entry.name if entry else "not in the vendor's guide"
+        text = next((event.text for event in same if event.text.startswith(("Fatal", "Non-fatal"))), same[-1].text)
+        if fatal:
+            reset = "Power the node off and on: the fabric and all its GPUs are reset; where it comes back, the NVSwitch board is to be replaced"
+            judge.fail(where, f"SXid {code} ({name})", "none since boot", f"{_times(same)}: {text}", f"{reset}: docs/runbooks/nvlink-down.md.")
+        elif entry is None:
+            judge.error(
+                where, f"SXid {code} ({name})", "none since boot", f"{_times(same)}: {text}", "Look the number up in the Fabric Manager guide, appendix D."
+            )
+        else:
+            notes.append(f"{where}: SXid {code} ({name}) {_times(same)}, {entry.kind.replace('_', '-')}")
+
+
+def _times(events: Sequence[Event]) -> str:
+    last = events[-1].when
+    return f"1 time at {last}" if len(events) == 1 else f"{len(events)} times, last at {last}"
+
+
+def _step(action: str, code: int) -> str:
+    entry = loader.xids().xids.get(code)
+    again = f"; if it comes back: {entry.next}" if entry and entry.next != "none" else ""
+    extra = f"{_STEPS['RESTART_APP']}, and reset the GPU when convenient" if entry and entry.convenient else _STEPS.get(action, f"Vendor's action {action}")
+    return f"{extra}{again}: docs/runbooks/gpu.md."

@@ -1,0 +1,63 @@
+"""Clock: it follows a source, and is right to within what monitoring takes for a skew."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.formats import chrony
+from rackready.gates.formats.error import FormatError
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Op
+
+TRACKING = Tool("chronyc", ("chronyc", "-n", "-c", "tracking"), "chrony")
+_SILENT = "506 Cannot talk to daemon"
+_SOURCE = "Prometheus node mixin, alert NodeClockSkewDetected: offset above 0.05 s"
+
+
+class Clock(HostGate):
+    """The clock follows a time source and is right."""
+
+    id = "node/host/sanity/clock"
+    what = "clock"
+
+    class Inputs(base.Inputs):
+        """How far off the clock may be."""
+
+        max_offset_s: float = Field(0.05, gt=0, description=f"largest offset from the source in seconds; source of the default: {_SOURCE}")
+
+    inputs: Inputs
+
+    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+        """Ask the clock daemon."""
+        return Wanted((TRACKING,))
+
+    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+        """Hold offset and state against the bound."""
+        node = facts.node.name
+        answer = found.commands.get("chronyc")
+        if answer is not None and answer["stdout"].strip() == _SILENT:
+            judge.judged += 1
+            step = "`systemctl status chrony` on the node says why it does not run."
+            judge.fail(node, "clock daemon", "chronyd that answers", _SILENT, step)
+            return
+        text = found.text("chronyc")
+        if text is None:
+            return
+        try:
+            state = chrony.parse(text)
+        except FormatError as error:
+            judge.error(node, "chronyc's output is not understood", "one line of 14 fields", error, AGAIN)
+            return
+        judge.judged += 1
+        if not state.synchronised:
+            step = "Check that the node reaches its time servers (`chronyc -n sources`), and that UDP port 123 is open."
+            judge.fail(node, "clock is not synchronised", "a time source that is followed", f"leap status {state.leap}, stratum {state.stratum}", step)
+            return
+        judge.metric("clock_max_error", node, state.max_error, "s")
+        limit = Limit("clock_offset", Op.LE, self.inputs.max_offset_s, "s", _SOURCE)
+        if not limit.holds(judge, node, abs(state.offset)):
+            step = "Wait until chrony has slewed it, or step it once with `chronyc makestep` while no job runs; then run the gate again."
+            judge.fail(node, "clock offset", f"at most {self.inputs.max_offset_s:g} s", f"{state.offset:+.6f} s from {state.source}", step)

@@ -1,0 +1,208 @@
+"""Error counters before and after a load: absolute counters tell little, since nobody knows what was done to the links before."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.host import optics
+from rackready.gates.host.links import folder
+from rackready.gates.host.memory import CE_PER_DAY, CE_SOURCE, COUNTS
+from rackready.gates.host.pcie import parts
+from rackready.gates.host.reading import AGAIN, Answers, Limit, Tool, Wanted, answers
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Op, Verdict
+
+_REPLAYS = Tool("nvidia-smi", ("nvidia-smi", "-q"), "nvidia-open", keep=r"^GPU [0-9A-Fa-f:.]+$|Replays Since Reset")
+_NVLINK = Tool("nvlink", ("nvidia-smi", "nvlink", "-e"), "nvidia-open")
+_AER = ("aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal")
+_LINK = ("link_downed", "link_error_recovery", "symbol_error", "port_rcv_errors", "port_xmit_discards", "local_link_integrity_errors")
+_GT_S = {1: 2.5e9, 2: 5e9, 3: 8e9, 4: 16e9, 5: 32e9, 6: 64e9}
+_BER = 1e-12
+_LANES = 16
+_AER_SOURCE = "derived: lanes x rate x seconds x 10^-12 (PCI Express base specification: bit error rate of a link), plus three standard deviations"
+_NONE_SOURCE = "PCI Express base specification: an uncorrectable error lost data or the link"
+_REPLAY_SOURCE = "DCGM 4.6, pcie plugin, max_pcie_replays: 80 a run"
+_NVLINK_SOURCE = "DCGM 4.6, pcie plugin, max_nvlink_recovery_errors: 0"
+_NIC_SOURCE = "judgement: a link that loses, drops or retrains while it is loaded is not healthy"
+_SEAT = "Reseat the card and its riser; then swap it with another slot's, to see whether the errors move with it."
+_CABLE = "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them."
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """One counter: where, what, and what may be added to it under load."""
+
+    where: str
+    name: str
+    limit: Limit
+    step: str
+
+
+def pcie_errors(generation: int, seconds: float) -> int:
+    """Return how many corrected errors a link of 16 lanes within the specification's bit error rate may show."""
+    mean = _LANES * _GT_S[generation] * seconds * _BER
+    return math.ceil(mean + 3 * math.sqrt(mean))
+
+
+class CounterDeltas(Gate):
+    """Under load, no PCIe, NVLink, NIC or memory error counter grows faster than it may, and links and modules stay within their limits."""
+
+    id = "node/host/stress/counter-deltas"
+    covers = frozenset({"node"})
+
+    class Inputs(base.Inputs):
+        """The load between the two readings."""
+
+        load: tuple[str, ...] = Field(("dcgmi", "diag", "-r", "2", "-j"), min_length=1, description="command that loads the node; it must end with 0")
+        timeout_s: float = Field(900, gt=0, description="longest time that the load may take, s")
+
+    inputs: Inputs
+
+    def wanted(self, facts: NodeFacts) -> Wanted:
+        """Say what is read before and after."""
+        pcie = tuple(f"/sys/bus/pci/devices/{pci}/{leaf}" for pci in parts(facts) for leaf in (*_AER, "current_link_speed"))
+        nics = tuple(f"{folder(nic.rdma_device)}/counters/{leaf}" for nic in facts.nics for leaf in (*_LINK, "port_xmit_data"))
+        gpus = (_REPLAYS, _NVLINK) if facts.gpu.nvlink else (_REPLAYS,)
+        return Wanted((*gpus, *optics.tools(facts)), (*pcie, *nics, COUNTS))
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """Read, load, read again."""
+        return [
+            Run(
+                id=node,
+                target=node,
+                nodes=(node,),
+                commands=(
+                    self.wanted(facts.nodes[node]).command(node, "before"),
+                    Command(key="load", node=node, argv=self.inputs.load, timeout_s=self.inputs.timeout_s, stage=1),
+                    self.wanted(facts.nodes[node]).command(node, "after", stage=2),
+                ),
+            )
+            for node in nodes
+        ]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Hold what was added to each counter against what the load's time allows."""
+        node, judge = run.nodes[0], Judge()
+        known = facts.nodes[node]
+        load = outputs.get("load")
+        readings = [answers(judge, outputs.get(key), node, self.wanted(known), f"counters {key} the load") for key in ("before", "after")]
+        if not self._loaded(judge, node, load) or load is None or readings[0] is None or readings[1] is None:
+            return judge.verdict(node)
+        before, after = (_values(judge, known, reading) for reading in readings if reading is not None)
+        for counter in _counters(known, readings[1], load.seconds):
+            _hold(judge, counter, before, after)
+        for nic in known.nics:
+            port = optics.read(judge, node, nic, readings[1])
+            if port is not None:
+                where = f"{node} {nic.rdma_device} (rail {nic.rail}) after the load"
+                optics.errors(judge, where, port)
+                optics.module(judge, where, port)
+        self._traffic(judge, known, before, after)
+        if not judge.errors and not judge.fails:
+            judge.measured.add(node)
+        return judge.verdict(node)
+
+    def _loaded(self, judge: Judge, node: str, load: Output | None) -> bool:
+        if judge.trouble(trouble(load, node, "load")) or load is None:
+            return False
+        if load.exit_code != 0:
+            said = (load.stderr.strip() or load.stdout.strip()).splitlines()
+            words = f"exit {load.exit_code}" + (f": {said[-1].strip()[:160]}" if said else "")
+            judge.error(node, "load failed", "exit 0", words, f"Run the gates of what it tests first; by hand: `{' '.join(self.inputs.load)}`.")
+            return False
+        return True
+
+    @staticmethod
+    def _traffic(judge: Judge, facts: NodeFacts, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+        """Say it where the load did not touch the NICs: counters of an idle link tell little."""
+        keys = [f"{nic.rdma_device}/port_xmit_data" for nic in facts.nics]
+        idle = [key.split("/", 1)[0] for key in keys if after.get(key, 0) <= before.get(key, 0)]
+        if idle:
+            judge.note = f"the load sent nothing over {', '.join(idle)}: their counters were read, not loaded"
+
+
+def _counters(facts: NodeFacts, after: Answers, seconds: float) -> list[Counter]:
+    out = []
+    for pci, part in parts(facts).items():
+        where = f"{facts.node.name} {part}"
+        allowed = pcie_errors(_generation(after.one(f"/sys/bus/pci/devices/{pci}/current_link_speed")), seconds)
+        out.append(Counter(where, f"{part}/aer_dev_correctable", Limit("aer_corrected", Op.LE, allowed, "1", _AER_SOURCE, derived=True), _SEAT))
+        out += [Counter(where, f"{part}/{leaf}", Limit(leaf.replace("_dev", ""), Op.LE, 0, "1", _NONE_SOURCE), _SEAT) for leaf in _AER[1:]]
+    for nic in facts.nics:
+        where = f"{facts.node.name} {nic.rdma_device} (rail {nic.rail})"
+        out += [Counter(where, f"{nic.rdma_device}/{leaf}", Limit(leaf, Op.LE, 0, "1", _NIC_SOURCE), _CABLE) for leaf in _LINK]
+    for gpu in range(facts.platform.gpus):
+        where = f"{facts.node.name} gpu{gpu}"
+        out.append(Counter(where, f"gpu{gpu}/pcie_replay", Limit("pcie_replay", Op.LE, 80, "1", _REPLAY_SOURCE), _SEAT))
+        if facts.gpu.nvlink is not None:
+            for kind in ("replay", "recovery"):
+                limit = Limit(f"nvlink_{kind}", Op.LE, 0, "1", _NVLINK_SOURCE)
+                out.append(Counter(where, f"gpu{gpu}/nvlink_{kind}", limit, "Reset the GPU; if it comes back, reseat the board, then replace it."))
+    limit = Limit("memory_corrected", Op.LE, CE_PER_DAY, "1", CE_SOURCE)
+    return [*out, Counter(facts.node.name, "memory/ce_count", limit, "See node/host/sanity/memory-errors for the module, and reseat it.")]
+
+
+def _generation(speed: str | None) -> int:
+    """Return the PCIe generation of a sysfs speed such as '32.0 GT/s PCIe'; the slowest when it is not said, which allows least."""
+    match = re.match(r"([\d.]+) GT/s", speed or "")
+    rate = float(match[1]) * 1e9 if match else 0.0
+    return next((generation for generation, known in _GT_S.items() if known == rate), 1)
+
+
+def _hold(judge: Judge, counter: Counter, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+    first, last = before.get(counter.name), after.get(counter.name)
+    what = counter.name.split("/", 1)[1]
+    judge.judged += 1
+    if first is None or last is None or last < first:
+        said = f"{'nothing' if first is None else first} before, {'nothing' if last is None else last} after"
+        judge.error(counter.where, f"{what} not readable", "a count that does not go back", said, AGAIN)
+    elif not counter.limit.holds(judge, counter.where, last - first):
+        judge.fail(counter.where, f"{what} grew under load", f"by at most {counter.limit.bound:g}", last - first, counter.step)
+
+
+def _values(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, int]:
+    """Return every counter that could be read by part/name; what is missing is left out, and then judged as not readable."""
+    out: dict[str, int] = {}
+    for pci, part in parts(facts).items():
+        for leaf in _AER:
+            out.update(_total(part, leaf, found.one(f"/sys/bus/pci/devices/{pci}/{leaf}")))
+    for nic in facts.nics:
+        for leaf in (*_LINK, "port_xmit_data"):
+            text = found.one(f"{folder(nic.rdma_device)}/counters/{leaf}") or ""
+            out.update({f"{nic.rdma_device}/{leaf}": int(text)} if text.isdigit() else {})
+    corrected = [text for path, text in found.matching(COUNTS).items() if path.endswith("/ce_count") and text.isdigit()]
+    out.update({"memory/ce_count": sum(int(text) for text in corrected)} if corrected else {})
+    out.update(_gpu_values(judge, facts, found))
+    return out
+
+
+def _total(part: str, leaf: str, text: str | None) -> dict[str, int]:
+    """Return the total line of an AER file (TOTAL_ERR_COR, TOTAL_ERR_NONFATAL, TOTAL_ERR_FATAL)."""
+    match = re.search(r"^TOTAL_ERR_\w+ (\d+)$", text or "", re.MULTILINE)
+    return {f"{part}/{leaf}": int(match[1])} if match else {}
+
+
+def _gpu_values(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, int]:
+    out: dict[str, int] = {}
+    replays = re.findall(r"Replays Since Reset\s*: (\d+)", found.text("nvidia-smi") or "")
+    if len(replays) == facts.platform.gpus:
+        out.update({f"gpu{index}/pcie_replay": int(count) for index, count in enumerate(replays)})
+    if facts.gpu.nvlink is not None:
+        gpu = -1
+        for line in (found.text("nvlink") or "").splitlines():
+            if match := re.match(r"^GPU (\d+):", line):
+                gpu = int(match[1])
+                out.update({f"gpu{gpu}/nvlink_replay": 0, f"gpu{gpu}/nvlink_recovery": 0})
+            elif (match := re.match(r"^\s*Link \d+: (Replay|Recovery) Errors: (\d+)$", line)) and gpu >= 0:
+                out[f"gpu{gpu}/nvlink_{match[1].lower()}"] += int(match[2])
+        judge.judged += 1
+    return out

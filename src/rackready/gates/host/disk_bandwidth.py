@@ -1,0 +1,104 @@
+"""Drives: each reads as fast as its siblings of the same model, and as fast as is declared."""
+
+from __future__ import annotations
+
+import json
+from statistics import median
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.formats import fio
+from rackready.gates.formats.error import FormatError
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Op
+
+LIST = Tool("lsblk", ("lsblk", "--json", "--nodeps", "--bytes", "--exclude", "1,7,11", "--output", "PATH,MODEL,SERIAL,SIZE"), "util-linux")
+"""Block devices without RAM disks, loops and optical drives."""
+FIO = Tool(
+    "fio",
+    (
+        "fio", "--name=read", "--readonly", "--rw=read", "--bs=1M", "--iodepth=32", "--direct=1", "--ioengine=libaio", "--time_based", "--runtime=10",
+        "--output-format=json", "--filename", "{}",
+    ),
+    "fio", timeout_s=40, each=("lsblk", "blockdevices", "path"),
+)  # fmt: skip
+_SIBLINGS = 3
+_SOURCE = "oci-hpc, active check of NVMe drives: each within 2 % of the median"
+
+
+class DiskBandwidth(HostGate):
+    """Every drive reads as fast as its siblings of the same model, and as fast as is declared."""
+
+    id = "node/host/performance/disk-bandwidth"
+    what = "drives"
+
+    class Inputs(base.Inputs):
+        """Bounds; a drive without siblings needs a declared one."""
+
+        read_gb_s: float | None = Field(None, gt=0, description="least sequential read rate of a drive, GB/s (10^9 bytes), as its data sheet has it")
+        sibling_tolerance: float = Field(0.02, gt=0, lt=1, description=f"how far below the median of its siblings a drive may be; source: {_SOURCE}")
+
+    inputs: Inputs
+
+    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+        """List the drives, then read from one after the other for 10 s."""
+        return Wanted((LIST, FIO))
+
+    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+        """Hold every drive against its siblings and the declared rate."""
+        node = facts.node.name
+        rates: dict[str, dict[str, float]] = {}
+        for name, model in self._drives(judge, found).items():
+            rate = self._rate(judge, node, found, name)
+            if rate is not None:
+                rates.setdefault(model, {})[name] = rate
+        for model, by_name in rates.items():
+            self._model(judge, node, model, by_name)
+
+    @staticmethod
+    def _drives(judge: Judge, found: Answers) -> dict[str, str]:
+        text = found.text("lsblk")
+        if text is None:
+            return {}
+        try:
+            return {str(item["path"]): str(item["model"] or "no model").strip() for item in json.loads(text)["blockdevices"] if int(item["size"])}
+        except (ValueError, KeyError, TypeError) as error:
+            judge.error(found.node, "lsblk's output is not understood", "a list of block devices", error, AGAIN)
+            return {}
+
+    @staticmethod
+    def _rate(judge: Judge, node: str, found: Answers, name: str) -> float | None:
+        where = f"{node} {name}"
+        text = found.text(f"fio {name}", where=where)
+        if text is None:
+            return None
+        try:
+            done = fio.parse(text)
+        except FormatError as error:
+            judge.error(where, "fio's output is not understood", "its JSON document", error, AGAIN)
+            return None
+        if done.error or done.read <= 0:
+            judge.fail(where, "reading the drive", "no error", f"errno {done.error}, {done.read:.2f} GB/s", "Replace the drive.")
+            return None
+        return done.read
+
+    def _model(self, judge: Judge, node: str, model: str, rates: dict[str, float]) -> None:
+        declared = self.inputs.read_gb_s
+        step = "Look at its PCIe width (`lspci -vv`), temperature and firmware; then replace it."
+        for name, rate in rates.items():
+            where, actual = f"{node} {name} ({model})", f"{rate:.2f} GB/s"
+            others = [other for key, other in rates.items() if key != name]
+            if declared is not None and not Limit("drive_read", Op.GE, declared, "GB/s", "declared in the gate set").holds(judge, where, rate):
+                judge.fail(where, "drive is slow", f"at least {declared:g} GB/s (declared)", actual, step)
+            elif len(others) + 1 >= _SIBLINGS:
+                bound = median(others) * (1 - self.inputs.sibling_tolerance)
+                if not Limit("drive_read", Op.GE, round(bound, 4), "GB/s", _SOURCE, "fleet").holds(judge, where, rate):
+                    expected = f"at least {bound:.2f} GB/s (median of its {len(others)} siblings less {self.inputs.sibling_tolerance:.0%})"
+                    judge.fail(where, "drive is slow", expected, actual, step)
+            elif declared is None:
+                judge.metric("drive_read", where, rate, "GB/s")
+                note = f"{model}: {len(rates)} of this model are too few to compare, and no rate is declared (read_gb_s): measured, not judged"
+                judge.note = note if judge.note in {None, note} else f"{judge.note}; {note}"

@@ -1,0 +1,76 @@
+"""The parallel file system: this node reads and writes it as fast as the site declares. No rate declared means no verdict."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.formats import fio
+from rackready.gates.formats.error import FormatError
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Op
+
+_DECLARED = "declared in the gate set"
+_WAYS = ("write", "read")
+
+
+class ParallelFilesystem(HostGate):
+    """The parallel file system is mounted, and gives this node the declared rates."""
+
+    id = "node/storage/performance/parallel-filesystem"
+    what = "parallel file system"
+
+    class Inputs(base.Inputs):
+        """What the site bought; without it the gate is an error, never a pass: declare its skip where there is no such file system."""
+
+        directory: str | None = Field(None, min_length=1, pattern="^/", description="folder on the file system for test files, which are removed again")
+        read_gb_s: float | None = Field(None, gt=0, description="least rate of reading from one node, GB/s (10^9 bytes)")
+        write_gb_s: float | None = Field(None, gt=0, description="least rate of writing from one node, GB/s")
+        jobs: int = Field(16, ge=1, le=256, description="files that are moved side by side")
+        size: str = Field("4G", pattern=r"^\d+[MG]$", description="size of each file")
+
+    inputs: Inputs
+
+    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+        """Write, then read back past the page cache; nothing where nothing is declared."""
+        if self.inputs.directory is None:
+            return Wanted()
+        mounted = Tool("mount", ("findmnt", "--noheadings", "--output=FSTYPE", "--target", self.inputs.directory), "util-linux")
+        common = (
+            f"--directory={self.inputs.directory}", f"--numjobs={self.inputs.jobs}", f"--size={self.inputs.size}", "--bs=1M", "--direct=1",
+            "--iodepth=16", "--ioengine=libaio", "--group_reporting", "--output-format=json", "--filename_format=rackready.$jobnum.$filenum",
+        )  # fmt: skip
+        sections = ("--name=write", "--rw=write", "--end_fsync=1", "--name=read", "--stonewall", "--rw=read", "--unlink=1")
+        both = Tool("fio", ("fio", *common, *sections), "fio", timeout_s=540)
+        return Wanted((mounted, both))
+
+    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+        """Hold both rates against what is declared."""
+        node, inputs = facts.node.name, self.inputs
+        if inputs.directory is None or (inputs.read_gb_s is None and inputs.write_gb_s is None):
+            judge.judged += 1
+            step = "Declare directory, read_gb_s and write_gb_s for this gate in the gate set, or its skip with a reason (site.yml gates.skip)."
+            judge.error(node, "parallel file system cannot be judged", "a folder and a rate that the site declares", "none", step)
+            return
+        kind = found.text("mount")
+        text = found.text("fio")
+        if kind is None or text is None:
+            return
+        try:
+            done = fio.parse(text)
+        except FormatError as error:
+            judge.error(node, "fio's output is not understood", "its JSON document", error, AGAIN)
+            return
+        judge.transport = f"{kind.strip()} at {inputs.directory}"
+        judge.judged += 1
+        if kind.strip() in {"", "tmpfs", "ext4", "xfs", "overlay"}:
+            step = "Mount the parallel file system there, or correct the folder in the gate set."
+            judge.fail(node, "parallel file system", f"a network file system at {inputs.directory}", kind.strip() or "nothing", step)
+        for way, rate, bound in (("write", done.write, inputs.write_gb_s), ("read", done.read, inputs.read_gb_s)):
+            if bound is not None and not Limit(f"filesystem_{way}", Op.GE, bound, "GB/s", _DECLARED).holds(judge, node, rate):
+                step = "Compare with other nodes: one slow node has a network or client problem, all slow ones a server problem."
+                judge.fail(node, f"parallel file system is slow to {way}", f"at least {bound:g} GB/s (declared)", f"{rate:.2f} GB/s", step)
+        if done.error:
+            judge.fail(node, "parallel file system", "no error", f"errno {done.error}", "Read the client's messages in the kernel log (`dmesg`).")

@@ -1,0 +1,147 @@
+"""Firmware: what the site declares where it does; else alike parts carry the same, in a node and across identical nodes."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.base import Done, Gate, GateFacts, Outputs, Run
+from rackready.gates.formats import dmidecode
+from rackready.gates.formats.error import FormatError
+from rackready.gates.host.disks import HEALTH, SCAN, drives
+from rackready.gates.host.reading import AGAIN, Answers, Tool, Wanted, answers
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Outcome, Verdict
+
+BIOS = Tool("dmidecode", ("dmidecode", "--type", "bios"), "dmidecode")
+VBIOS = Tool("nvidia-smi", ("nvidia-smi", "--query-gpu=index,name,vbios_version", "--format=csv,noheader"), "nvidia-open")
+_FLASH = "Flash it to the version that is wanted (the server's or part's update package), power the node off and on, and run the gate again."
+
+
+def wanted(facts: NodeFacts) -> Wanted:
+    """Say what to read on one node."""
+    base_ = "/sys/class/infiniband"
+    return Wanted((BIOS, VBIOS, SCAN, HEALTH), tuple(f"{base_}/{nic.rdma_device}/{leaf}" for nic in facts.nics for leaf in ("fw_ver", "board_id")))
+
+
+def inventory(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, dict[str, str]]:
+    """Return kind of part (BIOS; NIC with its PSID; GPU or drive with its model) -> part -> firmware version. What cannot be read is an error."""
+    out: dict[str, dict[str, str]] = defaultdict(dict)
+    text = found.text("dmidecode")
+    if text is not None:
+        try:
+            out[f"BIOS of {facts.platform.product}"]["BIOS"] = dmidecode.bios_version(text)
+        except FormatError as error:
+            judge.error(found.node, "dmidecode's output is not understood", "its BIOS Information", error, AGAIN)
+    for nic in facts.nics:
+        version, board = (found.one(f"/sys/class/infiniband/{nic.rdma_device}/{leaf}") for leaf in ("fw_ver", "board_id"))
+        if not version or not board:
+            step = "Check that the NIC is on the bus and its driver is loaded."
+            judge.error(f"{found.node} {nic.rdma_device}", "NIC firmware not reported", "version and PSID", "nothing", step)
+        else:
+            out[f"NIC {board}"][nic.rdma_device] = version
+    for drive in drives(judge, found):
+        out[f"drive {drive.model}"][drive.name] = drive.firmware
+    _vbios(judge, found, out)
+    return dict(out)
+
+
+def _vbios(judge: Judge, found: Answers, out: dict[str, dict[str, str]]) -> None:
+    text = found.text("nvidia-smi")
+    rows = [[field.strip() for field in line.split(",")] for line in (text or "").splitlines() if line.strip()]
+    if text is not None and (not rows or any(len(row) != 3 or not row[0].isdigit() or not row[2] for row in rows)):  # noqa: PLR2004 - as asked for
+        judge.error(found.node, "nvidia-smi's output is not understood", "index, name, VBIOS version per line", (text or "").strip()[:80] or "nothing", AGAIN)
+        return
+    for index, name, version in rows:
+        out[f"VBIOS of {name}"][f"gpu{index}"] = version
+
+
+class Firmware(Gate):
+    """All firmware is as the site declares it; where it declares none, alike parts of identical nodes carry the same version."""
+
+    id = "group/host/validation/firmware"
+    covers = frozenset({"node"})
+
+    class Inputs(base.Inputs):
+        """The site's baseline."""
+
+        baseline: dict[str, str] = Field({}, description="kind of part, as findings name it (e.g. 'NIC MT_0000000838'), to the firmware version that is wanted")
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """One run for all nodes of a platform, side by side."""
+        groups: dict[str, list[str]] = defaultdict(list)
+        for node in nodes:
+            groups[facts.nodes[node].platform.id].append(node)
+        return [
+            Run(
+                id=f"{platform}-{members[0]}-{len(members)}",
+                target=platform,
+                nodes=tuple(members),
+                commands=tuple(wanted(facts.nodes[node]).command(node, key=f"read-{node}") for node in members),
+            )
+            for platform, members in groups.items()
+        ]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Read every node's parts, and compare them."""
+        judge = Judge()
+        seen: dict[str, dict[str, dict[str, str]]] = {}
+        for node in run.nodes:
+            found = answers(judge, outputs.get(f"read-{node}"), node, wanted(facts.nodes[node]), "reading of firmware")
+            if found is not None:
+                seen[node] = inventory(judge, facts.nodes[node], found)
+        for kind in sorted({kind for parts in seen.values() for kind in parts}):
+            self._kind(judge, kind, {node: parts[kind] for node, parts in seen.items() if kind in parts})
+        bad = {finding.where.split(" ", 1)[0] for finding in [*judge.fails, *judge.errors]}
+        judge.blamed = bad
+        judge.measured = set(seen) - bad
+        missing = sorted({kind for kind in self.inputs.baseline if not any(kind in parts for parts in seen.values())})
+        judge.note = _note(len(seen), self.inputs.baseline, missing)
+        return judge.verdict(run.target)
+
+    def _kind(self, judge: Judge, kind: str, by_node: Mapping[str, Mapping[str, str]]) -> None:
+        declared = self.inputs.baseline.get(kind)
+        versions = Counter(version for parts in by_node.values() for version in parts.values())
+        judge.judged += 1
+        usual, times = versions.most_common(1)[0]
+        total = sum(versions.values())
+        if declared is None and len(versions) > 1 and times * 2 <= total:
+            for node in by_node:
+                step = "Declare the wanted version in the gate set (baseline): there is no majority to follow."
+                judge.fail(f"{node} {kind}", "firmware", "one version on alike parts", ", ".join(sorted(versions)), step)
+            return
+        expected = f"{declared} (declared)" if declared else f"{usual}, as {times} of {total} alike parts have"
+        for node, parts in by_node.items():
+            for part, version in parts.items():
+                if version != (declared or usual):
+                    judge.fail(f"{node} {part}", f"firmware of {kind}", expected, version, _FLASH)
+
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002 - the verdict names its nodes
+        """Give each node what was found on it: another node's drift is not its fault."""
+        out: dict[str, list[Verdict]] = {}
+        for item in done:
+            for node in item.run.nodes:
+                out.setdefault(node, []).append(_own(item.verdict, node))
+        return out
+
+
+def _own(verdict: Verdict, node: str) -> Verdict:
+    """Return the part of a group's verdict that is about one node."""
+    findings = [finding for finding in verdict.findings if finding.where.split(" ", 1)[0] == node]
+    if not findings and node not in verdict.measured:
+        return verdict  # an error of the whole run
+    failed = any(finding.what.startswith("firmware") for finding in findings)
+    outcome = Outcome.FAIL if failed else Outcome.ERROR if findings else Outcome.PASS
+    measured = [node] if outcome is Outcome.PASS else []
+    return Verdict(outcome=outcome, findings=findings, criteria=verdict.criteria, measured=measured, blamed=[node] if findings else [], note=verdict.note)
+
+
+def _note(nodes: int, baseline: Mapping[str, str], missing: Sequence[str]) -> str:
+    words = "held against the declared baseline" if baseline else f"no baseline is declared: compared among {nodes} identical node{'s' if nodes != 1 else ''}"
+    return f"{words}; declared but not found: {', '.join(missing)}" if missing else words

@@ -1,0 +1,119 @@
+"""Kernel settings that jobs depend on: command line, huge pages, locked memory for RDMA, no swap."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
+from rackready.gates.judge import Judge
+
+CMDLINE = "/proc/cmdline"
+HUGE = "/sys/kernel/mm/hugepages/hugepages-*kB/nr_hugepages"
+MEMLOCK = Tool("prlimit", ("prlimit", "--memlock", "--raw", "--noheadings", "--output=SOFT,HARD"), "util-linux")
+SWAPS = Tool("swapon", ("swapon", "--show=NAME", "--noheadings", "--raw"), "mount")
+_SIZES = {"k": 1, "m": 1024, "g": 1024 * 1024}
+_DEFAULT_KB = 2048
+"""Size of huge pages that x86 and arm64 (4 KiB pages) take when the command line names none."""
+
+
+def asked_for(cmdline: str) -> dict[int, int]:
+    """Return page size in kB -> pages that a kernel command line reserves (hugepagesz=, hugepages=, default_hugepagesz=)."""
+    out: dict[int, int] = {}
+    default = size = _DEFAULT_KB
+    for word in cmdline.split():
+        name, mark, value = word.partition("=")
+        if name == "default_hugepagesz" and mark:
+            default = size = _kilobytes(value)
+        elif name == "hugepagesz" and mark:
+            size = _kilobytes(value)
+        elif name == "hugepages" and value.isdigit():
+            out[size] = int(value)
+            size = default
+    return out
+
+
+def _kilobytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([KkMmGg])", text)
+    return int(match[1]) * _SIZES[match[2].lower()] if match else _DEFAULT_KB
+
+
+class KernelSettings(HostGate):
+    """The kernel runs with the wanted command line, huge pages, unlimited locked memory, and without swap."""
+
+    id = "node/host/sanity/kernel-settings"
+    what = "kernel settings"
+
+    class Inputs(base.Inputs):
+        """What a site wants beyond what follows from the running kernel itself."""
+
+        cmdline: tuple[str, ...] = Field((), description="words that the kernel command line must have, e.g. numa_balancing=disable")
+        hugepages: dict[int, int] = Field({}, description="page size in kB to the least number of huge pages, beside what the command line reserves")
+        swap: bool = Field(default=False, description="swap may be on; source of the default: Kubernetes, kubelet does not start with swap unless told to")
+
+    inputs: Inputs
+
+    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+        """Read command line, huge pages, limits and swap."""
+        return Wanted((MEMLOCK, SWAPS), (CMDLINE, HUGE))
+
+    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+        """Hold each setting against what is wanted."""
+        node = facts.node.name
+        cmdline = found.one(CMDLINE)
+        if cmdline is None:
+            judge.error(node, "kernel command line not reported", CMDLINE, "nothing", AGAIN)
+        else:
+            self._cmdline(judge, node, cmdline)
+            self._huge(judge, node, cmdline, found)
+        self._memlock(judge, node, found)
+        swaps = found.text("swapon")
+        if swaps is not None:
+            judge.judged += 1
+            if swaps.split() and not self.inputs.swap:
+                judge.fail(
+                    node, "swap", "none", ", ".join(swaps.split()), "`swapoff -a`, and take it out of /etc/fstab; or allow it in the gate set (swap: true)."
+                )
+
+    def _cmdline(self, judge: Judge, node: str, cmdline: str) -> None:
+        words = cmdline.split()
+        for word in self.inputs.cmdline:
+            judge.judged += 1
+            if word not in words:
+                name = word.partition("=")[0]
+                actual = next((other for other in words if other.partition("=")[0] == name), "not there")
+                judge.fail(node, "kernel command line", word, actual, "Correct GRUB_CMDLINE_LINUX on the node (`update-grub`), and reboot it.")
+
+    def _huge(self, judge: Judge, node: str, cmdline: str, found: Answers) -> None:
+        judge.judged += 1
+        least = asked_for(cmdline)
+        for size, count in self.inputs.hugepages.items():
+            least[size] = max(count, least.get(size, 0))
+        have = {int(path.split("hugepages-")[1].split("kB")[0]): text for path, text in found.matching(HUGE).items()}
+        for size, count in sorted(least.items()):
+            text = have.get(size, "")
+            what = f"huge pages of {size} kB"
+            if not text.isdigit():
+                judge.error(node, f"{what} not reported", f"at least {count}", text or "nothing", "Check that the processor and the kernel offer this size.")
+                continue
+            judge.metric(f"hugepages_{size}kb", node, int(text), "1")
+            if int(text) < count:
+                step = "Memory was too fragmented or too small: reserve them on the kernel command line and reboot; look whether a memory module is missing."
+                judge.fail(node, what, f"at least {count}", text, step)
+
+    @staticmethod
+    def _memlock(judge: Judge, node: str, found: Answers) -> None:
+        text = found.text("prlimit")
+        if text is None:
+            return
+        values = text.split()
+        if len(values) != 2 or any(value != "unlimited" and not value.isdigit() for value in values):  # noqa: PLR2004 - soft and hard
+            judge.error(node, "prlimit's output is not understood", "soft and hard limit", text.strip()[:60] or "nothing", AGAIN)
+            return
+        judge.judged += 1
+        if values != ["unlimited", "unlimited"]:
+            step = "RDMA registers its buffers as locked memory: run install again (it writes /etc/security/limits.d), and log in anew."
+            judge.fail(node, "locked memory (memlock)", "unlimited", f"soft {values[0]}, hard {values[1]} (bytes)", step)

@@ -1,0 +1,114 @@
+"""Links of the compute NICs: up, at their rate, and without flaps since boot."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field
+
+from rackready.design.facts import NicFacts, NodeFacts
+from rackready.gates import base
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Op
+
+LOG = Tool("dmesg", ("dmesg",), "util-linux", keep=r"mlx5_core .*Link (down|up)$")
+_DOWN = re.compile(r"^\[\s*(?P<at>\d+\.\d+)\] mlx5_core \S+ (?P<netdev>[^\s:]+): Link down$")
+UPTIME = "/proc/uptime"
+_GRACE_SOURCE = "oci-hpc: any flap of the last 6 hours that is later than 30 minutes after boot"
+_COUNT_SOURCE = "Azure node health checks: 5 or more lost carriers of a port in a day"
+_RATE = re.compile(r"^(\d+(?:\.\d+)?) Gb/sec")
+
+
+def folder(device: str) -> str:
+    """Return the kernel's folder of an RDMA device's port."""
+    return f"/sys/class/infiniband/{device}/ports/1"
+
+
+class Links(HostGate):
+    """Every compute NIC's link is up at its rate, and has not flapped since boot."""
+
+    id = "node/host/sanity/links"
+    what = "links"
+    covers = frozenset({"node", "nic"})
+
+    class Inputs(base.Inputs):
+        """When a link that went down counts as flapping."""
+
+        grace_s: float = Field(1800, ge=0, description=f"seconds after boot in which links may go down; source of the default: {_GRACE_SOURCE}")
+        window_s: float = Field(21600, gt=0, description=f"seconds back from now in which one such flap is too many; source of the default: {_GRACE_SOURCE}")
+        max_downs: int = Field(4, ge=0, description=f"times that a link may have gone down since boot, grace included; source of the default: {_COUNT_SOURCE}")
+
+    inputs: Inputs
+
+    def wanted(self, facts: NodeFacts) -> Wanted:
+        """Read each port's state and counter, and the kernel log's lines on links."""
+        leaves = ("state", "phys_state", "rate", "counters/link_downed")
+        return Wanted((LOG,), (UPTIME, *(f"{folder(nic.rdma_device)}/{leaf}" for nic in facts.nics for leaf in leaves)))
+
+    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+        """Hold each link against the plan; a node without compute NICs has nothing to judge."""
+        if not facts.nics:
+            judge.judged, judge.note = 1, "the platform has no compute NICs: nothing to judge"
+            return
+        text = found.text("dmesg")
+        downs: dict[str, list[float]] = {}
+        for line in (text or "").splitlines():
+            if match := _DOWN.match(line.strip()):
+                downs.setdefault(match["netdev"], []).append(float(match["at"]))
+        for nic in facts.nics:
+            good = self._state(judge, facts.node.name, nic, found)
+            good &= text is not None and self._flaps(judge, facts.node.name, nic, downs.get(nic.netdev, []), found)
+            if good:
+                judge.measured.add(f"{facts.node.name}/{nic.rdma_device}")
+
+    @staticmethod
+    def _state(judge: Judge, node: str, nic: NicFacts, found: Answers) -> bool:
+        where = _where(node, nic)
+        state = found.one(f"{folder(nic.rdma_device)}/state")
+        judge.judged += 1
+        if state is None:
+            judge.fail(where, "RDMA device missing", f"/sys/class/infiniband/{nic.rdma_device}", "not there", "Check `lspci` and the driver; reseat the card.")
+            return False
+        if state != "4: ACTIVE":
+            phys = found.one(f"{folder(nic.rdma_device)}/phys_state") or "not reported"
+            step = f"Check cable and module at {nic.switch or 'the switch'} {nic.port}".rstrip() + " and the port's state on the switch."
+            judge.fail(where, "link is not up", "4: ACTIVE", f"{state} ({phys})", step)
+            return False
+        rate = _RATE.match(found.one(f"{folder(nic.rdma_device)}/rate") or "")
+        if rate is None:
+            judge.error(where, "rate not reported", f"{nic.rate} Gb/s", found.one(f"{folder(nic.rdma_device)}/rate") or "nothing", AGAIN)
+            return False
+        if float(rate[1]) != nic.rate:
+            judge.fail(where, "rate", f"{nic.rate} Gb/s", f"{rate[1]} Gb/s", "Clean and reseat cable and module; check the port's speed on the switch.")
+            return False
+        return True
+
+    def _flaps(self, judge: Judge, node: str, nic: NicFacts, downs: list[float], found: Answers) -> bool:
+        where, step = _where(node, nic), "Clean and reseat cable and module, then swap them with those of another port: see whether the flaps move with them."
+        late = [at for at in downs if at > self.inputs.grace_s and at > _now(found) - self.inputs.window_s]
+        counter = found.one(f"{folder(nic.rdma_device)}/counters/link_downed") or ""
+        if not counter.isdigit():
+            judge.error(where, "link_downed not reported", "a count", counter or "nothing", AGAIN)
+            return False
+        if not Limit("link_downs_late", Op.LE, 0, "1", _GRACE_SOURCE).holds(judge, where, len(late)):
+            actual = f"{len(late)}, the last {late[-1]:.0f} s after boot"
+            judge.fail(
+                where, "link went down", f"not in the last {self.inputs.window_s / 3600:g} h, {self.inputs.grace_s:.0f} s after boot apart", actual, step
+            )
+            return False
+        most = max(len(downs), int(counter))
+        if not Limit("link_downs", Op.LE, self.inputs.max_downs, "1", _COUNT_SOURCE).holds(judge, where, most):
+            judge.fail(where, "link went down", f"at most {self.inputs.max_downs} times since boot", f"{most} times", step)
+            return False
+        return True
+
+
+def _now(found: Answers) -> float:
+    """Return seconds since boot; 0 where the kernel does not say, so that every flap counts."""
+    text = (found.one(UPTIME) or "").split()
+    return float(text[0]) if text and re.fullmatch(r"\d+(\.\d+)?", text[0]) else 0.0
+
+
+def _where(node: str, nic: NicFacts) -> str:
+    return f"{node} {nic.rdma_device} (rail {nic.rail})"

@@ -1,0 +1,159 @@
+"""Memory: every module is there, alike and at one speed; no uncorrected error, and no module that corrects too many."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from rackready.design.facts import NodeFacts
+from rackready.gates.formats import dmidecode
+from rackready.gates.formats.error import FormatError
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Op
+
+MODULES = Tool("dmidecode", ("dmidecode", "--type", "memory"), "dmidecode")
+
+
+class MemoryModules(HostGate):
+    """Every memory module is there, all are alike, and run at one speed."""
+
+    id = "node/host/sanity/memory-modules"
+    what = "memory modules"
+
+    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+        """Read what the BIOS says of the modules."""
+        return Wanted((MODULES,))
+
+    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+        """Hold the modules against the platform's profile and each other."""
+        text = found.text("dmidecode")
+        if text is None:
+            return
+        try:
+            slots = dmidecode.memory(text)
+        except FormatError as error:
+            judge.error(found.node, "dmidecode's output is not understood", "its Memory Device structures", error, AGAIN)
+            return
+        filled = [slot for slot in slots if slot.size_gib]
+        self._count(judge, facts, slots, filled)
+        self._alike(judge, facts.node.name, filled)
+
+    @staticmethod
+    def _count(judge: Judge, facts: NodeFacts, slots: list[dmidecode.Module], filled: list[dmidecode.Module]) -> None:
+        node, parts = facts.node.name, facts.platform.host
+        total = sum(slot.size_gib for slot in filled)
+        judge.metric("memory", node, total, "GiB")
+        if parts is None:
+            judge.judged += 1
+            step = "Add `host` to the platform's profile, with its source."
+            judge.error(node, "number of memory modules cannot be judged", "a number in the platform's profile", "none", step)
+            return
+        empty = ", ".join(slot.locator for slot in slots if not slot.size_gib)
+        step = "Reseat the module in that slot and read again; if it stays away, replace it, then suspect the slot or the processor's memory channel."
+        if parts.dimms:
+            judge.count("memory_modules", node, len(filled), parts.dimms, parts.source)
+            judge.judged += 1
+            if len(filled) != parts.dimms:
+                judge.fail(node, "memory modules", f"{parts.dimms} modules", f"{len(filled)} (none in {empty})" if empty else str(len(filled)), step)
+        limit = Limit("memory", Op.GE, parts.memory_gib, "GiB", parts.source, "identity")
+        if not limit.holds(judge, node, total):
+            judge.fail(node, "memory", f"{parts.memory_gib} GiB", f"{total:g} GiB", step)
+
+    @staticmethod
+    def _alike(judge: Judge, node: str, filled: list[dmidecode.Module]) -> None:
+        judge.judged += 1
+        for what, unit, values in (
+            ("size", "GiB", {slot.locator: slot.size_gib for slot in filled}),
+            ("speed", "MT/s", {slot.locator: slot.speed for slot in filled if slot.speed is not None}),
+        ):
+            counted = Counter(values.values()).most_common()
+            if len(counted) > 1:
+                usual = counted[0][0]
+                odd = ", ".join(f"{locator} {value:g} {unit}" for locator, value in values.items() if value != usual and value is not None)
+                step = "Replace the odd module by one of the same part, or reseat it: one slow module slows its whole channel."
+                judge.fail(node, f"{what} of memory modules", f"{usual:g} {unit} everywhere, as most have", odd, step)
+
+
+COUNTS = "/sys/devices/system/edac/mc/mc*/[cu]e_count"
+AGE = "/sys/devices/system/edac/mc/mc*/seconds_since_reset"
+DIMM_COUNTS = "/sys/devices/system/edac/mc/mc*/dimm*/dimm_[cu]e_count"
+DIMM_LABELS = "/sys/devices/system/edac/mc/mc*/dimm*/dimm_label"
+LOG = Tool("dmesg", ("dmesg",), "util-linux", keep=r"Hardware Error|CMCI storm|EDAC .*\b(UE|CE)\b|Machine [Cc]heck")
+_FATAL = ("CMCI storm", "Uncorrected", "uncorrected", "Fatal", "fatal", "Processor context corrupt", " UE ")
+_DAY_S = 86400
+CE_PER_DAY = 10
+CE_SOURCE = "mcelog, default of [dimm] ce-error-threshold: 10 / 24h"
+_UE_SOURCE = "mcelog, default of [dimm] uc-error-threshold: 1 / 24h"
+
+
+class MemoryErrors(HostGate):
+    """No memory module had an uncorrected error or corrects too many, and the kernel logged no fatal machine check."""
+
+    id = "node/host/sanity/memory-errors"
+    what = "memory errors"
+
+    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+        """Read the counters of the kernel's EDAC driver, and the kernel log's lines on machine checks."""
+        return Wanted((LOG,), (COUNTS, AGE, DIMM_COUNTS, DIMM_LABELS))
+
+    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+        """Hold counters and log against what mcelog takes for a bad module."""
+        node = facts.node.name
+        self._log(judge, node, found)
+        controllers, ages = found.matching(COUNTS), found.matching(AGE)
+        if not controllers or not ages:
+            judge.judged += 1
+            step = "Load the platform's driver (`modprobe i10nm_edac`, `amd64_edac`, or ghes_edac); without it memory errors are not seen."
+            judge.error(node, "memory error counters not reported", "an EDAC memory controller in /sys/devices/system/edac/mc", "none", step)
+            return
+        modules, labels = found.matching(DIMM_COUNTS), found.matching(DIMM_LABELS)
+        try:
+            seconds = {path.rsplit("/", 1)[0]: int(text) for path, text in ages.items()}
+            for path, text in sorted((modules or controllers).items()):
+                self._counter(judge, node, path, int(text), labels, seconds)
+            if modules:  # errors that the controller could not pin on a module
+                for path, text in sorted(controllers.items()):
+                    self._unassigned(judge, node, path, int(text), modules, seconds)
+        except (ValueError, KeyError) as error:
+            judge.error(node, "memory error counters not understood", "whole numbers", error, AGAIN)
+
+    @staticmethod
+    def _log(judge: Judge, node: str, found: Answers) -> None:
+        text = found.text("dmesg")
+        if text is None:
+            return
+        if not found.commands["dmesg"].get("lines"):
+            judge.error(node, "kernel log is empty", "the kernel's messages since boot", "none", "Somebody cleared it (`dmesg --clear`): reboot the node.")
+            return
+        judge.judged += 1
+        lines = [line.strip() for line in text.splitlines() if any(word in line for word in _FATAL)]
+        if lines:
+            step = "Decode it (`ras-mc-ctl --errors`, the BMC's event log), and replace the part that it names."
+            judge.fail(node, "machine check in the kernel log", "none", f"{len(lines)} line{'s' if len(lines) > 1 else ''}, the last: {lines[-1]}", step)
+
+    def _counter(self, judge: Judge, node: str, path: str, count: int, labels: dict[str, str], seconds: dict[str, int]) -> None:
+        folder = path.rsplit("/", 1)[0]
+        controller = folder.rsplit("/", 1)[0] if "/dimm" in folder else folder
+        name = labels.get(f"{folder}/dimm_label", "").strip() or "/".join(folder.split("/")[6:])
+        _hold(judge, f"{node} {name}", corrected="ce_count" in path, count=count, seconds=seconds[controller])
+
+    @staticmethod
+    def _unassigned(judge: Judge, node: str, path: str, count: int, modules: dict[str, str], seconds: dict[str, int]) -> None:
+        controller, kind = path.rsplit("/", 1)
+        known = sum(int(text) for name, text in modules.items() if name.startswith(f"{controller}/") and name.endswith(kind))
+        if count > known:
+            _hold(judge, f"{node} {controller.rsplit('/', 1)[1]}", corrected=kind == "ce_count", count=count - known, seconds=seconds[controller])
+
+
+def _hold(judge: Judge, where: str, *, corrected: bool, count: int, seconds: int) -> None:
+    """Hold one counter against mcelog's thresholds: 10 corrected in every day that was begun since the counter's reset, and no uncorrected one."""
+    days = max(1, math.ceil(seconds / _DAY_S))
+    name, bound, source = ("memory_corrected", CE_PER_DAY * days, CE_SOURCE) if corrected else ("memory_uncorrected", 0, _UE_SOURCE)
+    if Limit(name, Op.LE, bound, "1", source).holds(judge, where, count):
+        return
+    if corrected:
+        actual = f"{count} in {days} day{'s' if days > 1 else ''}"
+        judge.fail(where, "corrected memory errors", f"at most {CE_PER_DAY} a day (mcelog)", actual, "Reseat the module; if the count grows again, replace it.")
+    else:
+        judge.fail(where, "uncorrected memory errors", "none", count, "Replace the module.")

@@ -1,0 +1,54 @@
+"""NUMA: as many nodes as the platform has, and every GPU and NIC on the one that it is wired to."""
+
+from __future__ import annotations
+
+from rackready.design.facts import NodeFacts
+from rackready.gates.host.cpu import LSCPU, processors
+from rackready.gates.host.reading import Answers, HostGate, Wanted
+from rackready.gates.judge import Judge
+
+_STEP = "Check the BIOS (sub-NUMA clustering, NPS, node interleaving) and that the card sits in its own slot."
+
+
+def expected(facts: NodeFacts) -> dict[str, tuple[str, int]]:
+    """Return PCI address -> (part, NUMA node) of every NIC, and of every GPU that shares a PCIe switch with one."""
+    out = {nic.pci: (nic.rdma_device, nic.numa) for nic in facts.nics}
+    for nic in facts.nics:
+        if nic.gpu < len(facts.platform.gpu_pci):
+            out[facts.platform.gpu_pci[nic.gpu]] = (f"gpu{nic.gpu}", nic.numa)
+    return out
+
+
+class Numa(HostGate):
+    """The node has its NUMA nodes, and every GPU and NIC is on the one that it is wired to."""
+
+    id = "node/host/sanity/numa"
+    what = "NUMA layout"
+
+    def wanted(self, facts: NodeFacts) -> Wanted:
+        """Read lscpu and the NUMA node of every GPU and NIC."""
+        return Wanted((LSCPU,), tuple(sorted(_file(pci) for pci in expected(facts))))
+
+    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+        """Hold the layout against the platform's profile."""
+        node, parts = facts.node.name, facts.platform.host
+        cpus = processors(judge, found)
+        if cpus is not None and parts is not None:
+            judge.equal(node, "NUMA nodes", parts.numa_nodes, cpus.numa_nodes, _STEP)
+        for pci, (part, wanted) in sorted(expected(facts).items(), key=lambda item: item[1]):
+            text = found.one(_file(pci))
+            where = f"{node} {part}"
+            if text == "-1":
+                judge.judged += 1
+                step = "The BIOS gives no affinity for it: update the BIOS, and check its NUMA setting."
+                judge.fail(where, "NUMA node", wanted, "none (-1)", step)
+            elif text is None or not text.isdigit():
+                judge.judged += 1
+                step = f"Look whether the device is on the bus: `lspci -s {pci}`."
+                judge.error(where, "NUMA node not reported", wanted, text or f"no {_file(pci)}", step)
+            else:
+                judge.equal(where, "NUMA node", wanted, int(text), _STEP)
+
+
+def _file(pci: str) -> str:
+    return f"/sys/bus/pci/devices/{pci}/numa_node"

@@ -1,0 +1,131 @@
+"""Optics and cables of the compute NICs: bit error rates, light and temperature within limits, the right part."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pydantic import Field
+
+from rackready.design.facts import NicFacts, NodeFacts
+from rackready.gates import base
+from rackready.gates.formats import mlxlink
+from rackready.gates.formats.error import FormatError
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Op
+
+EFFECTIVE_SOURCE = "NVIDIA ibdiagnet user manual, bit error rate: threshold 10^-12"
+_RAW_SOURCE = "IEEE 802.3 clause 124 (400GBASE-DR4): 2.4 x 10^-4 before the RS(544,514) code corrects"
+_MODULE = "the module's own alarm thresholds, as mlxlink prints them"
+_SWAP = "Clean the connectors and reseat; then swap cable and module with another port's: see whether the fault moves with them."
+
+
+def tools(facts: NodeFacts) -> tuple[Tool, ...]:
+    """Return one call of mlxlink per compute NIC."""
+    return tuple(Tool(f"mlxlink-{nic.rdma_device}", ("mlxlink", "-d", nic.rdma_device, "-m", "-c", "--json"), "mft") for nic in facts.nics)
+
+
+def read(judge: Judge, node: str, nic: NicFacts, found: Answers) -> mlxlink.Port | None:
+    """Return what mlxlink says of one NIC's port; None after an error was added."""
+    where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+    text = found.text(f"mlxlink-{nic.rdma_device}", good=None, where=where)
+    if text is None:
+        return None
+    try:
+        port = mlxlink.parse(text)
+    except FormatError as error:
+        judge.error(where, "mlxlink's output is not understood", "its JSON document", error, AGAIN)
+        return None
+    if found.code(f"mlxlink-{nic.rdma_device}"):
+        judge.error(where, "mlxlink contradicts itself", "exit 0 with status 0", f"exit {found.code(f'mlxlink-{nic.rdma_device}')}", AGAIN)
+        return None
+    return port
+
+
+EFFECTIVE_BER, RAW_BER = 1e-12, 2.4e-4
+
+
+def errors(judge: Judge, where: str, port: mlxlink.Port, effective: float = EFFECTIVE_BER, raw: float = RAW_BER) -> None:
+    """Hold a port's bit error rates, after and before correction, against their bounds."""
+    judge.judged += 1
+    if port.state != "Active":
+        judge.fail(where, "link is not up", "Active", f"{port.state}: {port.recommendation}", _SWAP)
+        return
+    for what, name, value, bound, source in (
+        ("bit error rate after correction", "effective_ber", port.effective_ber, effective, EFFECTIVE_SOURCE),
+        ("bit error rate before correction", "raw_ber", port.raw_ber, raw, _RAW_SOURCE),
+    ):
+        if value is None:
+            judge.error(where, f"{what} not reported", f"at most {bound:g}", "N/A", "Update the NIC's firmware and MFT.")
+        elif not Limit(name, Op.LE, bound, "1", source).holds(judge, where, value):
+            judge.fail(where, what, f"at most {bound:g}", f"{value:g} ({port.recommendation})", _SWAP)
+
+
+def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
+    """Hold temperature and light against the limits that the module itself gives; copper has neither light nor, mostly, a sensor."""
+    for what, unit, watched, step in (
+        ("module temperature", "C", port.temperature, "Check the airflow at this slot, and that the module has the heat sink that its cage needs."),
+        ("received light", "dBm", port.rx_power, _SWAP),
+        ("sent light", "dBm", port.tx_power, "Replace the module."),
+    ):
+        if watched is None or watched.low is None or watched.high is None:
+            continue
+        for lane, value in enumerate(watched.values):
+            name = f"{where} lane {lane}" if unit == "dBm" else where
+            metric = what.replace(" ", "_")
+            good = Limit(metric, Op.GE, watched.low, unit, _MODULE).holds(judge, name, value)
+            good = Limit(metric, Op.LE, watched.high, unit, _MODULE).holds(judge, name, value) and good
+            if not good:
+                judge.fail(name, what, f"{watched.low:g} to {watched.high:g} {unit} ({_MODULE})", f"{value:g} {unit}", step)
+
+
+class Optics(HostGate):
+    """Every compute NIC's link has few bit errors, and its module is the right part, cool enough and gets enough light."""
+
+    id = "node/host/validation/optics"
+    what = "optics"
+    covers = frozenset({"node", "nic"})
+
+    class Inputs(base.Inputs):
+        """Bounds; parts that are not declared are compared with the node's other ports."""
+
+        max_effective_ber: float = Field(
+            EFFECTIVE_BER, gt=0, lt=1, description=f"largest bit error rate after correction; source of the default: {EFFECTIVE_SOURCE}"
+        )
+        max_raw_ber: float = Field(RAW_BER, gt=0, lt=1, description=f"largest bit error rate before correction; source of the default: {_RAW_SOURCE}")
+        parts: tuple[str, ...] = Field((), description="part numbers of modules or cables that are right; empty: the one that most ports of the node have")
+
+    inputs: Inputs
+
+    def wanted(self, facts: NodeFacts) -> Wanted:
+        """Ask mlxlink about every compute NIC, all at once."""
+        return Wanted(tools(facts))
+
+    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+        """Hold every port against the bounds and its siblings."""
+        node = facts.node.name
+        if not facts.nics:
+            judge.judged, judge.note = 1, "the platform has no compute NICs: nothing to judge"
+            return
+        ports = {nic: port for nic in facts.nics if (port := read(judge, node, nic, found)) is not None}
+        for nic, port in ports.items():
+            before = len(judge.fails) + len(judge.errors)
+            where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+            errors(judge, where, port, self.inputs.max_effective_ber, self.inputs.max_raw_ber)
+            module(judge, where, port)
+            self._part(judge, where, port, [other.part for other in ports.values()])
+            if len(judge.fails) + len(judge.errors) == before:
+                judge.measured.add(f"{node}/{nic.rdma_device}")
+
+    def _part(self, judge: Judge, where: str, port: mlxlink.Port, siblings: list[str]) -> None:
+        judge.judged += 1
+        step = "Put in the part that the cabling plan has for this link (`rackready plan`)."
+        if not port.part:
+            judge.error(where, "part number not reported", "the module's or cable's part number", "N/A", "Reseat the module: it cannot be read.")
+        elif self.inputs.parts:
+            if port.part not in self.inputs.parts:
+                judge.fail(where, "module or cable", f"{' or '.join(self.inputs.parts)} (declared)", port.part, step)
+        else:
+            usual, times = Counter(siblings).most_common(1)[0]
+            if port.part != usual and times > len(siblings) / 2:
+                judge.fail(where, "module or cable", f"{usual}, as {times} of the node's {len(siblings)} ports have", port.part, step)

@@ -1,0 +1,104 @@
+"""PCIe between GPUs and NICs: no access control that sends their traffic through the processor, and an IOMMU that does not translate."""
+
+from __future__ import annotations
+
+from rackready.design.facts import NodeFacts
+from rackready.gates.formats import lspci
+from rackready.gates.formats.error import FormatError
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
+from rackready.gates.judge import Judge
+
+BRIDGES = Tool("lspci", ("lspci", "-D", "-vvv", "-d", "::0604"), "pciutils")
+_REDIRECTS = frozenset({"SrcValid", "ReqRedir", "CmpltRedir"})
+"""NCCL's guide looks for SrcValid+; the redirections are what sends peer-to-peer traffic up (PCI Express, access control services)."""
+_VIRTUAL = "a virtual machine: its host needs access control services, and the NIC address translation (ATS) instead; not judged here"
+
+
+def parts(facts: NodeFacts) -> dict[str, str]:
+    """Return PCI address -> name of every GPU and compute NIC."""
+    gpus = {pci: f"gpu{index}" for index, pci in enumerate(facts.platform.gpu_pci)}
+    return {**gpus, **{nic.pci: nic.rdma_device for nic in facts.nics}}
+
+
+class AccessControl(HostGate):
+    """No PCIe switch between a GPU and a NIC redirects their traffic to the processor (ACS is off)."""
+
+    id = "node/host/sanity/pcie-acs"
+    what = "PCIe bridges"
+
+    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+        """Read all PCI bridges."""
+        return Wanted((BRIDGES,))
+
+    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+        """Look at every switch port on the way to a GPU or NIC."""
+        node = facts.node.name
+        if facts.node.kind == "virtual":
+            judge.judged, judge.note = 1, _VIRTUAL
+            return
+        text = found.text("lspci")
+        if text is None:
+            return
+        try:
+            bridges = lspci.parse(text)
+        except FormatError as error:
+            judge.error(node, "lspci's output is not understood", "PCI bridges with their capabilities", error, AGAIN)
+            return
+        self._ports(judge, facts, bridges)
+
+    @staticmethod
+    def _ports(judge: Judge, facts: NodeFacts, bridges: list[lspci.Bridge]) -> None:
+        node, below = facts.node.name, parts(facts)
+        lost = [name for pci, name in below.items() if not any(bridge.above(pci) for bridge in bridges)]
+        judge.judged += 1
+        if lost:
+            step = "Check with `lspci -t` that the device is on the bus, and its address in the platform's profile."
+            judge.error(node, "way to a GPU or NIC not found", "a bridge above each", f"none above {', '.join(lost)}", step)
+        for bridge in bridges:
+            under = [name for pci, name in below.items() if bridge.above(pci)]
+            on = (bridge.acs or frozenset()) & _REDIRECTS
+            if under and not bridge.port:
+                what = "kind of PCIe port not reported"
+                judge.error(f"{node} {bridge.address}", what, "root, upstream or downstream port", "nothing", f"Run `lspci -vvv -s {bridge.address}` as root.")
+            if under and on and bridge.port == "Downstream Port":
+                step = f"`setpci -s {bridge.address} ECAP_ACS+0x6.w=0000` at each boot, or switch ACS off in the BIOS: docs/runbooks/nccl-transport.md"
+                where, actual = f"{node} {bridge.address} (above {', '.join(under)})", " ".join(f"{flag}+" for flag in sorted(on))
+                judge.fail(where, "access control services", "off on switch ports above GPUs and NICs", actual, step)
+
+
+class Iommu(HostGate):
+    """The IOMMU, where it is on, passes GPU and NIC traffic through without translation."""
+
+    id = "node/host/sanity/iommu"
+    what = "IOMMU"
+
+    def wanted(self, facts: NodeFacts) -> Wanted:
+        """Read the type of every GPU's and NIC's IOMMU group."""
+        return Wanted(files=tuple(sorted(name for pci in parts(facts) for name in (_group(pci), _present(pci)))))
+
+    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+        """Hold every device's group against pass-through (identity); no group means that the IOMMU is off."""
+        node = facts.node.name
+        if facts.node.kind == "virtual":
+            judge.judged, judge.note = 1, _VIRTUAL
+            return
+        wrong: dict[str, list[str]] = {}
+        for pci, name in sorted(parts(facts).items(), key=lambda item: item[1]):
+            judge.judged += 1
+            if found.one(_present(pci)) is None:
+                judge.error(f"{node} {name}", "PCI device not found", _present(pci), "nothing", f"Look whether it is on the bus: `lspci -s {pci}`.")
+                continue
+            kind = found.one(_group(pci))
+            if kind not in {None, "identity"}:
+                wrong.setdefault(str(kind), []).append(name)
+        for kind, names in wrong.items():
+            step = "Add iommu=pt (arm64: iommu.passthrough=1) to the kernel command line and reboot (nvidia-tuned sets the same)."
+            judge.fail(f"{node} {', '.join(names)}", "IOMMU", "identity (pass-through), or off", kind, step)
+
+
+def _group(pci: str) -> str:
+    return f"/sys/bus/pci/devices/{pci}/iommu_group/type"
+
+
+def _present(pci: str) -> str:
+    return f"/sys/bus/pci/devices/{pci}/vendor"

@@ -1,0 +1,65 @@
+"""Services: nothing that systemd runs has failed, and what must run does."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.host.reading import Answers, HostGate, Tool, Wanted
+from rackready.gates.judge import Judge
+
+_INACTIVE = 3
+"""Exit code of `systemctl is-active` when a unit is not active (systemctl(1))."""
+_STATES = frozenset({"active", "inactive", "failed", "activating", "deactivating", "reloading", "maintenance", "unknown"})
+
+
+class Services(HostGate):
+    """No service has failed, and those that must run do."""
+
+    id = "node/host/sanity/services"
+    what = "services"
+
+    class Inputs(base.Inputs):
+        """Which units count."""
+
+        active: tuple[str, ...] = Field(("chrony.service",), description="units that must be active; node/gpu/sanity/versions judges the driver's")
+        may_fail: tuple[str, ...] = Field((), description="units whose failure is accepted, by name")
+
+    inputs: Inputs
+
+    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+        """Ask systemd."""
+        failed = Tool("systemctl", ("systemctl", "list-units", "--all", "--plain", "--no-legend", "--no-pager", "--full", "--type=service"), "systemd")
+        asked = Tool("is-active", ("systemctl", "is-active", *self.inputs.active), "systemd")
+        return Wanted((failed, asked) if self.inputs.active else (failed,))
+
+    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+        """Hold the states of units against what is wanted."""
+        node = facts.node.name
+        text = found.text("systemctl")
+        if text is not None:
+            self._failed(judge, node, text)
+        if self.inputs.active:
+            self._active(judge, node, found)
+
+    def _failed(self, judge: Judge, node: str, text: str) -> None:
+        rows = [line.split(None, 4) for line in text.splitlines() if line.strip()]
+        judge.judged += 1
+        if not rows or any(len(row) < 4 for row in rows):  # noqa: PLR2004 - UNIT LOAD ACTIVE SUB
+            judge.error(node, "systemctl's output is not understood", "UNIT LOAD ACTIVE SUB per line", text.strip()[:80] or "nothing", "Run the gate again.")
+            return
+        for name in sorted(row[0] for row in rows if row[2] == "failed" and row[0] not in self.inputs.may_fail):
+            judge.fail(node, "service failed", f"{name} not failed", "failed", f"`systemctl status {name}` and `journalctl -u {name}` on the node say why.")
+
+    def _active(self, judge: Judge, node: str, found: Answers) -> None:
+        text = found.text("is-active", good=frozenset({0, _INACTIVE}))
+        if text is None:
+            return
+        states = text.split()
+        if len(states) != len(self.inputs.active) or not set(states) <= _STATES or (set(states) == {"active"}) != (found.code("is-active") == 0):
+            actual = f"{' '.join(states)!r}, exit {found.code('is-active')}"
+            judge.error(node, "states of services not understood", f"{len(self.inputs.active)} states", actual, "Run the gate again.")
+            return
+        for name, state in zip(self.inputs.active, states, strict=True):
+            judge.equal(node, name, "active", state, f"`systemctl status {name}` and `journalctl -u {name}` on the node say why.")

@@ -1,0 +1,160 @@
+"""lscpu, lsblk, prlimit and swapon as far as they tell of the machine's own parts; what else is asked goes to the distribution's program."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from .. import machine, paths, store
+from . import tree
+
+State = dict[str, Any]
+
+
+def host() -> State:
+    """Return the host's part of the state."""
+    found: State = store.hardware().get("host", {})
+    return found
+
+
+def drives() -> list[State]:
+    """Return the drives that are on the bus."""
+    state = store.hardware()
+    return [drive for drive in state.get("host", {}).get("drives", []) if machine.present(drive, state)]
+
+
+def _real(name: str, argv: list[str]) -> int:
+    program = paths.at(f"/usr/lib/hw/real/{name}")
+    return subprocess.run([str(program), *argv], check=False).returncode
+
+
+def lscpu(argv: list[str]) -> int:
+    """Print the processors, as text or with --json as util-linux 2.38 does."""
+    if not host():
+        return _real("lscpu", argv)
+    cpu = host()["cpu"]
+    total, offline = tree.cpus(cpu), sorted(cpu["offline"])
+    online = [number for number in range(total) if number not in set(offline)]
+    nodes = host()["numa_nodes"]
+    rows: list[tuple[str, str, int]] = [
+        ("Architecture:", "x86_64", 0),
+        ("CPU op-mode(s):", "32-bit, 64-bit", 1),
+        ("Address sizes:", "52 bits physical, 57 bits virtual", 1),
+        ("Byte Order:", "Little Endian", 1),
+        ("CPU(s):", str(total), 0),
+        ("On-line CPU(s) list:", _ranges(online), 1),
+        *([("Off-line CPU(s) list:", _ranges(offline), 1)] if offline else []),
+        ("Vendor ID:", "GenuineIntel", 0),
+        ("Model name:", cpu["model"], 1),
+        ("CPU family:", "6", 2),
+        ("Model:", "143", 2),
+        ("Thread(s) per core:", str(cpu["threads"]), 2),
+        ("Core(s) per socket:", str(cpu["cores"]), 2),
+        ("Socket(s):", str(cpu["sockets"]), 2),
+        ("Stepping:", "8", 2),
+        ("CPU max MHz:", "3800.0000", 2),
+        ("CPU min MHz:", "800.0000", 2),
+        ("BogoMIPS:", "4000.00", 2),
+        ("NUMA:", "", 0),
+        ("NUMA node(s):", str(nodes), 1),
+        *[(f"NUMA node{node} CPU(s):", _ranges(online[node::nodes]), 1) for node in range(nodes)],
+    ]
+    if "-J" in argv or "--json" in argv:
+        sys.stdout.write(json.dumps({"lscpu": _nested(rows)}, indent=3) + "\n")
+    else:
+        sys.stdout.write("".join(f"{'  ' * depth + name:<25}{value}\n" for name, value, depth in rows))
+    return 0
+
+
+def _nested(rows: list[tuple[str, str, int]]) -> list[State]:
+    top: list[State] = []
+    stack: list[list[State]] = [top]
+    for name, value, depth in rows:
+        del stack[depth + 1 :]
+        item: State = {"field": name, "data": value or None}
+        stack[depth].append(item)
+        item["children"] = []
+        stack.append(item["children"])
+    return [_pruned(item) for item in top]
+
+
+def _pruned(item: State) -> State:
+    children = [_pruned(child) for child in item["children"]]
+    return {**{key: value for key, value in item.items() if key != "children"}, **({"children": children} if children else {})}
+
+
+def _ranges(numbers: list[int]) -> str:
+    out: list[list[int]] = []
+    for number in numbers:
+        if out and out[-1][1] == number - 1:
+            out[-1][1] = number
+        else:
+            out.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in out)
+
+
+def lsblk(argv: list[str]) -> int:
+    """Print the drives with --json; anything else is the distribution's."""
+    if "--json" not in argv or not host():
+        return _real("lsblk", argv)
+    devices = [{"path": f"/dev/{drive['name']}n1", "model": drive["model"], "serial": drive["serial"], "size": drive["bytes"]} for drive in drives()]
+    sys.stdout.write(json.dumps({"blockdevices": devices}, indent=3) + "\n")
+    return 0
+
+
+def prlimit(argv: list[str]) -> int:
+    """Print the limit on locked memory that PAM gave this login: a container may not raise its own."""
+    if "--memlock" not in argv or not host():
+        return _real("prlimit", argv)
+    limit = host()["memlock"] if _configured() == "unlimited" else "8388608"
+    sys.stdout.write(f"{limit} {limit}\n")
+    return 0
+
+
+def _configured() -> str:
+    """Return the memlock limit that pam_limits sets for root: the last hard one of limits.d; the kernel's default otherwise."""
+    found = "8388608"
+    for path in sorted(paths.at("/etc/security/limits.d").glob("*.conf")):
+        for line in path.read_text().splitlines():
+            words = line.split("#")[0].split()
+            if len(words) == 4 and words[0] in {"root", "*"} and words[1] in {"hard", "-"} and words[2] == "memlock":  # noqa: PLR2004
+                found = words[3]
+    return found
+
+
+def swapon(argv: list[str]) -> int:
+    """Print the swap areas; anything else is the distribution's."""
+    if not any(word.startswith("--show") for word in argv) or not host():
+        return _real("swapon", argv)
+    sys.stdout.write("".join(f"{name}\n" for name in host()["swaps"]))
+    return 0
+
+
+def fio(argv: list[str]) -> int:
+    """Read a drive, or write and read a folder, and print the JSON of fio 3.33."""
+    options = [word.removeprefix("--").partition("=") for word in argv]
+    values = {name: value for name, mark, value in options if mark}
+    place = values.get("filename") or (argv[argv.index("--filename") + 1] if "--filename" in argv else "")
+    if place:
+        drive = next((item for item in drives() if place == f"/dev/{item['name']}n1"), None)
+        if drive is None:
+            sys.stderr.write(f"fio: pid={os.getpid()}, err=2/file:filesetup.c:745, func=open(O_RDONLY), error=No such file or directory\n")
+            return 1
+        jobs = [_job(values.get("name", "read"), read=float(drive["read_gb_s"]))]
+    else:
+        rates = host().get("filesystem", {"read_gb_s": 0.4, "write_gb_s": 0.3})
+        jobs = [_job("write", write=rates["write_gb_s"]), _job("read", read=rates["read_gb_s"])]
+    sys.stdout.write(json.dumps({"fio version": "fio-3.33", "timestamp": 0, "jobs": jobs, "disk_util": []}, indent=2) + "\n")
+    return 0
+
+
+def _job(name: str, read: float = 0.0, write: float = 0.0) -> State:
+    def way(rate: float) -> State:
+        seconds = 10.0 if rate else 0.0
+        return {"io_bytes": int(rate * 1e9 * seconds), "bw_bytes": int(rate * 1e9), "bw": int(rate * 1e9 / 1024), "iops": rate * 1e9 / 1048576,
+                "runtime": int(seconds * 1000), "total_ios": int(rate * 1e9 * seconds / 1048576)}  # fmt: skip
+
+    return {"jobname": name, "groupid": 0, "error": 0, "read": way(read), "write": way(write)}

@@ -1,0 +1,169 @@
+"""Kernel trees of the host: processors' frequency and microcode, memory controllers, huge pages, command line."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from .. import kmsg, machine, paths, rdmatree
+
+_CPU = "/sys/devices/system/cpu"
+_EDAC = "/sys/devices/system/edac/mc"
+_UNITS = "/run/systemd/system"
+_FAILING = """[Unit]
+Description=%s
+
+[Service]
+Type=oneshot
+ExecStart=/bin/false
+"""
+
+
+def own_folders() -> None:
+    """Put folders of the machine's own where links lead to its host's kernel, keeping what else those folders show."""
+    cpu = Path(_CPU)
+    if not cpu.is_symlink():
+        return
+    _unfold(cpu)
+    for place in cpu.glob("cpu[0-9]*"):
+        _unfold(place)
+    for name in ("smt", "cpufreq", *(f"{place.name}/microcode" for place in cpu.glob("cpu[0-9]*"))):
+        (cpu / name).unlink(missing_ok=True)
+    Path(_EDAC).parent.unlink(missing_ok=True)
+
+
+def _unfold(link: Path) -> None:
+    origin = link.readlink()
+    names = sorted(item.name for item in origin.iterdir())
+    link.unlink()
+    link.mkdir()
+    for name in names:
+        (link / name).symlink_to(origin / name)
+
+
+def write(state: dict[str, Any]) -> None:
+    """Lay out the trees; may be repeated when the state changes."""
+    host = state.get("host")
+    if host is None:
+        return
+    _processors(host["cpu"])
+    _memory(host)
+    for size, count in host["hugepages"].items():
+        _put(f"/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages", count)
+    _put("/run/hw/cmdline", host["cmdline"])
+    for nic in machine.nics():
+        if rdmatree.folder(nic).is_dir():
+            _put(f"/sys/class/infiniband/{nic['rdma_device']}/fw_ver", nic["fw"])
+
+
+def cpus(cpu: dict[str, Any]) -> int:
+    """Return how many hardware threads there are."""
+    return int(cpu["sockets"]) * int(cpu["cores"]) * int(cpu["threads"])
+
+
+def _processors(cpu: dict[str, Any]) -> None:
+    _put(f"{_CPU}/smt/control", "on" if cpu["threads"] > 1 else "off")
+    _put(f"{_CPU}/smt/active", int(cpu["threads"] > 1))
+    offline = set(cpu["offline"])
+    for number in range(cpus(cpu)):
+        if number not in offline:
+            _put(f"{_CPU}/cpufreq/policy{number}/scaling_governor", cpu["governor"])
+        _put(f"{_CPU}/cpu{number}/microcode/version", cpu.get("microcode_of", {}).get(str(number), cpu["microcode"]))
+
+
+def _memory(host: dict[str, Any]) -> None:
+    dimms = [dimm for dimm in host["dimms"] if dimm["present"]]
+    shutil.rmtree(paths.at(_EDAC), ignore_errors=True)
+    age = int(time.time() - _booted())
+    for controller in sorted({dimm["controller"] for dimm in dimms}):
+        here = [dimm for dimm in dimms if dimm["controller"] == controller]
+        top = f"{_EDAC}/mc{controller}"
+        _put(f"{top}/mc_name", f"Intel_10nm Socket#{controller // 4} IMC#{controller % 4}")
+        _put(f"{top}/seconds_since_reset", age)
+        for kind, name in (("ce", "corrected"), ("ue", "uncorrected")):
+            _put(f"{top}/{kind}_count", sum(dimm[name] for dimm in here))
+            _put(f"{top}/{kind}_noinfo_count", 0)
+        for place, dimm in enumerate(here):
+            folder = f"{top}/dimm{place}"
+            _put(f"{folder}/dimm_label", dimm["locator"])
+            _put(f"{folder}/size", dimm["size_gb"] * 1024)
+            _put(f"{folder}/dimm_ce_count", dimm["corrected"])
+            _put(f"{folder}/dimm_ue_count", dimm["uncorrected"])
+
+
+def _booted() -> float:
+    stamp = paths.at("/run/hw/booted")
+    return stamp.stat().st_mtime if stamp.exists() else time.time()
+
+
+def services(state: dict[str, Any]) -> None:
+    """Let the services fail that the state says fail, and mend the others."""
+    wanted = set(state.get("host", {}).get("failed_services", []))
+    folder = paths.at(_UNITS)
+    mark = "x-failing-"
+    have = {path.name.removeprefix(mark) for path in folder.glob(f"{mark}*")} if folder.is_dir() else set()
+    if wanted == have:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in wanted - have:
+        (folder / name).write_text(_FAILING % name.removesuffix(".service"))
+        (folder / f"{mark}{name}").write_text("")
+    for name in have - wanted:
+        (folder / name).unlink(missing_ok=True)
+        (folder / f"{mark}{name}").unlink(missing_ok=True)
+    _systemctl("daemon-reload")
+    for name in wanted - have:
+        _systemctl("start", name)
+    for name in have - wanted:
+        _systemctl("reset-failed", name)
+
+
+def follow(state: dict[str, Any], last: dict[str, Any]) -> None:
+    """Report what is new since the last look: machine checks, and links that went down for a moment."""
+    seen = len(last.get("host", {}).get("machine_checks", []))
+    for line in state.get("host", {}).get("machine_checks", [])[seen:]:
+        kmsg.say(line)
+    before = {nic["rdma_device"]: nic.get("module", {}).get("flaps", 0) for nic in last["nics"]}
+    _flaps(before)
+
+
+def _flaps(before: dict[str, int]) -> None:
+    for nic in machine.nics():
+        times = nic.get("module", {}).get("flaps", 0) - before.get(nic["rdma_device"], 0)
+        for _ in range(times):
+            for way in ("down", "up"):
+                kmsg.say(f"mlx5_core {nic['pci']} {nic['netdev']}: Link {way}")
+        if times > 0:
+            rdmatree.add(nic, {"link_downed": times})
+
+
+def report(state: dict[str, Any]) -> None:
+    """Say at power-on what the kernel says first, and what the memory reported."""
+    kmsg.say(f"Linux version {paths.kernel()} (gcc-12 (Debian 12.2.0-14) 12.2.0)")
+    for line in state.get("host", {}).get("machine_checks", []):
+        kmsg.say(line)
+    _flaps({})
+
+
+def cover_command_line() -> None:
+    """Show the state's kernel command line: a container shows its host's otherwise."""
+    if Path("/run/hw/cmdline").exists():
+        subprocess.run(["mount", "--bind", "/run/hw/cmdline", "/proc/cmdline"], check=True)
+
+
+def _systemctl(*words: str) -> None:
+    subprocess.run(["systemctl", *words], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _put(path: str, value: object) -> None:
+    place = paths.at(path)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    real = Path("/run/hw/sys")
+    if real.is_dir() and place.parent.stat().st_dev == real.stat().st_dev:
+        raise PermissionError(f"{path} is the host's own kernel's")
+    text = f"{value}\n"
+    if not place.exists() or place.read_text() != text:
+        place.write_text(text)

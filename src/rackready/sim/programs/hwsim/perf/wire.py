@@ -1,0 +1,80 @@
+"""What lies between two NICs: asks the switch at the other end of the cable, with a frame of a local ethertype, how it forwards to a peer.
+
+A real switch queues, marks and drops by itself. Data do not really move here, so what a test sent is told to the switch, which counts it on its
+ports and says what it did with it. Without a switch that answers the wire is plain and good.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from typing import Any
+
+from .. import paths
+
+Facts = dict[str, Any]
+ETHERTYPE = 0x88B5
+"""IEEE 802 local experimental ethertype 1."""
+_ANSWER_S = 0.6
+_HEAD = 14
+
+
+def mac(text: str) -> bytes:
+    """Return the six bytes of an Ethernet address."""
+    return bytes.fromhex(text.replace(":", ""))
+
+
+def frame(target: bytes, source: bytes, message: Facts) -> bytes:
+    """Return a frame; its body carries its own length, for short frames are padded."""
+    body = json.dumps(message).encode()
+    return target + source + struct.pack("!HH", ETHERTYPE, len(body)) + body
+
+
+def message(raw: bytes) -> Facts:
+    """Return the body of a frame; ValueError when it has none."""
+    length = struct.unpack("!H", raw[_HEAD : _HEAD + 2])[0]
+    found: Facts = json.loads(raw[_HEAD + 2 : _HEAD + 2 + length])
+    return found
+
+
+def neighbour(netdev: str, address: str) -> bytes | None:
+    """Return the Ethernet address of a peer that was reached before; None when the kernel does not know it."""
+    table = paths.at("/proc/net/arp")
+    for line in table.read_text().splitlines()[1:] if table.exists() else []:
+        fields = line.split()
+        if fields[0] == address and fields[5] == netdev and fields[3] != "00:00:00:00:00:00":
+            return mac(fields[3])
+    return None
+
+
+def talk(netdev: str, address: str, told: Facts) -> Facts:
+    """Tell the switch something about traffic to a peer; return its answer, empty when none comes."""
+    target = neighbour(netdev, address)
+    if target is None:
+        return {}
+    try:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE)) as handle:
+            handle.bind((netdev, ETHERTYPE))
+            own = handle.getsockname()[4]
+            handle.send(frame(target, own, told))
+            return _answer(handle, own)
+    except OSError:
+        return {}
+
+
+def _answer(handle: socket.socket, own: bytes) -> Facts:
+    end = time.monotonic() + _ANSWER_S
+    while (left := end - time.monotonic()) > 0:
+        handle.settimeout(left)
+        try:
+            raw = handle.recv(4096)
+        except TimeoutError:
+            break
+        if raw[:6] == own:
+            found = message(raw)
+            if "answer" in found:
+                answer: Facts = found["answer"]
+                return answer
+    return {}

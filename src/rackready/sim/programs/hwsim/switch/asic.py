@@ -1,0 +1,135 @@
+"""The forwarding chip of the switch: how fast a port is, what it marks, pauses and drops, and the counters that `nv show` prints.
+
+It hears of traffic by frames of `perf.wire`, which enter at the sender's port and name the receiver by their Ethernet address.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import threading
+from typing import Any
+
+from .. import store
+from ..perf import wire
+from . import revisions
+
+Facts = dict[str, Any]
+_ROCE, _CNP = 3, 6
+_PACKET = 4096
+_MARKED = 0.02
+"""Share of packets that are marked while several senders fill one port (DCQCN keeps the queue between its thresholds). Judgement."""
+_PAUSED = 0.0005
+_DROPPED = 0.0004
+"""Share that is lost at the edge of a queue that nobody slows down. Judgement."""
+_OUTGOING = 4
+_ALL = 3
+"""ETH_P_ALL of linux/if_ether.h."""
+
+
+def serve() -> None:
+    """Answer frames until the machine stops. A port of a bridge shows its frames only to those who listen to every protocol."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ALL)) as handle:
+        while True:
+            raw, (port, _, kind, *_rest) = handle.recvfrom(65535)
+            if kind == _OUTGOING or not port.startswith("swp") or raw[12:14] != wire.ETHERTYPE.to_bytes(2, "big"):
+                continue
+            try:
+                told = wire.message(raw)
+            except (ValueError, IndexError):
+                continue
+            if "answer" in told:
+                continue
+            answer = forward(port, _port_of(raw[:6]), told)
+            handle.sendto(wire.frame(raw[6:12], b"\x02\x00\x00\x00\x00\x01", {"answer": answer}), (port, wire.ETHERTYPE))
+
+
+def start() -> None:
+    """Serve in the background."""
+    threading.Thread(target=serve, daemon=True).start()
+
+
+def _port_of(address: bytes) -> str | None:
+    """Return the port behind which an Ethernet address was seen."""
+    done = subprocess.run(["bridge", "-json", "fdb", "show"], check=False, capture_output=True, text=True)
+    entries = json.loads(done.stdout or "[]")
+    return next((item["ifname"] for item in entries if wire.mac(item.get("mac", "00")) == address and item["ifname"].startswith("swp")), None)
+
+
+def lossless() -> bool:
+    """Say whether the applied configuration makes RoCE lossless."""
+    ours = {words[2:] for words in revisions.read().running().settings if words[:2] == ("qos", "roce")}
+    return bool(ours) and ("enable", "off") not in ours and ("mode", "lossy") not in ours
+
+
+def forward(entry: str, leave: str | None, told: Facts) -> Facts:
+    """Take what was sent in at one port for another; return how it fared. ``told`` without ``bytes`` only asks how fast the way is."""
+    state = store.hardware()
+    ports = state["ports"]
+    here, there = ports.get(entry, {}), ports.get(leave or "", {})
+    factor = min(here.get("factor", 1.0), there.get("factor", 1.0))
+    if "bytes" not in told:
+        return {"factor": factor}
+    packets, priority = int(told["bytes"]) // _PACKET + 1, int(told["priority"])
+    crowded = int(told.get("flows", 1)) > 1
+    protected = lossless() and priority == _ROCE
+    marked = int(packets * _MARKED) if crowded and protected and not state.get("ecn_off") else 0
+    full = crowded and (priority != _ROCE or not lossless() or not marked)
+    pauses = protected and not here.get("pfc_off")
+    paused = int(packets * _PAUSED * (20 if full else 1)) if crowded and pauses else 0
+    dropped = int(packets * _DROPPED) + 1 if crowded and (not pauses or not protected) else 0
+    damaged = int(packets * here.get("error_share", 0.0))
+    _count(entry, leave, priority, {"packets": packets, "marked": marked, "paused": paused, "dropped": dropped, "damaged": damaged, "bytes": told["bytes"]})
+    return {"factor": factor, "marked": marked, "paused": paused, "lost": dropped + damaged}
+
+
+def _count(entry: str, leave: str | None, priority: int, done: Facts) -> None:
+    with store.change() as runtime:
+        counters = runtime["counters"]
+        into = counters.setdefault(entry, {})
+        _add(into, f"in-{priority}", {"rx-frames": done["packets"], "rx-buffer-discards": done["dropped"]})
+        _add(into, f"pfc-{priority}", {"tx-pause-frames": done["paused"]})
+        _add(into, "stats", {"in-errors": done["damaged"], "in-pkts": done["packets"], "in-bytes": done["bytes"]})
+        if leave is not None:
+            out = counters.setdefault(leave, {})
+            _add(out, f"out-{priority}", {"tx-frames": done["packets"], "tx-bytes": done["bytes"], "ecn-marked-frames": done["marked"]})
+            _add(out, "stats", {"out-pkts": done["packets"], "out-bytes": done["bytes"]})
+            if done["marked"]:
+                _add(out, f"in-{_CNP}", {"rx-frames": done["marked"] // 50 + 1})
+
+
+def _add(counters: Facts, group: str, amounts: Facts) -> None:
+    found = counters.setdefault(group, {})
+    for name, amount in amounts.items():
+        found[name] = found.get(name, 0) + int(amount)
+
+
+def qos(port: str) -> Facts:
+    """Return what `nv show interface PORT counters qos` shows."""
+    have: Facts = store.runtime()["counters"].get(port, {})
+    classes = [str(number) for number in range(8)]
+    return {
+        "egress-queue-stats": {
+            number: _filled(have.get(f"out-{number}", {}), "ecn-marked-frames", "tx-bytes", "tx-frames", "tx-uc-buffer-discards", "wred-discards")
+            for number in classes
+        },
+        "ingress-buffer-stats": {
+            number: _filled(have.get(f"in-{number}", {}), "rx-buffer-discards", "rx-frames", "rx-shared-buffer-discards") for number in classes
+        },
+        "pfc-stats": {
+            number: _filled(have.get(f"pfc-{number}", {}), "rx-pause-duration", "rx-pause-frames", "tx-pause-duration", "tx-pause-frames") for number in classes
+        },
+        "qos-port-stats": {"ecn-marked-packets": {"tx": sum(have.get(f"out-{number}", {}).get("ecn-marked-frames", 0) for number in classes)}},
+    }
+
+
+def stats(port: str) -> Facts:
+    """Return what `nv show interface PORT link stats` shows."""
+    have: Facts = store.runtime()["counters"].get(port, {})
+    names = ("in-bytes", "in-pkts", "in-drops", "in-errors", "out-bytes", "out-pkts", "out-drops", "out-errors", "carrier-transitions")
+    return _filled(have.get("stats", {}), *names)
+
+
+def _filled(have: Facts, *names: str) -> Facts:
+    return {name: int(have.get(name, 0)) for name in names}

@@ -1,0 +1,302 @@
+"""Gates of links and neighbours: NVLink, the PCIe path, affinity, containers; word for word."""
+
+# ruff: noqa: E501 - a row of a table is one exact message
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.gates.formats import smi_topo
+from rackready.gates.formats.error import FormatError
+from rackready.gates.offline import evaluate, facts
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome, Verdict
+from rackready.ondevice import containers, pcie_path
+from tests.gates.support import text
+
+S = "node/gpu/sanity/"
+NVLINK_STEP = "Power the node off and on once; if it stays so, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md."
+BLACKWELL = {
+    "Tx packets": "1733", "Rx packets": "1731", "Malformed packet Errors": "0", "Buffer overrun Errors": "0", "Rx Errors": "0", "Rx remote Errors": "0",
+    "Rx General Errors": "0", "Local link integrity Errors": "0", "Tx discards": "0", "Link recovery successful events": "0",
+    "Link recovery failed events": "0", "Total link recovery events": "0", "Effective Errors": "0", "Effective BER": "15e-255", "Symbol Errors": "0",
+    "Symbol BER": "15e-255", "FEC Errors - 0": "36140749276", "FEC Errors - 1": "40",
+}  # fmt: skip
+
+
+def judge(gate_id: str, texts: dict[str, str], platform: str = "dgx_h100", inputs: dict[str, object] | None = None, exit_code: int = 0) -> Verdict:
+    known = facts(platform, 1)
+    found = gate(gate_id, inputs)
+    return evaluate(found, known, found.plan(known, ["node01"])[0], texts, exit_code)
+
+
+def links(gpus: int, line: Callable[[int, int], str]) -> str:
+    out = []
+    for gpu in range(gpus):
+        out += [f"GPU {gpu}: NVIDIA GPU (UUID: GPU-{gpu:08d})", *(f"\t Link {link}: {line(gpu, link)}" for link in range(18))]
+    return "\n".join(out) + "\n"
+
+
+def counters(gpus: int, of: dict[str, str], changed: dict[tuple[int, int], dict[str, str]]) -> str:
+    out = []
+    for gpu in range(gpus):
+        out.append(f"GPU {gpu}: NVIDIA GPU (UUID: GPU-{gpu:08d})")
+        out += [f"\t Link {link}: {name}: {value}" for link in range(18) for name, value in {**of, **changed.get((gpu, link), {})}.items()]
+    return "\n".join(out) + "\n"
+
+
+HOPPER = {"Replay Errors": "0", "Recovery Errors": "0", "CRC Errors": "0"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "says", "outcome"),
+    [
+        ({}, [], Outcome.PASS),
+        (
+            {"Replay Errors": "3"},
+            [f"node01 gpu1 nvlink4: NVLink Replay Errors - Expected: 0 since the driver was loaded Actual: 3. {NVLINK_STEP}"],
+            Outcome.FAIL,
+        ),
+        ({"CRC Errors": "40"}, [], Outcome.PASS),
+        (
+            {"Replay Errors": "many"},
+            ["node01 gpu1 nvlink4: NVLink counter Replay Errors unreadable - Expected: a whole number Actual: many. Run `nvidia-smi nvlink -e` by hand."],
+            Outcome.ERROR,
+        ),
+    ],
+)
+def test_error_counters_of_hopper(changed: dict[str, str], says: list[str], outcome: Outcome) -> None:
+    texts = {"status": links(8, lambda _gpu, _link: "26.562 GB/s"), "errors": counters(8, HOPPER, {(1, 4): changed})}
+    verdict = judge(f"{S}nvlink", texts)
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome) == (says, outcome)
+    assert len(verdict.measured) == 8 * 18 - len(says)
+
+
+@pytest.mark.parametrize(
+    ("changed", "what", "outcome"),
+    [
+        ({}, [], Outcome.PASS),
+        ({"Link recovery failed events": "1"}, ["NVLink Link recovery failed events"], Outcome.FAIL),
+        ({"Effective BER": "2e-12"}, ["NVLink effective bit error rate"], Outcome.FAIL),
+        ({"Effective BER": "10e-13"}, [], Outcome.PASS),
+        ({"Symbol BER": "3e-9"}, [], Outcome.PASS),
+        ({"Effective BER": "good"}, ["NVLink Effective BER unreadable"], Outcome.ERROR),
+        ({"FEC Errors - 0": "99999999999"}, [], Outcome.PASS),
+        ({"Link recovery successful events": "2"}, [], Outcome.PASS),
+    ],
+)
+def test_error_counters_of_blackwell(changed: dict[str, str], what: list[str], outcome: Outcome) -> None:
+    texts = {"status": links(4, lambda _gpu, _link: "53.125 GB/s"), "errors": counters(4, BLACKWELL, {(1, 4): changed})}
+    verdict = judge(f"{S}nvlink", texts, "gb200_nvl72")
+    assert ([finding.what for finding in verdict.findings], verdict.outcome) == (what, outcome)
+
+
+def test_a_counter_that_nobody_knows_is_an_error_when_it_counts() -> None:
+    status = links(8, lambda _gpu, _link: "26.562 GB/s")
+    for value, outcome in (("0", Outcome.PASS), ("7", Outcome.ERROR)):
+        texts = {"status": status, "errors": counters(8, {**HOPPER, "Quantum Errors": value}, {})}
+        assert judge(f"{S}nvlink", texts).outcome is outcome
+
+
+def test_links_that_are_down_or_slow_are_named() -> None:
+    status = links(8, lambda gpu, link: "<inactive>" if (gpu, link) == (2, 4) else "19.922 GB/s" if (gpu, link) == (5, 0) else "26.562 GB/s")
+    verdict = judge(f"{S}nvlink", {"status": status, "errors": counters(8, HOPPER, {})})
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node01 gpu2: NVLink down - Expected: 18 links active Actual: 17 (inactive or not listed: 4). {NVLINK_STEP}",
+        "node01 gpu5 nvlink0: NVLink speed - Expected: 26.562 GB/s (NVIDIA Health Validation, check nvlink_bandwidth_count_speed) Actual: 19.922 GB/s. "
+        + NVLINK_STEP,
+    ]
+
+
+def test_old_drivers_print_whole_gigabytes() -> None:
+    old = "\n".join(f"GPU {gpu}: NVIDIA A100 (UUID: GPU-{gpu})\n" + "\n".join(f"\t Link {link}: 25 GB/s" for link in range(12)) for gpu in range(8))
+    errors = "\n".join(
+        f"GPU {gpu}: NVIDIA A100 (UUID: GPU-{gpu})\n" + "\n".join(f"\t Link {link}: {name}: 0" for link in range(12) for name in HOPPER) for gpu in range(8)
+    )
+    assert judge(f"{S}nvlink", {"status": old, "errors": errors}, "dgx_a100").outcome is Outcome.PASS
+
+
+def test_a_gpu_without_nvlink_has_nothing_to_judge() -> None:
+    verdict = judge(f"{S}nvlink", {}, "sys_521ge_l40s")
+    assert (verdict.outcome, verdict.note) == (Outcome.PASS, "GPU l40s has no NVLink: there is nothing to judge")
+
+
+def path(gpu: str, bus: int, **changed: float | None) -> dict[str, Any]:
+    names = [gpu, f"0000:{bus - 1:02x}:00.0", f"0000:{bus - 2:02x}:00.0", f"0000:{bus - 3:02x}:01.0"]
+    values = {"current_link_speed": 32.0, "max_link_speed": 32.0, "current_link_width": 16.0, "max_link_width": 16.0, "correctable": 0}
+    chain = [{"pci": name, **values} for name in names]
+    for key, value in changed.items():
+        at, leaf = key.split("_", 1)
+        chain[int(at[1:])][leaf] = value
+    return {"pci": gpu, "revision": "0xa1", "links": chain}
+
+
+def paths_of(platform: str = "dgx_h100", **changed: float | None) -> dict[str, Any]:
+    addresses = facts(platform, 1).nodes["node01"].platform.gpu_pci
+    return {
+        "format": pcie_path.FORMAT,
+        "complete": True,
+        "gpus": [path(pci, int(pci[5:7], 16), **(changed if at == 1 else {})) for at, pci in enumerate(addresses)],
+    }
+
+
+PCIE_STEP = "Power the node off and on; if it stays so, reseat the board or riser of that link, then look at the BIOS's link speed: docs/runbooks/gpu.md."
+
+
+@pytest.mark.parametrize(
+    ("changed", "says", "outcome"),
+    [
+        ({}, None, Outcome.PASS),
+        (
+            {"n0_current_link_width": 8.0, "n1_current_link_width": 8.0},
+            f"PCIe width of 0000:43:00.0 to 0000:42:00.0 - Expected: x16 Actual: x8. {PCIE_STEP}",
+            Outcome.FAIL,
+        ),
+        (
+            {"n2_current_link_speed": 16.0, "n3_current_link_speed": 16.0},
+            f"PCIe generation of 0000:41:00.0 to 0000:40:01.0 - Expected: generation 5 (32 GT/s) Actual: generation 4 (16 GT/s). {PCIE_STEP}",
+            Outcome.FAIL,
+        ),
+        ({"n3_max_link_speed": 16.0, "n2_current_link_speed": 16.0}, None, Outcome.PASS),
+        ({"n0_max_link_speed": 16.0}, f"PCIe generation that the GPU can do - Expected: 5 (GPU profile) Actual: 4. {PCIE_STEP}", Outcome.FAIL),
+        ({"n0_max_link_width": 8.0}, f"PCIe lanes that the GPU can do - Expected: 16 (GPU profile) Actual: 8. {PCIE_STEP}", Outcome.FAIL),
+        (
+            {"n2_current_link_speed": None},
+            (
+                "PCIe link 0000:41:00.0 to 0000:40:01.0 not reported - Expected: speed and width of both ends Actual: nothing. "
+                "Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none."
+            ),
+            Outcome.ERROR,
+        ),
+    ],
+)
+def test_each_link_of_the_pcie_path(changed: dict[str, float | None], says: str | None, outcome: Outcome) -> None:
+    verdict = judge(f"{S}pcie-path", {"path": json.dumps(paths_of(**changed))})
+    assert [str(finding) for finding in verdict.findings] == ([f"node01 gpu1: {says}"] if says else [])
+    assert verdict.outcome is outcome
+    assert len(verdict.measured) == (7 if says else 8)
+
+
+def test_a_card_in_a_slot_may_be_slow_while_idle_and_it_is_said() -> None:
+    found = {"format": pcie_path.FORMAT, "complete": True, "gpus": [path(f"0000:{bus:02x}:00.0", bus) for bus in range(16, 96, 10)]}
+    found["gpus"][0]["links"][0].update(current_link_speed=2.5, max_link_speed=16.0)  # type: ignore[index]
+    for gpu in found["gpus"]:  # type: ignore[attr-defined]
+        gpu["links"][0]["max_link_speed"] = 16.0
+        gpu["links"][0]["current_link_speed"] = min(gpu["links"][0]["current_link_speed"], 16.0)
+    verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "sys_521ge_l40s")
+    assert verdict.outcome is Outcome.PASS
+    assert "runs at generation 1 (2.5 GT/s) of generation 4 (16 GT/s) while idle, which such a card may" in (verdict.note or "")
+
+
+def test_a_gpu_off_the_bus_reads_as_all_ones() -> None:
+    found = paths_of()
+    found["gpus"][3]["revision"] = "0xff"
+    verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)})
+    assert [finding.what for finding in verdict.findings] == ["GPU fell off the PCIe bus"]
+
+
+def test_the_script_reads_sysfs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "pci0000:15" / "0000:15:01.0"
+    card = root / "0000:16:00.0"
+    card.mkdir(parents=True)
+    flat = tmp_path / "devices"
+    flat.mkdir()
+    for folder, kind in ((root, "0x060400"), (card, "0x030200")):
+        for name, value in (("vendor", "0x10de"), ("class", kind), ("current_link_speed", "16.0 GT/s PCIe"), ("max_link_speed", "32.0 GT/s PCIe")):
+            (folder / name).write_text(value + "\n")
+        (folder / "current_link_width").write_text("255\n")
+        (flat / folder.name).symlink_to(folder)
+    (card / "aer_dev_correctable").write_text("RxErr 3\nTOTAL_ERR_COR 3\n")
+    assert pcie_path.main(str(flat)) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [link["pci"] for link in found["gpus"][0]["links"]] == ["0000:16:00.0", "0000:15:01.0"]
+    assert found["gpus"][0]["links"][0] == {
+        "pci": "0000:16:00.0",
+        "current_link_speed": 16.0,
+        "max_link_speed": 32.0,
+        "current_link_width": None,
+        "max_link_width": None,
+        "correctable": 3,
+    }
+    assert pcie_path.main(str(tmp_path / "absent")) == 1
+
+
+TOPO = text("topo/dgx_h100_healthy.txt")
+
+
+def test_affinity_of_a_healthy_node() -> None:
+    verdict = judge(f"{S}affinity", {"topo": TOPO})
+    assert verdict.outcome is Outcome.PASS
+    assert len(verdict.measured) == 16
+
+
+def test_a_nic_in_another_slot_is_named_with_what_sits_there() -> None:
+    swapped = TOPO.replace("NIC2: mlx5_4", "NIC2: mlx5_5").replace("NIC3: mlx5_5", "NIC3: mlx5_4")
+    verdict = judge(f"{S}affinity", {"topo": swapped})
+    step = "Compare the NIC's PCI address with the platform profile (`ls -l /sys/class/infiniband`); a card in another slot is put back: docs/runbooks/nic.md."
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node01 gpu2: NIC of rail 3 - Expected: mlx5_4 at PIX or PXB Actual: mlx5_4 at NODE; beside it: mlx5_5. {step}",
+        f"node01 gpu3: NIC of rail 4 - Expected: mlx5_5 at PIX or PXB Actual: mlx5_5 at NODE; beside it: mlx5_4. {step}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        ("", "empty output"),
+        (TOPO.replace("PXB", "PXZ", 1), "GPU0 to NIC0 is 'PXZ', a word that is not known"),
+        (TOPO.split("NIC Legend")[0], "the legend does not say what NIC0 is"),
+        ("\n".join(line for line in TOPO.splitlines() if not line.startswith("GPU3")), "the row of GPU3 is missing or cut off"),
+    ],
+)
+def test_a_matrix_that_is_not_whole_is_refused(broken: str, words: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        smi_topo.parse(broken)
+    assert str(caught.value) == words
+
+
+def offered(**changed: Any) -> dict[str, Any]:
+    names = "".join(f"nvidia.com/gpu={gpu}\nnvidia.com/gpu=GPU-{gpu}\n" for gpu in range(8)) + "nvidia.com/gpu=all\n"
+    rows = "".join(f"{gpu}, GPU-{gpu}\n" for gpu in range(8))
+    healthy = {
+        "format": containers.FORMAT,
+        "complete": True,
+        "toolkit": {"rc": 0, "out": "NVIDIA Container Toolkit CLI version 1.20.0\ncommit: 1\n", "err": ""},
+        "list": {"rc": 0, "out": names, "err": ""},
+        "gpus": {"rc": 0, "out": rows, "err": ""},
+        "specs": [{"path": "/var/run/cdi/nvidia.yaml", "paths": 12, "absent": []}],
+        "runtimes": {"docker": True, "containerd": None, "crio": None},
+    }
+    return copy.deepcopy(healthy) | changed
+
+
+REFRESH = "Write it anew (`systemctl restart nvidia-cdi-refresh.service`); it is not done by itself after a driver was removed or MIG was changed."
+
+
+@pytest.mark.parametrize(
+    ("changed", "says", "outcome"),
+    [
+        ({}, None, Outcome.PASS),
+        ({"list": {"rc": 0, "out": "".join(f"nvidia.com/gpu={gpu}\n" for gpu in range(7)), "err": ""}}, f"node01 gpu7: not offered to containers - Expected: nvidia.com/gpu=7 or nvidia.com/gpu=GPU-7 Actual: 7 CDI devices without it. {REFRESH}", Outcome.FAIL),
+        ({"list": {"rc": 0, "out": "".join(f"nvidia.com/gpu={gpu}\n" for gpu in [*range(8), "GPU-gone"]), "err": ""}}, f"node01: CDI specification is stale - Expected: devices that the driver has Actual: also GPU-gone. {REFRESH}", Outcome.FAIL),
+        ({"specs": [{"path": "/var/run/cdi/nvidia.yaml", "paths": 12, "absent": ["/usr/lib/libcuda.so.570.86.10"]}]}, f"node01: CDI specification names what is not there - Expected: every path of /var/run/cdi/nvidia.yaml exists Actual: absent: /usr/lib/libcuda.so.570.86.10. {REFRESH}", Outcome.FAIL),
+        ({"specs": []}, f"node01: no CDI specification for nvidia.com/gpu - Expected: one below /etc/cdi or /var/run/cdi Actual: none. {REFRESH}", Outcome.FAIL),
+        ({"toolkit": {"rc": 127, "out": "", "err": "cannot open shared object file"}}, "node01: nvidia-ctk fails - Expected: exit code 0 Actual: exit code 127: cannot open shared object file. Run it by hand on the node; then run install again.", Outcome.FAIL),
+        ({"toolkit": {"missing": "not installed"}}, "node01: nvidia-ctk not installed - Expected: an answer Actual: none. Install package nvidia-container-toolkit-base (run install again).", Outcome.ERROR),
+    ],
+)  # fmt: skip
+def test_what_containers_are_offered(changed: dict[str, Any], says: str | None, outcome: Outcome) -> None:
+    verdict = judge(f"{S}containers", {"containers": json.dumps(offered(**changed))})
+    assert [str(finding) for finding in verdict.findings] == ([says] if says else [])
+    assert verdict.outcome is outcome
+
+
+def test_a_runtime_that_does_not_name_nvidias_is_noted() -> None:
+    verdict = judge(f"{S}containers", {"containers": json.dumps(offered(runtimes={"docker": False, "containerd": None, "crio": None}))})
+    assert verdict.outcome is Outcome.PASS
+    assert "docker does not name nvidia-container-runtime" in (verdict.note or "")

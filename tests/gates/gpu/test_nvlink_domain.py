@@ -1,0 +1,90 @@
+"""The gate of an NVLink domain that spans servers (NVL72): one cluster and clique, a healthy fabric, IMEX between all nodes; word for word."""
+
+# ruff: noqa: E501 - a row of a table is one exact message
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rackready.gates.base import Output
+from rackready.gates.offline import evaluate, facts
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome, Verdict
+from tests.gates.support import text
+
+TRAY = text("smi/gb200_tray_healthy.xml")
+
+
+def imex(size: int = 2, **changed: Any) -> str:
+    hosts = [f"198.19.0.{index + 1}" for index in range(size)]
+    ends = {str(at): {"host": host, "status": "CONNECTED", "changed": True} for at, host in enumerate(hosts)}
+    nodes = {
+        str(at): {"status": "READY", "host": host, "hostName": "", "connections": copy.deepcopy(ends), "version": "580.173.02"} for at, host in enumerate(hosts)
+    }
+    return json.dumps({"nodes": nodes, "timestamp": "11/22/2026 00:37:39.905", "status": "UP"} | changed)
+
+
+def domain(texts: dict[str, str]) -> Verdict:
+    known = facts("gb200_nvl72", 2)
+    known = replace(known, nodes={name: replace(of, driver="580.173.02") for name, of in known.nodes.items()})
+    found = gate("rack/gpu/validation/nvlink-domain", {"nodes": 2})
+    run = found.plan(known, list(known.nodes))[0]
+    healthy = {"smi-node01": TRAY, "smi-node02": TRAY, "imex-node01": imex(), "imex-node02": imex()}
+    outputs = {command.key: Output(command.key, command.node, "x", 0, {**healthy, **texts}[command.key], seconds=1.0) for command in run.commands}
+    return found.evaluate(known, run, outputs)
+
+
+IMEX_STEP = "Compare /etc/nvidia-imex/nodes_config.cfg on all nodes of the rack, then restart nvidia-imex on all of them (it reads the list at start only)."
+DOMAIN_STEP = (
+    "Power the NVLink switch trays before the compute trays, check that NMX-C is configured, then restart the tray's driver: docs/runbooks/nvlink-down.md."
+)
+
+
+def test_a_healthy_domain_passes() -> None:
+    verdict = domain({})
+    assert [str(finding) for finding in verdict.findings] == []
+    assert len(verdict.measured) == 8
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        ({"smi-node02": TRAY.replace("<cliqueId>2<", "<cliqueId>3<", 1)}, f"node02 gpu0: another NVLink domain than most of rack - Expected: ClusterUUID 00000001-0000-0000-0000-000000000001, clique 2 Actual: 00000001-0000-0000-0000-000000000001, clique 3. {DOMAIN_STEP}"),
+        ({"smi-node02": TRAY.replace("00000001-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000000", 1)}, f"node02 gpu0: not in an NVLink domain - Expected: a ClusterUUID and a clique Actual: 00000000-0000-0000-0000-000000000000, clique 2. {DOMAIN_STEP}"),
+        ({"smi-node02": TRAY.replace("<route_unhealthy>False<", "<route_unhealthy>True<", 1)}, "node02 gpu0: fabric health: route unhealthy - Expected: False Actual: True. Check the NVLink switch trays (NMX-C configured, all trays up) before the compute trays: docs/runbooks/nvlink-down.md."),
+        ({"imex-node01": imex(status="DEGRADED")}, f"node01: IMEX domain - Expected: UP Actual: DEGRADED. {IMEX_STEP}"),
+        ({"imex-node01": imex(1)}, f"node01: members of the IMEX domain - Expected: 2 Actual: 1. {IMEX_STEP}"),
+        ({"imex-node01": imex().replace('"READY"', '"UNAVAILABLE"', 1)}, f"node01: IMEX member 198.19.0.1 - Expected: READY Actual: UNAVAILABLE. {IMEX_STEP}"),
+        ({"imex-node01": imex().replace('"CONNECTED"', '"DISCONNECTED"', 1)}, f"node01: IMEX connections of 198.19.0.1 - Expected: CONNECTED to every member Actual: 198.19.0.1: DISCONNECTED. {IMEX_STEP}"),
+        ({"imex-node01": imex().replace("580.173.02", "580.95.05", 1)}, "node01: IMEX version of 198.19.0.1 - Expected: 580.173.02 Actual: 580.95.05. IMEX must be exactly the driver's version; run install again."),
+    ],
+)  # fmt: skip
+def test_a_domain_that_is_not_one(texts: dict[str, str], says: str) -> None:
+    verdict = domain(texts)
+    assert [str(finding) for finding in verdict.findings] == [says]
+    assert verdict.outcome is Outcome.FAIL
+    assert verdict.blamed == [says.split(maxsplit=1)[0].rstrip(":")]
+
+
+@pytest.mark.parametrize("broken", ["", "IMEX not running", imex()[:80], json.dumps({"status": "UP"}), imex(status="SIDEWAYS")])
+def test_an_imex_that_does_not_answer_is_an_error(broken: str) -> None:
+    assert domain({"imex-node01": broken}).outcome is Outcome.ERROR
+
+
+def test_a_domain_of_the_wrong_size_is_an_error() -> None:
+    known = facts("gb200_nvl72", 2)
+    found = gate("rack/gpu/validation/nvlink-domain")
+    run = found.plan(known, list(known.nodes))[0]
+    texts = {"smi-node01": TRAY, "smi-node02": TRAY, "imex-node01": imex(18), "imex-node02": imex(18)}
+    verdict = evaluate(found, known, run, texts, 0)
+    assert verdict.outcome is not Outcome.PASS
+    assert "not all nodes of the NVLink domain take part" in {finding.what for finding in verdict.findings}
+
+
+def test_servers_whose_domain_is_their_own_are_left_out() -> None:
+    known = facts("dgx_h100", 2)
+    assert gate("rack/gpu/validation/nvlink-domain").plan(known, list(known.nodes)) == []

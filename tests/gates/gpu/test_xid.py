@@ -1,0 +1,231 @@
+"""Xids and SXids of a kernel log against the vendor's catalogue, word for word."""
+
+# ruff: noqa: E501 - a row of a table is one exact message
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rackready.gates.formats import kernel_log
+from rackready.gates.formats.error import FormatError
+from rackready.gates.offline import evaluate, facts
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome, Verdict
+from rackready.profiles import loader
+from tests.gates.support import Case, Said, check, judge, text
+
+GATE = "node/gpu/sanity/xid"
+NOISE = text("kernel/dgx_h100_noise.txt")
+
+
+def with_line(line: str) -> Said:
+    return Said(f"{NOISE}2026-11-21T07:00:00+0000 node01 kernel: {line}\n")
+
+
+def xid(code: int, words: str, pci: str = "0000:43:00") -> Said:
+    return with_line(f"NVRM: Xid (PCI:{pci}): {code}, {words}")
+
+
+CASES = [
+    Case("noise, an application's Xids and a non-fatal SXid", {"log": Said(NOISE)}, Outcome.PASS),
+    Case(
+        "a GPU fell off the bus, dmesg -T",
+        {"log": Said(text("kernel/dgx_h100_gpu4_fallen.txt"))},
+        Outcome.FAIL,
+        (
+            (
+                "node01 gpu4: Xid 79 (GPU has fallen off the bus) - Expected: none since boot Actual: 1 time at Sat Nov 21 09:12:44 2026: pid='<unknown>', "
+                "name=<unknown>, GPU has fallen off the bus. Vendor's action RESTART_BM: power the node off and on; if it comes back: CONTACT_SUPPORT: "
+                "docs/runbooks/gpu.md."
+            ),
+            (
+                "node01 gpu4: Xid 154 (GPU recovery action changed) - Expected: None Actual: Node Reboot Required, 1 time at Sat Nov 21 09:12:44 2026. "
+                "Vendor's action RESTART_BM: power the node off and on: docs/runbooks/gpu.md."
+            ),
+        ),
+    ),
+    Case(
+        "a double bit error",
+        {"log": xid(48, "pid='<unknown>', name=<unknown>, DBE (double bit error) ECC Error")},
+        Outcome.FAIL,
+        (
+            (
+                "node01 gpu1: Xid 48 (Double Bit ECC Error) - Expected: none since boot Actual: 1 time at 2026-11-21T07:00:00+0000: pid='<unknown>', "
+                "name=<unknown>, DBE (double bit error) ECC Error. Vendor's action WORKFLOW_XID_48: reset the GPU; run the field diagnostic when the SRAM "
+                "threshold flag is set (gate ecc says); if it comes back: WORKFLOW_XID_48: docs/runbooks/gpu.md."
+            ),
+        ),
+    ),
+    Case(
+        "a contained error",
+        {"log": xid(94, "pid=1234, name=python3, Contained ECC error")},
+        Outcome.FAIL,
+        (
+            (
+                "node01 gpu1: Xid 94 (Contained memory error) - Expected: none since boot Actual: 1 time at 2026-11-21T07:00:00+0000: pid=1234, name=python3, "
+                "Contained ECC error. Vendor's action RESTART_APP: restart the application, and reset the GPU when convenient: docs/runbooks/gpu.md."
+            ),
+        ),
+    ),
+    Case(
+        "a code that the catalogue does not have",
+        {"log": xid(251, "something new")},
+        Outcome.FAIL,
+        (
+            (
+                "node01 gpu1: Xid 251 (not in the vendor's catalogue) - Expected: none since boot Actual: 1 time at 2026-11-21T07:00:00+0000: something new. "
+                "Vendor's action CONTACT_SUPPORT: open a support case with nvidia-bug-report: docs/runbooks/gpu.md."
+            ),
+        ),
+    ),
+    Case(
+        "a code without an action",
+        {"log": xid(167, "PCIe fatal timeout")},
+        Outcome.FAIL,
+        (
+            (
+                "node01 gpu1: Xid 167 (PCIE_FATAL_TIMEOUT) - Expected: none since boot Actual: 1 time at 2026-11-21T07:00:00+0000: PCIe fatal timeout. "
+                "The vendor's catalogue names no action: open a support case with nvidia-bug-report: docs/runbooks/gpu.md."
+            ),
+        ),
+    ),
+    Case(
+        "a fatal SXid",
+        {"log": with_line("nvidia-nvswitch1: SXid (PCI:0000:08:00.0): 20034, Fatal, Link 62 LTSSM Fault Up")},
+        Outcome.FAIL,
+        (
+            (
+                "node01 nvswitch1: SXid 20034 (LTSSM Fault Up) - Expected: none since boot Actual: 1 time at 2026-11-21T07:00:00+0000: Fatal, Link 62 LTSSM Fault Up. "
+                "Power the node off and on: the fabric and all its GPUs are reset; where it comes back, the NVSwitch board is to be replaced: "
+                "docs/runbooks/nvlink-down.md."
+            ),
+        ),
+    ),
+    Case(
+        "an SXid that the guide does not have",
+        {"log": with_line("nvidia-nvswitch1: SXid (PCI:0000:08:00.0): 20999, Non-fatal, Link 2 something")},
+        Outcome.ERROR,
+        (
+            (
+                "node01 nvswitch1: SXid 20999 (not in the vendor's guide) - Expected: none since boot Actual: 1 time at 2026-11-21T07:00:00+0000: Non-fatal, Link 2 "
+                "something. Look the number up in the Fabric Manager guide, appendix D."
+            ),
+        ),
+    ),
+    Case(
+        "a form that is not known",
+        {"log": with_line("NVRM: Xid (invalid): some error")},
+        Outcome.ERROR,
+        (
+            (
+                "node01: kernel log has an Xid in a form that is not known - Expected: a known form Actual: 2026-11-21T07:00:00+0000 node01 kernel: NVRM: Xid "
+                "(invalid): some error. Read the line and the vendor's catalogue."
+            ),
+        ),
+    ),
+    Case(
+        "a journal that was rotated",
+        {"log": Said("\n".join(NOISE.splitlines()[-3:]))},
+        Outcome.ERROR,
+        (
+            (
+                "node01: kernel log does not reach back to the boot - Expected: the line with which the kernel starts or the driver is loaded ('NVRM: loading NVIDIA "
+                "UNIX') Actual: 3 lines without it. Enlarge the journal (journald.conf SystemMaxUse, RuntimeMaxUse), reboot, then run the gate again."
+            ),
+        ),
+    ),
+    Case(
+        "no rights",
+        {"log": Said("-- No entries --\n", exit_code=0)},
+        Outcome.ERROR,
+        (
+            (
+                "node01: kernel log unreadable - Expected: the kernel's messages since boot Actual: no line of a kernel log, but '-- No entries --' (exit code 0). "
+                "Read it by hand (`journalctl --dmesg --boot` as root on the node), then run the gate again."
+            ),
+        ),
+    ),
+    Case(
+        "only what came after a recorded reset counts",
+        {"log": xid(79, "GPU has fallen off the bus.")},
+        Outcome.PASS,
+        (),
+        {"since": "2026-11-21T08:00:00+00:00"},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_verdict(case: Case) -> None:
+    check(GATE, case)
+
+
+def test_harmless_events_are_noted_with_the_vendors_action() -> None:
+    assert judge(GATE, CASES[0]).note == (
+        "node01 gpu2: Xid 31 (GPU memory page fault) 1 time at 2026-11-21T05:30:15+0000, vendor's action RESTART_APP; "
+        "node01 gpu2: Xid 45 (Preemptive cleanup, due to previous errors) 1 time at 2026-11-21T05:30:16+0000, vendor's action WORKFLOW_XID_45; "
+        "node01 nvswitch3: SXid 22013 (Minion Link DLREQ interrupt) 3 times, last at 2026-11-21T04:10:52+0000, non-fatal"
+    )
+
+
+def nvlink5(driver: str) -> Verdict:
+    known = facts("gb200_nvl72", 1)
+    known = replace(known, nodes={name: replace(node, driver=driver) for name, node in known.nodes.items()})
+    found = gate(GATE)
+    return evaluate(found, known, found.plan(known, ["node01"])[0], {"log": text("kernel/gb200_nvlink5.txt")}, 0)
+
+
+def test_nvlink5_errors_are_decoded_by_the_vendors_rows() -> None:
+    said = [str(finding) for finding in nvlink5("580.173.02").findings]
+    assert [line.split(" - ")[0] for line in said] == [
+        "node01 GPU at 0008:01:00: Xid 144 (NVLINK: SAW Error)",
+        "node01 GPU at 0008:01:00: Xid 154 (GPU recovery action changed)",
+        "node01 GPU at 0009:01:00: Xid 149 (NVLINK: NETIR Error)",
+    ]
+    assert "Vendor's action RESET_GPU" in said[0]
+    assert "is in no row of the vendor's decode table" in said[2]
+
+
+def test_the_decode_depends_on_the_driver_branch() -> None:
+    """Before R575 the interrupt information lies elsewhere: what was harmless (145, ignored) is in no row then."""
+    assert "Xid 145" not in " ".join(str(finding) for finding in nvlink5("580.173.02").findings)
+    assert "Xid 145" in " ".join(str(finding) for finding in nvlink5("570.133.20").findings)
+
+
+def test_the_last_recovery_action_counts() -> None:
+    lines = "\n".join(
+        f"[{at}.000000] NVRM: Xid (PCI:0000:43:00): 154, GPU recovery action changed from {change}"
+        for at, change in ((40, "0x0 (None) to 0x1 (GPU Reset Required)"), (90, "0x1 (GPU Reset Required) to 0x0 (None)"))
+    )
+    assert judge(GATE, Case("over", {"log": Said(f"[    1.0] NVRM: loading NVIDIA UNIX\n{lines}\n")}, Outcome.PASS)).outcome is Outcome.PASS
+
+
+def test_a_text_that_is_no_log_is_refused() -> None:
+    with pytest.raises(FormatError, match=r"^empty output$"):
+        kernel_log.parse(" \n")
+    with pytest.raises(FormatError, match=r"^no line of a kernel log, but 'Permission denied'$"):
+        kernel_log.parse("Permission denied\n")
+
+
+def test_the_catalogue_is_whole() -> None:
+    """Buckets as the vendor's sheet counts them: 14 resets, 94 decode rows, 92 SXids."""
+    known = loader.xids()
+    assert sorted(code for code, entry in known.xids.items() if entry.action == "RESET_GPU") == [
+        46,
+        62,
+        64,
+        95,
+        109,
+        110,
+        119,
+        120,
+        136,
+        140,
+        143,
+        155,
+        156,
+        158,
+    ]
+    assert [code for code, entry in known.xids.items() if entry.action == "RESTART_BM"] == [79]
+    assert (len(known.nvlink5), len(known.sxids)) == (94, 92)

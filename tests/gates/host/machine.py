@@ -1,0 +1,199 @@
+"""A node of the simulated rack below a temporary root: its programs answer what a host gate asks for, without SSH or a container."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import fnmatch
+import io
+import json
+import re
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rackready.design.facts import node_facts
+from rackready.design.site import load_site
+from rackready.gates.base import Command, GateFacts, Output
+from rackready.gates.registry import gate
+from rackready.model.outcome import Verdict
+from rackready.sim import faults
+from rackready.sim.hardware import build_state
+from rackready.sim.programs.hwsim import firmware, hwd, kmsg, machine, paths, rdmatree, store
+from rackready.sim.programs.hwsim.dcgm import engine
+from rackready.sim.programs.hwsim.dcgm import main as dcgm
+from rackready.sim.programs.hwsim.host import chrony, dmidecode, mlxlink, smartctl, tools, tree
+from rackready.sim.programs.hwsim.smi import main as smi
+
+VERSION = "580.173.02"
+PROGRAMS: dict[str, Callable[[list[str]], int]] = {
+    "lscpu": tools.lscpu,
+    "lsblk": tools.lsblk,
+    "prlimit": tools.prlimit,
+    "swapon": tools.swapon,
+    "fio": tools.fio,
+    "dmidecode": dmidecode.main,
+    "smartctl": smartctl.main,
+    "chronyc": chrony.chronyc,
+    "mlxlink": mlxlink.main,
+    "dmesg": kmsg.main,
+    "nvidia-smi": lambda argv: smi.main(argv, VERSION),
+    "dcgmi": lambda argv: dcgm.main(argv, "4.6.0"),
+}
+Patched = Any
+
+
+class Node:
+    """One simulated node; ``root`` is an empty folder."""
+
+    def __init__(self, root: Path, patch: Patched, name: str = "node01") -> None:
+        self.root, self.name = root, name
+        patch.setattr(paths, "ROOT", root)
+        patch.setattr("os.geteuid", lambda: 0)
+        patch.setattr(rdmatree, "ipv4", lambda netdev: "192.168.1.11" if netdev.startswith("enp") else None)
+        patch.setattr(rdmatree, "mtu", lambda _netdev: 9000)
+        patch.setattr(machine, "open_driver", lambda: VERSION)
+        patch.setattr("time.sleep", lambda _seconds: None)
+        patch.setattr(tree, "_systemctl", lambda *_words: None)
+        patch.setattr(engine, "reachable", lambda: True)
+        self.state = build_state(load_site("sim"), name)
+        self.missing: set[str] = set()
+        for nic in self.state["nics"]:
+            self.put(f"/sys/class/net/{nic['netdev']}/carrier", "1")
+        self.put("/etc/security/limits.d/90-rackready.conf", "root hard memlock unlimited\n")
+        self.put("/run/hw/booted", "")
+        self.put("/proc/uptime", "4000.12 9000.00")
+        self.put("/proc/cmdline", self.state["host"]["cmdline"])
+        self.save()
+        with store.change() as runtime:
+            uuids = [gpu["uuid"] for gpu in self.state["gpus"]]
+            runtime.update({**store.fresh(), "modules": {"nvidia": {"version": VERSION}}, "persistence": dict.fromkeys(uuids, True)})
+            runtime["dcgm"] = {"driver": VERSION, "gpus": uuids}
+            runtime["fabric"] = {"state": "Completed", "pid": 1}
+        self.put("/run/nv-hostengine.pid", "1")
+        firmware.lay_out()
+        tree.report(self.state)
+        self.last = copy.deepcopy(self.state)
+
+    def put(self, path: str, text: str) -> None:
+        place = paths.at(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text + "\n")
+
+    def save(self) -> None:
+        self.put("/opt/hw/state.json", json.dumps(self.state))
+
+    def inject(self, fault: str, **params: Any) -> None:
+        faults.inject(self.state, fault, **params)
+        self.save()
+        _, self.last = hwd.step(0, self.last)  # type: ignore[assignment]
+
+    def answer(self, command: Command) -> Output:
+        """Do what a command asks of this node, as host_read would."""
+        if command.stdin:
+            wanted = json.loads(command.argv[-1])
+            text, code = json.dumps(self.document(wanted)), 0
+        else:
+            said = self.run(list(command.argv))
+            text, code = said["stdout"], said["exit_code"]
+        return Output(key=command.key, node=command.node, command="here", exit_code=code, stdout=text, seconds=60.0)
+
+    def document(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        done: dict[str, Any] = {}
+        for spec in wanted["commands"]:
+            each = spec.get("each")
+            if each is None:
+                done[spec["key"]] = self.run(spec["argv"], spec.get("keep"))
+                continue
+            for item in json.loads(done[each["of"]]["stdout"] or "{}").get(each["list"], []):
+                value = item[each["field"]]
+                done[f"{spec['key']} {value}"] = self.run([value if word == "{}" else word for word in spec["argv"]])
+        files = {pattern: self.files(pattern) for pattern in wanted["files"]}
+        return {"format": "rackready/host-read/v1", "commands": done, "files": files, "complete": True}
+
+    def run(self, argv: list[str], keep: str | None = None) -> dict[str, Any]:
+        answer: dict[str, Any] = {"argv": argv, "exit_code": None, "stdout": "", "stderr": "", "missing": False, "timed_out": False}
+        if argv[0] in self.missing:
+            return {**answer, "missing": True}
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = self.other(argv) if argv[0] not in PROGRAMS else PROGRAMS[argv[0]](argv[1:])
+        lines = out.getvalue().splitlines()
+        kept = [line for line in lines if keep is None or _found(keep, line)]
+        return {**answer, "exit_code": code, "stdout": "".join(f"{line}\n" for line in kept), "stderr": err.getvalue(), "lines": len(lines)}
+
+    def other(self, argv: list[str]) -> int:
+        """Answer for the distribution's own programs, from the same state."""
+        if argv[:2] == ["systemctl", "list-units"]:
+            for name in ("ssh.service", "chrony.service"):
+                print(f"{name} loaded active running {name}")  # noqa: T201 - what the program prints
+            for name in self.state["host"]["failed_services"]:
+                print(f"{name} loaded failed failed {name.removesuffix('.service')}")  # noqa: T201 - the same
+            return 0
+        if argv[:2] == ["systemctl", "is-active"]:
+            print("\n".join("active" for _ in argv[2:]))  # noqa: T201 - the same
+            return 0
+        if argv[0] == "lspci":
+            print(self.lspci())  # noqa: T201 - the same
+            return 0
+        raise AssertionError(f"no answer for {argv}")
+
+    def lspci(self) -> str:
+        """Print bridges from configuration space, in the words of pciutils 3.9."""
+        bridges = [folder for folder in sorted(paths.at("/sys/bus/pci/devices").iterdir()) if (folder / "class").read_text().strip() == "0x060400"]
+        return "\n".join(_lspci(folder.name, (folder / "config").read_bytes()) for folder in bridges)
+
+    def files(self, pattern: str) -> dict[str, str]:
+        found = {}
+        first = Path(re.split(r"[*\[]", pattern, maxsplit=1)[0] + "x").parent
+        for place in paths.at(str(first)).rglob("*") if "*" in pattern else [paths.at(pattern)]:
+            name = "/" + place.relative_to(self.root).as_posix()
+            if place.is_file() and _same(name, pattern):
+                found[name] = place.read_text().strip()
+        return found
+
+
+def _same(name: str, pattern: str) -> bool:
+    parts, wanted = name.split("/"), pattern.split("/")
+    return len(parts) == len(wanted) and all(fnmatch.fnmatchcase(part, want) for part, want in zip(parts, wanted, strict=True))
+
+
+def _found(pattern: str, line: str) -> bool:
+    return re.search(pattern, line) is not None
+
+
+_PORTS = {4: "Root Port", 5: "Upstream Port", 6: "Downstream Port"}
+_FLAGS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans")
+
+
+def _lspci(address: str, space: bytes) -> str:
+    primary, secondary, subordinate = space[0x18:0x1B]
+    port = _PORTS[struct.unpack_from("<H", space, 0x6A)[0] >> 4 & 0xF]
+    control = struct.unpack_from("<H", space, 0x226)[0]
+    flags = " ".join(f"{name}{'+' if control >> bit & 1 else '-'}" for bit, name in enumerate(_FLAGS))
+    return (
+        f"{address} PCI bridge: Broadcom / LSI PEX890xx PCIe Gen 5 Switch (rev b0) (prog-if 00 [Normal decode])\n"
+        f"\tControl: I/O+ Mem+ BusMaster+ SpecCycle- MemWINV- VGASnoop- ParErr- Stepping- SERR- FastB2B- DisINTx+\n"
+        f"\tBus: primary={primary:02x}, secondary={secondary:02x}, subordinate={subordinate:02x}, sec-latency=0\n"
+        f"\tCapabilities: [68] Express (v2) {port}, MSI 00\n"
+        f"\tCapabilities: [220 v1] Access Control Services\n\t\tACSCap:\tSrcValid+ TransBlk+ ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans+\n"
+        f"\t\tACSCtl:\t{flags}\n"
+    )
+
+
+def facts(*names: str) -> GateFacts:
+    site = load_site("sim")
+    return GateFacts(nodes={name: node_facts(site, name) for name in names}, fabric=site.fabric, fleet=len(names))
+
+
+def judged(gate_id: str, nodes: Mapping[str, Node], inputs: Mapping[str, object] | None = None) -> Verdict:
+    """Plan, ask the nodes, and judge, stage by stage."""
+    known = facts(*nodes)
+    found = gate(gate_id, inputs)
+    run = found.plan(known, list(nodes))[0]
+    outputs = {}
+    for command in sorted(run.commands, key=lambda item: item.stage):
+        paths.ROOT = nodes[command.node].root
+        outputs[command.key] = nodes[command.node].answer(command)
+    return found.evaluate(known, run, outputs)

@@ -1,0 +1,238 @@
+"""What host gates make of parts that no fault of the simulated rack brings about: other platforms, virtual machines, declared inputs, links that are not up."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.gates.base import GateFacts, Output
+from rackready.gates.offline import facts as platform_facts
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome, Verdict
+from tests.gates.host.machine import Node, facts, judged
+
+Document = dict[str, Any]
+Change = Callable[[Document], object]
+PORT = "/sys/class/infiniband/mlx5_0/ports/1"
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    return Node(tmp_path, monkeypatch)
+
+
+def judge(
+    node: Node, gate_id: str, change: Change = lambda _found: None, known: GateFacts | None = None, inputs: Mapping[str, object] | None = None
+) -> Verdict:
+    known = known or facts("node01")
+    made = gate(gate_id, inputs)
+    run = made.plan(known, ["node01"])[0]
+    output = node.answer(run.commands[0])
+    found = copy.deepcopy(json.loads(output.stdout))
+    change(found)
+    return made.evaluate(known, run, {output.key: replace(output, stdout=json.dumps(found))})
+
+
+def said(verdict: Verdict) -> list[tuple[str, str, str, str]]:
+    return [(item.where, item.what, item.expected, item.actual) for item in verdict.findings]
+
+
+def link(path: str, text: str | None) -> Change:
+    return lambda found: found["files"].update({f"{PORT}/{path}": {} if text is None else {f"{PORT}/{path}": text}})
+
+
+LOG = "[ {at:12.6f}] mlx5_core 0000:18:00.0 enp24s0np0: Link down\n"
+
+
+def flaps(*times: float, uptime: str | None = "90000.00 1.0") -> Change:
+    def change(found: Document) -> None:
+        found["commands"]["dmesg"].update(stdout="".join(LOG.format(at=at) for at in times))
+        found["files"]["/proc/uptime"] = {} if uptime is None else {"/proc/uptime": uptime}
+
+    return change
+
+
+WHERE = "node01 mlx5_0 (rail 1)"
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "finding"),
+    [
+        (link("state", None), Outcome.FAIL, (WHERE, "RDMA device missing", "/sys/class/infiniband/mlx5_0", "not there")),
+        (link("state", "1: DOWN"), Outcome.FAIL, (WHERE, "link is not up", "4: ACTIVE", "1: DOWN (5: LinkUp)")),
+        (link("rate", "200 Gb/sec (4X HDR)"), Outcome.FAIL, (WHERE, "rate", "400 Gb/s", "200 Gb/s")),
+        (link("rate", "fast"), Outcome.ERROR, (WHERE, "rate not reported", "400 Gb/s", "fast")),
+        (link("counters/link_downed", None), Outcome.ERROR, (WHERE, "link_downed not reported", "a count", "nothing")),
+        (link("counters/link_downed", "5"), Outcome.FAIL, (WHERE, "link went down", "at most 4 times since boot", "5 times")),
+        (flaps(80000), Outcome.FAIL, (WHERE, "link went down", "not in the last 6 h, 1800 s after boot apart", "1, the last 80000 s after boot")),
+        (flaps(2000, uptime=None), Outcome.FAIL, (WHERE, "link went down", "not in the last 6 h, 1800 s after boot apart", "1, the last 2000 s after boot")),
+    ],
+)
+def test_links(node: Node, change: Change, outcome: Outcome, finding: tuple[str, str, str, str]) -> None:
+    verdict = judge(node, "node/host/sanity/links", change)
+    assert said(verdict) == [finding]
+    assert verdict.outcome is outcome
+    assert "node01/mlx5_0" not in verdict.measured
+    assert "node01/mlx5_3" in verdict.measured
+
+
+@pytest.mark.parametrize("change", [flaps(100, 900), flaps(50000), link("counters/link_downed", "4")])
+def test_links_may_go_down_at_boot_and_long_ago(node: Node, change: Change) -> None:
+    assert judge(node, "node/host/sanity/links", change).outcome is Outcome.PASS
+
+
+def virtual() -> GateFacts:
+    known = facts("node01")
+    one = known.nodes["node01"]
+    return replace(known, nodes={"node01": replace(one, node=one.node.model_copy(update={"kind": "virtual"}))})
+
+
+@pytest.mark.parametrize("gate_id", ["node/host/sanity/pcie-acs", "node/host/sanity/iommu"])
+def test_a_virtual_machine_is_not_judged_by_the_rule_for_bare_metal(node: Node, gate_id: str) -> None:
+    node.inject("acs-on")
+    verdict = judge(node, gate_id, known=virtual())
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.note == "a virtual machine: its host needs access control services, and the NIC address translation (ATS) instead; not judged here"
+
+
+def test_a_platform_without_figures_is_an_error_where_only_they_could_judge(node: Node) -> None:
+    known = platform_facts("dgx_b200")
+    assert known.nodes["node01"].platform.host is None
+    memory = judge(node, "node/host/sanity/memory-modules", known=known)
+    assert said(memory) == [("node01", "number of memory modules cannot be judged", "a number in the platform's profile", "none")]
+    assert judge(node, "node/host/sanity/disks", known=known).outcome is Outcome.ERROR
+    assert judge(node, "node/host/sanity/disks", known=known, inputs={"drives": 10}).outcome is Outcome.PASS
+    cpu = judge(node, "node/host/sanity/cpu", known=known)
+    assert (cpu.outcome, cpu.note) == (Outcome.PASS, "neither model nor number of cores is judged: the platform's profile has none")
+
+
+@pytest.mark.parametrize(
+    ("state", "inputs", "finding"),
+    [
+        ({"model": "Intel(R) Xeon(R) Platinum 8462Y+"}, {}, ("node01", "processor model", "8480C", "Intel(R) Xeon(R) Platinum 8462Y+")),
+        ({"sockets": 1}, {}, ("node01", "sockets", "2", "1")),
+        ({"cores": 52}, {}, ("node01", "cores per socket", "56", "52")),
+        ({}, {"smt": False}, ("node01", "SMT", "off", "on")),
+        (
+            {},
+            {"governor": "schedutil"},
+            ("node01", "frequency governor", "schedutil", "performance on 224 of 224 policies (CPU 0, 1, 2, 3, 4, 5, 6, 7 and 216 more)"),
+        ),
+    ],
+)
+def test_processors(node: Node, state: Document, inputs: Document, finding: tuple[str, str, str, str]) -> None:
+    node.state["host"]["cpu"].update(state)
+    node.save()
+    verdict = judge(node, "node/host/sanity/cpu", inputs=inputs)
+    assert said(verdict) == [finding]
+    assert verdict.outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(
+    ("inputs", "finding"),
+    [
+        ({"cmdline": ["numa_balancing=disable"]}, ("node01", "kernel command line", "numa_balancing=disable", "not there")),
+        ({"cmdline": ["iommu=off"]}, ("node01", "kernel command line", "iommu=off", "iommu=pt")),
+        ({"hugepages": {2048: 4096}}, ("node01", "huge pages of 2048 kB", "at least 4096", "1024")),
+    ],
+)
+def test_kernel_settings_that_are_declared(node: Node, inputs: Document, finding: tuple[str, str, str, str]) -> None:
+    verdict = judge(node, "node/host/sanity/kernel-settings", inputs=inputs)
+    assert said(verdict) == [finding]
+    assert verdict.outcome is Outcome.FAIL
+
+
+def test_swap_may_be_allowed(node: Node) -> None:
+    node.inject("swap-on")
+    assert judge(node, "node/host/sanity/kernel-settings", inputs={"swap": True}).outcome is Outcome.PASS
+
+
+def test_a_service_may_be_known_to_fail(node: Node) -> None:
+    node.inject("service-failed")
+    assert judge(node, "node/host/sanity/services", inputs={"may_fail": ["node-agent.service"]}).outcome is Outcome.PASS
+
+
+def test_parts_that_are_declared_are_held_against_the_declaration(node: Node) -> None:
+    verdict = judge(node, "node/host/validation/optics", inputs={"parts": ["MMA4Z00-NS400-FLT"]})
+    assert len(verdict.findings) == 8
+    assert said(verdict)[0] == (WHERE, "module or cable", "MMA4Z00-NS400-FLT (declared)", "MMA4Z00-NS400")
+    assert judge(node, "node/host/validation/optics", inputs={"parts": ["MMA4Z00-NS400"]}).outcome is Outcome.PASS
+
+
+def test_firmware_is_held_against_a_declared_baseline_even_where_all_agree(node: Node) -> None:
+    verdict = judge(node, "group/host/validation/firmware", inputs={"baseline": {"NIC MT_0000000838": "28.44.1036", "NIC MT_9": "1"}})
+    assert len(verdict.findings) == 8
+    assert said(verdict)[0] == ("node01 mlx5_0", "firmware of NIC MT_0000000838", "28.44.1036 (declared)", "28.43.2566")
+    assert verdict.note == "held against the declared baseline; declared but not found: NIC MT_9"
+
+
+def test_a_drive_is_held_against_a_declared_rate(node: Node) -> None:
+    verdict = judge(node, "node/host/performance/disk-bandwidth", inputs={"read_gb_s": 6.0})
+    assert [(item.where.split(" (")[0], item.expected) for item in verdict.findings] == [
+        ("node01 /dev/nvme0n1", "at least 6 GB/s (declared)"),
+        ("node01 /dev/nvme1n1", "at least 6 GB/s (declared)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "finding"),
+    [
+        ("link-ber", (f"{WHERE} after the load", "bit error rate after correction", "at most 1e-12", "3e-09 (Bad signal integrity)")),
+        (
+            "optics-hot",
+            (f"{WHERE} after the load", "module temperature", "-10 to 80 C (the module's own alarm thresholds, as mlxlink prints them)", "84 C"),
+        ),
+    ],
+)
+def test_links_and_modules_are_looked_at_again_after_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, finding: tuple[str, ...]) -> None:
+    one = Node(tmp_path, monkeypatch)
+    one.inject(fault)
+    verdict = judged("node/host/stress/counter-deltas", {"node01": one})
+    assert said(verdict) == [finding]
+
+
+FILESYSTEM = "node/storage/performance/parallel-filesystem"
+RATES = {"directory": "/lustre/test", "read_gb_s": 5.0, "write_gb_s": 2.0}
+
+
+def moved(kind: str, read: float, write: float, error: int = 0) -> Output:
+    jobs = [
+        {"error": error, "read": {"bw_bytes": 0, "runtime": 0}, "write": {"bw_bytes": write * 1e9, "runtime": 900}},
+        {"error": 0, "read": {"bw_bytes": read * 1e9, "runtime": 700}, "write": {"bw_bytes": 0, "runtime": 0}},
+    ]
+    said_ = {"argv": ["x"], "exit_code": 0, "stderr": "", "missing": False, "timed_out": False}
+    commands = {"mount": {**said_, "stdout": f"{kind}\n"}, "fio": {**said_, "stdout": json.dumps({"fio version": "fio-3.33", "jobs": jobs})}}
+    document = {"format": "rackready/host-read/v1", "commands": commands, "files": {}, "complete": True}
+    return Output(key="read", node="node01", command="captured", exit_code=0, stdout=json.dumps(document))
+
+
+def filesystem(output: Output, inputs: Mapping[str, object]) -> Verdict:
+    known, made = facts("node01"), gate(FILESYSTEM, inputs)
+    return made.evaluate(known, made.plan(known, ["node01"])[0], {"read": output})
+
+
+def test_a_parallel_file_system_of_which_nothing_is_declared_is_an_error() -> None:
+    for inputs in ({}, {"directory": "/lustre/test"}, {"read_gb_s": 5.0}):
+        verdict = filesystem(moved("lustre", 50, 50), inputs)
+        assert said(verdict) == [("node01", "parallel file system cannot be judged", "a folder and a rate that the site declares", "none")]
+        assert verdict.outcome is Outcome.ERROR
+
+
+def test_a_parallel_file_system_gives_what_is_declared() -> None:
+    good = filesystem(moved("lustre", 5.1, 2.1), RATES)
+    assert (good.outcome, good.transport) == (Outcome.PASS, "lustre at /lustre/test")
+    slow = filesystem(moved("lustre", 4.9, 2.1), RATES)
+    assert said(slow) == [("node01", "parallel file system is slow to read", "at least 5 GB/s (declared)", "4.90 GB/s")]
+    broken = filesystem(moved("lustre", 5.1, 2.1, error=5), RATES)
+    assert said(broken) == [("node01", "parallel file system", "no error", "errno 5")]
+
+
+def test_a_local_disk_is_not_a_parallel_file_system() -> None:
+    verdict = filesystem(moved("ext4", 50, 50), RATES)
+    assert said(verdict) == [("node01", "parallel file system", "a network file system at /lustre/test", "ext4")]

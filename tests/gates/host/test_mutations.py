@@ -1,0 +1,92 @@
+"""A damaged reading of a bad host never becomes a pass, and one of a good host never crashes a gate. Fixed seed: the same damage every time."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
+
+from rackready.gates.base import Gate, GateFacts, Output, Run
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome
+from rackready.sim import faults
+from rackready.sim.programs.hwsim import paths
+from tests.gates.host.machine import Node, facts
+
+BAD = [
+    ("cpu-offline", "lscpu"),
+    ("numa-nodes", "lscpu"),
+    ("dimm-missing", "dmidecode"),
+    ("dimm-slow", "dmidecode"),
+    ("clock-unsynchronised", "chronyc"),
+    ("clock-offset", "chronyc"),
+    ("acs-on", "lspci"),
+    ("drive-worn", "smart /dev/nvme3"),
+    ("drive-media-errors", "smart /dev/nvme3"),
+    ("drive-warns", "smart /dev/nvme3"),
+    ("drive-missing", "scan"),
+    ("drive-slow", "fio /dev/nvme3n1"),
+    ("memlock-limited", "prlimit"),
+    ("link-ber", "mlxlink-mlx5_0"),
+    ("optics-light", "mlxlink-mlx5_0"),
+    ("optics-hot", "mlxlink-mlx5_0"),
+    ("cable-wrong-part", "mlxlink-mlx5_0"),
+]
+Captured = tuple[Gate, GateFacts, Run, Output]
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Captured]]:
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, _ in BAD:
+            node, known = Node(tmp_path_factory.mktemp("node"), patch), facts("node01")
+            node.inject(name)
+            made = gate(faults.FAULTS[name].caught_by)
+            run = made.plan(known, ["node01"])[0]
+            found[name] = (made, known, run, node.answer(run.commands[0]))
+        yield found
+        paths.ROOT = Path("/")
+
+
+@st.composite
+def damages(draw: st.DrawFn) -> tuple[str, list[float], str]:
+    kind = draw(st.sampled_from(["cut", "drop", "noise", "swap", "double"]))
+    places = draw(st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=4))
+    return kind, places, draw(st.text(alphabet="\x00\ufffd{}[]:,\"'#-. xNA019\n", max_size=12))
+
+
+def apply(original: str, damage: tuple[str, list[float], str]) -> str:
+    kind, places, noise = damage
+    if kind == "cut":
+        return original[: int(places[0] * len(original))]
+    lines = original.splitlines()
+    for place in places:
+        at = int(place * len(lines)) if lines else 0
+        if kind == "drop" and lines:
+            del lines[at]
+        elif kind == "noise":
+            lines.insert(at, noise)
+        elif kind == "swap" and len(lines) > 1:
+            lines[at - 1], lines[at] = lines[at], lines[at - 1]
+        elif kind == "double" and lines:
+            lines.insert(at, lines[at])
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(("name", "tool"), BAD, ids=lambda value: value)
+@seed(20261122)
+@settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(damage=damages())
+def test_bad_never_becomes_pass(captured: dict[str, Captured], name: str, tool: str, damage: tuple[str, list[float], str]) -> None:
+    made, known, run, output = captured[name]
+    document = copy.deepcopy(json.loads(output.stdout))
+    document["commands"][tool]["stdout"] = apply(document["commands"][tool]["stdout"], damage)
+    verdict = made.evaluate(known, run, {output.key: replace(output, stdout=json.dumps(document))})
+    assert verdict.outcome in {Outcome.FAIL, Outcome.ERROR}

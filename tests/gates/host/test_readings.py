@@ -1,0 +1,236 @@
+"""What a host gate says of a reading that it cannot trust: every tool missing, killed, failing, silent, cut off or speaking nonsense. Never a pass."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.gates.base import Gate, GateFacts, Output, Run
+from rackready.gates.registry import all_gates, gate
+from rackready.model.outcome import Outcome, Verdict
+from rackready.sim.programs.hwsim import paths
+from tests.gates.host.machine import Node, facts
+
+GATES = [name for name in all_gates() if "/host/" in name]
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Healthy:
+    """The outputs of a healthy node."""
+
+    gate: Gate
+    known: GateFacts
+    run: Run
+    outputs: Mapping[str, Output]
+
+    def judge(self, change: Callable[[Document], object], key: str) -> Verdict:
+        output = self.outputs[key]
+        found = copy.deepcopy(json.loads(output.stdout))
+        change(found)
+        return self.with_output(key, replace(output, stdout=json.dumps(found)))
+
+    def with_output(self, key: str, output: Output | None) -> Verdict:
+        outputs = {name: one for name, one in self.outputs.items() if name != key}
+        return self.gate.evaluate(self.known, self.run, outputs if output is None else {**outputs, key: output})
+
+    def readings(self) -> list[str]:
+        return [command.key for command in self.run.commands if command.stdin]
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Healthy]]:
+    with pytest.MonkeyPatch.context() as patch:
+        node, known, found = Node(tmp_path_factory.mktemp("node"), patch), facts("node01"), {}
+        for gate_id in GATES:
+            made = gate(gate_id)
+            run = made.plan(known, ["node01"])[0]
+            outputs = {command.key: node.answer(command) for command in sorted(run.commands, key=lambda item: item.stage)}
+            found[gate_id] = Healthy(made, known, run, outputs)
+        yield found
+        paths.ROOT = Path("/")
+
+
+def tools(one: Healthy, key: str) -> list[str]:
+    return sorted(json.loads(one.outputs[key].stdout)["commands"])
+
+
+@pytest.mark.parametrize("gate_id", GATES)
+def test_the_reading_itself(healthy: dict[str, Healthy], gate_id: str) -> None:
+    one = healthy[gate_id]
+    for key in one.readings():
+        whole = one.outputs[key]
+        for output in (
+            None,
+            replace(whole, failure="node01: SSH to 192.0.2.9:22 failed (timed out)"),
+            replace(whole, timed_out=True, exit_code=None),
+            replace(whole, exit_code=1),
+            *(replace(whole, stdout=text) for text in ("", "null", "[]", "{}", whole.stdout[: len(whole.stdout) // 2], '{"format": "rackready/host-read/v1"}')),
+        ):
+            assert one.with_output(key, output).outcome is Outcome.ERROR
+
+
+@pytest.mark.parametrize("gate_id", GATES)
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("missing", {"missing": True, "exit_code": None, "stdout": ""}),
+        ("killed", {"timed_out": True, "exit_code": None, "stdout": ""}),
+        ("fails", {"exit_code": 4, "stdout": "", "stderr": "cannot open"}),
+        ("nonsense", {"stdout": "Segmentation fault\n"}),
+        ("other JSON", {"stdout": '{"a": 1}'}),
+    ],
+)
+def test_a_tool_that_gives_no_answer(healthy: dict[str, Healthy], gate_id: str, name: str, change: Document) -> None:
+    one = healthy[gate_id]
+    for key in one.readings():
+        for tool in tools(one, key):
+            if tool in {"dmesg", "swapon"} and name in {"nonsense", "other JSON"}:
+                continue  # their lines are free text: any line is one
+            verdict = one.judge(lambda found, tool=tool: found["commands"][tool].update(change), key)  # type: ignore[misc]
+            assert verdict.outcome is not Outcome.PASS, tool
+            assert verdict.findings
+
+
+@pytest.mark.parametrize("gate_id", GATES)
+def test_a_tool_that_says_nothing_or_is_cut_off(healthy: dict[str, Healthy], gate_id: str) -> None:
+    one = healthy[gate_id]
+    for key in one.readings():
+        for tool in tools(one, key):
+            text = json.loads(one.outputs[key].stdout)["commands"][tool]["stdout"]
+            if tool in {"dmesg", "swapon", "systemctl", "nvidia-smi", "nvlink"}:
+                continue  # a list that ends early cannot be told from a short one, except where every part is counted
+            for end in (0, len(text) // 3, len(text) // 2):
+                if tool.startswith(("lspci", "dmidecode")) and end:
+                    continue  # cut between two structures: the number of parts tells, below
+                verdict = one.judge(lambda found, tool=tool, end=end, text=text: found["commands"][tool].update(stdout=text[:end]), key)  # type: ignore[misc]
+                assert verdict.outcome is not Outcome.PASS, (tool, end)
+
+
+def test_memory_and_bridges_that_are_cut_off_are_missed(healthy: dict[str, Healthy]) -> None:
+    for gate_id, tool in (("node/host/sanity/memory-modules", "dmidecode"), ("node/host/sanity/pcie-acs", "lspci")):
+        one = healthy[gate_id]
+        text = json.loads(one.outputs["read"].stdout)["commands"][tool]["stdout"]
+        for part in range(1, 20):
+            end = len(text) * part // 20
+            verdict = one.judge(lambda found, tool=tool, end=end, text=text: found["commands"][tool].update(stdout=text[:end]), "read")  # type: ignore[misc]
+            assert verdict.outcome is not Outcome.PASS, (tool, end)
+
+
+@pytest.mark.parametrize("gate_id", [name for name in GATES if name not in {"node/host/sanity/iommu", "node/host/sanity/kernel-settings"}])
+def test_kernel_files_that_are_not_there_never_pass(healthy: dict[str, Healthy], gate_id: str) -> None:
+    one = healthy[gate_id]
+    for key in one.readings():
+        if any(json.loads(one.outputs[key].stdout)["files"].values()):
+            verdict = one.judge(lambda found: found.update(files={}), key)
+            assert verdict.outcome is not Outcome.PASS
+
+
+TEXTS = [
+    (
+        "node/host/sanity/clock",
+        "chronyc",
+        {"missing": True},
+        "node01: chronyc is not installed - Expected: the program chronyc Actual: not found. Install the package chrony (`rackready install`).",
+    ),
+    (
+        "node/host/sanity/clock",
+        "chronyc",
+        {"exit_code": 1, "stdout": "506 Cannot talk to daemon\n"},
+        (
+            "node01: clock daemon - Expected: chronyd that answers Actual: 506 Cannot talk to daemon. "
+            "`systemctl status chrony` on the node says why it does not run."
+        ),
+    ),
+    (
+        "node/host/sanity/clock",
+        "chronyc",
+        {"stdout": "C0000202,192.0.2.2,3\n"},
+        (
+            "node01: chronyc's output is not understood - Expected: one line of 14 fields Actual: 3 fields, Expected: 14 (chronyc -c tracking). "
+            "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+        ),
+    ),
+    (
+        "node/host/sanity/disks",
+        "smart /dev/nvme4",
+        {"exit_code": 2},
+        (
+            "node01 /dev/nvme4: health of the drive cannot be read - Expected: exit code without bits 0 to 2 Actual: exit 2. "
+            "Run `smartctl -a /dev/nvme4` on the node."
+        ),
+    ),
+    (
+        "node/host/sanity/disks",
+        "smart /dev/nvme4",
+        {"exit_code": 8},
+        "node01 /dev/nvme4: smartctl contradicts itself - Expected: exit code and verdict agree Actual: exit 8, passed True. Run `smartctl -a /dev/nvme4`.",
+    ),
+    (
+        "node/host/sanity/memory-errors",
+        "dmesg",
+        {"stdout": "", "lines": 0},
+        "node01: kernel log is empty - Expected: the kernel's messages since boot Actual: none. Somebody cleared it (`dmesg --clear`): reboot the node.",
+    ),
+    (
+        "node/host/sanity/services",
+        "is-active",
+        {"stdout": "active\nactive\n"},
+        "node01: states of services not understood - Expected: 1 states Actual: 'active active', exit 0. Run the gate again.",
+    ),
+    (
+        "node/host/sanity/kernel-settings",
+        "prlimit",
+        {"stdout": "8388608 unlimited\n"},
+        (
+            "node01: locked memory (memlock) - Expected: unlimited Actual: soft 8388608, hard unlimited (bytes). "
+            "RDMA registers its buffers as locked memory: run install again (it writes /etc/security/limits.d), and log in anew."
+        ),
+    ),
+    (
+        "node/host/validation/optics",
+        "mlxlink-mlx5_4",
+        {"exit_code": 1},
+        (
+            "node01 mlx5_4 (rail 3): mlxlink contradicts itself - Expected: exit 0 with status 0 Actual: exit 1. "
+            "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("gate_id", "tool", "change", "text"), TEXTS, ids=lambda value: value if isinstance(value, str) and "/" in value else None)
+def test_words(healthy: dict[str, Healthy], gate_id: str, tool: str, change: Document, text: str) -> None:
+    verdict = healthy[gate_id].judge(lambda found: found["commands"][tool].update(change), "read")
+    assert [str(finding) for finding in verdict.findings] == [text]
+
+
+def test_a_load_that_fails_or_a_counter_that_goes_back_is_an_error(healthy: dict[str, Healthy]) -> None:
+    one = healthy["node/host/stress/counter-deltas"]
+    load = one.outputs["load"]
+    assert one.with_output("load", None).outcome is Outcome.ERROR
+    failed = one.with_output("load", replace(load, exit_code=226, stdout="Error: GPU 3 failed", stderr=""))
+    assert [str(finding) for finding in failed.findings] == [
+        "node01: load failed - Expected: exit 0 Actual: exit 226: Error: GPU 3 failed. Run the gates of what it tests first; by hand: `dcgmi diag -r 2 -j`."
+    ]
+    path = "/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed"
+    back = one.judge(lambda found: found["files"][path].update({path: "7"}), "before")
+    assert [(finding.where, finding.what, finding.actual) for finding in back.findings] == [
+        ("node01 mlx5_0 (rail 1)", "link_downed not readable", "7 before, 0 after")
+    ]
+    assert back.outcome is Outcome.ERROR
+
+
+def test_huge_pages_that_the_command_line_asks_for_but_the_kernel_does_not_show(healthy: dict[str, Healthy]) -> None:
+    one = healthy["node/host/sanity/kernel-settings"]
+    pattern = "/sys/kernel/mm/hugepages/hugepages-*kB/nr_hugepages"
+    verdict = one.judge(lambda found: found["files"].update({pattern: {}}), "read")
+    assert [(finding.what, finding.expected, finding.actual) for finding in verdict.findings] == [
+        ("huge pages of 2048 kB not reported", "at least 1024", "nothing")
+    ]

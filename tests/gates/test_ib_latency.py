@@ -1,0 +1,153 @@
+"""Latency of rails: pass, fail and error of the two latency gates, the parser, and which end of a slow pair is blamed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rackready.gates.base import Done
+from rackready.gates.formats import perftest_lat
+from rackready.gates.formats.error import FormatError
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome, Verdict
+from tests.gates.support import Case, Said, check, judge, rack, text
+
+WRITE, READ = "pair/fabric/performance/ib-write-lat", "pair/fabric/performance/ib-read-lat-gpu"
+HEALTHY = text("perftest/dgx_h100_rail1_lat_healthy.txt")
+NICS = {nic.rail: nic for nic in rack(1).nodes["node01"].nics}
+
+
+def lat(rail: int, typical: float = 1.99, *, gpu: bool = False, average: float | None = None) -> Said:
+    times = (1.91, 9.1, typical, average or typical + 0.03, 0.07, typical + 0.2, typical + 1)
+    row = " 2       10000          " + "\t".join(f"{value:<12.2f}" for value in times)
+    body = HEALTHY.replace(": mlx5_0", f": {NICS[rail].rdma_device}")
+    body = "\n".join(row if line.startswith(" 2 ") else line for line in body.splitlines()) + "\n"
+    if gpu:
+        body = " creating CUDA Ctx\n allocated GPU buffer of a 65536 address at 0x7f3b5e000000 for type CUDA_MEM_DEVICE\n" + body.replace(
+            "RDMA_Write", "RDMA_Read"
+        )
+    return Said(body)
+
+
+def links(**state: str) -> Said:
+    devices = {nic.rdma_device: {"state": state.get(nic.rdma_device, "4: ACTIVE"), "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": 0} for nic in NICS.values()}
+    return Said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": devices, "complete": True}))
+
+
+def said(*, gpu: bool = False, **changed: Said) -> dict[str, Said]:
+    out = {"link-first": links(), "link-second": links()}
+    for way in ("forth", "back"):
+        for rail in NICS:
+            out |= {f"server-{way}{rail}": Said(), f"{way}{rail}": lat(rail, 1.95 + 0.01 * (rail % 3), gpu=gpu)}
+    return {**out, **{key.replace("_", "-"): value for key, value in changed.items()}}
+
+
+FORTH3 = "node01 mlx5_4 -> node02 mlx5_4 (rail 3)"
+CASES = [
+    Case("healthy", said(), Outcome.PASS, nodes=2),
+    Case(
+        "late beside the other rails",
+        said(forth3=lat(3, 3.1)),
+        Outcome.FAIL,
+        (
+            (
+                f"{FORTH3}: latency beside the other rails - Expected: at most 2.16 us (median of the others 1.96) Actual: 3.10 us. "
+                "This NIC is late where the other rails are not: look at its PCIe link, switch port and firmware: docs/runbooks/rail-slow.md"
+            ),
+        ),
+        nodes=2,
+    ),
+    Case(
+        "above the published mark",
+        said(forth3=lat(3, 1.96, average=5.4)),
+        Outcome.FAIL,
+        (
+            (
+                f"{FORTH3}: latency - Expected: at most 5.0 us on average Actual: 5.40 us. "
+                "Look at the path's hops, PCIe link and power saving of the NIC (ASPM, C-states): docs/runbooks/rail-slow.md"
+            ),
+        ),
+        nodes=2,
+    ),
+    Case(
+        "a link down",
+        said(link_second=links(mlx5_4="1: DOWN")),
+        Outcome.FAIL,
+        ("node02 mlx5_4 (rail 3): link down - Expected: port ACTIVE Actual: port DOWN. Check its cable and its transceivers: docs/runbooks/link-down.md",),
+        nodes=2,
+    ),
+    Case(
+        "bandwidth instead of latency",
+        said(forth3=Said(text("perftest/dgx_h100_rail1_healthy.txt"))),
+        Outcome.ERROR,
+        (
+            (
+                f"{FORTH3}: ib_write_lat unreadable - Expected: one result block in microseconds Actual: no latency result block in microseconds: "
+                "not ib_write_lat's or ib_read_lat's output, or cut off (exit code 0). Run the gate again; if it stays so, read its raw output in the report."
+            ),
+        ),
+        nodes=2,
+    ),
+    Case(
+        "not installed",
+        said(forth3=Said("", "bash: line 1: exec: ib_write_lat: not found\n", 127)),
+        Outcome.ERROR,
+        (
+            (
+                f"{FORTH3}: ib_write_lat failed - Expected: exit code 0 Actual: exit code 127: bash: line 1: exec: ib_write_lat: not found. "
+                "Read its raw output in the report; check that perftest is installed and the GPU is free."
+            ),
+        ),
+        nodes=2,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_verdict(case: Case) -> None:
+    check(WRITE, case)
+
+
+def test_gpu_memory_is_judged_by_the_other_rails_alone() -> None:
+    assert judge(READ, Case("healthy", said(gpu=True), Outcome.PASS, nodes=2)).outcome is Outcome.PASS
+    verdict = judge(READ, Case("host memory", said(gpu=True, forth3=lat(3)), Outcome.ERROR, nodes=2))
+    assert [str(finding) for finding in verdict.findings] == [
+        (
+            f"{FORTH3}: ib_read_lat measured something else - Expected: read of 2 bytes on mlx5_4, GPU memory Actual: write of 2 bytes on mlx5_4, host memory. "
+            "Run the gate again."
+        )
+    ]
+    assert "--use_cuda=0" in gate(READ).plan(rack(2), ["node01", "node02"])[0].commands[2].argv
+
+
+def test_a_failed_rail_is_not_measured_and_the_others_are() -> None:
+    assert len(judge(WRITE, CASES[0]).measured) == 32
+    assert len(judge(WRITE, CASES[1]).measured) == 28
+
+
+def test_both_ends_are_measured_with_a_third_and_the_good_one_is_acquitted() -> None:
+    known = rack(4)
+    found = gate(WRITE)
+    one, two = found.plan(known, list(known.nodes))
+    bad, good = judge(WRITE, CASES[1]), Verdict(outcome=Outcome.PASS, measured=["x"])
+    done = [Done(one, bad), Done(two, good)]
+    again = found.follow_up(known, done)
+    assert [run.nodes for run in again] == [("node01", "node03"), ("node02", "node04")]
+    by_node = found.attribute(known, [*done, Done(again[0], bad), Done(again[1], good)])
+    assert {node: verdicts[0].outcome.value for node, verdicts in by_node.items()} == {"node01": "fail", "node02": "pass", "node03": "pass", "node04": "pass"}
+
+
+@pytest.mark.parametrize(
+    ("damaged", "words"),
+    [
+        ("", "empty output"),
+        (HEALTHY.replace("usec", "cycles"), "no latency result block"),
+        ("\n".join(line for line in HEALTHY.splitlines() if not line.startswith(" 2 ")), "0 result rows"),
+        (HEALTHY.replace("Link type       : Ethernet", ""), "no Link type in the head"),
+        (HEALTHY.replace("1.91", "8.91"), "columns are not what they seem"),
+    ],
+)
+def test_a_damaged_result_is_refused(damaged: str, words: str) -> None:
+    with pytest.raises(FormatError, match=words):
+        perftest_lat.parse(damaged)

@@ -1,0 +1,254 @@
+"""Incast: what is lost, and in which class, is found on the NIC or switch port where it happens; a fabric that was not filled proves nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from rackready.gates.base import GateFacts, Run
+from rackready.gates.formats import nvue_counters
+from rackready.gates.formats.error import FormatError
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome, Verdict
+from tests.gates.support import Said, outputs, rack, text
+
+GATE = "cluster/fabric/stress/incast"
+NODES = ("node02", "node03", "node01")
+"""Receiver and senders of the first run (rail 1)."""
+
+
+def site() -> GateFacts:
+    """Three nodes, every rail cabled to a leaf: rail R of node N to port swp(8 (N-1) + R)."""
+    known = rack(3)
+    nodes = {
+        name: dataclasses.replace(node, nics=tuple(dataclasses.replace(nic, switch="leaf01", port=f"swp{8 * place + nic.rail}") for nic in node.nics))
+        for place, (name, node) in enumerate(known.nodes.items())
+    }
+    return dataclasses.replace(known, nodes=nodes)
+
+
+def nic(*, hardware: Mapping[str, int] | None = None, interface: Mapping[str, int] | None = None) -> Said:
+    zero = {"np_ecn_marked_roce_packets": 5, "np_cnp_sent": 5, "packet_seq_err": 2, "local_ack_timeout_err": 0, "lifespan": 10}
+    names = ("rx_discards_phy", "rx_global_pause", "rx_prio0_bytes", "tx_prio0_bytes", "rx_prio3_bytes", "tx_prio3_bytes", "rx_prio3_pause", "rx_prio0_pause")
+    ports = {"mlx5_0": {"hardware": {**zero, **(hardware or {})}, "port": {}, "interface": {**dict.fromkeys(names, 7), **(interface or {})}}}
+    return Said(json.dumps({"format": "rackready/nic-counters/v1", "ports": ports, "complete": True}))
+
+
+def leaf(**changed: Mapping[str, Mapping[str, int]]) -> Said:
+    """Counters of ports swp1 (node01), swp9 (node02), swp17 (node03); changed: {swp9: {"pfc-stats/3": {...}}}."""
+    out = []
+    for port in ("swp9", "swp17", "swp1"):
+        qos = {
+            "egress-queue-stats": {
+                str(n): {"tx-frames": 9, "tx-bytes": 9, "tx-uc-buffer-discards": 0, "ecn-marked-frames": 0, "wred-discards": 0} for n in range(8)
+            },
+            "ingress-buffer-stats": {str(n): {"rx-frames": 9, "rx-buffer-discards": 1, "rx-shared-buffer-discards": 0} for n in range(8)},
+            "pfc-stats": {str(n): {"rx-pause-frames": 0, "tx-pause-frames": 0} for n in range(8)},
+        }
+        stats = {"in-errors": 3, "in-drops": 0, "out-errors": 0, "out-drops": 0}
+        for path, values in changed.get(port, {}).items():
+            group, _, number = path.partition("/")
+            (qos[group][number] if number else stats).update(values)
+        out += [f"== {port} qos", json.dumps(qos, indent=2), f"== {port} stats", json.dumps(stats)]
+    return Said("\n".join(out) + "\n")
+
+
+def client(average: float = 195.6) -> Said:
+    return Said(text("perftest/dgx_h100_rail1_host_memory.txt").replace("391.39", "0.00").replace("391.27", f"{average:.2f}"))
+
+
+RECEIVED = nic(hardware={"np_ecn_marked_roce_packets": 900_005, "np_cnp_sent": 18_005}, interface={"rx_prio3_bytes": 480_000_000_000})
+SENT = nic(interface={"tx_prio3_bytes": 240_000_000_000, "rx_prio3_pause": 120})
+LEAF = leaf(swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}}, swp17={"pfc-stats/3": {"tx-pause-frames": 60}})
+HEALTHY = {
+    **{f"before-{node}": nic() for node in NODES},
+    "before-leaf01": leaf(),
+    "after-leaf01": LEAF,
+    "after-node02": RECEIVED,
+    "after-node03": SENT,
+    "after-node01": SENT,
+    **{f"{kind}-{node}": Said() if kind == "server" else client() for kind in ("server", "client") for node in ("node01", "node03")},
+}
+
+
+def planned() -> tuple[GateFacts, Run]:
+    known = site()
+    return known, gate(GATE).plan(known, list(known.nodes))[0]
+
+
+def judged(**changed: Said) -> Verdict:
+    known, run = planned()
+    return gate(GATE).evaluate(known, run, outputs(run, {**HEALTHY, **{key.replace("_", "-"): value for key, value in changed.items()}}))
+
+
+def said(verdict: Verdict) -> list[str]:
+    return [str(finding) for finding in verdict.findings]
+
+
+def test_the_plan_fills_one_port_and_reads_both_ends_of_every_cable() -> None:
+    known, run = planned()
+    assert run.target == "rail1 into node02"
+    assert run.nodes == NODES
+    assert [command.key for command in run.commands if command.stage == 0] == ["before-node02", "before-node03", "before-node01", "before-leaf01"]
+    assert "for p in swp9 swp17 swp1;" in run.commands[3].argv[2]
+    assert run.commands[3].node == "leaf01"
+    runs = gate(GATE).plan(known, list(known.nodes))
+    assert len(runs) == 8
+    assert {node for run in runs for node in run.nodes} == set(known.nodes)
+
+
+def test_every_node_of_a_larger_fabric_takes_part_on_every_rail() -> None:
+    known = rack(13)
+    runs = gate(GATE, {"senders": 3}).plan(known, list(known.nodes))
+    for rail in range(1, 9):
+        assert {node for run in runs if run.about["rail"] == str(rail) for node in run.nodes} == set(known.nodes)
+
+
+def test_a_lossless_fabric_passes_and_its_cables_are_measured() -> None:
+    verdict = judged()
+    assert said(verdict) == []
+    assert verdict.outcome is Outcome.PASS
+    assert "node02/rail1/cable" in verdict.measured
+    assert len(verdict.measured) == 9
+
+
+FAILS = [
+    (
+        "a port drops for want of pauses",
+        {"after_leaf01": leaf(swp17={"ingress-buffer-stats/3": {"rx-buffer-discards": 4001}}, swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}})},
+        (
+            "leaf01 swp17 (to node03 rail 1): frames dropped for want of buffer - Expected: 0 Actual: 4000 in priority 3. "
+            "Check PFC on this port (`nv show interface swp17 qos roce status`): run fabric again: docs/runbooks/incast.md"
+        ),
+    ),
+    (
+        "packets lost on the way from a sender",
+        {"after_node03": nic(hardware={"packet_seq_err": 4002, "local_ack_timeout_err": 40}, interface={"tx_prio3_bytes": 240_000_000_000})},
+        (
+            "node03 mlx5_0 (rail 1): packets lost in incast - Expected: 0 Actual: local_ack_timeout_err 40, packet_seq_err 4000. "
+            "Packets were dropped on the way from or to it: see the findings on its switch port, "
+            "PFC on both ends (`mlnx_qos -i enp24s0np0`): docs/runbooks/incast.md"
+        ),
+    ),
+    (
+        "RoCE data in another class",
+        {"after_node03": nic(interface={"tx_prio0_bytes": 240_000_000_000, "tx_prio3_bytes": 7})},
+        (
+            "node03 mlx5_0 (rail 1): class of RoCE data - Expected: priority 3 (DSCP 26) Actual: 100% in priority 0. "
+            "Check the traffic class (cat /sys/class/infiniband/mlx5_0/tc/1/traffic_class) and trust: run fabric again: docs/runbooks/incast.md"
+        ),
+    ),
+    (
+        "pauses outside of the RoCE class",
+        {"after_node03": nic(interface={"tx_prio3_bytes": 240_000_000_000, "rx_prio0_pause": 90, "rx_global_pause": 12})},
+        (
+            "node03 mlx5_0 (rail 1): pause frames - Expected: in priority 3 only Actual: 83 in priority 0, 5 for all. "
+            "Turn global pause off (`ethtool -A`), run fabric again: docs/runbooks/incast.md"
+        ),
+    ),
+    (
+        "a switch that marks nothing",
+        {"after_node02": nic(interface={"rx_prio3_bytes": 480_000_000_000})},
+        (
+            "node02 mlx5_0 (rail 1): ECN marks in incast - Expected: packets marked by leaf01 swp9 Actual: none. "
+            "Turn ECN on in the RoCE class of the switch: docs/runbooks/incast.md"
+        ),
+    ),
+    (
+        "a NIC that tells nobody",
+        {"after_node02": nic(hardware={"np_ecn_marked_roce_packets": 900_005}, interface={"rx_prio3_bytes": 480_000_000_000})},
+        (
+            "node02 mlx5_0 (rail 1): congestion notifications - Expected: sent for 900000 marked packets Actual: none. "
+            "Turn ECN on at the NIC (roce_np for priority 3, /sys/class/net/enp24s0np0/ecn): run fabric again: docs/runbooks/incast.md"
+        ),
+    ),
+    (
+        "errors of a port",
+        {"after_leaf01": leaf(swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}}, swp1={"stats": {"in-errors": 120}})},
+        "leaf01 swp1 (to node01 rail 1): errors and drops of the port - Expected: 0 Actual: 117. Check its cable and transceivers: docs/runbooks/link-down.md",
+    ),
+    (
+        "pauses of a switch port in another class",
+        {"after_leaf01": leaf(swp17={"pfc-stats/0": {"tx-pause-frames": 60}})},
+        (
+            "leaf01 swp17 (to node03 rail 1): pause frames - Expected: in priority 3 only Actual: 60 in priority 0. "
+            "Compare QoS of switch and host: docs/runbooks/incast.md"
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "changed", "message"), FAILS, ids=[row[0] for row in FAILS])
+def test_what_is_wrong_is_found_where_it_is(name: str, changed: dict[str, Said], message: str) -> None:
+    verdict = judged(**changed)
+    assert said(verdict) == [message], name
+    assert verdict.outcome is Outcome.FAIL
+    assert verdict.measured == []
+
+
+ERRORS = [
+    (
+        "senders one after the other",
+        {"client_node01": client(390.0), "client_node03": client(391.0)},
+        (
+            "node02 mlx5_0 (rail 1): no incast - Expected: senders together at most 408 Gb/s Actual: 781 Gb/s. "
+            "They did not write side by side: start them on nodes that are idle, and with more seconds."
+        ),
+    ),
+    (
+        "a switch that does not answer",
+        {"after_leaf01": Said(exit_code=None, failure="leaf01 (192.0.2.21:22): no SSH session")},
+        (
+            "leaf01: reading of switch counters could not run - Expected: a result Actual: leaf01 (192.0.2.21:22): no SSH session. "
+            "Check that leaf01 answers on SSH, then run the gate again."
+        ),
+    ),
+    (
+        "a switch of another kind",
+        {"after_leaf01": Said("== swp9 qos\nsh: 1: nv: not found\n")},
+        (
+            "leaf01: switch counters unreadable - Expected: NVUE's JSON of every port Actual: swp9 qos: JSON cut off or damaged at line 2 column 1: "
+            "sh: 1: nv: not found. Check that `nv show interface PORT counters qos -o json` answers on the switch."
+        ),
+    ),
+    (
+        "counters that went back",
+        {"after_leaf01": leaf(swp9={"stats": {"in-errors": 0}})},
+        (
+            "leaf01: switch counters - Expected: numbers that grow Actual: a counter that went back: the switch was booted or its counters cleared. "
+            "Run the gate again."
+        ),
+    ),
+    (
+        "a driver without counters by priority",
+        {"after_node03": nic()},
+        (
+            "node03 mlx5_0 (rail 1): bytes by priority - Expected: tx_prio*_bytes that grow Actual: none. "
+            "See `ethtool -S` on the node: the driver must count bytes by priority (rx_prio3_bytes)."
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "changed", "message"), ERRORS, ids=[row[0] for row in ERRORS])
+def test_what_cannot_be_judged_is_an_error(name: str, changed: dict[str, Said], message: str) -> None:
+    verdict = judged(**changed)
+    assert said(verdict) == [message], name
+    assert verdict.outcome is Outcome.ERROR
+
+
+@pytest.mark.parametrize(
+    ("damaged", "words"),
+    [
+        ("", "no counters"),
+        (LEAF.stdout.replace('"ecn-marked-frames"', '"ecn-marked"'), "egress-queue-stats/0/ecn-marked-frames is None"),
+        (LEAF.stdout.replace("== swp9 stats", "== swp9 other"), "damaged at line"),
+        (LEAF.stdout.replace('"rx-buffer-discards": 1', '"rx-buffer-discards": "1 Bytes"'), "is '1 Bytes', Expected: a number"),
+    ],
+)
+def test_damaged_counters_are_refused(damaged: str, words: str) -> None:
+    with pytest.raises(FormatError, match=words):
+        nvue_counters.parse(damaged)

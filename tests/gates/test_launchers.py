@@ -1,0 +1,153 @@
+"""How programs are started on several nodes: the command lines of the three launchers, the MPIJob against its schema, and Slurm's reservation."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from rackready.drivers.scheduler.base import NotOursError, SchedulerError
+from rackready.drivers.scheduler.reserve import reserved
+from rackready.drivers.scheduler.slurm import SlurmAdapter
+from rackready.gates.base import GateFacts
+from rackready.gates.fabric import mpijob
+from rackready.gates.registry import gate
+from tests.gates.support import rack
+
+GATE = "cluster/fabric/performance/nccl-all-reduce"
+
+
+def facts(launcher: str) -> GateFacts:
+    return dataclasses.replace(rack(2), launcher=launcher)  # type: ignore[arg-type]
+
+
+def line(launcher: str, **inputs: object) -> tuple[str, ...]:
+    known = facts(launcher)
+    return gate(GATE, {"launches": 1, **inputs}).plan(known, list(known.nodes))[0].commands[2].argv
+
+
+def test_openmpi_over_ssh() -> None:
+    words = " ".join(line("openmpi"))
+    assert words.startswith("mpirun --allow-run-as-root -np 16 -H 198.19.0.1:8,198.19.0.2:8 --bind-to none --mca mpi_yield_when_idle 1")
+    assert "-x NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH" in words
+    assert words.endswith("all_reduce_perf -b 8589934592 -e 17179869184 -f 2 -g 1 -w 10 -n 50 -c 1")
+
+
+def test_srun_in_our_reservation() -> None:
+    words = " ".join(line("srun"))
+    assert words.startswith("env NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH ")
+    assert " OMPI_MCA_btl_tcp_if_include=198.19.0.0/30 srun --mpi=pmix --reservation=rackready-node01 --nodes=2 --nodelist=node01,node02 " in words
+    assert "--ntasks-per-node=8" in words
+    assert "srun --mpi=pmi2 " in " ".join(line("srun", mpi="pmi2"))
+
+
+def test_an_mpijob_is_shown_whole_and_names_its_nodes() -> None:
+    bash, flag, script = line("mpijob", image="registry.example/nccl-tests:2.19")
+    assert (bash, flag) == ("bash", "-c")
+    manifest = yaml.safe_load(re.search(r"<<'MANIFEST'\n(.*)MANIFEST\n", script, re.DOTALL)[1])  # type: ignore[index]
+    assert mpijob.MpiJob.model_validate(manifest).spec.slotsPerWorker == 8
+    worker = manifest["spec"]["mpiReplicaSpecs"]["Worker"]
+    assert worker["replicas"] == 2
+    (container,) = worker["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": 8}
+    assert {"name": "NCCL_DEBUG", "value": "INFO"} in container["env"]
+    terms = worker["template"]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert terms == [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node01", "node02"]}]}]
+    assert manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"][:4] == ["mpirun", "--allow-run-as-root", "-np", "16"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda job: job["spec"].update(slotsPerWorkers=8), "slotsPerWorkers"),
+        (lambda job: job.update(apiVersion="kubeflow.org/v1"), "kubeflow.org/v2beta1"),
+        (lambda job: job["spec"]["mpiReplicaSpecs"].pop("Launcher"), "Launcher"),
+        (lambda job: job["spec"]["mpiReplicaSpecs"]["Worker"].update(replicas=0), "greater than or equal to 1"),
+        (lambda job: job["metadata"].update(name="Rack_1"), "string_pattern_mismatch"),
+        (lambda job: job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0].update(image=""), "at least 1 character"),
+    ],
+)
+def test_the_schema_refuses_what_the_api_would(change: Callable[[dict], object], words: str) -> None:  # type: ignore[type-arg]
+    job = yaml.safe_load(mpijob.render(mpijob.job(["node01"], ["all_reduce_perf"], {}, 8, "image:1")))
+    assert mpijob.MpiJob.model_validate(job)
+    change(job)
+    with pytest.raises(ValidationError, match=re.escape(words)):
+        mpijob.MpiJob.model_validate(job)
+
+
+def test_an_mpijob_without_an_image_is_refused() -> None:
+    with pytest.raises(ValidationError, match="image"):
+        line("mpijob")
+
+
+# Slurm's reservation -------------------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """slurmctld as far as a reservation needs it; every change is written down."""
+
+    def __init__(self, **drained: str) -> None:
+        self.drained = drained
+        self.said: list[str] = []
+
+    def run(self, command: str) -> tuple[int, str, str]:
+        if command.startswith("scontrol show node "):
+            node = command.split()[3]
+            reason = self.drained.get(node)
+            state = "IDLE+DRAIN" if reason else "IDLE+MAINT"
+            end = f" Reason={reason} [root@2026-11-01T10:00:00]" if reason else ""
+            return 0, f"NodeName={node} Arch=x86_64 State={state} Partitions=gpu{end}\n", ""
+        self.said.append(command)
+        if command.startswith("scontrol delete") and len(self.said) == 1:
+            return 1, "", "Requested reservation is invalid"
+        if "State=RESUME" in command:
+            self.drained.pop(re.search(r"NodeName=(\S+)", command)[1])  # type: ignore[index]
+        if "State=DRAIN" in command:
+            self.drained[re.search(r"NodeName=(\S+)", command)[1]] = "rackready: held"  # type: ignore[index]
+        return 0, "", ""
+
+
+def test_held_nodes_are_usable_inside_the_reservation_only_and_held_again_after_it() -> None:
+    cluster = Cluster(node01="rackready: held", node02="rackready: held")
+    with reserved(SlurmAdapter(cluster.run, "here"), ["node01", "node02"]) as name:
+        assert name == "rackready-node01"
+        assert cluster.drained == {}
+    assert [command.split(" ", 1)[1] for command in cluster.said] == [
+        "delete ReservationName=rackready-node01",
+        "create reservation ReservationName=rackready-node01 Users=root StartTime=now Duration=UNLIMITED Flags=MAINT,IGNORE_JOBS Nodes=node01,node02",
+        "update NodeName=node01 State=RESUME",
+        "update NodeName=node02 State=RESUME",
+        "update NodeName=node01 State=DRAIN Reason='rackready: held'",
+        "update NodeName=node02 State=DRAIN Reason='rackready: held'",
+        "delete ReservationName=rackready-node01",
+    ]
+
+
+def test_they_are_held_again_when_the_measurement_breaks_off() -> None:
+    cluster = Cluster(node01="rackready: held")
+    with pytest.raises(KeyboardInterrupt), reserved(SlurmAdapter(cluster.run, "here"), ["node01", "node02"]):
+        raise KeyboardInterrupt
+    assert cluster.drained == {"node01": "rackready: held"}
+    assert cluster.said[-1] == "scontrol delete ReservationName=rackready-node01"
+
+
+def test_a_node_that_somebody_else_drained_is_left_alone() -> None:
+    cluster = Cluster(node01="rackready: held", node02="disk swap, ask Ann")
+    with pytest.raises(NotOursError, match=r"node02: drained in Slurm by somebody else - Expected: a reason that begins with 'rackready:'"):
+        reserved(SlurmAdapter(cluster.run, "here"), ["node01", "node02"]).__enter__()
+    assert cluster.said == []
+
+
+def test_a_reservation_that_slurm_refuses_starts_nothing() -> None:
+    cluster = Cluster(node01="rackready: held")
+
+    def refuse(command: str) -> tuple[int, str, str]:
+        return (1, "", "Access/permission denied") if command.startswith("scontrol create") else cluster.run(command)
+
+    with pytest.raises(SchedulerError, match="Access/permission denied"), reserved(SlurmAdapter(refuse, "here"), ["node01"]):
+        pass
+    assert cluster.drained == {"node01": "rackready: held"}

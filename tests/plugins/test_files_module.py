@@ -1,0 +1,98 @@
+"""The module that writes small files: what differs is replaced and named, what does not is left alone, a dry run touches nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Ended(Exception):  # noqa: N818 - as a module ends
+    """What a module says at its end."""
+
+
+class Stub:
+    """Ansible's module as far as this one uses it; owner and group are not changed, for that needs root."""
+
+    def __init__(self, params: dict[str, Any], tmpdir: Path, *, check_mode: bool) -> None:
+        self.params, self.tmpdir, self.check_mode = params, str(tmpdir), check_mode
+
+    def atomic_move(self, source: str, target: str) -> None:
+        shutil.move(source, target)
+
+    def load_file_common_arguments(self, params: dict[str, str], path: str) -> dict[str, str]:
+        return params | {"path": path}
+
+    def set_fs_attributes_if_different(self, wanted: dict[str, str], changed: bool) -> bool:  # noqa: FBT001 - Ansible's signature
+        assert (wanted["owner"], wanted["group"]) == ("root", "root")
+        path, mode = Path(wanted["path"]), int(wanted["mode"], 8)
+        differs = path.stat().st_mode & 0o777 != mode
+        if not self.check_mode:
+            path.chmod(mode)
+        return changed or differs
+
+    def exit_json(self, **said: Any) -> None:
+        raise Ended(said)
+
+    def fail_json(self, **said: Any) -> None:
+        raise Ended(said | {"failed": True})
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    spec = importlib.util.spec_from_file_location("rackready_files", ROOT / "plugins/modules/rackready_files.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module: ModuleType = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (tmp_path / "tmp").mkdir()
+
+    def call(*, check: bool = False, folders: tuple[str, ...] = (), **files: str) -> dict[str, Any]:
+        wishes = [{"path": str(tmp_path / name), "content": content, "mode": "0640"} for name, content in files.items()]
+        params = {"folders": [str(tmp_path / name) for name in folders], "files": wishes}
+        monkeypatch.setattr(module, "AnsibleModule", lambda **_: Stub(params, tmp_path / "tmp", check_mode=check))
+        with pytest.raises(Ended) as ended:
+            module.main()
+        said: dict[str, Any] = ended.value.args[0]
+        return said
+
+    return call
+
+
+def test_folders_and_files_are_made_once(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    said = run(folders=("a/b",), one="1\n", two="2\n")
+    assert said["written"] == [str(tmp_path / name) for name in ("a/b", "one", "two")]
+    assert ((tmp_path / "one").read_text(), (tmp_path / "one").stat().st_mode & 0o777) == ("1\n", 0o640)
+    again = run(folders=("a/b",), one="1\n", two="2\n")
+    assert (again["changed"], again["written"], again["diff"]) == (False, [], [])
+
+
+def test_only_what_differs_is_named(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    run(one="1\n", two="2\n")
+    said = run(one="1\n", two="3\n")
+    assert said["written"] == [str(tmp_path / "two")]
+    assert [(item["before"], item["after"]) for item in said["diff"]] == [("2\n", "3\n")]
+    (tmp_path / "one").chmod(0o666)
+    assert run(one="1\n", two="3\n")["written"] == [str(tmp_path / "one")], "a mode is a difference too"
+
+
+def test_a_dry_run_says_it_and_touches_nothing(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    run(one="1\n")
+    said = run(check=True, folders=("a",), one="2\n", two="2\n")
+    assert (said["changed"], said["written"]) == (True, [str(tmp_path / name) for name in ("a", "one", "two")])
+    assert (tmp_path / "one").read_text() == "1\n"
+    assert not (tmp_path / "a").exists()
+    assert not (tmp_path / "two").exists()
+
+
+def test_a_folder_in_the_place_of_a_file_is_refused(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    said = run(one="1\n")
+    assert said == {"msg": f"Expected: {tmp_path}/one is a file Actual: it is a folder. Remove it on the node, then run again.", "failed": True}

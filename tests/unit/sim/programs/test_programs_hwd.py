@@ -1,0 +1,61 @@
+"""The machine's devices while it runs: what changes is followed at once, what does not is left alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackready.sim.programs.hwsim import hwd, paths, pcitree, rdmatree
+
+from .conftest import Machine
+
+
+def carrier(up: str) -> None:
+    path = paths.at("/sys/class/net/enp24s0np0/carrier")
+    path.write_text(f"{up}\n")
+
+
+def kernel_log() -> str:
+    log = paths.at("/run/hw/kmsg.log")
+    return log.read_text() if log.exists() else ""
+
+
+def test_a_link_that_comes_and_goes_is_followed(machine: Machine) -> None:
+    nic = machine.state["nics"][0]
+    carrier("0")
+    rdmatree.write(nic)
+    devices = hwd.Devices()
+    devices.step()
+    assert rdmatree.folder(nic).joinpath("ports/1/state").read_text() == "1: DOWN\n"
+    carrier("1")
+    devices.step()
+    assert rdmatree.folder(nic).joinpath("ports/1/state").read_text() == "4: ACTIVE\n"
+    assert "enp24s0np0: Link up" in kernel_log()
+    carrier("0")
+    devices.step()
+    assert rdmatree.folder(nic).joinpath("ports/1/state").read_text() == "1: DOWN\n"
+    assert rdmatree.folder(nic).joinpath("ports/1/counters/link_downed").read_text() == "1\n"
+
+
+def test_what_stays_is_looked_into_once(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(rdmatree, "refresh", lambda nic: looked.append(nic["rdma_device"]))
+    monkeypatch.setattr(pcitree, "write", lambda _state: looked.append("pci"))
+    devices = hwd.Devices()
+    for _ in range(3):
+        devices.step()
+    assert len(looked) == len(machine.state["nics"])
+    machine.state["nics"][0]["link"] = "down"
+    machine.save()
+    looked.clear()
+    devices.step()
+    assert looked == ["pci", *(nic["rdma_device"] for nic in machine.state["nics"])], "the hardware changed: everything is looked into again"
+
+
+def test_an_error_that_is_injected_reaches_the_kernel_log_once(machine: Machine) -> None:
+    devices = hwd.Devices()
+    devices.step()
+    machine.state["xids"].append({"pci": machine.state["gpus"][2]["pci"], "code": 79})
+    machine.save()
+    devices.step()
+    devices.step()
+    assert kernel_log().count("Xid") == 1
