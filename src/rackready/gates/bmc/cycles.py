@@ -33,6 +33,7 @@ class PowerCycles(Gate):
 
     id = "bmc/power/stress/cycles"
     retry = False
+    in_no_set = "it boots the node ten times, which takes hours and voids what was measured since the last boot: run it by itself, before all else"
 
     class Inputs(base.Inputs):
         """How often, how, and how long a boot may take."""
