@@ -68,7 +68,7 @@ class Supplies(Gate):
             return
         wanted = platform.psus
         judge.count("power_supplies", node, there, wanted.count, wanted.source)
-        judge.equal(node, "power supplies", wanted.count, there, "Reseat the supply that is missing (`rackready gate run` names the others in its evidence).")
+        judge.equal(node, "power supplies", wanted.count, there, "Reseat or replace the supply that is missing; the evidence lists those that are there.")
         if wanted.min_count is None:
             return
         judge.criterion(Criterion(metric="power_supplies_good", op=Op.GE, bound=wanted.min_count, unit="1", label="floor", source=wanted.source))
