@@ -202,3 +202,12 @@ def test_a_tray_that_the_rack_feeds_has_nothing_to_judge() -> None:
     found = verdict(Supplies(), world(state), facts("gb200_nvl72"))
     assert (found.outcome, texts(found)) == (Outcome.PASS, [])
     assert found.note == "gb200_nvl72: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge on the node"
+
+
+@pytest.mark.parametrize("platform", ["dgx_h100", "sys_521ge_l40s"])
+def test_a_server_of_its_own_that_shows_no_supplies_is_an_error(platform: str) -> None:
+    state = healthy()
+    state["bmc"]["psus"] = []
+    found = verdict(Supplies(), world(state), facts(platform))
+    assert found.outcome is not Outcome.PASS
+    assert "node01 BMC: power supplies not reported - Expected: at least one Actual: none. Update or restart the BMC, then run the gate again." in texts(found)
