@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from rackready.design.site import load_site
 from rackready.drivers.redfish import BmcError
 from rackready.drivers.redfish_read import ROOT, Walk
+from rackready.drivers.remote import Answer
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.model.outcome import Verdict
 from rackready.sim import faults
@@ -84,3 +86,25 @@ def verdict(gate: Gate, there: World, facts: GateFacts | None = None) -> Verdict
     """What a gate says of a BMC with these resources."""
     known = facts or rack()
     return gate.evaluate(known, *said(gate, known, there))
+
+
+class FakeBmcs:
+    """BMCs of healthy nodes of the simulated rack, except for what ``states`` says of some: asked as real ones are, without a socket."""
+
+    def __init__(self, states: Mapping[str, dict[str, Any]] | None = None) -> None:
+        self.states = dict(states or {})
+        self.asked: list[tuple[str, str]] = []
+
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float) -> Answer:
+        """Answer a GET; power is not cycled here."""
+        del timeout_s
+        self.asked.append((node, argv[0]))
+        if argv[0] != "GET":
+            return Answer(None, "", "", 0.0, failure=f"{node}: no power is cycled in this test")
+        state = self.states.get(node)
+        return Answer(0, gathered(world(state), argv[1:]) if state else _of_a_healthy_node(tuple(argv[1:])), "", 0.1)
+
+
+@cache
+def _of_a_healthy_node(trails: tuple[str, ...]) -> str:
+    return gathered(world(healthy()), trails)

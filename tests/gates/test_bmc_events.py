@@ -71,6 +71,11 @@ def test_an_entry_before_the_last_pass_does_not_count_again() -> None:
     assert (found.outcome, texts(found), found.note) == (Outcome.PASS, [], None)
 
 
+def test_an_entry_of_the_very_second_of_the_pass_counts() -> None:
+    """A clock of whole seconds: the pass saw nothing bad, so it was written after it."""
+    assert after(last_pass(), with_entry(PASSED)).outcome is Outcome.FAIL
+
+
 def test_without_a_pass_every_entry_counts() -> None:
     assert after(None, with_entry(PASSED - timedelta(days=100))).outcome is Outcome.FAIL
 

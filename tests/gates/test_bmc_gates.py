@@ -311,6 +311,13 @@ def test_a_control_that_meters_nothing_limits_nothing() -> None:
     assert found.note == "node01 power control 0 shows a limit of 500 W and meters no power: it cannot limit, and is recorded only"
 
 
+def test_a_bmc_that_shows_no_power_control_limits_nothing_but_one_that_shows_no_chassis_is_an_error() -> None:
+    found = changed(PowerLimit, lambda there: there[CHASSIS].pop("EnvironmentMetrics"))
+    assert (found.outcome, found.note) == (Outcome.PASS, "the BMC shows no power control: it limits nothing")
+    found = changed(PowerLimit, lambda there: there["/redfish/v1/Chassis"].update({"Members": [], "Members@odata.count": 0}))
+    assert texts(found) == ["node01 BMC: no chassis reported - Expected: at least one Actual: none. Update or restart the BMC, then run the gate again."]
+
+
 @pytest.mark.parametrize(("shown", "outcome"), [(9000, Outcome.PASS), (None, Outcome.FAIL), (8000, Outcome.FAIL)])
 def test_a_cap_that_the_site_wants_must_be_that_one(shown: int | None, outcome: Outcome) -> None:
     state = healthy()

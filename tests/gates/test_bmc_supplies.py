@@ -56,7 +56,7 @@ def test_six_good_supplies_pass_in_both_schemas(*, older: bool) -> None:
         ),
         (
             "psu-missing",
-            ["node01: power supplies - Expected: 6 Actual: 5. Reseat the supply that is missing (`rackready gate run` names the others in its evidence)."],
+            ["node01: power supplies - Expected: 6 Actual: 5. Reseat or replace the supply that is missing; the evidence lists those that are there."],
         ),
         (
             "psu-redundancy-lost",
@@ -202,3 +202,12 @@ def test_a_tray_that_the_rack_feeds_has_nothing_to_judge() -> None:
     found = verdict(Supplies(), world(state), facts("gb200_nvl72"))
     assert (found.outcome, texts(found)) == (Outcome.PASS, [])
     assert found.note == "gb200_nvl72: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge on the node"
+
+
+@pytest.mark.parametrize("platform", ["dgx_h100", "sys_521ge_l40s"])
+def test_a_server_of_its_own_that_shows_no_supplies_is_an_error(platform: str) -> None:
+    state = healthy()
+    state["bmc"]["psus"] = []
+    found = verdict(Supplies(), world(state), facts(platform))
+    assert found.outcome is not Outcome.PASS
+    assert "node01 BMC: power supplies not reported - Expected: at least one Actual: none. Update or restart the BMC, then run the gate again." in texts(found)

@@ -131,6 +131,8 @@ class Player:
             self._repaired(gate)
 
     def _round(self, gate: str, chunk: Sequence[Trial]) -> None:
+        if all_gates()[gate].since_last_pass:  # it judges what is new since a pass, so there must be one
+            self._run(gate, [trial.node for trial in chunk])
         for trial in chunk:
             self.rack.inject(trial.node, trial.fault.name, **trial.params)
         at_boot = [trial.node for trial in chunk if trial.fault.at_boot]

@@ -174,6 +174,10 @@ class Gate(ABC):
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge one run's outputs. Pure: the same outputs always give the same verdict."""
 
+    def ended(self, run: Run, outputs: Outputs) -> bool:  # noqa: ARG002 - most runs are run to their end
+        """Say after each stage of a chained run whether it has shown enough: its later stages are not run then. Pure, as evaluate."""
+        return False
+
     def tools(self, outputs: Outputs) -> dict[str, str]:  # noqa: ARG002 - most tools do not say
         """Return which versions of which tools made these outputs, as far as they say so."""
         return {}

@@ -113,13 +113,13 @@ class Runner:
     def _attempt(self, gate: Gate, run: Run, number: int) -> Verdict:
         check_stop()
         started = datetime.now(UTC)
-        outputs = self.outputs(run)
+        outputs = self.outputs(run, gate)
         verdict = evaluated(gate, self.facts, run, outputs)
         self.sink(gate, Attempt(run, number, outputs, verdict, started, datetime.now(UTC)))
         return verdict
 
-    def outputs(self, run: Run) -> dict[str, Output]:
-        """Run all commands of a run, stage by stage, and return what each left. Servers never outlive it."""
+    def outputs(self, run: Run, gate: Gate | None = None) -> dict[str, Output]:
+        """Run all commands of a run, stage by stage, and return what each left. Servers never outlive it. ``gate`` may end a chained run early."""
         out: dict[str, Output] = {}
         servers: dict[str, tuple[Command, Background]] = {}
         try:
@@ -130,7 +130,7 @@ class Runner:
                         if command.role == "server":
                             self._serve(command, out, servers)
                     self._steps([command for command in here if command.role != "server"], out)
-                    if run.chained and any(out[command.key].exit_code != 0 for command in here if command.key in out):
+                    if run.chained and _broken(run, [out[command.key] for command in here if command.key in out], out, gate):
                         break
         except UnreachableError as error:
             for command in run.commands:
@@ -215,6 +215,16 @@ def evaluated(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Outp
             next_step="Report a bug with the raw output of this record.",
         )
         return Verdict(outcome=Outcome.ERROR, findings=[finding])
+
+
+def _broken(run: Run, stage: Sequence[Output], out: Mapping[str, Output], gate: Gate | None) -> bool:
+    """Whether a chained run ends after this stage: a command did not end with 0, or its gate has seen enough (or cannot say it)."""
+    if any(output.exit_code != 0 for output in stage):
+        return True
+    try:
+        return gate is not None and gate.ended(run, out)
+    except Exception:  # noqa: BLE001 - what it could not judge is said by evaluate; until then nothing more is done to the node
+        return True
 
 
 def _finish(job: Background) -> Answer:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from werkzeug.test import Client
 
 from rackready.design.site import load_site
+from rackready.drivers import redfish
 from rackready.gates.base import Output
 from rackready.gates.bmc.connection import Bmcs
+from rackready.gates.bmc.cycle import Cycler
 from rackready.gates.offline import facts
 from rackready.gates.registry import all_gates, gate
+from rackready.gates.runner import Runner
+from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Bmc as BmcSite
 from rackready.sim import faults
@@ -27,6 +33,7 @@ from rackready.sim.redfish.server import BmcServer
 from rackready.sim.redfish.sessions import Sessions, guard
 from rackready.sim.store import Store, write_private
 from rackready.sim.tls import ensure_certificates
+from tests.gates.test_bmc_cycles import Host
 
 NODES = {"node01": "SERIAL-1", "node02": "SERIAL-2"}
 
@@ -40,12 +47,18 @@ class FakePower:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
         self.states = dict.fromkeys(NODES, "Off")
+        self.boots: Callable[[str], None] | None = None
+        """What a boot does; None: power stays as it is."""
 
     def state(self, node: str) -> str:
         return self.states[node]
 
     def request(self, node: str, action: str) -> None:
         self.asked.append((node, action))
+        if self.boots is not None:
+            self.states[node] = "Off" if action in {"ForceOff", "GracefulShutdown"} else "On"
+            if self.states[node] == "On":
+                self.boots(node)
 
 
 class Rack:
@@ -184,29 +197,34 @@ def test_an_unknown_reset_type_is_refused(rack: Rack) -> None:
 
 
 @pytest.fixture
-def told(rack: Rack) -> Iterator[Callable[[str, dict[str, Any]], Verdict]]:
-    """Serve node01 over TLS as a real BMC does, and let a gate ask it through our driver: password, session, links, $expand."""
+def served(rack: Rack) -> Iterator[BmcSite]:
+    """Serve node01 over TLS as a real BMC does."""
     before = rack.store.state("node01")
     address = "127.84.1.1"
     ensure_certificates(rack.store.tls, {"node01": address})
     server = BmcServer(address, 0, rack.guards["node01"], rack.store.tls / "node01.pem")
     server.serve_in_background()
     password = {"file": str(rack.store.secret("node01-bmc"))}
-    site = BmcSite.model_validate({"address": address, "port": server.server_port, "password": password, "ca": str(rack.store.tls / "ca.pem")})
+    yield BmcSite.model_validate({"address": address, "port": server.server_port, "password": password, "ca": str(rack.store.tls / "ca.pem")})
+    server.shutdown()
+    server.server_close()
+    rack.store.write_state("node01", before)
+
+
+@pytest.fixture
+def told(rack: Rack, served: BmcSite) -> Callable[[str, dict[str, Any]], Verdict]:
+    """Let a gate ask the served BMC through our driver: password, session, links, $expand."""
 
     def ask(gate_id: str, state: dict[str, Any]) -> Verdict:
         rack.store.write_state("node01", state)
         known, found = facts("dgx_h100"), gate(gate_id)
         run = found.plan(known, ["node01"])[0]
         command = run.commands[0]
-        answer = Bmcs({"node01": site}).run("node01", command.argv, timeout_s=30)
+        answer = Bmcs({"node01": served}).run("node01", command.argv, timeout_s=30)
         assert rack.store.secret("node01-bmc").read_text() not in answer.stdout
         return found.evaluate(known, run, {command.key: Output(command.key, "node01", "GET", answer.exit_code, answer.stdout, failure=answer.failure)})
 
-    yield ask
-    server.shutdown()
-    server.server_close()
-    rack.store.write_state("node01", before)
+    return ask
 
 
 @pytest.mark.parametrize("gate_id", SANITY)
@@ -246,3 +264,30 @@ def test_a_part_that_a_power_cycle_loses_is_gone_from_the_next_boot_on(rack: Rac
         states.append(rack.ask("node01", f"{system}/Memory/DIMM7").json["Status"]["State"])
     assert states == ["Enabled", "Absent"]
     rack.store.write_state("node01", before)
+
+
+def test_a_dimm_that_a_power_cycle_loses_is_named_by_the_gate_on_power_cycles(
+    rack: Rack, served: BmcSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redfish, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: time.sleep(min(seconds, 0.01))))
+    state = build_state(load_site("sim"), "node01")
+    faults.inject(state, "part-missing-after-power-cycle", kind="dimms", index=7)
+    rack.store.write_state("node01", state)
+
+    def boots(node: str) -> None:
+        now = rack.store.state(node)
+        rack.store.write_state(node, {**now, "boot_count": now["boot_count"] + 1})
+
+    monkeypatch.setattr(rack.power, "boots", boots)
+    rack.power.states["node01"] = "On"
+    ledger = Ledger.open(tmp_path / "state.sqlite")
+    cycler = Cycler(ledger, "c1", lambda _node: "", lambda _node: state["chassis"]["serial"], rest_s=0.0)
+    host = Host(lambda: rack.store.state("node01")["boot_count"])
+    runner = Runner(host.connection(), facts("dgx_h100"), lambda *_: None, bmc=Bmcs({"node01": served}, cycler), wait_s=0.01)
+    found = runner.gate(gate("bmc/power/stress/cycles", {"cycles": 3, "boot_s": 30}), ["node01"])[0].verdict
+    serial = state["bmc"]["dimms"][7]["serial"]
+    assert found.outcome is Outcome.FAIL
+    assert [str(finding).split(" Actual: ")[0] for finding in found.findings] == [f"node01 dimm DIMM7: gone after a power cycle: 1 (cold) - Expected: {serial}"]
+    assert rack.power.asked == [("node01", "GracefulShutdown"), ("node01", "On")]
+    assert found.note == "0 of 3 power cycles (cold), 52 parts compared after each"
+    ledger.close()

@@ -33,6 +33,7 @@ class PowerCycles(Gate):
 
     id = "bmc/power/stress/cycles"
     retry = False
+    in_no_set = "it boots the node ten times, which takes hours and voids what was measured since the last boot: run it by itself, before all else"
 
     class Inputs(base.Inputs):
         """How often, how, and how long a boot may take."""
@@ -60,6 +61,17 @@ class PowerCycles(Gate):
                 *look(node, number, stage + 3),
             ]
         return found
+
+    def ended(self, run: Run, outputs: Outputs) -> bool:  # noqa: ARG002 - the outputs say it
+        """A look that is not whole, or differs from the first, ends the row: the node is not cycled again."""
+        number = max((int(key.removeprefix("bmc-")) for key in outputs if key.startswith("bmc-")), default=None)
+        if number is None:
+            return False
+        try:
+            first, last = seen(outputs, 0), seen(outputs, number)
+        except FormatError:
+            return True
+        return number > 0 and (bool(differences(first, last)) or last.boot_id == first.boot_id)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
         """Compare every look with the first; what ended the row of cycles is said, and how far it came."""

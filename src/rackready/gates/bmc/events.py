@@ -124,10 +124,13 @@ class Events(Gate):
 
 
 def _counts(entry: Entry, since: float | None, *, dealt_with: bool) -> bool:
-    """Whether an entry is newer than the last pass. One without a usable time counts, unless ``dealt_with`` says that such were there before."""
+    """Whether an entry is newer than the last pass: one of its very second is, since a pass saw nothing bad.
+
+    One without a usable time counts, unless ``dealt_with`` says that such were there before.
+    """
     if entry.at is None:
         return not dealt_with
-    return since is None or entry.at > since
+    return since is None or entry.at >= since
 
 
 def _marks(passed: Passed | None) -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import Figure
 
-_METRICS, _CONTROLS, _OLD = "Chassis/*/EnvironmentMetrics", "Chassis/*/Controls/*", "Chassis/*/Power"
+_CHASSIS, _METRICS, _CONTROLS, _OLD = "Chassis/*", "Chassis/*/EnvironmentMetrics", "Chassis/*/Controls/*", "Chassis/*/Power"
 _MODES = frozenset({"Automatic", "Override", "Manual", "Disabled"})
 _STEP = "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or give the gate's input cap_w if the site wants it."
 _SWITCHED_OFF = "If the BMC shows a limit that is switched off (iDRAC: ServerPwr.PowerCapSetting), set it to the platform's maximum so that this can be seen."
@@ -39,7 +39,7 @@ class PowerLimit(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, _METRICS, _CONTROLS, _OLD),)) for node in nodes]
+        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, _CHASSIS, _METRICS, _CONTROLS, _OLD),)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every limit that the BMC shows; a BMC that shows no power control at all cannot limit."""
@@ -55,6 +55,8 @@ class PowerLimit(Gate):
             self._newer(judge, node, document, limit)
         for control in _old(found):
             self._older(judge, node, control, most)
+        if not found.has(_CHASSIS):
+            judge.error(f"{node} BMC", "no chassis reported", "at least one", "none", "Update or restart the BMC, then run the gate again.")
         if judge.judged == 0 and not judge.errors:
             judge.judged += 1
             judge.note = "the BMC shows no power control: it limits nothing"

@@ -35,6 +35,7 @@ _POWER = "Look at the supply, breaker or outlet that it names; move load or repa
 class _Devices(Gate):
     """What the gates on devices of a rack share: one run a rack, one request to each device."""
 
+    in_no_set = "only a site whose racks have such devices with a Redfish service can use it: it adds it (gates.also)"
     kinds: ClassVar[frozenset[str]]
     trails: ClassVar[tuple[str, ...]]
 

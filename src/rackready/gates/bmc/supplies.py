@@ -39,8 +39,10 @@ class Supplies(Gate):
             return judge.verdict(node)
         platform = facts.nodes[node].platform
         supplies = list(_supplies(found))
-        if platform.psus is None and not supplies:
+        if platform.psus is None and platform.nvlink_domain is not None and not supplies:
             return _fed_by_the_rack(judge, node, platform)
+        if not supplies:
+            judge.error(f"{node} BMC", "power supplies not reported", "at least one", "none", "Update or restart the BMC, then run the gate again.")
         good = [item for item in supplies if not absent(item) and self._one(judge, node, item, found)]
         self._number(judge, node, platform, len([item for item in supplies if not absent(item)]), len(good))
         self._redundancy(judge, node, found)
@@ -68,7 +70,7 @@ class Supplies(Gate):
             return
         wanted = platform.psus
         judge.count("power_supplies", node, there, wanted.count, wanted.source)
-        judge.equal(node, "power supplies", wanted.count, there, "Reseat the supply that is missing (`rackready gate run` names the others in its evidence).")
+        judge.equal(node, "power supplies", wanted.count, there, "Reseat or replace the supply that is missing; the evidence lists those that are there.")
         if wanted.min_count is None:
             return
         judge.criterion(Criterion(metric="power_supplies_good", op=Op.GE, bound=wanted.min_count, unit="1", label="floor", source=wanted.source))
@@ -100,6 +102,7 @@ def _supplies(found: Told) -> Iterator[Document]:
 def _fed_by_the_rack(judge: Judge, node: str, platform: PlatformProfile) -> Verdict:
     judge.judged += 1
     judge.measured.add(f"{node}/psu")
+    # NVL72 trays take their power from the rack's bus bar; the profile of such a server has an NVLink domain that spans servers, and no supplies.
     judge.note = f"{platform.id}: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge on the node"
     return judge.verdict(node)
 
