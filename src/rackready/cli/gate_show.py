@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -142,8 +143,13 @@ def facts_for(env: str, profile: str, nodes: int, gpus: int | None = None) -> Ga
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.gates.offline import facts, platform_of  # noqa: PLC0415
 
-    wanted = profile or load_site(env, root=env_paths(env).root).nodes()[0].platform
+    site = None if profile else load_site(env, root=env_paths(env).root)
+    wanted = profile or (site.nodes()[0].platform if site else "")
     server = platform_of(wanted, gpus)
     if server.id != wanted or gpus is not None:
         progress.print(f"profile {wanted}: taken as {server.id} with {server.gpus} GPUs", markup=False)
-    return facts(server, nodes)
+    found = facts(server, nodes)
+    if site is None:
+        return found
+    plugin = {"nccl_net": site.fabric.nccl_net}
+    return replace(found, launcher=site.gates.launcher, fabric=found.fabric.model_copy(update=plugin))

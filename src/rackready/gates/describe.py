@@ -13,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from rackready.gates.base import Command, Gate, GateFacts, Run
 from rackready.gates.registry import gate as make_gate
+from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
 from rackready.profiles import loader
 
@@ -86,7 +87,10 @@ def _variants(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> Iterator[tu
 
 
 def _planned(name: str, value: str, gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> Iterator[tuple[str, str, Run]]:
-    runs = gate.plan(facts, list(nodes))
+    try:
+        runs = gate.plan(facts, list(nodes))
+    except RackreadyError:  # that choice needs an input which is not given (mpijob its image): it is not to be shown
+        return
     if runs:
         yield name, value, runs[0]
 
