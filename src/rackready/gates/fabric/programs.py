@@ -68,6 +68,7 @@ class Hpl(OneProgram):
     """All GPUs of a node solve one dense system (HPL), and the result is right."""
 
     id = "node/gpu/stress/hpl"
+    in_no_set = "it runs in a container whose image the site has to name; such a site adds it (gates.also)"
     program = "HPL"
 
     class Inputs(OneProgram.Inputs):
@@ -107,6 +108,7 @@ class Inference(OneProgram):
     """A model answers on all GPUs of a node, and says how many tokens a second."""
 
     id = "node/gpu/performance/inference"
+    in_no_set = "it runs in a container whose image the site has to name; such a site adds it (gates.also)"
     program = "inference benchmark"
 
     class Inputs(OneProgram.Inputs):

@@ -30,6 +30,7 @@ class DdpStep(Containered):
     """All GPUs of all nodes train one small model together: its loss falls as it must, and every rank ends with the same parameters."""
 
     id = "cluster/fabric/stress/ddp-step"
+    in_no_set = "it runs in a container whose image the site has to name; such a site adds it (gates.also)"
     covers = frozenset({"gpu"})
     min_nodes = 2
 

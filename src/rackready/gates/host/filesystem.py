@@ -20,6 +20,7 @@ class ParallelFilesystem(HostGate):
     """The parallel file system is mounted, and gives this node the declared rates."""
 
     id = "node/storage/performance/parallel-filesystem"
+    in_no_set = "it needs the mount and the rates that the site declares; such a site adds it (gates.also)"
     what = "parallel file system"
 
     class Inputs(base.Inputs):
