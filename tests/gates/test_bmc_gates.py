@@ -95,7 +95,7 @@ def test_every_fault_of_the_bmc_is_caught_by_its_gate_and_by_no_other(name: str)
         ("sensor-missing", Outcome.ERROR, f"node01 inlet TEMP_AMBIENT: inlet temperature not read - Expected: a reading Actual: none. {SENSOR}"),
         ("leak", Outcome.FAIL, f"node01 leak detector Manifold_0: leak detected - Expected: DetectorState OK Actual: Critical (Moisture). {LEAK}"),
         (
-            "power-cap-low",
+            "bmc-power-cap-low",
             Outcome.FAIL,
             (
                 "node01 DGX: power limit below the BMC's own default - Expected: 10200 W Actual: 5000 W. "

@@ -250,15 +250,23 @@ def test_nobody_imports_nothing() -> None:
 
 def test_a_pair_is_imported_rail_by_rail_and_concluded_for_both_ends(carried: Carried) -> None:
     up = {"state": "4: ACTIVE", "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": 0, "rcv_bytes": 0}
-    carried.put("link.json", json.dumps({"format": "rackready/rdma-counters/v1", "devices": {"mlx5_0": up}, "complete": True}))
+    for name, sent in (("link.json", 0), ("after.json", 8388608 * 2000)):
+        counters = {"format": "rackready/rdma-counters/v1", "devices": {"mlx5_0": {**up, "xmit_bytes": sent}}, "complete": True}
+        carried.put(name, json.dumps(counters))
     carried.put("write.txt", text("perftest/dgx_h100_rail1_healthy.txt"))
     for node in ("node01", "node02"):
         carried.prints(f"{node}.json", node)
-    keys = {"link-first": "node01", "link-second": "node02", "client-forth": "node01", "client-back": "node02"}
+    keys = {
+        "link-first": "node01",
+        "link-second": "node02",
+        "client-forth": "node01",
+        "client-back": "node02",
+        "after-first": "node01",
+        "after-second": "node02",
+    }
+    files = {"link": "link.json", "after": "after.json", "client": "write.txt"}
     common = {"gate": PAIR, "run": "node01+node02/rail1", "exit_code": 0, "time": "2026-11-22T09:00:00+00:00"}
-    carried.outputs = [
-        {**common, "key": key, "node": node, "file": "link.json" if "link" in key else "write.txt", "fingerprint": f"{node}.json"} for key, node in keys.items()
-    ]
+    carried.outputs = [{**common, "key": key, "node": node, "file": files[key.split("-")[0]], "fingerprint": f"{node}.json"} for key, node in keys.items()]
     found = carried.bring()
     assert [(one.node, one.gate, one.verdict.outcome) for one in found] == [("node01", PAIR, Outcome.PASS), ("node02", PAIR, Outcome.PASS)]
     assert {record.target for record in carried.store.records(gate=PAIR)} == {"node01+node02/rail1", "node01", "node02"}

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.offline import evaluate, facts
+from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome
+from tests.gates.captured import evaluate
 from tests.gates.support import Case, Said, check, document, judge, text
 
 GATE = "node/gpu/sanity/inventory"

@@ -40,9 +40,8 @@ def show(
     _say(f"runs: {len(runs)} ({', '.join(runs[:8])}{', ...' if len(runs) > len(runs[:8]) else ''}); commands of {runs[0] if runs else 'none'}:")
     _commands(document["commands"])
     for variant in document["variants"]:
-        if variant["commands"]:
-            _say(f"with {variant['choice']} = {variant['value']}:")
-            _commands(variant["commands"])
+        _say(f"with {variant['choice']} = {variant['value']}:")
+        _commands(variant["commands"])
 
 
 def _commands(commands: list[dict[str, Any]]) -> None:

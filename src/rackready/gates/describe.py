@@ -36,7 +36,7 @@ def shown(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> dict[str, Any]:
         "inputs": _inputs(gate),
         "runs": [run.id for run in runs],
         "commands": [_command(item) for item in runs[0].commands] if runs else [],
-        "variants": [_variant(name, value, run, runs[0]) for name, value, run in _variants(gate, facts, nodes)] if runs else [],
+        "variants": [made for name, value, run in _variants(gate, facts, nodes) if (made := _variant(name, value, run, runs[0]))["commands"]] if runs else [],
     }
 
 

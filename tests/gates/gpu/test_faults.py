@@ -14,7 +14,11 @@ from tests.gates.gpu.simulated import node
 
 OTHERS = {"node/gpu/sanity/inventory", "node/gpu/sanity/versions", "node/gpu/performance/nccl-all-reduce", "node/gpu/performance/gemm-torch"}
 """Gates of other test files: they ask a real NVML library, mpirun or PyTorch."""
-GATES = [name for name in all_gates() if name.startswith("node/gpu/") and name not in OTHERS]
+GATES = [
+    name
+    for name, kind in all_gates().items()
+    if name.startswith("node/gpu/") and name not in OTHERS and kind.__module__.startswith(("rackready.gates.gpu", "rackready.gates.dcgm"))
+]
 CHOSEN: dict[str, dict[str, Any]] = {
     "xid": {"gpu": 2, "code": 119},
     "dcgm-fail": {"gpu": 2, "test": "memory"},

@@ -13,10 +13,11 @@ import pytest
 
 from rackready.gates.formats import smi_topo
 from rackready.gates.formats.error import FormatError
-from rackready.gates.offline import evaluate, facts
+from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import containers, pcie_path
+from tests.gates.captured import evaluate
 from tests.gates.support import text
 
 S = "node/gpu/sanity/"

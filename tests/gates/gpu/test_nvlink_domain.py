@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from rackready.gates.base import Output
-from rackready.gates.offline import evaluate, facts
+from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
+from tests.gates.captured import evaluate
 from tests.gates.support import text
 
 TRAY = text("smi/gb200_tray_healthy.xml")

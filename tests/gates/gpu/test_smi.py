@@ -10,9 +10,10 @@ import pytest
 
 from rackready.gates.formats import smi_xml
 from rackready.gates.formats.error import FormatError
-from rackready.gates.offline import evaluate, facts
+from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
+from tests.gates.captured import evaluate
 from tests.gates.support import text
 
 HEALTHY = text("smi/dgx_h100_healthy.xml")

@@ -9,10 +9,11 @@ import pytest
 
 from rackready.gates.formats import kernel_log
 from rackready.gates.formats.error import FormatError
-from rackready.gates.offline import evaluate, facts
+from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.profiles import loader
+from tests.gates.captured import evaluate
 from tests.gates.support import Case, Said, check, judge, text
 
 GATE = "node/gpu/sanity/xid"

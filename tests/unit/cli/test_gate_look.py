@@ -103,15 +103,16 @@ def test_a_skip_that_nobody_declared_is_no_pass(call: Any, monkeypatch: pytest.M
 
 
 def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> None:  # noqa: ANN401
-    def link(device: str) -> str:
-        up = {"state": "4: ACTIVE", "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": 0, "rcv_bytes": 0}
-        path = tmp_path / f"{device}.json"
+    def link(device: str, sent: int = 0) -> str:
+        up = {"state": "4: ACTIVE", "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": sent, "rcv_bytes": 0}
+        path = tmp_path / f"{device}-{sent}.json"
         path.write_text(json.dumps({"format": "rackready/rdma-counters/v1", "devices": {device: up}, "complete": True}), encoding="utf-8")
         return str(path)
 
     write = tmp_path / "write.txt"
     write.write_text((FIXTURES / "perftest/dgx_h100_rail1_healthy.txt").read_text(encoding="utf-8").replace(": mlx5_0", ": mlx5_3"), encoding="utf-8")
     files = {"link-first": link("mlx5_3"), "link-second": link("mlx5_3"), "client-forth": str(write), "client-back": str(write)}
+    files |= dict.fromkeys(("after-first", "after-second"), link("mlx5_3", 8388608 * 2000))
     given = [word for key, path in files.items() for word in ("--input", f"{key}={path}")]
     common = ("gate", "evaluate", WRITE, "--profile", "dgx_h100", *given, "--run", "node01+node02/rail2")
     assert call(*common)[0] == 0
@@ -119,7 +120,8 @@ def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> Non
     code, _, err = call(*common, "--exit-code", "client-up=1")
     assert (code, err.splitlines()[-1]) == (
         2,
-        "--exit-code client-up=1 - Expected: a number, or KEY=NUMBER with KEY one of link-first, link-second, client-forth, client-back. Correct it.",
+        "--exit-code client-up=1 - Expected: a number, or KEY=NUMBER with KEY one of "
+        "link-first, link-second, client-forth, client-back, after-first, after-second. Correct it.",
     )
     code, _, err = call(*common[:-1], "rail2")
     assert (code, err.splitlines()[-1].startswith("--run rail2 - Expected: one of node01+node02/rail1, node01+node02/rail2, ")) == (2, True)

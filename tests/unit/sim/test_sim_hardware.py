@@ -47,6 +47,11 @@ def test_every_fault_changes_the_hardware_and_is_repaired(healthy: State, name: 
     assert state == healthy
 
 
+def test_no_two_faults_have_one_name() -> None:
+    names = [fault.name for layer in faults.LAYERS for fault in layer.FAULTS]
+    assert len(names) == len(set(names)) == len(FAULTS)
+
+
 def test_one_of_two_faults_is_repaired(healthy: State) -> None:
     state = copy.deepcopy(healthy)
     faults.inject(state, "nvlink-down", gpu=2)

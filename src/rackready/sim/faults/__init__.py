@@ -13,7 +13,8 @@ __all__ = ["FAULTS", "Fault", "FaultError", "clear", "inject"]
 _KEPT = ("faults", "boot_count", "node", "index")
 """Keys of the state that a repair leaves as they are."""
 
-FAULTS: dict[str, Fault] = {fault.name: fault for layer in (gpu, fabric, host, bmc) for fault in layer.FAULTS}
+LAYERS = (gpu, fabric, host, bmc)
+FAULTS: dict[str, Fault] = {fault.name: fault for layer in LAYERS for fault in layer.FAULTS}
 
 
 def inject(state: State, name: str, **params: Any) -> None:

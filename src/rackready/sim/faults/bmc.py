@@ -148,7 +148,7 @@ FAULTS = (
     Fault("outlet-hot", "thermal", "the air at the outlet is too hot", _outlet, {"celsius": 76}, _AIR),
     Fault("sensor-missing", "thermal", "the sensor of the inlet gives no reading", _sensor_missing, {}, _AIR),
     Fault("leak", "leak", "a leak detector sees liquid", _leak, {}, "bmc/cooling/sanity/leaks"),
-    Fault("power-cap-low", "power", "somebody left a low power limit in the BMC, W", _cap, {"watts": 5000}, "bmc/power/sanity/limit"),
+    Fault("bmc-power-cap-low", "power", "somebody left a low power limit in the BMC, W", _cap, {"watts": 5000}, "bmc/power/sanity/limit"),
     Fault("sel-memory", "log", "the event log has an uncorrectable memory error", _sel_memory, {}, _LOG),
     Fault("sel-pcie", "log", "the event log has a fatal PCIe error", _sel_pcie, {}, _LOG),
     Fault("sel-cpu-ierr", "log", "the event log has an internal error of a CPU", _sel_cpu, {}, _LOG),
