@@ -120,8 +120,10 @@ def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> Non
     code, _, err = call(*common, "--exit-code", "client-up=1")
     assert (code, err.splitlines()[-1]) == (
         2,
-        "--exit-code client-up=1 - Expected: a number, or KEY=NUMBER with KEY one of "
-        "link-first, link-second, client-forth, client-back, after-first, after-second. Correct it.",
+        (
+            "--exit-code client-up=1 - Expected: a number, or KEY=NUMBER with KEY one of "
+            "link-first, link-second, client-forth, client-back, after-first, after-second. Correct it."
+        ),
     )
     code, _, err = call(*common[:-1], "rail2")
     assert (code, err.splitlines()[-1].startswith("--run rail2 - Expected: one of node01+node02/rail1, node01+node02/rail2, ")) == (2, True)
