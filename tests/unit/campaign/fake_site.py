@@ -104,6 +104,7 @@ def show(event: EventRow, mode: str) -> None:
 def main() -> int:
     """Run one campaign."""
     root, mode = Path(sys.argv[1]), sys.argv[2]
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup, which a controller respects
     for name, phase in list(phases.PHASES.items()):
         phases.PHASES[name] = replace(phase, run=fake(root, name, mode))
     if mode.startswith("torn:"):

@@ -108,7 +108,10 @@ def test_a_terminal_that_is_gone_stops_it_as_ctrl_c_does(tmp_path: Path) -> None
             break
         time.sleep(0.05)
     child.send_signal(signal.SIGHUP)
-    text, _ = child.communicate(timeout=30)
+    try:
+        text, _ = child.communicate(timeout=30)
+    finally:
+        child.kill()
     assert (child.returncode, "goes on where it stopped" in text) == (130, True), text
 
 
