@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates.base import Gate, GateFacts, Output, Run
+from rackready.gates.runner import evaluated
 from rackready.model.base import SecretRef
 from rackready.model.outcome import Verdict
 from rackready.model.problems import RackreadyError
@@ -90,8 +91,8 @@ def _node(index: int, platform: PlatformProfile, software_id: str) -> NodeFacts:
 
 
 def evaluate(gate: Gate, facts_: GateFacts, run: Run, captured: Mapping[str, Captured]) -> Verdict:
-    """Judge captured outputs by command key, with the code that judges what rackready measures itself."""
-    return gate.evaluate(facts_, run, outputs(run, captured))
+    """Judge captured outputs by command key, with the code that judges what rackready measures itself; what that code cannot take is an error."""
+    return evaluated(gate, facts_, run, outputs(run, captured))
 
 
 def outputs(run: Run, captured: Mapping[str, Captured]) -> dict[str, Output]:

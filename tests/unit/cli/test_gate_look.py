@@ -97,6 +97,16 @@ def test_evaluate_takes_a_server_or_a_gpu_and_its_exit_code_says_the_outcome(cal
     assert evaluate(call, "nvml/dgx_h100_healthy.json", "--gpus", "4", profile=profile)[0] == 1
 
 
+def test_an_output_that_no_reading_takes_is_an_error_and_no_crash(call: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    found = json.loads((FIXTURES / "nvml/dgx_h100_healthy.json").read_text(encoding="utf-8"))
+    found["gpus"][3]["unread"] = 7
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text(json.dumps(found), encoding="utf-8")
+    code, out, _ = call("gate", "evaluate", INVENTORY, "--profile", "dgx_h100", "--input", str(damaged))
+    assert code == 2
+    assert f"node01: {INVENTORY} could not judge its output - Expected: a verdict Actual: TypeError: 'int' object is not iterable. " in " ".join(out.split())
+
+
 def test_a_skip_that_nobody_declared_is_no_pass(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
     monkeypatch.setattr("rackready.gates.offline.evaluate", lambda *_: Verdict(outcome=Outcome.SKIP, note="the tool left it out"))
     assert evaluate(call, "nvml/dgx_h100_healthy.json")[0] == 2
