@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
-from hypothesis import strategies as st
 
 from rackready.model.outcome import Outcome
+from tests.gates.damage import apply, damages
 from tests.gates.support import Case, Said, judge, text
 from tests.gates.test_ib_write_bw import UP
 from tests.gates.test_nccl_ring import BASE
@@ -59,31 +59,6 @@ def outcome(row: Row, damaged: str) -> Outcome:
 
 def name_of(row: Row) -> str:
     return row[2]
-
-
-@st.composite
-def damages(draw: st.DrawFn) -> tuple[str, list[float], str]:
-    kind = draw(st.sampled_from(["cut", "drop", "noise", "swap", "double"]))
-    places = draw(st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=4))
-    return kind, places, draw(st.text(alphabet="\x00\ufffd{}[]:,\"'#-. xNA019\n", max_size=12))
-
-
-def apply(original: str, damage: tuple[str, list[float], str]) -> str:
-    kind, places, noise = damage
-    if kind == "cut":
-        return original[: int(places[0] * len(original))]
-    lines = original.splitlines()
-    for place in places:
-        at = int(place * len(lines)) if lines else 0
-        if kind == "drop" and lines:
-            del lines[at]
-        elif kind == "noise":
-            lines.insert(at, noise)
-        elif kind == "swap" and len(lines) > 1:
-            lines[at - 1], lines[at] = lines[at], lines[at - 1]
-        elif kind == "double" and lines:
-            lines.insert(at, lines[at])
-    return "\n".join(lines)
 
 
 CALM = settings(max_examples=40, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

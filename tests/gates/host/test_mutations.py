@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
-from hypothesis import strategies as st
 
 from rackready.gates.base import Gate, GateFacts, Output, Run
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome
 from rackready.sim import faults
 from rackready.sim.programs.hwsim import paths
+from tests.gates.damage import apply, damages
 from tests.gates.host.machine import Node, facts, sealed
 
 BAD = [
@@ -53,31 +53,6 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Cap
             found[name] = (made, known, run, node.answer(run.commands[0]))
         yield found
         paths.ROOT = Path("/")
-
-
-@st.composite
-def damages(draw: st.DrawFn) -> tuple[str, list[float], str]:
-    kind = draw(st.sampled_from(["cut", "drop", "noise", "swap", "double"]))
-    places = draw(st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=4))
-    return kind, places, draw(st.text(alphabet="\x00\ufffd{}[]:,\"'#-. xNA019\n", max_size=12))
-
-
-def apply(original: str, damage: tuple[str, list[float], str]) -> str:
-    kind, places, noise = damage
-    if kind == "cut":
-        return original[: int(places[0] * len(original))]
-    lines = original.splitlines()
-    for place in places:
-        at = int(place * len(lines)) if lines else 0
-        if kind == "drop" and lines:
-            del lines[at]
-        elif kind == "noise":
-            lines.insert(at, noise)
-        elif kind == "swap" and len(lines) > 1:
-            lines[at - 1], lines[at] = lines[at], lines[at - 1]
-        elif kind == "double" and lines:
-            lines.insert(at, lines[at])
-    return "\n".join(lines) + "\n"
 
 
 @pytest.mark.parametrize(("name", "tool"), BAD, ids=lambda value: value)

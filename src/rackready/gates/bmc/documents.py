@@ -5,7 +5,6 @@ Fails closed: a document that could not be read, a word that Redfish does not ha
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from rackready.drivers.redfish_read import FORMAT
 from rackready.gates.base import Command, Output, Outputs
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
+from rackready.gates.shipped import document
 from rackready.model.outcome import Finding
 
 Document = Mapping[str, Any]
@@ -69,19 +69,9 @@ def told(judge: Judge, node: str, what: str, outputs: Outputs, key: str = KEY) -
 
 def parse(output: Output) -> Told:
     """Return the gathered answer of an output. Raises FormatError when it is not whole."""
-    text = output.stdout.strip()
-    if not text:
-        raise FormatError("empty output")
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        message = f"JSON cut off or damaged at line {error.lineno} column {error.colno}"
-        raise FormatError(message) from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        message = f"no document of format {FORMAT}"
-        raise FormatError(message)
-    if found.get("complete") is not True or output.exit_code != 0:
-        raise FormatError("the document is not complete" if found.get("complete") is not True else f"a complete document, but exit code {output.exit_code}")
+    found = document(output, FORMAT)
+    if found.get("complete") is not True or output.exit_code != 0:  # the reader prints no document of an error, which would be let through
+        raise FormatError("the document is not complete")
     documents, trails, unread = (found.get(key) for key in ("documents", "trails", "unread"))
     if not isinstance(documents, dict) or not isinstance(trails, dict) or not isinstance(unread, dict):
         raise FormatError("documents, trails or unread missing")
