@@ -178,3 +178,15 @@ def test_a_card_in_a_slot_may_train_down_while_idle_and_it_is_said() -> None:
     verdict = evaluate(made, known, made.plan(known, ["node01"])[0], {"inventory": json.dumps(found)}, 0)
     assert [str(finding) for finding in verdict.findings if "PCIe" in finding.what] == []
     assert "node01 gpu7: PCIe generation 1 of 4 while idle, which such a card may" in (verdict.note or "")
+
+
+def test_a_gpu_without_its_index_is_an_error() -> None:
+    found = document("nvml/dgx_h100_healthy.json")
+    del found["gpus"][3]["index"]
+    case = Case(
+        "no index",
+        {"inventory": Said(json.dumps(found))},
+        Outcome.ERROR,
+        ("node01: GPU inventory unreadable - Expected: every GPU with its index Actual: one without. Run the gate again.",),
+    )
+    check(GATE, case)

@@ -70,6 +70,9 @@ class Inventory(Gate):
         if not isinstance(gpus, list) or len(gpus) != found.get("count"):
             judge.error(node, "GPU inventory contradicts itself", "as many GPUs as it counts", f"count {found.get('count')}", "Run the gate again.")
             return
+        if any(not isinstance(gpu, dict) or not isinstance(gpu.get("index"), int) for gpu in gpus):
+            judge.error(node, "GPU inventory unreadable", "every GPU with its index", "one without", "Run the gate again.")
+            return
         judge.judged += 1
         judge.count("gpu_count", node, len(gpus), wanted.platform.gpus, f"platform profile {wanted.platform.id}")
         if len(gpus) != wanted.platform.gpus:
