@@ -20,9 +20,9 @@ def targets() -> set[str]:
     return set(re.findall(r"^\.PHONY: (\S+)$", MAKEFILE, re.MULTILINE))
 
 
-def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+def make(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if key not in {"ENV", "MAKEFLAGS", "MAKELEVEL"}}
-    return subprocess.run(["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(["make", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_first_two_commands_of_the_readme_exist() -> None:
@@ -58,6 +58,45 @@ def test_environment_without_a_site_file_says_how_to_begin() -> None:
     assert "inventories/nowhere/site.yml - Expected: the site file" in done.stderr
     assert "cp -r inventories/example inventories/nowhere" in done.stderr
     assert "set-up:" not in done.stdout + done.stderr, "nothing may be done before the refusal"
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Path:
+    """A folder with the Makefile, an environment ``lab`` and a .venv whose rackready says how it was called."""
+    shutil.copy(ROOT / "Makefile", tmp_path / "Makefile")
+    (tmp_path / "inventories/lab").mkdir(parents=True)
+    (tmp_path / "inventories/lab/site.yml").touch()
+    program = tmp_path / ".venv/bin/rackready"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\necho "rackready $*"\n', encoding="utf-8")
+    program.chmod(0o755)
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/setup").write_text("", encoding="utf-8")
+    return tmp_path
+
+
+def test_an_environment_says_what_must_be_up_before_its_deploy(elsewhere: Path) -> None:
+    assert make("deploy", "ENV=lab", folder=elsewhere).stdout.splitlines() == ["rackready deploy --env lab"]
+    (elsewhere / "inventories/lab/prepare.mk").write_text("prepare:\n\t@echo prepares $(ENV)\n", encoding="utf-8")
+    assert make("deploy", "ENV=lab", folder=elsewhere).stdout.splitlines() == ["prepares lab", "rackready deploy --env lab"]
+
+
+def test_a_preparation_that_fails_holds_the_deploy_back(elsewhere: Path) -> None:
+    (elsewhere / "inventories/lab/prepare.mk").write_text("prepare:\n\t@false\n", encoding="utf-8")
+    done = make("deploy", "ENV=lab", folder=elsewhere)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_the_simulated_rack_comes_up_before_its_deploy_and_no_other_environment_knows_it(elsewhere: Path) -> None:
+    shutil.copytree(ROOT / "inventories/sim", elsewhere / "inventories/sim")
+    assert make("deploy", "ENV=sim", folder=elsewhere).stdout.splitlines() == ["rackready sim up --env sim", "rackready deploy --env sim"]
+    assert "sim" not in make("deploy", "ENV=lab", folder=elsewhere).stdout
+
+
+def test_sim_down_takes_down_the_rack_of_this_clone(elsewhere: Path) -> None:
+    assert make("sim-down", folder=elsewhere).stdout.splitlines() == ["rackready sim down"]
+    shutil.rmtree(elsewhere / ".venv")
+    assert make("sim-down", folder=elsewhere).stdout.splitlines() == ["sim-down: nothing was set up here"]
 
 
 def test_continuous_integration_calls_exactly_make_test() -> None:
