@@ -48,7 +48,7 @@ CASES = [
         "GPU missing",
         Said(text("nvml/dgx_h100_gpu3_missing.json")),
         Outcome.FAIL,
-        "node01: GPUs missing - Expected: 8 GPUs Actual: 7 (none at 0000:61:00.0). "
+        "node01: GPUs missing - Expected: 8 GPUs Actual: 7 (none at 0000:61:00.0, the place of gpu3). "
         "Power the node off and on; if it stays so, reseat the GPU: docs/runbooks/gpu.md.",
     ),
     one(

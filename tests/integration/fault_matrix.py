@@ -2,7 +2,8 @@
 
 ``python -m tests.integration.fault_matrix`` (``make fault-matrix``) plays all of them on one rack and prints the table; with
 ``--write FILE`` the table is written as Markdown. ``--healthy N`` then has every gate judge N healthy nodes that differ in what healthy
-nodes differ in: none may raise a false alarm. Faults of one gate are played together, one a node, so that the whole takes minutes.
+nodes differ in: none may raise a false alarm. Faults that a check of one node sees are played four at a time, one a node, and all checks
+run; faults that need a measurement are played gate by gate. So the whole takes minutes.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
+from rackready.evidence.store import EvidenceStore
 from rackready.gates.registry import all_gates
+from rackready.model.evidence import EvidenceRecord
+from rackready.model.outcome import Outcome, worst
 from rackready.sim.faults import FAULTS, Fault
 from rackready.sim.rack import Rack
 from tests.integration.matrix_nodes import NODES, boot, healthy_state
@@ -31,13 +35,25 @@ PREPARE = ("provision", "install", "fabric")
 """What makes a node measurable; it is not handed over, so gates that load it are not refused."""
 
 
+SWITCH = "leaf01"
+"""Where faults of switches go: its ports swp1 to swp4 hold rails 1 to 4 of the first node."""
+
+LEFT_OUT = {"bmc/power/stress/cycles": "ten power cycles a node: healthy nodes are judged by its unit tests"}
+"""Gates that do not judge the healthy nodes, and why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One fault on one node, and what the gate must name."""
+    """One fault on one node (or on the switch that it hangs on), and what the gate must name."""
 
     fault: Fault
     node: str
     params: Mapping[str, Any]
+
+    @property
+    def target(self) -> str:
+        """Return the machine whose hardware the fault is in."""
+        return SWITCH if self.fault.layer == "switch" else self.node
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -46,7 +62,18 @@ class Trial:
             return (f"{self.node} gpu{self.params['gpu']}", f"gpu{self.params['gpu']}")
         if "nic" in self.params:
             return (f"rail {self.params['nic']}", f"rail{self.params['nic']}", *_devices(self.node, int(self.params["nic"])))
-        return (self.node,)
+        if "port" in self.params:
+            rail = int(str(self.params["port"]).removeprefix("swp"))
+            return (f"{SWITCH} {self.params['port']}", f"{self.node} rail{rail}", *_devices(self.node, rail))
+        return (self.target,)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one gate said of one node."""
+
+    outcome: str
+    findings: list[str]
 
 
 @dataclass(slots=True)
@@ -78,34 +105,46 @@ class Table:
         return [item for item in self.results if item.wrong]
 
 
-def trials(wanted: Iterable[str] | None = None) -> dict[str, list[Trial]]:
-    """Return gate -> trials of the faults that name it, one node after the other; all faults, or those ``wanted``."""
+def trials(wanted: Iterable[str] | None = None) -> list[list[Trial]]:
+    """Return rounds of trials that are played together; of all faults that name a gate, or of those ``wanted``.
+
+    Checks of one node: four faults a round, those that need a boot by themselves. A gate over several nodes: one fault a round.
+    """
     chosen = set(wanted) if wanted is not None else set(FAULTS)
-    out: dict[str, list[Trial]] = {}
+    queues: dict[tuple[str, bool], list[Trial]] = {}
     for place, fault in enumerate(fault for fault in FAULTS.values() if fault.caught_by and fault.name in chosen):
         params = {key: _spread(key, value, place) for key, value in fault.params.items()}
-        here = out.setdefault(fault.caught_by, [])
-        here.append(Trial(fault, NODES[len(here) % len(NODES)], params))
-    return out
+        here = queues.setdefault(("" if is_check(fault.caught_by) else fault.caught_by, fault.at_boot), [])
+        alone = not fault.caught_by.startswith(("node/", "bmc/"))
+        here.append(Trial(fault, NODES[0] if alone else NODES[len(here) % len(NODES)], params))
+    return [list(chunk) for _, here in sorted(queues.items()) for chunk in _together(here)]
+
+
+def is_check(gate: str) -> bool:
+    """Whether a gate is a check of one node that can be played with all the others: it reads, and looks at nothing that was before."""
+    kind = all_gates()[gate]
+    return kind.scope == "node" and kind.level == "sanity" and not kind.since_last_pass
+
+
+def _together(here: Sequence[Trial]) -> Iterator[list[Trial]]:
+    """Yield trials one a node."""
+    queue = iter(here)
+    one_a_node = here[0].fault.caught_by.startswith(("node/", "bmc/"))
+    while chunk := list(islice(queue, len(NODES) if one_a_node else 1)):
+        yield chunk
 
 
 def _spread(key: str, value: Any, place: int) -> Any:  # noqa: ANN401 - a parameter is a number or a word
     """Another part each time: a gate that always blames the first would not be found out otherwise."""
     if key == "gpu":
         return place * 3 % 8
+    if key == "port":
+        return f"swp{1 + place % 4}"
     return 1 + place * 3 % 8 if key == "nic" else value
 
 
 def _devices(node: str, rail: int) -> tuple[str, ...]:
     return tuple(name for nic in node_facts(load_site("sim"), node).nics if nic.rail == rail for name in (nic.rdma_device, nic.netdev))
-
-
-def rounds(here: Sequence[Trial], gate: str) -> Iterator[list[Trial]]:
-    """Yield trials that may be played together: one a node; of a gate over several nodes, one at a time."""
-    size = len(NODES) if gate.startswith(("node/", "bmc/")) else 1
-    queue = iter(here)
-    while chunk := list(islice(queue, size)):
-        yield chunk
 
 
 class Player:
@@ -123,66 +162,89 @@ class Player:
             if code != 0:
                 raise RuntimeError(f"{phase} ended with {code}: {self.project.progress()[-2000:]}")
 
-    def play(self, gates: Mapping[str, list[Trial]]) -> None:
-        """Play every trial and check that each gate passes again on the repaired nodes."""
-        for gate, here in gates.items():
-            for chunk in rounds(here, gate):
-                self._round(gate, chunk)
-            self._repaired(gate)
+    def play(self, rounds: Sequence[Sequence[Trial]]) -> None:
+        """Play every trial. Once all of a kind were played, the repaired nodes must pass again."""
+        for kind, chunks in groupby(rounds, key=lambda chunk: "checks" if is_check(chunk[0].fault.caught_by) else chunk[0].fault.caught_by):
+            here = list(chunks)
+            gates = list(dict.fromkeys(trial.fault.caught_by for chunk in here for trial in chunk))
+            say(f"{kind}: {sum(map(len, here))} faults in {len(here)} rounds")
+            for chunk in here:
+                self._round(gates, chunk)
+            self._healthy(gates, "repaired")
 
-    def _round(self, gate: str, chunk: Sequence[Trial]) -> None:
-        if all_gates()[gate].since_last_pass:  # it judges what is new since a pass, so there must be one
-            self._run(gate, [trial.node for trial in chunk])
+    def _round(self, gates: Sequence[str], chunk: Sequence[Trial]) -> None:
+        nodes = [trial.node for trial in chunk]
+        if all_gates()[gates[0]].since_last_pass:  # it judges what is new since a pass, so there must be one
+            self._run(gates, nodes)
         for trial in chunk:
-            self.rack.inject(trial.node, trial.fault.name, **trial.params)
+            self.rack.inject(trial.target, trial.fault.name, **trial.params)
         at_boot = [trial.node for trial in chunk if trial.fault.at_boot]
         boot(self.project, at_boot)
         try:
-            found = self._run(gate, [trial.node for trial in chunk])
+            found = self._run(gates, nodes)
         finally:
             for trial in chunk:
-                self.rack.clear(trial.node)
+                self.rack.clear(trial.target)
             boot(self.project, at_boot)
         for trial in chunk:
-            self._judge(trial, found.get(trial.node, {}))
+            self._judge(trial, found.get((trial.fault.caught_by, trial.node)))
 
-    def _judge(self, trial: Trial, said: Mapping[str, Any]) -> None:
-        result = Result(trial, str(said.get("outcome", "not_run")), list(said.get("findings", [])) or [str(said.get("message", ""))])
+    def _judge(self, trial: Trial, said: Said | None) -> None:
+        result = Result(trial, said.outcome if said else "not_run", said.findings if said else [self.project.progress()[-300:]])
         if result.outcome not in CAUGHT:
             result.wrong = f"not caught: {result.outcome}"
         elif not any(word in text for text in result.findings for word in trial.names):
             result.wrong = f"the part is not named: expected one of {', '.join(trial.names)}"
         self.table.results.append(result)
-        say(f"{'WRONG ' if result.wrong else ''}{trial.fault.name} on {trial.node}: {result.outcome}: {result.named} {result.wrong}")
+        say(f"{'WRONG ' if result.wrong else ''}{trial.fault.name} on {trial.target}: {result.outcome}: {result.named} {result.wrong}")
 
-    def _repaired(self, gate: str) -> None:
-        for node, said in self._run(gate, NODES).items():
-            if said["outcome"] not in {"pass", "skip"}:
-                self.table.alarms.append(f"{node}, repaired: {gate}: {said['outcome']}: {said['message']}")
+    def _healthy(self, gates: Sequence[str], which: str) -> None:
+        """Have all nodes pass; whatever else a gate says of one is a false alarm."""
+        found = self._run(gates, NODES)
+        for gate, node in ((gate, node) for gate in gates for node in NODES):
+            said = found.get((gate, node), Said("not_run", []))
+            if said.outcome not in {"pass", "skip"}:
+                self.table.alarms.append(f"{which} {node}: {gate}: {said.outcome}: {'; '.join(said.findings)}")
+                say(f"FALSE ALARM {self.table.alarms[-1]}")
 
-    def _run(self, gate: str, nodes: Sequence[str]) -> dict[str, Any]:
-        """Run one gate. A gate over several nodes needs all of them; what it says of each comes back."""
-        members = NODES if not gate.startswith(("node/", "bmc/")) else nodes
-        code, text = self.project.run("gate", "run", gate, *(word for node in members for word in ("--node", node)), "--output", "json")
+    def _run(self, gates: Sequence[str], nodes: Sequence[str]) -> dict[tuple[str, str], Said]:
+        """Run gates and return (gate, node) -> what the evidence says. A gate over several nodes needs all of them."""
+        members = nodes if all(gate.startswith(("node/", "bmc/")) for gate in gates) else NODES
+        _, text = self.project.run("gate", "run", *gates, *(word for node in members for word in ("--node", node)), "--output", "json")
         if not text.strip():
-            return {node: {"outcome": "not_run", "message": f"no answer, exit code {code}: {self.project.progress()[-500:]}"} for node in members}
-        found: dict[str, Any] = json.loads(text)["nodes"]
-        return found
+            say(f"no answer: {self.project.progress()[-1000:]}")
+            return {}
+        ledger = self.project.ledger()
+        try:
+            records = EvidenceStore.read_only(ledger, self.project.paths.raw).records(campaign=json.loads(text)["campaign"])
+        finally:
+            ledger.close()
+        return said_of(records)
 
     def calm(self, gates: Sequence[str], count: int) -> None:
         """Have the gates judge ``count`` healthy nodes, a rack's worth at a time."""
+        boot(self.project, NODES)
         for first in range(0, count, len(NODES)):
             for place, node in enumerate(NODES):
                 state = self.rack.store.state(node)
                 self.rack.store.write_state(node, healthy_state(state, first + place))
-            for gate in gates:
-                for node, said in self._run(gate, NODES).items():
-                    if said["outcome"] not in {"pass", "skip"}:
-                        self.table.alarms.append(f"healthy node {first + NODES.index(node)} ({node}): {gate}: {said['outcome']}: {said['message']}")
+            self._healthy(gates, f"healthy node {first} and the next three,")
             self.table.healthy += len(NODES)
             say(f"{self.table.healthy} healthy nodes judged, {len(self.table.alarms)} false alarms")
         for node in NODES:
             self.rack.clear(node)
+
+
+def said_of(records: Sequence[EvidenceRecord]) -> dict[tuple[str, str], Said]:
+    """Return (gate, node) -> the worst outcome that records of one run hold of a node, and all findings."""
+    out: dict[tuple[str, str], Said] = {}
+    for record in records:
+        for node in record.nodes:
+            before = out.get((record.gate, node))
+            outcomes = [Outcome(before.outcome)] if before else []
+            findings = list(before.findings) if before else []
+            out[record.gate, node] = Said(worst([*outcomes, record.verdict.outcome]).value, findings + [str(item) for item in record.verdict.findings])
+    return out
 
 
 def markdown(table: Table) -> str:
@@ -226,11 +288,8 @@ def main() -> int:
     return 1 if table.wrong() or table.alarms else 0
 
 
-def play(folder: Path, gates: Mapping[str, list[Trial]], healthy: int) -> Table:
+def play(folder: Path, rounds: Sequence[Sequence[Trial]], healthy: int) -> Table:
     """Play on a rack of its own, which comes down again."""
-    unknown = sorted(set(gates) - set(all_gates()))
-    if unknown:
-        raise SystemExit(f"fault-matrix: faults name gates that do not exist: {', '.join(unknown)}")
     began = time.monotonic()
     project = Project(folder / "clone")
     try:
@@ -239,9 +298,9 @@ def play(folder: Path, gates: Mapping[str, list[Trial]], healthy: int) -> Table:
             raise SystemExit(text + project.progress())
         player = Player(project)
         player.prepare()
-        player.play(gates)
+        player.play(rounds)
         if healthy:
-            player.calm([gate for gate in all_gates() if gate in gates], healthy)
+            player.calm([gate for gate in all_gates() if gate not in LEFT_OUT and any(fault.caught_by == gate for fault in FAULTS.values())], healthy)
         player.table.seconds = time.monotonic() - began
         return player.table
     finally:

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.fault_matrix import Player, trials
 from tests.integration.project import Project
 
 pytestmark = pytest.mark.integration
+
+FAULTS = ("gpu-missing", "nvlink-down", "dimm-missing", "psu-failed")
+"""One of GPU, NVLink, memory and power each: what `make test` plays of the fault matrix."""
 
 
 def sinfo(project: Project) -> dict[str, str]:
@@ -94,3 +98,10 @@ def test_state_is_private(project: Project) -> None:
         if not path.is_symlink() and path.is_dir() and path.stat().st_mode & 0o077
     ]
     assert not project.paths.base.stat().st_mode & 0o077, loose
+
+
+def test_faults_are_caught_and_named_in_production_and_repaired_nodes_pass(project: Project) -> None:
+    player = Player(project)
+    player.play(trials(FAULTS))
+    assert sorted((result.trial.fault.name, result.wrong) for result in player.table.results) == sorted((name, "") for name in FAULTS)
+    assert player.table.alarms == []

@@ -1,4 +1,4 @@
-"""`rackready gate run`: one gate, or a gate set, on nodes of the site or on this machine."""
+"""`rackready gate run`: gates, or a gate set, on nodes of the site or on this machine."""
 
 from __future__ import annotations
 
@@ -22,29 +22,32 @@ _PASSED = frozenset({Outcome.PASS, Outcome.SKIP})
 
 
 def run(  # noqa: PLR0913, PLR0917 - nodes of a site and this machine are told apart by options
-    gate_id: Annotated[str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1; left out with --set.")] = "",
+    gate_ids: Annotated[list[str] | None, typer.Argument(help="Gate ids, e.g. node/gpu/validation/dcgm-r1; left out with --set.")] = None,
     node: Annotated[list[str] | None, typer.Option("--node", help="Node; may be given several times. All nodes of the site when left out.")] = None,
     env: Env = "sim",
-    gate_set: Annotated[str, typer.Option("--set", help="Run this gate set instead of one gate, e.g. quick.")] = "",
+    gate_set: Annotated[str, typer.Option("--set", help="Run this gate set, e.g. quick.")] = "",
     local: Annotated[bool, typer.Option("--local", help="Run it on this machine, without a site file.")] = False,  # noqa: FBT002 - a flag of the command line
     profile: Annotated[str, typer.Option("--profile", help="With --local: what this machine is; recognised by its GPUs when left out.")] = "",
     gpus: Gpus = None,
     store: Annotated[Path | None, typer.Option("--store", help="With --local: folder of the evidence.")] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Run one gate or set and record the evidence. Exit codes: 0 pass or declared skip, 1 fail, 2 error or not run.
+    """Run gates, or a set, and record the evidence. Exit codes: 0 pass or declared skip, 1 fail, 2 error or not run.
+
+    Levels go in order (sanity, validation, performance, stress): a node that failed one is not loaded by the next.
 
     Nodes in production are refused, but for gates of the level sanity, which load nothing.
     """
-    if bool(gate_id) == bool(gate_set):
-        raise RackreadyError("gate run - Expected: a gate id, or --set NAME Actual: " + ("both" if gate_id else "neither") + ". Give one of them.")
+    ids = list(dict.fromkeys(gate_ids or []))
+    if bool(ids) == bool(gate_set):
+        raise RackreadyError("gate run - Expected: gate ids, or --set NAME Actual: " + ("both" if ids else "neither") + ". Give one of them.")
     if not local and (profile or gpus is not None or store is not None):
         raise RackreadyError("gate run: --profile, --gpus and --store - Expected: with --local. Nodes of a site are what the site file says.")
     if local and node:
         raise RackreadyError("gate run --local --node - Expected: no --node: --local is this machine. Leave one of the two out.")
     campaign = f"gate-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    results = _here(gate_id, gate_set, campaign, (profile, gpus, store)) if local else _nodes(gate_id, gate_set, campaign, env, node)
-    _show(gate_id or gate_set, campaign, results, output)
+    results = _here(ids, gate_set, campaign, (profile, gpus, store)) if local else _nodes(ids, gate_set, campaign, env, node)
+    _show(" ".join(ids) or gate_set, campaign, results, output)
     raise typer.Exit(_code([result.outcome for result in results.values()]))
 
 
@@ -61,36 +64,34 @@ def _show(what: str, campaign: str, results: dict[str, NodeResult], output: Form
         console.print(f"{name}: {result.outcome.value}" + (f"\n  {result.message}" if result.message else ""), markup=False)
 
 
-def _here(gate_id: str, gate_set: str, campaign: str, about: tuple[str, int | None, Path | None]) -> dict[str, NodeResult]:
+def _here(ids: list[str], gate_set: str, campaign: str, about: tuple[str, int | None, Path | None]) -> dict[str, NodeResult]:
     """Run on this machine. Raises RackreadyError when nobody can say what it is: then nothing was measured."""
     from rackready.gates import local as this_machine  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
 
     profile, gpus, store = about
-    entries = _entries(gate_id, gate_set)
+    entries, what = _entries(ids, gate_set), " ".join(ids) or gate_set
     if gate_set:
         entries = [entry for entry in entries if entry.id.startswith("node/")]
         progress.print(f"of set {gate_set}: the {len(entries)} gates of one node", markup=False)
     place = this_machine.here(profile or None, gpus)
     paths = this_machine.store_paths(store)
-    progress.print(
-        f"{gate_id or gate_set} on this machine, as {place.platform.id} with {place.platform.gpus} GPUs; evidence in {paths.state} ...", markup=False
-    )
-    with ControllerLock(paths.lock, f"rackready gate run {gate_id or gate_set} --local"):
+    progress.print(f"{what} on this machine, as {place.platform.id} with {place.platform.gpus} GPUs; evidence in {paths.state} ...", markup=False)
+    with ControllerLock(paths.lock, f"rackready gate run {what} --local"):
         return {place.name: this_machine.run_here(place, paths, entries, campaign)}
 
 
-def _entries(gate_id: str, gate_set: str) -> list[GateSetEntry]:
+def _entries(ids: list[str], gate_set: str) -> list[GateSetEntry]:
     from rackready.gates.registry import gate  # noqa: PLC0415
     from rackready.model.profile import GateSetEntry as Entry  # noqa: PLC0415
     from rackready.profiles import loader  # noqa: PLC0415
 
     if gate_set:
         return list(loader.gate_set(gate_set).gates)
-    return [Entry(id=gate(gate_id).id)]
+    return [Entry(id=gate(gate_id).id) for gate_id in ids]
 
 
-def _nodes(gate_id: str, gate_set: str, campaign: str, env: str, wanted: list[str] | None) -> dict[str, NodeResult]:
+def _nodes(ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[str] | None) -> dict[str, NodeResult]:
     """Run on nodes of the site, under the controller's lock."""
     from rackready.design.deployable import require  # noqa: PLC0415
     from rackready.design.site import load_site  # noqa: PLC0415
@@ -107,13 +108,13 @@ def _nodes(gate_id: str, gate_set: str, campaign: str, env: str, wanted: list[st
         raise RackreadyError(f"--node {', '.join(unknown)} - Expected: one of {', '.join(known)}.")
     nodes = wanted or known
     require(site, nodes, "gate run")
-    what = gate_id or f"--set {gate_set}"
-    ids = [entry.id for entry in _entries(gate_id, gate_set)]
+    what = " ".join(ids) or f"--set {gate_set}"
+    wanted_ids = [entry.id for entry in _entries(ids, gate_set)]
     progress.print(f"{what} on {', '.join(nodes)} ...", markup=False)
     ctx = PhaseContext(env, paths.root, campaign)
     with ControllerLock(paths.lock, f"rackready gate run {what} --env {env}"):
-        _refuse_in_production(ctx, what, ids, nodes)
-        return run_set(ctx, nodes, gate_set) if gate_set else run_gates(ctx, nodes, only=[gate_id])
+        _refuse_in_production(ctx, what, wanted_ids, nodes)
+        return run_set(ctx, nodes, gate_set) if gate_set else run_gates(ctx, nodes, only=ids)
 
 
 def _refuse_in_production(ctx: PhaseContext, what: str, ids: list[str], names: list[str]) -> None:

@@ -12,6 +12,7 @@ from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.formats.error import FormatError
+from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import command, document
 from rackready.model.outcome import Verdict
@@ -76,11 +77,12 @@ class Inventory(Gate):
         judge.judged += 1
         judge.count("gpu_count", node, len(gpus), wanted.platform.gpus, f"platform profile {wanted.platform.id}")
         if len(gpus) != wanted.platform.gpus:
+            present = [str(gpu["pci"]) for gpu in gpus if gpu.get("pci")]
             judge.fail(
                 node,
                 "GPUs missing",
                 f"{wanted.platform.gpus} GPUs",
-                f"{len(gpus)}{_which(wanted, gpus)}",
+                f"{len(gpus)}{parts.empty_places(wanted, present) if present else ''}",
                 f"Power the node off and on; if it stays so, reseat the GPU: {_RUNBOOK}.",
             )
         judge.measured.add(node)
@@ -202,15 +204,3 @@ class Inventory(Gate):
                 detail,
                 "Power the node off and on once; if the link stays down, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md",
             )
-
-
-def _which(wanted: NodeFacts, gpus: list[dict[str, Any]]) -> str:
-    """Name the PCI addresses at which a GPU is missing, as far as NVML gives addresses."""
-    found = {_short(str(gpu.get("pci"))) for gpu in gpus if gpu.get("pci")}
-    missing = [address for address in wanted.platform.gpu_pci if _short(address) not in found]
-    return f" (none at {', '.join(missing)})" if missing and found else ""
-
-
-def _short(address: str) -> str:
-    """NVML writes the domain with eight digits, sysfs with four."""
-    return address.lower().split(":", 1)[-1]

@@ -142,8 +142,8 @@ def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("run",), "gate run - Expected: a gate id, or --set NAME Actual: neither. Give one of them."),
-        (("run", INVENTORY, "--set", "quick"), "gate run - Expected: a gate id, or --set NAME Actual: both. Give one of them."),
+        (("run",), "gate run - Expected: gate ids, or --set NAME Actual: neither. Give one of them."),
+        (("run", INVENTORY, "--set", "quick"), "gate run - Expected: gate ids, or --set NAME Actual: both. Give one of them."),
         (
             ("run", INVENTORY, "--profile", "dgx_h100"),
             "gate run: --profile, --gpus and --store - Expected: with --local. Nodes of a site are",

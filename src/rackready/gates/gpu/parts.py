@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import GateFacts
 
@@ -23,6 +25,16 @@ def name(facts: NodeFacts, pci: str, position: int | None = None) -> str:
     if index is not None:
         return f"gpu{index}"
     return f"gpu{position}" if position is not None else f"GPU at {pci}"
+
+
+def empty_places(facts: NodeFacts, present: Iterable[str]) -> str:
+    """Return ' (none at 0000:61:00.0, the place of gpu3)' when the platform has GPUs at addresses that are not present, else ''.
+
+    NVML's own numbers close up when a GPU is gone, so they cannot say which.
+    """
+    found = {short(pci) for pci in present}
+    missing = [f"{address}, the place of gpu{at}" for at, address in enumerate(facts.platform.gpu_pci) if short(address) not in found]
+    return f" (none at {'; '.join(missing)})" if missing else ""
 
 
 def gpus(facts: GateFacts, node: str) -> int:

@@ -58,8 +58,7 @@ def _judge(judge: Judge, facts: NodeFacts, node: str, found: dict[str, Any]) -> 
     judge.judged += 1
     judge.count("gpus_on_pcie", node, len(gpus), facts.platform.gpus, f"platform profile {facts.platform.id}")
     if len(gpus) != facts.platform.gpus:
-        missing = [address for address in facts.platform.gpu_pci if parts.short(address) not in {parts.short(gpu["pci"]) for gpu in gpus}]
-        detail = f"{len(gpus)}" + (f" (none at {', '.join(missing)})" if missing else "")
+        detail = f"{len(gpus)}{parts.empty_places(facts, (gpu['pci'] for gpu in gpus))}"
         judge.fail(node, "GPUs on PCIe", f"{facts.platform.gpus}", detail, f"Power the node off and on; if it stays so, reseat the GPU: {_RUNBOOK}.")
     notes: list[str] = []
     for position, gpu in enumerate(gpus):

@@ -1,0 +1,64 @@
+"""The fault matrix: every fault is played once, in rounds that do not disturb each other. Some are really played at the end of test_main_job.py."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+
+from rackready.gates.registry import all_gates
+from rackready.model.evidence import EvidenceRecord
+from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.sim.faults import FAULTS
+from tests.integration.fault_matrix import is_check, said_of, trials
+
+
+def test_every_fault_that_names_a_gate_is_played_once() -> None:
+    played = Counter(trial.fault.name for chunk in trials() for trial in chunk)
+    assert played == Counter(fault.name for fault in FAULTS.values() if fault.caught_by)
+    assert len(played) >= 45
+
+
+def test_no_node_has_two_faults_in_a_round_and_no_two_faults_share_the_network() -> None:
+    for chunk in trials():
+        assert len({trial.node for trial in chunk}) == len(chunk)
+        if not chunk[0].fault.caught_by.startswith(("node/", "bmc/")):
+            assert len(chunk) == 1
+
+
+def test_rounds_mix_only_checks_that_read() -> None:
+    for chunk in trials():
+        gates = {trial.fault.caught_by for trial in chunk}
+        assert len(gates) == 1 or all(map(is_check, gates))
+    assert not is_check("bmc/log/sanity/events"), "it judges what is new since its last pass"
+    assert not is_check("node/gpu/validation/dcgm-r1")
+
+
+def test_faults_of_switches_go_to_a_switch_and_name_its_port() -> None:
+    [[trial]] = trials(["port-slow"])
+    assert (trial.target, trial.node, trial.params["port"]) == ("leaf01", "node01", "swp1")
+    assert "node01 rail1" in trial.names
+
+
+def record(outcome: Outcome, target: str, *nodes: str) -> EvidenceRecord:
+    findings = [] if outcome is Outcome.PASS else [Finding(where=target, what="x", expected="y", actual="z", next_step="n.")]
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    return EvidenceRecord(
+        id=f"{target}-{outcome}",
+        campaign="c",
+        gate=next(iter(all_gates())),
+        target=target,
+        nodes=list(nodes),
+        fingerprints=[],
+        verdict=Verdict(outcome=outcome, findings=findings),
+        rackready_version="0",
+        started=now,
+        finished=now,
+    )
+
+
+def test_the_worst_that_was_said_of_a_node_counts() -> None:
+    found = said_of(
+        [record(Outcome.FAIL, "node01+node02/rail1", "node01", "node02"), record(Outcome.PASS, "node01", "node01"), record(Outcome.PASS, "n3", "n3")]
+    )
+    assert {node: said.outcome for (_, node), said in found.items()} == {"node01": "fail", "node02": "fail", "n3": "pass"}
+    assert found[next(iter(all_gates())), "node01"].findings == ["node01+node02/rail1: x - Expected: y Actual: z. n."]
