@@ -21,7 +21,6 @@ from typing import Any
 
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
-from rackready.evidence.store import EvidenceStore
 from rackready.gates.registry import all_gates
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Outcome, worst
@@ -214,12 +213,7 @@ class Player:
         if not text.strip():
             say(f"no answer: {self.project.progress()[-1000:]}")
             return {}
-        ledger = self.project.ledger()
-        try:
-            records = EvidenceStore.read_only(ledger, self.project.paths.raw).records(campaign=json.loads(text)["campaign"])
-        finally:
-            ledger.close()
-        return said_of(records)
+        return said_of(self.project.evidence(json.loads(text)["campaign"]))
 
     def calm(self, gates: Sequence[str], count: int) -> None:
         """Have the gates judge ``count`` healthy nodes, a rack's worth at a time."""

@@ -17,7 +17,9 @@ from typing import Any
 
 from rackready.design.site import load_site
 from rackready.drivers.marks import end_all, marked, project_mark
+from rackready.evidence.store import EvidenceStore
 from rackready.ledger.store import EventRow, Ledger
+from rackready.model.evidence import EvidenceRecord
 from rackready.paths import EnvPaths
 from rackready.sim.image import ensure_image, remove_images
 from rackready.sim.plan import clone_id
@@ -129,6 +131,14 @@ class Project:
         found = [event for row in ledger.campaigns() for event in ledger.events(row["id"])]
         ledger.close()
         return sorted(found, key=lambda event: event.id)
+
+    def evidence(self, campaign: str) -> list[EvidenceRecord]:
+        """Return the evidence of a campaign, oldest first."""
+        ledger = self.ledger()
+        try:
+            return EvidenceStore.read_only(ledger, self.paths.raw).records(campaign=campaign)
+        finally:
+            ledger.close()
 
     def until(self, child: subprocess.Popen[str], seen: Callable[[EventRow], bool], *, within_s: float = 300) -> EventRow | None:
         """Wait until an event is seen, or the child has ended (None)."""

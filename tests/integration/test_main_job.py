@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.integration.fault_matrix import Player, trials
 from tests.integration.project import Project
@@ -14,6 +15,9 @@ pytestmark = pytest.mark.integration
 
 FAULTS = ("gpu-missing", "nvlink-down", "dimm-missing", "psu-failed")
 """One of GPU, NVLink, memory and power each: what `make test` plays of the fault matrix."""
+
+
+RING = "cluster/fabric/performance/nccl-all-reduce-ring"
 
 
 def sinfo(project: Project) -> dict[str, str]:
@@ -105,3 +109,20 @@ def test_faults_are_caught_and_named_in_production_and_repaired_nodes_pass(proje
     player.play(trials(FAULTS))
     assert sorted((result.trial.fault.name, result.wrong) for result in player.table.results) == sorted((name, "") for name in FAULTS)
     assert player.table.alarms == []
+
+
+def test_srun_starts_what_open_mpi_started_and_the_nodes_are_as_before(project: Project) -> None:
+    project.ssh("slurmctl", "scontrol update nodename=node01,node02 state=drain reason='rackready: trial of srun'")
+    overlay = project.paths.overlay
+    before = overlay.read_text(encoding="utf-8")
+    overlay.write_text(yaml.safe_dump(yaml.safe_load(before) | {"gates": {"launcher": "srun"}}), encoding="utf-8")
+    try:
+        code, document = project.json("gate", "run", RING, "--node", "node01", "--node", "node02")
+    finally:
+        overlay.write_text(before, encoding="utf-8")
+    assert code == 0, document
+    commands = [output.command for record in project.evidence(document["campaign"]) for output in record.raw]
+    assert any("srun --mpi=pmix --reservation=rackready-node01 --nodes=2" in command for command in commands), commands
+    assert project.ssh("slurmctl", "scontrol show reservation").strip() == "No reservations in the system"
+    assert {name: state.rstrip("*") for name, state in sinfo(project).items() if name in {"node01", "node02"}} == {"node01": "drained", "node02": "drained"}
+    assert "rackready: trial of srun" in project.ssh("slurmctl", "sinfo -R -h -o '%E'")
