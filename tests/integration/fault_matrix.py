@@ -22,6 +22,7 @@ from typing import Any
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
 from rackready.gates.registry import all_gates
+from rackready.gates.registry import gate as make_gate
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Outcome, worst
 from rackready.sim.faults import FAULTS, Fault
@@ -114,22 +115,20 @@ def trials(wanted: Iterable[str] | None = None) -> list[list[Trial]]:
     for place, fault in enumerate(fault for fault in FAULTS.values() if fault.caught_by and fault.name in chosen):
         params = {key: _spread(key, value, place) for key, value in fault.params.items()}
         here = queues.setdefault(("" if is_check(fault.caught_by) else fault.caught_by, fault.at_boot), [])
-        alone = not fault.caught_by.startswith(("node/", "bmc/"))
-        here.append(Trial(fault, NODES[0] if alone else NODES[len(here) % len(NODES)], params))
+        here.append(Trial(fault, NODES[len(here) % len(NODES)] if make_gate(fault.caught_by).alone else NODES[0], params))
     return [list(chunk) for _, here in sorted(queues.items()) for chunk in _together(here)]
 
 
 def is_check(gate: str) -> bool:
     """Whether a gate is a check of one node that can be played with all the others: it reads, and looks at nothing that was before."""
-    kind = all_gates()[gate]
-    return kind.scope == "node" and kind.level == "sanity" and not kind.since_last_pass
+    made = make_gate(gate)
+    return made.alone and made.level == "sanity" and not made.since_last_pass
 
 
 def _together(here: Sequence[Trial]) -> Iterator[list[Trial]]:
     """Yield trials one a node."""
     queue = iter(here)
-    one_a_node = here[0].fault.caught_by.startswith(("node/", "bmc/"))
-    while chunk := list(islice(queue, len(NODES) if one_a_node else 1)):
+    while chunk := list(islice(queue, len(NODES) if make_gate(here[0].fault.caught_by).alone else 1)):
         yield chunk
 
 
@@ -173,7 +172,7 @@ class Player:
 
     def _round(self, gates: Sequence[str], chunk: Sequence[Trial]) -> None:
         nodes = [trial.node for trial in chunk]
-        if all_gates()[gates[0]].since_last_pass:  # it judges what is new since a pass, so there must be one
+        if make_gate(gates[0]).since_last_pass:  # it judges what is new since a pass, so there must be one
             self._run(gates, nodes)
         for trial in chunk:
             self.rack.inject(trial.target, trial.fault.name, **trial.params)
@@ -208,7 +207,7 @@ class Player:
 
     def _run(self, gates: Sequence[str], nodes: Sequence[str]) -> dict[tuple[str, str], Said]:
         """Run gates and return (gate, node) -> what the evidence says. A gate over several nodes needs all of them."""
-        members = nodes if all(gate.startswith(("node/", "bmc/")) for gate in gates) else NODES
+        members = nodes if all(make_gate(gate).alone for gate in gates) else NODES
         _, text = self.project.run("gate", "run", *gates, *(word for node in members for word in ("--node", node)), "--output", "json")
         if not text.strip():
             say(f"no answer: {self.project.progress()[-1000:]}")
