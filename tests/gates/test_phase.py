@@ -190,6 +190,26 @@ def test_one_bad_node_is_named_and_holds_back_no_other(tmp_path: Path) -> None:
     assert bad.data["gates"]["node/gpu/validation/dcgm-r3"] == "not_run", "nobody stresses a node that failed a check"
 
 
+def test_a_gpu_that_fell_off_the_bus_is_found_by_the_checks_and_nothing_passes_beside_it(tmp_path: Path) -> None:
+    rack = Rack()
+    found = json.loads(rack._fingerprint("node03", ()).stdout)
+    found["gpus"][2] |= {"id": None, "vbios": None}
+    inventory = json.loads(text("nvml/dgx_h100_healthy.json"))
+    inventory["gpus"][2] = {"index": 2, "lost": "GPU is lost"}
+    rack.broken = {"node03": {"fingerprint": said(json.dumps(found)), "inventory": said(json.dumps(inventory))}}
+    rack.ring = ("node01", "node02", "node04")
+    played = play(tmp_path, rack)
+    assert {node: outcome for node, outcome in outcomes(played).items() if outcome is not Outcome.PASS} == {"node03": Outcome.FAIL}
+    assert played.results["node03"].message.startswith("node03 gpu2: GPU lost - Expected: a GPU that answers Actual: GPU is lost.")
+    assert played.results["node03"].data["gates"]["node/gpu/validation/dcgm-r3"] == "not_run"
+    only_versions = play(tmp_path / "again", rack, only=["node/gpu/sanity/versions"])
+    assert str(only_versions.results["node03"].message) == (
+        "node03 gpu2: identity not read - Expected: its serial Actual: NVML does not give it. "
+        "Look at the Xids of the kernel log (`rackready gate run node/gpu/sanity/xid`)."
+    )
+    assert only_versions.results["node03"].outcome is Outcome.ERROR
+
+
 def test_a_slow_nic_is_told_from_its_partners(tmp_path: Path) -> None:
     played = play(tmp_path, Rack(bad_writes=frozenset({("node02", "mlx5_9")}), ring=("node01", "node02")), only=["node/gpu/sanity/inventory", PAIR])
     assert outcomes(played) == {"node01": Outcome.PASS, "node02": Outcome.FAIL, "node03": Outcome.PASS, "node04": Outcome.PASS}

@@ -206,13 +206,17 @@ class Player:
                 say(f"FALSE ALARM {self.table.alarms[-1]}")
 
     def _run(self, gates: Sequence[str], nodes: Sequence[str]) -> dict[tuple[str, str], Said]:
-        """Run gates and return (gate, node) -> what the evidence says. A gate over several nodes needs all of them."""
+        """Run gates and return (gate, node) -> what the evidence says, or why the node was not measured at all. A gate over several nodes needs all of them."""
         members = nodes if all(make_gate(gate).alone for gate in gates) else NODES
         _, text = self.project.run("gate", "run", *gates, *(word for node in members for word in ("--node", node)), "--output", "json")
         if not text.strip():
             say(f"no answer: {self.project.progress()[-1000:]}")
             return {}
-        return said_of(self.project.evidence(json.loads(text)["campaign"]))
+        document = json.loads(text)
+        refused = {
+            (gate, node): Said(said["outcome"], [said["message"]]) for gate in gates for node, said in document["nodes"].items() if not said.get("gates")
+        }
+        return refused | said_of(self.project.evidence(document["campaign"]))
 
     def calm(self, gates: Sequence[str], count: int) -> None:
         """Have the gates judge ``count`` healthy nodes, a rack's worth at a time."""

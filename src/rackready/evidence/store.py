@@ -157,8 +157,9 @@ class EvidenceStore:
         A conclusion is the record whose target is the node itself; of pair and cluster gates, too. It counts while it was made
         under this desired digest and, when ``fingerprint`` is given, on exactly this hardware, firmware and software, in whatever
         boot: whether a reboot or age voids it is the gate set's to say (handover.policy). Only the newest conclusion of a gate is
-        looked at: an older pass never covers a newer fail. A fail from ``fails_since`` on (seconds since 1970: the node's last
-        change) stands against a newer pass as well: measuring until it passes would launder a fault.
+        looked at: an older pass never covers a newer fail. Beside a GPU that did not say who it is only fails count. A fail from
+        ``fails_since`` on (seconds since 1970: the node's last change) stands against a newer pass as well: measuring until it passes
+        would launder a fault.
         """
         found: dict[str, EvidenceRecord] = {}
         for record in self.records(target=node):
@@ -188,6 +189,8 @@ def _failed_since(record: EvidenceRecord, since: float) -> bool:
 def _counts(record: EvidenceRecord, node: str, desired_digest: str, fingerprint: Fingerprint | None) -> bool:
     of_node = next((item for item in record.fingerprints if item.node == node), None)
     if of_node is None or of_node.desired_digest != desired_digest:
+        return False
+    if of_node.unread and record.verdict.outcome is not Outcome.FAIL:
         return False
     return fingerprint is None or of_node.identity() == fingerprint.identity()
 

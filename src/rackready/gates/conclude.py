@@ -15,6 +15,11 @@ from rackready.model.phase import NodeResult
 _RANK = {Outcome.FAIL: 0, Outcome.ERROR: 1, Outcome.NOT_RUN: 2, Outcome.SKIP: 3, Outcome.PASS: 4}
 
 
+_UNREAD = (
+    "identity not read - Expected: its serial Actual: NVML does not give it. Look at the Xids of the kernel log (`rackready gate run node/gpu/sanity/xid`)."
+)
+
+
 def conclude(board: Board, node: str, gates: Sequence[Gate], required: set[str], *, whole: bool) -> NodeResult:
     """Return what a stage means for a node. ``whole``: the site's whole gate set was asked for, so coverage is judged and recorded, too."""
     found = board.prints[node]
@@ -28,6 +33,7 @@ def conclude(board: Board, node: str, gates: Sequence[Gate], required: set[str],
         problems += _covered(board, node, seen, counts)
     if not any(verdict.outcome is not Outcome.NOT_RUN for verdict in own.values()):
         problems.append((Outcome.ERROR, f"{node}: nothing was run - Expected: at least one gate Actual: none. Check the gate set."))
+    problems += [(Outcome.ERROR, f"{node} {gpu}: {_UNREAD}") for gpu in found.unread]
     problems.sort(key=lambda item: _RANK[item[0]])
     data = {
         "gates": {gate_id: verdict.outcome.value for gate_id, verdict in own.items()},

@@ -11,7 +11,7 @@ from rackready.gates.base import Output, trouble
 from rackready.gates.formats.error import FormatError
 from rackready.gates.runner import Connection
 from rackready.gates.shipped import command, document
-from rackready.model.evidence import Fingerprint
+from rackready.model.evidence import UNREAD, Fingerprint
 from rackready.model.outcome import Finding
 from rackready.model.site import Site
 from rackready.ondevice import fingerprint as script
@@ -41,7 +41,9 @@ def _one(connection: Connection, site: Site, node: str) -> Fingerprint | Finding
 
 
 def build(found: dict[str, Any], site: Site, node: str) -> Fingerprint:
-    """Return the fingerprint that a document describes. Raises FormatError when a part cannot be identified.
+    """Return the fingerprint that a document describes. Raises FormatError when nothing identifies the node, or a NIC.
+
+    A GPU that does not say who it is (one that fell off the bus) stands in it as unread: the checks are to find out why.
 
     Where the board gives no chassis serial to its operating system, the site's stands for it: the BMC confirmed it before the
     node was powered on.
@@ -49,13 +51,13 @@ def build(found: dict[str, Any], site: Site, node: str) -> Fingerprint:
     if found.get("gpu_error"):
         raise FormatError(str(found["gpu_error"]))
     gpus, nics = found.get("gpus") or [], found.get("nics") or []
-    nameless = [f"gpu{gpu.get('index')}" for gpu in gpus if not gpu.get("id")] + [str(nic.get("device")) for nic in nics if not nic.get("guid")]
+    nameless = [str(nic.get("device")) for nic in nics if not nic.get("guid")]
     if nameless or not gpus or not all(found.get(key) for key in ("driver", "kernel", "boot_id")):
         raise FormatError(f"no identity of {', '.join(nameless)}" if nameless else "no GPU, driver, kernel or boot id in it")
     return Fingerprint(
         node=node,
         chassis_serial=str(found.get("chassis_serial") or site.node(node).serial),
-        gpus=[str(gpu["id"]) for gpu in gpus],
+        gpus=[str(gpu.get("id") or f"{UNREAD}gpu{gpu.get('index')}") for gpu in gpus],
         nics=sorted(f"{nic['device']}={nic['guid']}" for nic in nics),
         driver=str(found["driver"]),
         vbios=[str(gpu.get("vbios") or "") for gpu in gpus],

@@ -10,6 +10,9 @@ from pydantic import AwareDatetime, Field
 from rackready.model.base import Model, Name
 from rackready.model.outcome import Verdict
 
+UNREAD = "unread:"
+"""Stands before the name of a GPU whose serial cannot be read, in its place."""
+
 
 class Fingerprint(Model):
     """What a node was when it was measured. Evidence counts only while its identity is still the node's."""
@@ -24,6 +27,11 @@ class Fingerprint(Model):
     kernel: str
     desired_digest: str = Field(description="SHA-256 of the node's desired state (design.desired_digest)")
     boot_id: str = Field("", description="random id of the boot in which it was read (/proc/sys/kernel/random/boot_id); empty in older records")
+
+    @property
+    def unread(self) -> list[str]:
+        """Return the GPUs that did not say who they are (gpu2): lost, or failing. A pass beside one proves nothing, a fail stands."""
+        return [gpu.removeprefix(UNREAD) for gpu in self.gpus if gpu.startswith(UNREAD)]
 
     def identity(self) -> dict[str, object]:
         """Return what makes it this node in this state: all but the boot. A reboot voids only what a gate set says that it voids."""

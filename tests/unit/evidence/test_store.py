@@ -142,6 +142,16 @@ def test_evidence_without_a_fingerprint_counts_for_nothing(store: EvidenceStore)
     assert store.valid("node01", "d1") == {}
 
 
+def test_of_a_node_with_a_gpu_that_does_not_say_who_it_is_only_fails_count(store: EvidenceStore) -> None:
+    lost = fingerprint(gpu="unread:gpu2")
+    assert lost.unread == ["gpu2"]
+    store.append(record(prints=[lost]))
+    assert store.valid("node01", "d1", lost) == {}
+    bad = record(outcome=Outcome.FAIL, prints=[lost])
+    store.append(bad)
+    assert store.valid("node01", "d1", lost) == {GATE: bad}
+
+
 def test_a_run_of_a_pair_is_no_conclusion_about_a_node(store: EvidenceStore) -> None:
     store.append(record("node01+node02/rail1", nodes=["node01", "node02"]))
     assert store.valid("node01", "d1") == {}
