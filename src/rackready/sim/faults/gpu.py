@@ -280,7 +280,7 @@ FAULTS = (
     Fault("persistence-off", "gpu", "persistence mode does not hold", _persistence, {}, _SETTINGS),
     Fault("mig-on", "gpu", "MIG mode is on where it should not be", _mig, GPU, _SETTINGS),
     Fault("compute-mode-prohibited", "gpu", "a GPU takes no work: compute mode Prohibited", _compute_mode, GPU, _SETTINGS),
-    Fault("fabric-manager-stuck", "nvlink", "the NVSwitch fabric never finishes training", _fabric_stuck, {}, _FABRIC),
+    Fault("fabric-manager-stuck", "nvlink", "the NVSwitch fabric never finishes training", _fabric_stuck, {}, _FABRIC, at_boot=True),
     Fault("fabric-failed", "nvlink", "a GPU is not admitted to the NVSwitch fabric", _fabric_failed, GPU, _FABRIC),
     Fault("fabric-unhealthy", "nvlink", "the fabric reports a degraded route for a GPU", _fabric_unhealthy, GPU, _FABRIC),
     Fault("affinity-swapped", "pcie", "the NICs of a GPU and of the one four places on are in each other's slots", _swapped, GPU, _AFFINITY),
