@@ -44,11 +44,48 @@ def check_given(subject: Subject) -> list[Found]:
     Addresses outside of all pools and rails are not judged: their subnets are not known.
     """
     site, networks = subject.site, subject.site.networks
+    nobodys = _nobodys(site, networks)
+    if nobodys:
+        return nobodys
     pools = [*(_pools(networks) if networks is not None else ()), *_rails(site)]
     if not pools:
         return []
     given = [*given_addresses(site), *(_servers(networks) if networks is not None else ())]
     return _own(given, pools) + _nics(site, given)
+
+
+_NOBODYS = (
+    (IPv4Network("0.0.0.0/8"), "this network (RFC 1122, 3.2.1.3)"),
+    (IPv4Network("224.0.0.0/4"), "multicast (RFC 5771)"),
+    (IPv4Network("240.0.0.0/4"), "reserved (RFC 1112, 4)"),
+)
+"""Addresses that no host can have. Loopback is not among them: BMCs of a simulated rack, and what a tunnel leads to, answer there."""
+
+
+def _nobodys(site: Site, networks: Networks | None) -> list[Found]:
+    """Return addresses and networks that no host can have an address of."""
+    used: list[tuple[IPv4Network, Loc, str]] = [(IPv4Network(address), loc, f"address {address} of {who}") for address, loc, who in given_addresses(site)]
+    if networks is not None:
+        used += [(IPv4Network(server), loc, f"address {server} of {who}") for server, loc, who in _servers(networks)]
+    used += [(pool, loc, f"{pool} of {who}") for who, loc, pool in site_pools(site)]
+    return [
+        Found(loc, f"{text} is {why}: no host has such an address.", "Correct it.") for net, loc, text in used for bad, why in _NOBODYS if net.overlaps(bad)
+    ]
+
+
+def site_pools(site: Site) -> Iterator[tuple[str, Loc, IPv4Network]]:
+    """Give (name, where it is written, addresses) of every pool of the site's networks and of every rail's subnet."""
+    networks = site.networks
+    for role in (*MANAGED, "compute"):
+        network = getattr(networks, role, None)
+        if network is not None:
+            yield f"networks.{role}", ("networks", role, "pool"), network.pool
+    if networks is not None and networks.loopbacks is not None:
+        yield "networks.loopbacks", ("networks", "loopbacks"), networks.loopbacks
+    if networks is not None and networks.underlay.pool is not None:
+        yield "networks.underlay", ("networks", "underlay", "pool"), networks.underlay.pool
+    for k, rail in enumerate(site.fabric.rails):
+        yield f"rail {rail.rail}", ("fabric", "rails", k, "subnet"), rail.subnet
 
 
 def _own(given: list[tuple[IPv4Address, Loc, str]], pools: list[tuple[int, int, int, str]]) -> list[Found]:

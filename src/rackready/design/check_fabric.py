@@ -74,7 +74,10 @@ def check_ports(subject: Subject) -> list[Found]:
 
 def _rails(site: Site) -> dict[str, list[int]]:
     known = set(loader.known("platform"))
-    return {node.name: [nic.rail for nic in loader.platform(node.platform).nics] for node in site.nodes() if node.platform in known}
+    # A virtual node has no NIC of its own that a cable could end on: its host has.
+    return {
+        node.name: [nic.rail for nic in loader.platform(node.platform).nics] if node.kind == "metal" else [] for node in site.nodes() if node.platform in known
+    }
 
 
 def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list[int]], *, pruned: bool) -> list[Found]:
@@ -82,7 +85,7 @@ def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list
     if link.node in rails:
         for rail in expand_range(link.rails):
             if not rail.isdigit() or int(rail) not in rails[link.node]:
-                have = f"{min(rails[link.node])} to {max(rails[link.node])}"
+                have = f"{min(rails[link.node])} to {max(rails[link.node])}" if rails[link.node] else "none"
                 out.append(Found(("links", k, "rails"), f"{link.node} has no rail {rail} - Expected: {have}.", "Correct the rail."))
     elif not pruned:
         out.append(Found(("links", k, "node"), f"no node is called {link.node}.", "Correct the name."))

@@ -39,8 +39,13 @@ class _Check:
         bonded: dict[str, str] = {}
         for b, bond in enumerate(self.plan.bonds):
             self.bond(bond, (*self.here, "bonds", b), bonded)
+        owner: dict[str, str] = {}
         for d, dpu in enumerate(self.plan.dpus):
+            if dpu.name in {before.name for before in self.plan.dpus[:d]}:
+                self.say((*self.here, "dpus", d, "name"), f"DPU {dpu.name} is given twice: both would be <node>-{dpu.name}.", "Give each its own name.")
             for m, name in enumerate(dpu.ports):
+                if owner.setdefault(name, f"{d}") != f"{d}" or name in dpu.ports[:m]:
+                    self.say((*self.here, "dpus", d, "ports", m), f"port {name} is that of a DPU already.", "A port belongs to one DPU, once.")
                 loc = (*self.here, "dpus", d, "ports", m)
                 if self.port(name, loc) and not (name in self.others and self.others[name].dpu):
                     self.say(loc, f"port {name} of {self.plan.platform} is no BlueField's.", "Correct the name.")
