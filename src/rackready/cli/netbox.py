@@ -11,7 +11,7 @@ import yaml
 
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
 from rackready.design.names import block
-from rackready.design.netbox.compare import steps
+from rackready.design.netbox.compare import steps, taken
 from rackready.design.netbox.items import NODE_ROLE, items, slug
 from rackready.design.netbox.to_site import Imported, site_of
 from rackready.design.plan import plan_site
@@ -102,7 +102,11 @@ def export_netbox(
         raise RackreadyError("\n".join(lines))
     netbox = Netbox(url, token(token_file))
     known = netbox.known(slug(plan.site.name))
-    todo = steps(items(plan), known)
+    wanted = items(plan)
+    clashes = taken(wanted, known)
+    if clashes:
+        raise RackreadyError("\n".join([f"site {plan.site.name} cannot be exported; nothing was written.", *(f"  {text}" for text in clashes)]))
+    todo = steps(wanted, known)
     if yes:
         netbox.write(todo, known)
     if output is Format.JSON:

@@ -13,11 +13,12 @@ import pytest
 import yaml
 
 from rackready.design.facts import cables
-from rackready.design.netbox.compare import steps
+from rackready.design.netbox.compare import steps, taken
 from rackready.design.netbox.items import items
 from rackready.design.netbox.to_site import site_of
 from rackready.design.plan import Plan, plan_site
 from rackready.drivers.netbox import Netbox, NetboxError
+from rackready.model.problems import RackreadyError
 from tests.unit.cli.test_commands import project, rackready
 from tests.unit.design.written import Change, change, example, parse
 from tests.unit.netbox.fake_netbox import PAGE, TOKEN, Store, netbox
@@ -107,6 +108,67 @@ def test_what_others_keep_in_netbox_stays(served: tuple[str, Store]) -> None:
     device["comments"] = "mind the cable"
     assert export(url, planned()) == []
     assert device["comments"] == "mind the cable"
+
+
+def test_masks_that_people_gave_addresses_stay(served: tuple[str, Store]) -> None:
+    url, store = served
+    export(url, planned())
+    for item in store.objects["ipam/ip-addresses"].values():
+        item["address"] = item["address"].replace("/32", "/24")
+    assert export(url, planned()) == []
+    assert {item["address"].partition("/")[2] for item in store.objects["ipam/ip-addresses"].values()} == {"24"}
+
+
+def test_the_same_address_in_a_vrf_is_another_one(served: tuple[str, Store]) -> None:
+    url, store = served
+    export(url, planned())
+    first = next(iter(store.objects["ipam/ip-addresses"].values()))
+    other = next(item["id"] for item in reversed(store.objects["dcim/interfaces"].values()) if item["name"] == "in-band")
+    store.create("ipam/ip-addresses", {**first, "assigned_object_id": other, "vrf": {"id": 7, "name": "blue"}})
+    assert export(url, planned()) == []
+
+
+def test_an_address_of_somebody_else_is_not_taken(served: tuple[str, Store]) -> None:
+    url, store = served
+    export(url, planned())
+    device = store.create("dcim/devices", {"name": "theirs", "site": 1, "role": 5, "device_type": 4})
+    port = store.create("dcim/interfaces", {"name": "eth0", "device": device["id"], "type": "virtual"})
+    held = next(item for item in store.objects["ipam/ip-addresses"].values() if item["address"] == "192.0.2.11/32")
+    held["assigned_object_id"] = port["id"]
+    wanted = items(planned())
+    known = Netbox(url, TOKEN).known("lab")
+    assert taken(wanted, known) == [
+        "address 192.0.2.11 - Expected: free, or that of node01 in-band Actual: that of theirs eth0. Free it in NetBox, or plan another one."
+    ]
+    held["assigned_object_id"] = next(item["id"] for item in store.objects["dcim/interfaces"].values() if item["name"] == "bmc")
+    assert taken(wanted, Netbox(url, TOKEN).known("lab")) == []
+    assert "change ip-addresses 192.0.2.11: assigned_object_id: node01 bmc -> node01 in-band" in export(url, planned())
+
+
+def test_export_stops_before_an_address_of_somebody_else(project: Path, served: tuple[str, Store]) -> None:
+    url, store = served
+    token = project / "token"
+    token.write_text(TOKEN + "\n", encoding="utf-8")
+    call = ("export", "netbox", "--env", "lab", "--url", url, "--token-file", str(token), "--yes")
+    assert rackready(project, *call).returncode == 0
+    next(item for item in store.objects["dcim/devices"].values() if item["name"] == "node02")["name"] = "theirs"
+    before = len(store.writes)
+    done = rackready(project, *call)
+    assert (done.returncode, done.stdout, len(store.writes)) == (2, "", before)
+    assert done.stderr.startswith("site sim cannot be exported; nothing was written.\n  address ")
+
+
+def test_racks_of_one_name_are_not_merged() -> None:
+    found = {"dcim.racks": [{"name": "a01", "u_height": 42}, {"name": "a01", "u_height": 48}], "dcim.devices": [], "dcim.cables": []}
+    with pytest.raises(RackreadyError) as caught:
+        site_of("lab", found, "gpu-node")
+    assert str(caught.value) == "site lab in NetBox: rack a01 - Expected: one rack of that name Actual: several. Rename them there, location by location."
+
+
+def test_a_device_without_a_name_is_left_out() -> None:
+    device = {"id": 17, "name": None, "device_type": {"model": "dgx_h100"}, "role": {"slug": "gpu-node"}, "rack": {"name": "a01"}}
+    found = {"dcim.racks": [{"name": "a01", "u_height": 42}], "dcim.devices": [device], "dcim.cables": []}
+    assert site_of("lab", found, "gpu-node").left_out == ("device 17: has no name", "rack a01: kept, and has no nodes")
 
 
 def test_every_page_is_read(served: tuple[str, Store]) -> None:
