@@ -145,7 +145,25 @@ NETWORKS: list[tuple[str, Change, str]] = [
 NICS: list[tuple[str, Change, str]] = [
     (B200, change("nic_plans.0.platform", "dgx_x"), "nic_plans[0].platform: platform profile 'dgx_x' does not exist - Expected: one of "),
     (B200, change("nic_plans.0.nics.0.name", "eth9"), "nic_plans[0].nics[0].name: dgx_b200 has no port eth9 - Expected: one of bf3-1p1, bf3-1p2, "),
-    (B200, change("nic_plans.0.nics.0.role", "compute"), "nic_plans[0].nics[0]: compute port bf3-1p1 has no rail. Say which rail it is."),
+    (
+        B200,
+        change("nic_plans.0.nics.0.role", "compute"),
+        (
+            "nic_plans[0].nics[0].role: port bf3-1p1 of dgx_b200 is not of the compute fabric - Expected: storage, in_band or oob. "
+            "Correct it: which port is which rail is a fact of the platform's profile."
+        ),
+    ),
+    (
+        B200,
+        change("nic_plans.0.nics.0", {"name": "rail3", "role": "compute", "rail": 4}),
+        "nic_plans[0].nics[0]: port rail3 of dgx_b200 is rail 3 of the compute fabric - Expected: role compute, and that rail or none. Correct it: ",
+    ),
+    (
+        B200,
+        change("nic_plans.0.nics.0", {"name": "rail3", "role": "storage"}),
+        "nic_plans[0].nics[0]: port rail3 of dgx_b200 is rail 3 of the compute fabric - Expected: role compute, and that rail or none. Correct it: ",
+    ),
+    (B200, change("nic_plans.0.nics.1.name", "bf3-1p1"), "nic_plans[0].nics[1].name: port bf3-1p1 is given twice. Say once what it is for."),
     (B200, change("nic_plans.0.nics.0.rail", 1), "nic_plans[0].nics[0].rail: storage port bf3-1p1 has a rail. Remove it: only compute ports have rails."),
     (B200, change("nic_plans.0.nics.0.gpu", 8), "nic_plans[0].nics[0].gpu: dgx_b200 has no GPU 8 - Expected: 0 to 7. Correct it."),
     (
