@@ -10,6 +10,9 @@ from rackready.model.base import expand_range
 from rackready.model.site import Link, Site
 from rackready.profiles import loader
 
+_POLARITY = "B"
+"""Polarity of the fibres that are planned: NVIDIA Interconnect Structured Cabling Requirements, as ``profiles/parts`` has them."""
+
 
 def check_links(subject: Subject) -> list[Found]:
     """Return what is wrong with the cables."""
@@ -68,6 +71,9 @@ def check_ports(subject: Subject) -> list[Found]:
                 out.append(Found((*here, "breakout"), text, "Correct it."))
             if group.cage is not None and profile.cage is not None and group.cage != profile.cage:
                 out.append(Found((*here, "cage"), f"ports of {profile.id} have cages of kind {profile.cage} - Actual: {group.cage}.", "Remove it."))
+            if group.polarity not in {None, _POLARITY}:
+                text = f"polarity {group.polarity} - Expected: {_POLARITY}, since the fibres of profiles/parts are crossed over (TIA-568 type {_POLARITY})."
+                out.append(Found((*here, "polarity"), text, "Correct it, or leave it out."))
             seen |= set(ports)
     return out
 

@@ -8,7 +8,7 @@ from rackready.design.found import Found, Subject
 from rackready.design.found_names import Loc, names_twice, twice, unknown
 from rackready.design.names import listed
 from rackready.model.base import expand_range
-from rackready.model.site import Site
+from rackready.model.site import Node, Site
 from rackready.profiles import loader
 
 
@@ -198,10 +198,10 @@ def _kinds(site: Site, *, pruned: bool) -> list[Found]:
 def _numbers(site: Site) -> list[Found]:
     """Addresses derive from numbers: none may be given twice."""
     if site.networks is None:
-        every = [(node, ("racks", r, "nodes", n)) for r, rack in enumerate(site.racks) for n, node in enumerate(rack.nodes)]
-        given = twice(((node.index, (*loc, "index"), f"node {node.name}") for node, loc in every), "index")
+        placed: list[tuple[Node, Loc]] = [(node, ("racks", r, "nodes", n)) for r, rack in enumerate(site.racks) for n, node in enumerate(rack.nodes)]
+        given = twice(((node.index, (*loc, "index"), f"node {node.name}") for node, loc in placed), "index")
         # A node without an index has its place in the file as number, which may be somebody's index.
-        return given or twice(((site.position_of(node.name), loc, f"node {node.name}") for node, loc in every if node.kind == "metal"), "node number")
+        return given or twice(((site.position_of(node.name), loc, f"node {node.name}") for node, loc in placed if node.kind == "metal"), "node number")
     out = twice(((rack.index, ("racks", r), f"rack {rack.name}") for r, rack in enumerate(site.racks)), "number")
     for r, rack in enumerate(site.racks):
         out += twice(((node.slot, ("racks", r, "nodes", n), f"node {node.name}") for n, node in enumerate(rack.nodes)), f"slot of {rack.name}:")

@@ -269,6 +269,14 @@ PORTS: list[tuple[str, Change, str]] = [
         "switches[1].ports[0].breakout: a port of sn2201 cannot be split in 4 - Expected: one of 1. Correct it.",
     ),
     (LAB, change("switches.0.ports", [{"ports": "swp33", "cage": "qsfp56"}]), "switches[0].ports[0].cage: ports of sn5600 have cages of kind "),
+    (
+        LAB,
+        change("switches.0.ports", [{"ports": "swp33", "polarity": "A"}]),
+        (
+            "switches[0].ports[0].polarity: polarity A - Expected: B, since the fibres of profiles/parts are crossed over (TIA-568 type B). "
+            "Correct it, or leave it out."
+        ),
+    ),
     (LAB, change("switches.0.ports", [{"ports": "swp1", "breakout": 2}]), "links[0].ports: leaf01 has no port swp1 - Expected: swp1s0 to swp64."),
 ]
 
