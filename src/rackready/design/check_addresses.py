@@ -55,22 +55,25 @@ def check_given(subject: Subject) -> list[Found]:
 
 
 _NOBODYS = (
-    (IPv4Network("0.0.0.0/8"), "this network (RFC 1122, 3.2.1.3)"),
-    (IPv4Network("224.0.0.0/4"), "multicast (RFC 5771)"),
-    (IPv4Network("240.0.0.0/4"), "reserved (RFC 1112, 4)"),
+    (0, 0, "this network (RFC 1122, 3.2.1.3)"),
+    (224, 239, "multicast (RFC 5771)"),
+    (240, 255, "reserved (RFC 1112, 4)"),
 )
-"""Addresses that no host can have. Loopback is not among them: BMCs of a simulated rack, and what a tunnel leads to, answer there."""
+"""First octets of addresses that no host can have. Loopback is not among them: BMCs of a simulated rack, and what a tunnel leads to, answer there."""
 
 
 def _nobodys(site: Site, networks: Networks | None) -> list[Found]:
     """Return addresses and networks that no host can have an address of."""
-    used: list[tuple[IPv4Network, Loc, str]] = [(IPv4Network(address), loc, f"address {address} of {who}") for address, loc, who in given_addresses(site)]
-    if networks is not None:
-        used += [(IPv4Network(server), loc, f"address {server} of {who}") for server, loc, who in _servers(networks)]
-    used += [(pool, loc, f"{pool} of {who}") for who, loc, pool in site_pools(site)]
-    return [
-        Found(loc, f"{text} is {why}: no host has such an address.", "Correct it.") for net, loc, text in used for bad, why in _NOBODYS if net.overlaps(bad)
-    ]
+    given = [*given_addresses(site), *(_servers(networks) if networks is not None else ())]
+    out = [Found(loc, f"address {address} of {who} is {why}", "Correct it.") for address, loc, who in given if (why := _why(address, address))]
+    pools = ((pool, loc, who) for who, loc, pool in site_pools(site))
+    return out + [Found(loc, f"{pool} of {who} is {why}", "Correct it.") for pool, loc, who in pools if (why := _why(pool[0], pool[-1]))]
+
+
+def _why(first: IPv4Address, last: IPv4Address) -> str:
+    """Return why no host has an address of that span, empty when one may."""
+    low, high = int(first) >> 24, int(last) >> 24
+    return next((f"{why}: no host has such an address." for begin, end, why in _NOBODYS if low <= end and high >= begin), "")
 
 
 def site_pools(site: Site) -> Iterator[tuple[str, Loc, IPv4Network]]:
