@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,8 @@ Url = Annotated[str, typer.Option("--url", envvar="NETBOX_URL", help="Address of
 TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File that holds nothing but the API token; else the variable NETBOX_TOKEN is read.")]
 
 _SHOWN = 50
+_TOKEN = re.compile(r"[!-~]+")
+"""Visible ASCII: what a header of HTTP can carry (RFC 9110, 5.5); anything else would come back in the error of whoever makes the header."""
 
 
 @app.callback()
@@ -44,6 +47,9 @@ def token(file: Path | None) -> str:
         found, where = os.environ.get("NETBOX_TOKEN", ""), "environment variable NETBOX_TOKEN"
     if not found:
         raise RackreadyError(f"{where} - Expected: an API token of NetBox Actual: nothing. Give --token-file FILE, or set NETBOX_TOKEN.")
+    if _TOKEN.fullmatch(found) is None:
+        # What it holds is not shown: it may be another secret.
+        raise RackreadyError(f"{where} - Expected: an API token of NetBox and nothing else Actual: several words, or signs that no token has. Correct it.")
     return found
 
 

@@ -136,8 +136,12 @@ def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
 def _topology(site: Site) -> list[Found]:
     topology = site.topology
     if topology is None:
-        return []
+        text = "no topology makes switches that could be placed there."
+        return [Found(("switch_slots",), text, "Add a topology, or give switches their rack and unit.")] if site.switch_slots else []
     out = []
+    if site.links:
+        text = "the topology makes the links of the compute fabric - Expected: topology or links Actual: both."
+        out.append(Found(("links",), text, "Remove one of the two: the other would say nothing."))
     if topology.link != site.fabric.kind:
         text = f"link layer {topology.link} is not that of fabric.kind ({site.fabric.kind})."
         out.append(Found(("topology", "link"), text, "Make the two equal."))

@@ -254,6 +254,15 @@ def test_missing_token_is_refused(project: Path, options: tuple[str, ...], text:
     assert (done.returncode, done.stderr) == (2, text)
 
 
+def test_a_file_that_holds_more_than_a_token_is_refused_and_not_shown(project: Path) -> None:
+    (project / "token").write_text("password,hunter2\nof another thing\n", encoding="utf-8")
+    done = rackready(project, "export", "netbox", "--env", "lab", "--url", "https://127.0.0.1:1", "--token-file", "token")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "--token-file token - Expected: an API token of NetBox and nothing else Actual: several words, or signs that no token has. Correct it.\n"
+    )
+
+
 def test_unknown_site_is_refused(project: Path, served: tuple[str, Store]) -> None:
     url, _ = served
     (project / "token").write_text(TOKEN, encoding="utf-8")
