@@ -43,7 +43,9 @@ def _address(first: str, step: int) -> str:
 
 def _node(pattern: dict[str, Any], index: int) -> dict[str, Any]:
     node = copy.deepcopy(pattern)
-    node.update(name=f"gpu-{index:05d}", serial=f"SERIAL-{index:05d}", unit=1 + 8 * (index % NODES_A_RACK), address=_address("10.20.1.0", index))
+    node.update(
+        name=f"gpu-{index:05d}", index=index + 1, serial=f"SERIAL-{index:05d}", unit=1 + 8 * (index % NODES_A_RACK), address=_address("10.20.1.0", index)
+    )
     node["bmc"]["address"] = _address("10.21.1.0", index)
     return node
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ import yaml
 
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
 from rackready.design.names import block
-from rackready.design.netbox.compare import steps
+from rackready.design.netbox.compare import steps, taken
 from rackready.design.netbox.items import NODE_ROLE, items, slug
 from rackready.design.netbox.to_site import Imported, site_of
 from rackready.design.plan import plan_site
@@ -24,6 +25,8 @@ Url = Annotated[str, typer.Option("--url", envvar="NETBOX_URL", help="Address of
 TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File that holds nothing but the API token; else the variable NETBOX_TOKEN is read.")]
 
 _SHOWN = 50
+_TOKEN = re.compile(r"[!-~]+")
+"""Visible ASCII: what a header of HTTP can carry (RFC 9110, 5.5); anything else would come back in the error of whoever makes the header."""
 
 
 @app.callback()
@@ -44,6 +47,9 @@ def token(file: Path | None) -> str:
         found, where = os.environ.get("NETBOX_TOKEN", ""), "environment variable NETBOX_TOKEN"
     if not found:
         raise RackreadyError(f"{where} - Expected: an API token of NetBox Actual: nothing. Give --token-file FILE, or set NETBOX_TOKEN.")
+    if _TOKEN.fullmatch(found) is None:
+        # What it holds is not shown: it may be another secret.
+        raise RackreadyError(f"{where} - Expected: an API token of NetBox and nothing else Actual: several words, or signs that no token has. Correct it.")
     return found
 
 
@@ -102,7 +108,11 @@ def export_netbox(
         raise RackreadyError("\n".join(lines))
     netbox = Netbox(url, token(token_file))
     known = netbox.known(slug(plan.site.name))
-    todo = steps(items(plan), known)
+    wanted = items(plan)
+    clashes = taken(wanted, known)
+    if clashes:
+        raise RackreadyError("\n".join([f"site {plan.site.name} cannot be exported; nothing was written.", *(f"  {text}" for text in clashes)]))
+    todo = steps(wanted, known)
     if yes:
         netbox.write(todo, known)
     if output is Format.JSON:

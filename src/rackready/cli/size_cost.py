@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -39,7 +40,13 @@ class Money:
     currency: str = ""
 
     def check(self) -> None:
-        """Raise RackreadyError for what cannot be."""
+        """Raise RackreadyError for what cannot be, and for what would change nothing."""
+        self._finite()
+        unused = [option for option, value in (("--price-kwh", self.kwh), ("--pue", self.pue)) if value and not self.purchase]
+        if unused:
+            raise RackreadyError(
+                f"{', '.join(unused)}: Expected: --price-gpu beside it Actual: none. A price per hour has energy and cooling in it: leave it out."
+            )
         if self.hour and self.purchase:
             raise RackreadyError("--price-hour, --price-gpu: Expected: one of them Actual: both. Rent or buy.")
         for option, value in (("--load", self.load), ("--used", self.used)):
@@ -53,6 +60,12 @@ class Money:
             raise RackreadyError(f"--life-years {self.life:g}: Expected: above 0 Actual: {self.life:g}. Correct it.")
         if self.pue and self.pue < 1:
             raise RackreadyError(f"--pue {self.pue:g}: Expected: at least 1, since what IT draws is part of it Actual: {self.pue:g}. Correct it.")
+
+    def _finite(self) -> None:
+        options = {"--price-hour": self.hour, "--price-gpu": self.purchase, "--life-years": self.life, "--price-kwh": self.kwh, "--pue": self.pue}
+        wrong = [f"{option} {value:g}: Expected: a number Actual: {value:g}. Correct it." for option, value in options.items() if not math.isfinite(value)]
+        if wrong:
+            raise RackreadyError("\n".join(wrong))
 
     def assumed(self) -> list[str]:
         """Return what a purchase takes for granted and nobody said."""

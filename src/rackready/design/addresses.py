@@ -15,12 +15,13 @@ from rackready.design.addresses_fabric import SwitchAddresses, switch_addresses,
 from rackready.design.assign import FIRST_HOST, dotted, rack_block
 from rackready.design.check_addresses import GATEWAY_HOST, MANAGED
 from rackready.design.endpoints import rack_number, unit_of
+from rackready.design.names import listed
 from rackready.design.topology.types import FabricPlan
 from rackready.model.network import ComputeNetwork, Network, Networks, NicPlan
 from rackready.model.site import Node, Rack, Site
 from rackready.profiles import loader
 
-__all__ = ["AddressPlan", "DpuAddresses", "NicAddress", "NodeAddresses", "SwitchAddresses", "addresses", "trunk_addresses"]
+__all__ = ["AddressPlan", "DpuAddresses", "NicAddress", "NodeAddresses", "SwitchAddresses", "addresses", "number_notes", "trunk_addresses"]
 
 
 class NicAddress(NamedTuple):
@@ -73,6 +74,17 @@ def addresses(site: Site, fabric: FabricPlan | None = None) -> AddressPlan:
     problems += trouble
     devices = tuple((device.name, str(device.address) if device.address else "") for device in site.devices)
     return AddressPlan(nodes, switches, devices, tuple(problems + _twice(nodes, switches, devices, tuple(_taken(site, fabric, nodes)))))
+
+
+def number_notes(site: Site) -> list[str]:
+    """Return nodes whose compute addresses hang on where they are written: one that is added before them would renumber them."""
+    if site.networks is not None or not site.fabric.rails:
+        return []
+    loose = [node.name for node in site.nodes() if node.index is None and node.kind == "metal" and loader.platform(node.platform).nics]
+    if not loose:
+        return []
+    text = f"{listed(loose)}: their compute addresses follow from their places in the file, so that a node that is added before them renumbers them."
+    return [f"addresses: {text} Give each node an index, or add nodes behind the last one only."]
 
 
 def _taken(site: Site, fabric: FabricPlan | None, nodes: tuple[NodeAddresses, ...]) -> _Uses:

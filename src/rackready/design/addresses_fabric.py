@@ -20,7 +20,8 @@ MOST_PLANES = 8
 _SPINES_FROM = MOST_PLANES
 _LEAFS_FROM = 100_000
 """AS numbers above the first: 8 for the cores of each plane, up to 100,000 for pods of spines, above them leafs."""
-_LAST_ASN = 4_294_967_294
+_PRIVATE = (range(64_512, 65_535), range(4_200_000_000, 4_294_967_295))
+"""Private AS numbers (RFC 6996): all others belong to somebody, or are reserved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +92,9 @@ def _asn(site: Site, switch: TopoSwitch, problems: list[str]) -> int:
         number = first + _SPINES_FROM + (switch.pod - 1) * MOST_PLANES + switch.plane - 1
     else:
         number = first + _LEAFS_FROM + (switch.index - 1) * MOST_PLANES + switch.plane - 1
-    if number > _LAST_ASN:
-        text = f"networks.underlay.asn_first: {switch.name} would get AS {number} - Expected: at most {_LAST_ASN}."
-        problems.append(f"{text} Begin with a lower number; 4200000000 is the first private one.")
+    if not any(number in private for private in _PRIVATE):
+        text = f"networks.underlay.asn_first: {switch.name} would get AS {number} - Expected: 64512 to 65534 or 4200000000 to 4294967294 (private, RFC 6996)."
+        problems.append(f"{text} Begin at 4200000000: leafs are counted from {_LEAFS_FROM} above it.")
         return 0
     return number
 

@@ -44,11 +44,51 @@ def check_given(subject: Subject) -> list[Found]:
     Addresses outside of all pools and rails are not judged: their subnets are not known.
     """
     site, networks = subject.site, subject.site.networks
+    nobodys = _nobodys(site, networks)
+    if nobodys:
+        return nobodys
     pools = [*(_pools(networks) if networks is not None else ()), *_rails(site)]
     if not pools:
         return []
     given = [*given_addresses(site), *(_servers(networks) if networks is not None else ())]
     return _own(given, pools) + _nics(site, given)
+
+
+_NOBODYS = (
+    (0, 0, "this network (RFC 1122, 3.2.1.3)"),
+    (224, 239, "multicast (RFC 5771)"),
+    (240, 255, "reserved (RFC 1112, 4)"),
+)
+"""First octets of addresses that no host can have. Loopback is not among them: BMCs of a simulated rack, and what a tunnel leads to, answer there."""
+
+
+def _nobodys(site: Site, networks: Networks | None) -> list[Found]:
+    """Return addresses and networks that no host can have an address of."""
+    given = [*given_addresses(site), *(_servers(networks) if networks is not None else ())]
+    out = [Found(loc, f"address {address} of {who} is {why}", "Correct it.") for address, loc, who in given if (why := _why(address, address))]
+    pools = ((pool, loc, who) for who, loc, pool in site_pools(site))
+    return out + [Found(loc, f"{pool} of {who} is {why}", "Correct it.") for pool, loc, who in pools if (why := _why(pool[0], pool[-1]))]
+
+
+def _why(first: IPv4Address, last: IPv4Address) -> str:
+    """Return why no host has an address of that span, empty when one may."""
+    low, high = int(first) >> 24, int(last) >> 24
+    return next((f"{why}: no host has such an address." for begin, end, why in _NOBODYS if low <= end and high >= begin), "")
+
+
+def site_pools(site: Site) -> Iterator[tuple[str, Loc, IPv4Network]]:
+    """Give (name, where it is written, addresses) of every pool of the site's networks and of every rail's subnet."""
+    networks = site.networks
+    for role in (*MANAGED, "compute"):
+        network = getattr(networks, role, None)
+        if network is not None:
+            yield f"networks.{role}", ("networks", role, "pool"), network.pool
+    if networks is not None and networks.loopbacks is not None:
+        yield "networks.loopbacks", ("networks", "loopbacks"), networks.loopbacks
+    if networks is not None and networks.underlay.pool is not None:
+        yield "networks.underlay", ("networks", "underlay", "pool"), networks.underlay.pool
+    for k, rail in enumerate(site.fabric.rails):
+        yield f"rail {rail.rail}", ("fabric", "rails", k, "subnet"), rail.subnet
 
 
 def _own(given: list[tuple[IPv4Address, Loc, str]], pools: list[tuple[int, int, int, str]]) -> list[Found]:

@@ -10,6 +10,9 @@ from rackready.model.base import expand_range
 from rackready.model.site import Link, Site
 from rackready.profiles import loader
 
+_POLARITY = "B"
+"""Polarity of the fibres that are planned: NVIDIA Interconnect Structured Cabling Requirements, as ``profiles/parts`` has them."""
+
 
 def check_links(subject: Subject) -> list[Found]:
     """Return what is wrong with the cables."""
@@ -68,13 +71,19 @@ def check_ports(subject: Subject) -> list[Found]:
                 out.append(Found((*here, "breakout"), text, "Correct it."))
             if group.cage is not None and profile.cage is not None and group.cage != profile.cage:
                 out.append(Found((*here, "cage"), f"ports of {profile.id} have cages of kind {profile.cage} - Actual: {group.cage}.", "Remove it."))
+            if group.polarity not in {None, _POLARITY}:
+                text = f"polarity {group.polarity} - Expected: {_POLARITY}, since the fibres of profiles/parts are crossed over (TIA-568 type {_POLARITY})."
+                out.append(Found((*here, "polarity"), text, "Correct it, or leave it out."))
             seen |= set(ports)
     return out
 
 
 def _rails(site: Site) -> dict[str, list[int]]:
     known = set(loader.known("platform"))
-    return {node.name: [nic.rail for nic in loader.platform(node.platform).nics] for node in site.nodes() if node.platform in known}
+    # A virtual node has no NIC of its own that a cable could end on: its host has.
+    return {
+        node.name: [nic.rail for nic in loader.platform(node.platform).nics] if node.kind == "metal" else [] for node in site.nodes() if node.platform in known
+    }
 
 
 def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list[int]], *, pruned: bool) -> list[Found]:
@@ -82,7 +91,7 @@ def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list
     if link.node in rails:
         for rail in expand_range(link.rails):
             if not rail.isdigit() or int(rail) not in rails[link.node]:
-                have = f"{min(rails[link.node])} to {max(rails[link.node])}"
+                have = f"{min(rails[link.node])} to {max(rails[link.node])}" if rails[link.node] else "none"
                 out.append(Found(("links", k, "rails"), f"{link.node} has no rail {rail} - Expected: {have}.", "Correct the rail."))
     elif not pruned:
         out.append(Found(("links", k, "node"), f"no node is called {link.node}.", "Correct the name."))

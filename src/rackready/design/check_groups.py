@@ -9,13 +9,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from rackready.design.found import Found, Subject
 from rackready.design.found_names import Loc, members, names_twice, twice, unknown
 from rackready.design.names import listed
+from rackready.design.tenants import FULL_MEMBER
 from rackready.model.base import expand_names
 from rackready.model.operations import MaintenanceWindow
 from rackready.model.site import NvlinkDomain, Site
 from rackready.profiles import loader
 
-_FULL_MEMBER = 0x8000
-"""Top bit of a partition key: full membership (InfiniBand Architecture Specification vol. 1, 10.9.1)."""
 _DEFAULT_PKEY = 0x7FFF
 
 
@@ -51,8 +50,8 @@ def _keys(site: Site) -> list[Found]:
 
 
 def _pkey(value: int, text: str, loc: Loc) -> list[Found]:
-    if value & _FULL_MEMBER:
-        plain = f"0x{value & ~_FULL_MEMBER:04x}"
+    if value & FULL_MEMBER:
+        plain = f"0x{value & ~FULL_MEMBER:04x}"
         return [Found(loc, f"partition key {text} has the bit of full membership (0x8000).", f"Write {plain}; full_member says the rest.")]
     if value in {0, _DEFAULT_PKEY}:
         what = "is that of the default partition" if value else "is invalid"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import IPv4Network
 from itertools import combinations
 
 from rackready.design.addresses import racks_in_subnet, subnet_number
 from rackready.design.assign import FIRST_HOST, blocks_in
+from rackready.design.check_addresses import site_pools
 from rackready.design.endpoints import rack_number, unit_of
 from rackready.design.found import Found, Subject
 from rackready.design.found_names import Loc
@@ -23,31 +23,18 @@ _ROLES = ("oob", "in_band", "storage")
 def check_networks(subject: Subject) -> list[Found]:
     """Return what is wrong with networks and with what the topology needs of them."""
     site = subject.site
-    out = _topology(site)
+    out = _topology(site) + _vlans(site)
     if site.networks is None:
         return out
-    out += _overlaps(site, site.networks) + _vlans(site, site.networks) + _blocks(site, site.networks)
+    out += _overlaps(site) + _blocks(site, site.networks)
     if site.networks.compute is not None:
         out += _compute(site, site.networks, site.networks.compute)
     return out
 
 
-def _pools(site: Site, networks: Networks) -> Iterator[tuple[str, Loc, IPv4Network]]:
-    for role in (*_ROLES, "compute"):
-        network = getattr(networks, role)
-        if network is not None:
-            yield f"networks.{role}", ("networks", role, "pool"), network.pool
-    if networks.loopbacks is not None:
-        yield "networks.loopbacks", ("networks", "loopbacks"), networks.loopbacks
-    if networks.underlay.pool is not None:
-        yield "networks.underlay", ("networks", "underlay", "pool"), networks.underlay.pool
-    for k, rail in enumerate(site.fabric.rails):
-        yield f"rail {rail.rail}", ("fabric", "rails", k, "subnet"), rail.subnet
-
-
-def _overlaps(site: Site, networks: Networks) -> list[Found]:
+def _overlaps(site: Site) -> list[Found]:
     out = []
-    for (first, _, one), (second, loc, other) in combinations(_pools(site, networks), 2):
+    for (first, _, one), (second, loc, other) in combinations(site_pools(site), 2):
         if "rail" in first and "rail" in second:
             continue  # check_fabric says it
         if one.overlaps(other):
@@ -55,8 +42,9 @@ def _overlaps(site: Site, networks: Networks) -> list[Found]:
     return out
 
 
-def _vlans(site: Site, networks: Networks) -> list[Found]:
+def _vlans(site: Site) -> list[Found]:
     """VLANs of the networks that share switches with tenants, and of rails, must differ."""
+    networks = site.networks or Networks()
     seen: dict[int, str] = {}
     out = []
 
@@ -148,11 +136,20 @@ def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
 def _topology(site: Site) -> list[Found]:
     topology = site.topology
     if topology is None:
-        return []
+        text = "no topology makes switches that could be placed there."
+        return [Found(("switch_slots",), text, "Add a topology, or give switches their rack and unit.")] if site.switch_slots else []
     out = []
+    if site.links:
+        text = "the topology makes the links of the compute fabric - Expected: topology or links Actual: both."
+        out.append(Found(("links",), text, "Remove one of the two: the other would say nothing."))
     if topology.link != site.fabric.kind:
         text = f"link layer {topology.link} is not that of fabric.kind ({site.fabric.kind})."
         out.append(Found(("topology", "link"), text, "Make the two equal."))
+    platforms = set(loader.known("platform"))
+    units = max((unit_of(site, rack) for rack in site.racks if rack.nodes and {node.platform for node in rack.nodes} <= platforms), default=1)
+    if topology.grow_to_su is not None and topology.grow_to_su < units:
+        text = f"grow_to_su: {topology.grow_to_su}, and nodes are in units up to {units} already - Expected: at least {units}."
+        out.append(Found(("topology", "grow_to_su"), text, "Raise it, or leave it out."))
     known = loader.known("switch")
     for tier in ("leaf", "spine", "core"):
         switches = getattr(topology, tier)

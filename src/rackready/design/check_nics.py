@@ -9,6 +9,8 @@ from rackready.model.network import Bond, NicPlan, NicUse
 from rackready.model.profile import PlatformProfile
 from rackready.profiles import loader
 
+FACT = "Correct it: which port is which rail is a fact of the platform's profile."
+
 
 def check_nic_plans(subject: Subject) -> list[Found]:
     """Return what is wrong with NIC plans."""
@@ -35,12 +37,19 @@ class _Check:
 
     def all(self) -> list[Found]:
         for n, use in enumerate(self.plan.nics):
+            if use.name in {before.name for before in self.plan.nics[:n]}:
+                self.say((*self.here, "nics", n, "name"), f"port {use.name} is given twice.", "Say once what it is for.")
             self.use(use, (*self.here, "nics", n))
         bonded: dict[str, str] = {}
         for b, bond in enumerate(self.plan.bonds):
             self.bond(bond, (*self.here, "bonds", b), bonded)
+        owner: dict[str, str] = {}
         for d, dpu in enumerate(self.plan.dpus):
+            if dpu.name in {before.name for before in self.plan.dpus[:d]}:
+                self.say((*self.here, "dpus", d, "name"), f"DPU {dpu.name} is given twice: both would be <node>-{dpu.name}.", "Give each its own name.")
             for m, name in enumerate(dpu.ports):
+                if owner.setdefault(name, f"{d}") != f"{d}" or name in dpu.ports[:m]:
+                    self.say((*self.here, "dpus", d, "ports", m), f"port {name} is that of a DPU already.", "A port belongs to one DPU, once.")
                 loc = (*self.here, "dpus", d, "ports", m)
                 if self.port(name, loc) and not (name in self.others and self.others[name].dpu):
                     self.say(loc, f"port {name} of {self.plan.platform} is no BlueField's.", "Correct the name.")
@@ -60,8 +69,13 @@ class _Check:
     def use(self, use: NicUse, loc: Loc) -> None:
         if not self.port(use.name, (*loc, "name")):
             return
-        if use.role == "compute" and use.rail is None and use.name not in self.compute:
-            self.say(loc, f"compute port {use.name} has no rail.", "Say which rail it is.")
+        nic = self.compute.get(use.name)
+        if nic is None and use.role == "compute":
+            self.say((*loc, "role"), f"port {use.name} of {self.plan.platform} is not of the compute fabric - Expected: storage, in_band or oob.", FACT)
+        if nic is not None and (use.role != "compute" or use.rail not in {None, nic.rail}):
+            text = f"port {use.name} of {self.plan.platform} is rail {nic.rail} of the compute fabric - Expected: role compute, and that rail or none."
+            self.say(loc, text, FACT)
+            return
         if use.role != "compute" and use.rail is not None:
             self.say((*loc, "rail"), f"{use.role} port {use.name} has a rail.", "Remove it: only compute ports have rails.")
         if use.gpu is not None and use.gpu >= self.platform.gpus:

@@ -8,7 +8,7 @@ from rackready.design.found import Found, Subject
 from rackready.design.found_names import Loc, names_twice, twice, unknown
 from rackready.design.names import listed
 from rackready.model.base import expand_range
-from rackready.model.site import Site
+from rackready.model.site import Node, Site
 from rackready.profiles import loader
 
 
@@ -90,7 +90,7 @@ def check_places(subject: Subject) -> list[Found]:
     """Return what is wrong with where racks stand, what feeds them, and what devices, switches and nodes refer to."""
     site = subject.site
     out = names_twice((hall.name for hall in site.halls), "halls", "hall")
-    out += _halls(site, pruned=subject.pruned) + _floor(site) + _supplies(site)
+    out += _halls(site, pruned=subject.pruned) + _floor(site, pruned=subject.pruned) + _supplies(site, pruned=subject.pruned)
     if not subject.pruned:
         out += _references(site)
     out += _kinds(site, pruned=subject.pruned) + _numbers(site)
@@ -120,12 +120,12 @@ def _halls(site: Site, *, pruned: bool) -> list[Found]:
     return out
 
 
-def _floor(site: Site) -> list[Found]:
+def _floor(site: Site, *, pruned: bool) -> list[Found]:
     rows = {hall.name: hall.rows for hall in site.halls}
     out: list[Found] = []
     stands: dict[tuple[str, str, int], str] = {}
     for r, rack in enumerate(site.racks):
-        out += unknown(rack.hall, rows, ("racks", r, "hall"), "hall")
+        out += [] if pruned else unknown(rack.hall, rows, ("racks", r, "hall"), "hall")
         if rack.hall in rows and rack.row is not None and rack.row not in rows[rack.hall]:
             text = f"hall {rack.hall} has no row {rack.row} - Expected: one of {listed(rows[rack.hall])}."
             out.append(Found(("racks", r, "row"), text, "Correct the row, or add it to the hall."))
@@ -137,16 +137,16 @@ def _floor(site: Site) -> list[Found]:
     return out
 
 
-def _supplies(site: Site) -> list[Found]:
+def _supplies(site: Site, *, pruned: bool) -> list[Found]:
     power = [] if site.facility is None else site.facility.power
     known = dict.fromkeys(node.name for node in power)
     out: list[Found] = []
     for p, node in enumerate(power):
         for k, name in enumerate(node.fed_by):
-            out += unknown(name, known, ("facility", "power", p, "fed_by", k), "power node")
+            out += [] if pruned else unknown(name, known, ("facility", "power", p, "fed_by", k), "power node")
     for r, rack in enumerate(site.racks):
         for k, feed in enumerate(rack.feeds):
-            out += unknown(feed.source, known, ("racks", r, "feeds", k, "from"), "power node")
+            out += [] if pruned else unknown(feed.source, known, ("racks", r, "feeds", k, "from"), "power node")
         out += twice(((feed.name, ("racks", r, "feeds", k, "name"), f"feed {k + 1}") for k, feed in enumerate(rack.feeds)), f"name of a feed of {rack.name}:")
     return out
 
@@ -198,10 +198,10 @@ def _kinds(site: Site, *, pruned: bool) -> list[Found]:
 def _numbers(site: Site) -> list[Found]:
     """Addresses derive from numbers: none may be given twice."""
     if site.networks is None:
-        return twice(
-            ((node.index, ("racks", r, "nodes", n, "index"), f"node {node.name}") for r, rack in enumerate(site.racks) for n, node in enumerate(rack.nodes)),
-            "index",
-        )
+        placed: list[tuple[Node, Loc]] = [(node, ("racks", r, "nodes", n)) for r, rack in enumerate(site.racks) for n, node in enumerate(rack.nodes)]
+        given = twice(((node.index, (*loc, "index"), f"node {node.name}") for node, loc in placed), "index")
+        # A node without an index has its place in the file as number, which may be somebody's index.
+        return given or twice(((site.position_of(node.name), loc, f"node {node.name}") for node, loc in placed if node.kind == "metal"), "node number")
     out = twice(((rack.index, ("racks", r), f"rack {rack.name}") for r, rack in enumerate(site.racks)), "number")
     for r, rack in enumerate(site.racks):
         out += twice(((node.slot, ("racks", r, "nodes", n), f"node {node.name}") for n, node in enumerate(rack.nodes)), f"slot of {rack.name}:")

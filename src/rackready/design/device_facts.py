@@ -7,14 +7,18 @@ import json
 from collections.abc import Collection, Iterator
 from functools import cache
 
-from rackready.design.addresses import NodeAddresses
+from rackready.design.addresses import NodeAddresses, nic_plan
+from rackready.design.addresses_fabric import trunk_addresses, trunk_problem
 from rackready.design.collector import without_gc
 from rackready.design.endpoints import link_rate
 from rackready.design.facts import cables as written_links
 from rackready.design.facts import driver_version
 from rackready.design.placement import place_switches
 from rackready.design.plan import Laid, switch_models
+from rackready.design.subnets import settings
+from rackready.design.tenants import tenants, words
 from rackready.design.topology.ports import breakout_of, port_names
+from rackready.model.network import NicPlan, NicUse
 from rackready.model.site import Node, Rack, Site
 from rackready.profiles import loader
 
@@ -23,7 +27,7 @@ Facts = dict[str, str]
 
 
 def device_facts(plan: Laid, of: Collection[str] | None = None) -> dict[str, Facts]:
-    """Return the facts of every node (``node gpu01``) and switch (``switch leaf01``): position, addresses, links, cables, power, software.
+    """Return the facts of every node (``node gpu01``) and switch (``switch leaf01``): position, addresses, networks, tenant, links, cables, power, software.
 
     ``of``: keys whose facts are wanted; the other devices are named and have none, so that a first plan, which has nothing to compare with, writes
     none of a million lines. Devices beside them (PDUs, storage) are in the plan, but nothing is ever applied to them.
@@ -39,7 +43,19 @@ def device_facts(plan: Laid, of: Collection[str] | None = None) -> dict[str, Fac
             if end in wanted:
                 facts[end][port] = f"{far} {far_port}"
         _add_cables(plan, facts, wanted)
+        _add_link_addresses(plan, facts, wanted)
         return facts
+
+
+def _add_link_addresses(plan: Laid, facts: dict[str, Facts], wanted: set[str]) -> None:
+    """Add the /31 of both ends of every numbered link."""
+    if plan.site.topology is None or trunk_problem(plan.site, plan.fabric):
+        return
+    named = _port_names(plan)
+    for trunk, low, high in trunk_addresses(plan.site, plan.fabric):
+        for switch, port, address in ((trunk.lower, trunk.lower_port, low), (trunk.upper, trunk.upper_port, high)):
+            if (key := f"switch {switch}") in wanted:
+                facts[key][f"address of {named[switch][port - 1]}"] = f"{address}/31"
 
 
 def digest(facts: Facts) -> str:
@@ -51,12 +67,39 @@ def _nodes(plan: Laid, wanted: set[str]) -> Iterator[tuple[str, Facts]]:
     site = plan.site
     software = f"{site.software.set}, driver {driver_version(site)}"
     fabric = _digest_of(site.fabric.model_dump_json())
-    given = {own.name: own for own in plan.addresses.nodes}
+    given, owners = {own.name: own for own in plan.addresses.nodes}, tenants(site)
     for rack in site.racks:
         supply = _supply(rack)
         for node in rack.nodes:
             if (key := f"node {node.name}") in wanted:
-                yield key, _node(node, rack, given[node.name]) | {"software": software, "fabric settings": fabric} | supply
+                own = given[node.name]
+                group = {"tenant": words(owners[node.name])} if node.name in owners else {}
+                planned = _node(node, rack, own) | _networks(site, own) | _ports_used(nic_plan(site, node)) | group
+                yield key, planned | {"software": software, "fabric settings": fabric} | supply
+
+
+def _networks(site: Site, own: NodeAddresses) -> Facts:
+    """Return what is to be set up beside an address: what a node's port, its gateway and the relay on it need."""
+    roles = (("in-band network", "in_band", own.in_band), ("BMC network", "oob", own.oob), ("storage network", "storage", own.storage))
+    found = {field: settings(site, role, address) for field, role, address in roles}
+    return {field: text for field, text in found.items() if text}
+
+
+def _ports_used(plan: NicPlan | None) -> Facts:
+    """Return how a NIC plan uses ports; nothing without one."""
+    if plan is None:
+        return {}
+    out = {f"port {use.name}": ", ".join([use.role, *(f"{what} {value}" for what, value in _said(use))]) for use in plan.nics}
+    out |= {f"bond {bond.name}": f"{bond.mode} of {', '.join(bond.members)}" for bond in plan.bonds}
+    return out | {f"DPU {dpu.name}": ", ".join([f"{dpu.mode} mode", *([dpu.os] if dpu.os else []), *dpu.ports]) for dpu in plan.dpus}
+
+
+def _said(use: NicUse) -> Iterator[tuple[str, int]]:
+    if use.rail is not None:
+        yield "rail", use.rail
+        yield "plane", use.plane
+    if use.gpu is not None:
+        yield "GPU", use.gpu
 
 
 def _supply(rack: Rack) -> Facts:

@@ -300,6 +300,9 @@ def _series(value: dict[str, Any], k: int, n: int) -> Any:  # noqa: ANN401
             raise ValueError(message)
     turn = (k if value.get("start") is None else n - int(value["start"])) // every
     turn = turn % int(cycle) if cycle is not None else turn
+    if "offset" in value and "first" in value:
+        message = "first and offset are given - Expected: one of them"
+        raise ValueError(message)
     if "offset" in value:
         found: Any = n + int(value["offset"])
     else:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from rackready.design.addresses import AddressPlan, addresses
+from rackready.design.addresses import AddressPlan, addresses, number_notes
 from rackready.design.addresses_fabric import trunk_problem
 from rackready.design.cabling.bom import bill_of_materials
 from rackready.design.cabling.catalogue import Catalogue, StockError
@@ -71,7 +71,7 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
         trunks = trunk_problem(site, fabric) if made is not None else ""
         texts = [*fabric.problems, *cabling.problems, *given.problems, *([trunks] if trunks else [])]
         problems = tuple(dict.fromkeys([*(_problem(text) for text in texts), *report.problems]))
-        notes = (*warnings(site, today()), *fabric.notes, *cabling.notes, *nvlink_notes(site), *cord_notes(racks), *report.notes)
+        notes = (*warnings(site, today()), *number_notes(site), *fabric.notes, *cabling.notes, *nvlink_notes(site), *cord_notes(racks), *report.notes)
         return Plan(site, fabric, cabling, given, racks, report, bom, problems, notes)
 
 

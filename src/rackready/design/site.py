@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
     over = [] if site_file is not None else overlay_files(paths)
     key = (str(base), *(f"{path}:{_digest(path)}" for path in (source, *over)))
     if key not in _loaded:
-        site = parse_site(read_yaml(source), source=str(source), base=base, overlays=[read_yaml(path) for path in over])
+        site = parse_site(read_yaml(source), source=str(source), base=base, overlays=[read_overlay(path) for path in over])
         _loaded[key] = site
         while len(_loaded) > _KEPT:
             _loaded.popitem(last=False)
@@ -63,6 +63,30 @@ def overlay_files(paths: EnvPaths, *, with_machines: bool = False) -> list[Path]
     """
     machines = paths.inventory / MACHINES
     return [path for path in (machines, paths.overlay) if path.exists() or (with_machines and path == machines)]
+
+
+def read_overlay(path: Path) -> Any:  # noqa: ANN401 - a YAML document
+    """Return the document of an overlay. Raises SiteInvalidError when it could not be merged as it is written: none of it may be lost in silence."""
+    document = read_yaml(path)
+    if document is not None and not isinstance(document, dict):
+        text = f"Expected: a mapping Actual: {type(document).__name__}."
+        raise SiteInvalidError(str(path), [Problem("", text, "Write what differs from the site file, key by key.")])
+    problems = [Problem(where, f"{name} is given twice.", "Write it once.") for where, name in _doubles(document, "")]
+    if problems:
+        raise SiteInvalidError(str(path), problems)
+    return document
+
+
+def _doubles(value: Any, where: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a YAML document
+    """Give (path of the list, name) of every name that several items of a list have: a merge by names would keep the last alone."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _doubles(item, f"{where}.{key}" if where else str(key))
+    elif isinstance(value, list):
+        if _named(value):
+            yield from ((where, name) for name, count in Counter(item["name"] for item in value).items() if count > 1)
+        for place, item in enumerate(value):
+            yield from _doubles(item, f"{where}[{place}]")
 
 
 def forget_sites() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,22 @@ def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     return loader.construct_mapping(node, deep=True)
 
 
+def _read(kind: str) -> Callable[[_StrictLoader, yaml.ScalarNode], Any]:
+    """Return what reads scalars of that kind; what only looks like one (the 30th of February) is an error at its place, not a ValueError without one."""
+    build = yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
+
+    def scalar(loader: _StrictLoader, node: yaml.ScalarNode) -> Any:  # noqa: ANN401 - a number, a day or a time
+        try:
+            return build(loader, node)
+        except (ValueError, OverflowError) as error:
+            raise yaml.constructor.ConstructorError(None, None, f"no {kind}: {error}", node.start_mark) from error
+
+    return scalar
+
+
 _StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+for _kind in ("timestamp", "int", "float"):
+    _StrictLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _read(_kind))
 
 
 def read_yaml(path: Path) -> Any:  # noqa: ANN401 - what YAML holds is for the caller to check
@@ -45,3 +61,5 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401 - what YAML holds is for the c
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         what = getattr(error, "problem", None) or str(error)
         raise SiteInvalidError(str(path), [Problem(where, f"not valid YAML: {what}.", "Correct the file.")]) from error
+    except RecursionError as error:
+        raise SiteInvalidError(str(path), [Problem("", "not valid YAML: nested too deep to be read.", "Correct the file.")]) from error

@@ -82,11 +82,22 @@ class Feed(Rated):
 class RackCooling(Model):
     """What carries the heat of one rack away, and how much it can."""
 
-    kind: Literal["air", "liquid", "hybrid"] = Field(description="hybrid: cold plates for what the platform's profile says, air for the rest")
+    kind: Literal["air", "liquid", "hybrid"] = Field(
+        description="air or liquid: all heat goes there; hybrid: cold plates for what the platform's profile says, air for the rest"
+    )
     liquid_share: float | None = Field(None, ge=0, le=1, description="share of heat that goes into liquid; the platform profile's when absent")
     max_kw: float | None = Field(None, gt=0, description="heat that the rack position can lose in all, kW")
     max_air_kw: float | None = Field(None, gt=0, description="heat that its air can carry, kW")
     max_liquid_kw: float | None = Field(None, gt=0, description="heat that its liquid loop can carry, kW")
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> RackCooling:
+        foreign = {"air": ("liquid_share", "max_liquid_kw"), "liquid": ("liquid_share", "max_air_kw"), "hybrid": ()}[self.kind]
+        given = [name for name in foreign if getattr(self, name) is not None]
+        if given:
+            message = f"kind: {self.kind} has no {' and no '.join(given)} - Expected: kind: hybrid, or none of them"
+            raise ValueError(message)
+        return self
 
 
 class PowerOn(Model):

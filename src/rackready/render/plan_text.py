@@ -101,6 +101,9 @@ def _capacity(capacity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "facility", f"{some}{kilo(capacity['facility_w'], 'kW')} with cooling and losses (PUE)"
     removed = f"liquid {kilo(capacity['liquid_w'], 'kW')}, air {kilo(capacity['air_w'], 'kW')}"
     yield "heat", f"{some}{capacity['btu_h']:,.0f} BTU/h, {capacity['tons']:,.1f} tons, {removed}"
+    flows = [(capacity["air_m3_h"], "m3/h of air"), (capacity["liquid_l_min"], "L/min of water")]
+    if any(flow for flow, _ in flows):
+        yield "flows", ", ".join(f"{some}{flow:,.0f} {what}" for flow, what in flows if flow)
     yield "losses", _losses(capacity)
     if capacity["not_published"]:
         yield "left out", f"draw not published: {', '.join(capacity['not_published'])}"

@@ -98,7 +98,17 @@ def test_files(project: Path) -> None:
         project, "plan", "--env", "lab", "--site", str(ROOT / "inventories/examples/h100-1su-infiniband.yml"), "--write", str(out), "--output", "json"
     )
     assert done.returncode == 1, done.stderr
-    assert json.loads(done.stdout)["written"]["files"] == ["plan.html", "plan.json", "cables.csv", "cords.csv", "bom.csv", "addresses.csv", "cables/"]
+    assert json.loads(done.stdout)["written"]["files"] == [
+        "plan.html",
+        "plan.json",
+        "cables.csv",
+        "cords.csv",
+        "bom.csv",
+        "addresses.csv",
+        "networks.csv",
+        "tenants.csv",
+        "cables/",
+    ]
     with (out / "cables.csv").open(encoding="utf-8") as file:
         assert len(list(csv.DictReader(file))) == 508
     with (out / "addresses.csv").open(encoding="utf-8") as file:

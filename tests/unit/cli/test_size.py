@@ -185,6 +185,19 @@ def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_p
             "--pue 0.9: Expected: at least 1, since what IT draws is part of it Actual: 0.9. Correct it.",
         ),
         (
+            ("serve", "--config", L8, "--price-hour", "inf", "--life-years", "nan"),
+            "--price-hour inf: Expected: a number Actual: inf. Correct it.\n--life-years nan: Expected: a number Actual: nan. Correct it.",
+        ),
+        (
+            ("serve", "--config", L8, "--price-hour", "2", "--price-kwh", "0.1", "--pue", "1.3"),
+            "--price-kwh, --pue: Expected: --price-gpu beside it Actual: none. A price per hour has energy and cooling in it: leave it out.",
+        ),
+        (
+            ("serve", "--config", L8, "--tp", "3"),
+            "--tp 3: 32 heads and 8 key and value heads cannot be split over 3 GPUs - Expected: one of 1, 2, 4, 8, 16, 32 Actual: 3. Choose one of them.",
+        ),
+        (("train", "--config", L8, "--ep", "8"), "--ep 8: llama has no experts - Expected: 1 Actual: 8. Leave it out."),
+        (
             ("serve", "--config", L8, "--virtual-overhead", "3"),
             "--virtual-overhead 3: Expected: at least 0 and below 1 Actual: 3. Give a share, e.g. 0.03 for 3 %.",
         ),

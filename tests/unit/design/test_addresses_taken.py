@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rackready.design.addresses import addresses
+from rackready.design.addresses import addresses, number_notes
 from rackready.design.endpoints import endpoints
 from rackready.design.topology.build import build
 from tests.unit.design.written import example, parse, refusals
@@ -114,3 +114,35 @@ def test_dhcp_server_on_a_gateway() -> None:
             "Give DHCP server 10.20.255.1 another address."
         )
     ]
+
+
+def newcomer(document: dict[str, Any]) -> None:
+    """Put a node in front of all others."""
+    document["racks"].insert(0, {"name": "rack00", "nodes": [{"name": "node05", "template": "h100", "index": 5, "unit": 1, "address": "192.0.2.15"}]})
+    document["racks"][0]["nodes"][0]["bmc"] = {"address": "192.0.2.115"}
+    document["links"] += [{"node": "node05", "rails": f"{rail}-{rail + 3}", "switch": f"leaf0{rail // 5 + 1}", "ports": "swp17-swp20"} for rail in (1, 5)]
+
+
+def test_a_node_with_an_index_keeps_its_addresses_wherever_another_is_added() -> None:
+    document = example("lab-4-nodes")
+    before = {node.name: node.nics for node in addresses(parse(document)).nodes}
+    newcomer(document)
+    after = {node.name: node.nics for node in addresses(parse(document)).nodes}
+    assert {name: after[name] for name in before} == before
+    assert after["node05"][0].address == "192.168.1.15"
+    assert number_notes(parse(document)) == []
+
+
+def test_nodes_whose_addresses_hang_on_their_places_are_named() -> None:
+    document = example("lab-4-nodes")
+    del document["racks"][0]["nodes"][0]["index"]
+    assert number_notes(parse(document)) == [
+        (
+            "addresses: node01, node02, node03, node04: their compute addresses follow from their places in the file, so that a node that is added before them "
+            "renumbers them. Give each node an index, or add nodes behind the last one only."
+        )
+    ]
+    assert number_notes(parse(example("b200-4su-roce"))) == []
+    newcomer(document)
+    document["racks"][0]["nodes"][0]["index"] = 3
+    assert refusals(document) == ["racks[1].nodes[0]: node number 3 is also that of node node05. Give node node02 its own."]

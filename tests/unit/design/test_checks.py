@@ -145,7 +145,25 @@ NETWORKS: list[tuple[str, Change, str]] = [
 NICS: list[tuple[str, Change, str]] = [
     (B200, change("nic_plans.0.platform", "dgx_x"), "nic_plans[0].platform: platform profile 'dgx_x' does not exist - Expected: one of "),
     (B200, change("nic_plans.0.nics.0.name", "eth9"), "nic_plans[0].nics[0].name: dgx_b200 has no port eth9 - Expected: one of bf3-1p1, bf3-1p2, "),
-    (B200, change("nic_plans.0.nics.0.role", "compute"), "nic_plans[0].nics[0]: compute port bf3-1p1 has no rail. Say which rail it is."),
+    (
+        B200,
+        change("nic_plans.0.nics.0.role", "compute"),
+        (
+            "nic_plans[0].nics[0].role: port bf3-1p1 of dgx_b200 is not of the compute fabric - Expected: storage, in_band or oob. "
+            "Correct it: which port is which rail is a fact of the platform's profile."
+        ),
+    ),
+    (
+        B200,
+        change("nic_plans.0.nics.0", {"name": "rail3", "role": "compute", "rail": 4}),
+        "nic_plans[0].nics[0]: port rail3 of dgx_b200 is rail 3 of the compute fabric - Expected: role compute, and that rail or none. Correct it: ",
+    ),
+    (
+        B200,
+        change("nic_plans.0.nics.0", {"name": "rail3", "role": "storage"}),
+        "nic_plans[0].nics[0]: port rail3 of dgx_b200 is rail 3 of the compute fabric - Expected: role compute, and that rail or none. Correct it: ",
+    ),
+    (B200, change("nic_plans.0.nics.1.name", "bf3-1p1"), "nic_plans[0].nics[1].name: port bf3-1p1 is given twice. Say once what it is for."),
     (B200, change("nic_plans.0.nics.0.rail", 1), "nic_plans[0].nics[0].rail: storage port bf3-1p1 has a rail. Remove it: only compute ports have rails."),
     (B200, change("nic_plans.0.nics.0.gpu", 8), "nic_plans[0].nics[0].gpu: dgx_b200 has no GPU 8 - Expected: 0 to 7. Correct it."),
     (
@@ -159,6 +177,16 @@ NICS: list[tuple[str, Change, str]] = [
         "nic_plans[0].bonds[0]: bond0 joins ports for in_band and storage. Bond ports of one role.",
     ),
     (B200, change("nic_plans.0.bonds.0.members", ["bf3-1p2", "bmc"]), "nic_plans[0].bonds[0]: bond0 joins ports of 1 and 400 Gb/s. Bond ports of one rate."),
+    (
+        B200,
+        change("nic_plans.0.dpus.1.name", "dpu1"),
+        "nic_plans[0].dpus[1].name: DPU dpu1 is given twice: both would be <node>-dpu1. Give each its own name.",
+    ),
+    (
+        B200,
+        change("nic_plans.0.dpus.1.ports", ["bf3-1p1"]),
+        "nic_plans[0].dpus[1].ports[0]: port bf3-1p1 is that of a DPU already. A port belongs to one DPU, once.",
+    ),
     (B200, change("nic_plans.0.dpus.0.ports", ["rail1"]), "nic_plans[0].dpus[0].ports[0]: port rail1 of dgx_b200 is no BlueField's. Correct the name."),
 ]
 
@@ -241,11 +269,61 @@ PORTS: list[tuple[str, Change, str]] = [
         "switches[1].ports[0].breakout: a port of sn2201 cannot be split in 4 - Expected: one of 1. Correct it.",
     ),
     (LAB, change("switches.0.ports", [{"ports": "swp33", "cage": "qsfp56"}]), "switches[0].ports[0].cage: ports of sn5600 have cages of kind "),
+    (
+        LAB,
+        change("switches.0.ports", [{"ports": "swp33", "polarity": "A"}]),
+        (
+            "switches[0].ports[0].polarity: polarity A - Expected: B, since the fibres of profiles/parts are crossed over (TIA-568 type B). "
+            "Correct it, or leave it out."
+        ),
+    ),
     (LAB, change("switches.0.ports", [{"ports": "swp1", "breakout": 2}]), "links[0].ports: leaf01 has no port swp1 - Expected: swp1s0 to swp64."),
 ]
 
 
-@pytest.mark.parametrize(("name", "mistake", "text"), [*PLACES, *NETWORKS, *NICS, *GROUPS, *PORTS])
+TWO = [{"name": "a", "nodes": ["node01"], "vlan": 1201}, {"name": "b", "nodes": ["node02"], "vlan": 1201}]
+ADDRESSES: list[tuple[str, Change, str]] = [
+    (LAB, change("tenants", TWO), "tenants[1].vlan: VLAN 1201 of tenant b is also that of tenant a. Give each its own VLAN."),
+    (LAB, change("tenants", [TWO[0] | {"vlan": 901}]), "tenants[0].vlan: VLAN 901 of tenant a is also that of rail 1. Give each its own VLAN."),
+    (
+        LAB,
+        change("racks.0.nodes.0.address", {"first": "239.0.0.1"}),
+        "racks[0].nodes[0].address: address 239.0.0.1 of node node01 is multicast (RFC 5771): no host has such an address. Correct it.",
+    ),
+    (
+        LAB,
+        change("switches.0.address", {"first": "255.255.255.250"}),
+        "switches[0].address: address 255.255.255.250 of switch leaf01 is reserved (RFC 1112, 4): no host has such an address. Correct it.",
+    ),
+    (
+        LAB,
+        change("fabric.rails.0.subnet", {"first": "224.0.0.0/24"}),
+        "fabric.rails[0].subnet: 224.0.0.0/24 of rail 1 is multicast (RFC 5771): no host has such an address. Correct it.",
+    ),
+    (
+        B200,
+        change("networks.storage.pool", "0.0.0.0/16"),
+        "networks.storage.pool: 0.0.0.0/16 of networks.storage is this network (RFC 1122, 3.2.1.3): no host has such an address. Correct it.",
+    ),
+    (
+        B200,
+        change("topology.grow_to_su", 3),
+        "topology.grow_to_su: grow_to_su: 3, and nodes are in units up to 4 already - Expected: at least 4. Raise it, or leave it out.",
+    ),
+    (
+        B200,
+        change("templates.racks.gpu.cooling", {"kind": "air", "liquid_share": 0.5, "max_liquid_kw": 40}),
+        "templates.racks.gpu.cooling: Value error, kind: air has no liquid_share and no max_liquid_kw - Expected: kind: hybrid, or none of them",
+    ),
+    (
+        B200,
+        change("templates.racks.gpu.cooling", {"kind": "liquid", "max_air_kw": 10}),
+        "templates.racks.gpu.cooling: Value error, kind: liquid has no max_air_kw - Expected: kind: hybrid, or none of them",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "mistake", "text"), [*PLACES, *NETWORKS, *NICS, *GROUPS, *PORTS, *ADDRESSES])
 def test_refusal(name: str, mistake: Change, text: str) -> None:
     document = example(name)
     if name == B200:
@@ -286,3 +364,28 @@ def test_section_that_cannot_be_read_hides_nothing_else() -> None:
     document["tenants"][1]["vrf"] = "research"
     found = refusals(document)
     assert [item.split(":")[0] for item in found] == ["networks.oob.pool", "tenants[1].vrf"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "first"),
+    [
+        ("facility.pue", 0.5, "facility.pue: Input should be greater than or equal to 1"),
+        ("facility.power.0.kind", "gird", "facility.power[0].kind: Input should be 'utility'"),
+        ("halls.0.row_pitch_m", "wide", "halls[0].row_pitch_m: Input should be a valid number"),
+    ],
+    ids=["pue", "kind-of-power", "hall"],
+)
+def test_what_was_taken_out_is_not_called_missing(path: str, value: object, first: str) -> None:
+    document = example(H100)
+    change(path, value)(document)
+    (found,) = refusals(document)
+    assert found.startswith(first)
+
+
+def test_virtual_nodes_need_no_cables() -> None:
+    document = example(LAB)
+    guest = {"name": "vm-[11-12]", "kind": "virtual", "platform": "dgx_h100", "host": "node01", "address": {"first": "192.0.2.51"}}
+    document["racks"][0]["nodes"].append(guest)
+    assert [node.name for node in parse(document).nodes() if node.kind == "virtual"] == ["vm-11", "vm-12"]
+    document["links"].append({"node": "vm-11", "rails": "1", "switch": "leaf01", "ports": "swp17"})
+    assert refusals(document) == ["links[2].rails: vm-11 has no rail 1 - Expected: none. Correct the rail."]

@@ -100,6 +100,66 @@ def test_difference_names_fields() -> None:
     assert FieldChange("port swp1", "node01 rail 1", "") in found.changed["switch leaf01"]
 
 
+B200 = "b200-4su-roce"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "change_of"),
+    [
+        ("tenants.0.vlan", 1300, ("node a01-n1", "tenant", "research, VLAN 1201, VRF research, VNI 100201", "research, VLAN 1300, VRF research, VNI 100201")),
+        (
+            "networks.oob.dhcp_servers",
+            ["10.20.255.12"],
+            (
+                "node a01-n1",
+                "BMC network",
+                "/24, gateway 10.20.0.1, MTU 1500, DHCP relayed to 10.20.255.10 and 10.20.255.11",
+                "/24, gateway 10.20.0.1, MTU 1500, DHCP relayed to 10.20.255.12",
+            ),
+        ),
+        ("networks.storage.mtu", 1500, ("node a01-n1", "storage network", "/26, gateway 10.22.0.1, MTU 9000", "/26, gateway 10.22.0.1, MTU 1500")),
+        (
+            "networks.storage.vlan",
+            77,
+            ("node a01-n1", "storage network", "/26, gateway 10.22.0.1, MTU 9000", "/26, gateway 10.22.0.1, MTU 9000, VLAN 77"),
+        ),
+        (
+            "nic_plans.0.bonds.0.mode",
+            "active-backup",
+            ("node a01-n1", "bond bond0", "802.3ad of bf3-1p2, bf3-2p2", "active-backup of bf3-1p2, bf3-2p2"),
+        ),
+        (
+            "nic_plans.0.dpus.0.os",
+            "bf-bundle-3.2",
+            ("node a01-n1", "DPU dpu1", "dpu mode, bf-bundle-3.1, bf3-1p1, bf3-1p2", "dpu mode, bf-bundle-3.2, bf3-1p1, bf3-1p2"),
+        ),
+        (
+            "nic_plans.0.nics.+",
+            {"name": "rail1", "role": "compute", "rail": 1, "gpu": 0},
+            ("node a01-n1", "port rail1", "", "compute, rail 1, plane 1, GPU 0"),
+        ),
+        (
+            "networks.underlay",
+            {"links": "numbered", "pool": "10.64.0.0/12"},
+            ("switch leaf-su001-r1", "address of swp17s0", "", "10.64.0.64/31"),
+        ),
+    ],
+    ids=["tenant", "relay", "mtu", "vlan", "bond", "dpu", "affinity", "numbered"],
+)
+def test_what_the_site_says_of_a_device_is_compared(path: str, value: object, change_of: tuple[str, str, str, str]) -> None:
+    before, after = device_facts(planned(B200)), device_facts(planned(B200, change(path, value)))
+    key, *fields = change_of
+    assert FieldChange(*fields) in difference(before, after).changed[key]
+
+
+def test_partition_keys_are_compared_as_ports_hold_them() -> None:
+    before = device_facts(planned("h100-1su-infiniband"))
+    after = device_facts(planned("h100-1su-infiniband", change("tenants.0.full_member", value=False)))
+    found = difference(before, after).changed
+    assert found["node a01-n1"] == (FieldChange("tenant", "research, partition key 0x8011", "research, partition key 0x0011"),)
+    assert len(found) == 16
+
+
 def test_nothing_is_different_from_itself() -> None:
     facts = device_facts(planned("mixed-metal-virtual"))
     assert not difference(facts, facts)

@@ -18,6 +18,7 @@ from rackready.design.sizing import candidates
 from rackready.design.sizing.hugging_face import read_config
 from rackready.design.sizing.parallel import Layout
 from rackready.design.sizing.serving_memory import ServingJob
+from rackready.design.sizing.training_memory import TrainingJob
 from rackready.design.topology import prove as proving
 from rackready.design.topology.prove import Design, prove
 from rackready.design.topology.types import EndpointLink, FabricPlan, TopoSwitch
@@ -66,14 +67,20 @@ def test_a_sub_port_that_is_too_slow_for_its_link() -> None:
     ]
 
 
-def test_as_numbers_beyond_the_last_private_one() -> None:
+@pytest.mark.parametrize(
+    ("first", "leaf"),
+    [(4_294_967_290, 4_295_067_290), (64_512, 164_512), (3_320, 103_320)],
+    ids=["beyond-the-last", "leafs-beyond-16-bit", "somebody-elses"],
+)
+def test_as_numbers_that_are_not_private(first: int, leaf: int) -> None:
     document = example("b200-4su-roce")
-    document["networks"]["underlay"]["asn_first"] = 4_294_967_290
+    document["networks"]["underlay"]["asn_first"] = first
     site = parse(document)
     found = addresses(site, fabric_of(site)).problems
     assert found[0] == (
-        "networks.underlay.asn_first: leaf-su001-r1 would get AS 4295067290 - Expected: at most 4294967294. "
-        "Begin with a lower number; 4200000000 is the first private one."
+        f"networks.underlay.asn_first: leaf-su001-r1 would get AS {leaf} - "
+        "Expected: 64512 to 65534 or 4200000000 to 4294967294 (private, RFC 6996). "
+        "Begin at 4200000000: leafs are counted from 100000 above it."
     )
 
 
@@ -84,6 +91,18 @@ def test_power_in_a_circle() -> None:
         f"facility.power: power runs in a circle: {way} - Expected: each node fed from upstream. Take one of these out of fed_by."
         for way in ("ups-1 <- rpp-1 <- ups-1", "rpp-1 <- ups-1 <- rpp-1")
     }
+
+
+def test_feeders_that_cannot_be() -> None:
+    nodes = [
+        PowerNode(name="grid", kind="utility", fed_by=["ups-1"]),
+        PowerNode(name="ups-1", kind="ups"),
+        PowerNode(name="rpp-1", kind="rpp", fed_by=["ups-1", "ups-1"], sharing="shared"),
+    ]
+    assert [str(problem) for problem in structure_problems(nodes)] == [
+        "facility.power[0].fed_by: grid is a utility - Expected: fed by nothing Actual: ups-1. Remove it, or correct the kind.",
+        "facility.power[2].fed_by[1]: power node ups-1 feeds rpp-1 already - Expected: each once. Remove one of the two.",
+    ]
 
 
 def test_devices_of_a_rack_that_are_no_list() -> None:
@@ -132,11 +151,19 @@ def test_no_layout_divides_the_gpus() -> None:
     model, _ = read_config(MODEL, "config.json")
     gpu, server = loader.gpu("h100_sxm"), loader.platform("dgx_h100")
     with pytest.raises(RackreadyError) as refused:
-        candidates.serve_on(server, gpu, model, ServingJob(128), Layout(0, 4), None)
+        candidates.train_on(server, gpu, model, TrainingJob(128, 1), Layout(0, 2), 15)
     assert str(refused.value) == (
         "dgx_h100: no layout of llama is possible there - Expected: degrees that divide 17 heads and the GPUs Actual: none. "
         "Give --tp and --pp, or another --gpus."
     )
+
+
+def test_what_stands_in_the_way_of_every_layout_is_the_reason() -> None:
+    model, _ = read_config(MODEL, "config.json")
+    gpu, server = loader.gpu("h100_sxm"), loader.platform("dgx_h100")
+    with pytest.raises(RackreadyError) as refused:
+        candidates.serve_on(server, gpu, model, ServingJob(128), Layout(0, 4), None)
+    assert str(refused.value) == "--pp 4: the model has fewer layers than pipeline stages - Expected: at most 2 Actual: 4. Lower it."
 
 
 def test_heads_that_cannot_be_grouped() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from rackready.design.site import read_overlay
 from rackready.model.base import expand_range
+from rackready.model.problems import SiteInvalidError
 from tests.unit.design.written import change, example, refusals
 
 SERIES_HINT = "Give first (a whole number, an IPv4 address or a subnet) or offset, and whole numbers for the rest."
@@ -40,6 +44,29 @@ SLIPS = [
         {"offset": float("inf")},
         [f"racks[0].nodes[0].unit: no series: cannot convert float infinity to integer. {SERIES_HINT}"],
     ),
+    (
+        "lab-4-nodes",
+        "racks.0.nodes.0.unit",
+        {"first": 1, "offset": 2},
+        [f"racks[0].nodes[0].unit: no series: first and offset are given - Expected: one of them. {SERIES_HINT}"],
+    ),
+    (
+        "lab-4-nodes",
+        "topology",
+        {"leaf": {"model": "sn5600_2x400"}},
+        [
+            (
+                "links: the topology makes the links of the compute fabric - Expected: topology or links Actual: both. "
+                "Remove one of the two: the other would say nothing."
+            )
+        ],
+    ),
+    (
+        "lab-4-nodes",
+        "switch_slots",
+        [{"rack": "rack01", "tier": "leaf", "units": "40-41"}],
+        ["switch_slots: no topology makes switches that could be placed there. Add a topology, or give switches their rack and unit."],
+    ),
     ("b200-4su-roce", "devices", 1_000_000_000_000, ["devices: Input should be a valid list - Actual: 1000000000000. Correct it."]),
     ("b200-4su-roce", "halls.0.row_pitch_m", float("inf"), ["halls[0].row_pitch_m: Input should be a finite number - Actual: inf. Correct it."]),
     ("b200-4su-roce", "facility.power.0.volts", float("inf"), ["facility.power[0].volts: Input should be a finite number - Actual: inf. Correct it."]),
@@ -52,3 +79,24 @@ def test_slip_is_refused(site: str, path: str, value: object, texts: list[str]) 
     change(path, value)(document)
     found = refusals(document)
     assert [text for text in found if text in texts] == texts, found
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("- racks\n", ": Expected: a mapping Actual: list. Write what differs from the site file, key by key."),
+        (
+            "racks: [{name: rack01, nodes: [{name: node01, serial: A}, {name: node01, serial: B}]}]\n",
+            "racks[0].nodes: node01 is given twice. Write it once.",
+        ),
+    ],
+    ids=["no-mapping", "twice"],
+)
+def test_an_overlay_of_which_a_part_would_be_lost_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "overlay.yml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(SiteInvalidError) as caught:
+        read_overlay(file)
+    assert [str(found) for found in caught.value.problems] == [problem]
+    file.write_text("# nothing yet\n", encoding="utf-8")
+    assert read_overlay(file) is None

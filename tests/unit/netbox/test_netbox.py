@@ -13,11 +13,12 @@ import pytest
 import yaml
 
 from rackready.design.facts import cables
-from rackready.design.netbox.compare import steps
+from rackready.design.netbox.compare import steps, taken
 from rackready.design.netbox.items import items
 from rackready.design.netbox.to_site import site_of
 from rackready.design.plan import Plan, plan_site
 from rackready.drivers.netbox import Netbox, NetboxError
+from rackready.model.problems import RackreadyError
 from tests.unit.cli.test_commands import project, rackready
 from tests.unit.design.written import Change, change, example, parse
 from tests.unit.netbox.fake_netbox import PAGE, TOKEN, Store, netbox
@@ -109,6 +110,67 @@ def test_what_others_keep_in_netbox_stays(served: tuple[str, Store]) -> None:
     assert device["comments"] == "mind the cable"
 
 
+def test_masks_that_people_gave_addresses_stay(served: tuple[str, Store]) -> None:
+    url, store = served
+    export(url, planned())
+    for item in store.objects["ipam/ip-addresses"].values():
+        item["address"] = item["address"].replace("/32", "/24")
+    assert export(url, planned()) == []
+    assert {item["address"].partition("/")[2] for item in store.objects["ipam/ip-addresses"].values()} == {"24"}
+
+
+def test_the_same_address_in_a_vrf_is_another_one(served: tuple[str, Store]) -> None:
+    url, store = served
+    export(url, planned())
+    first = next(iter(store.objects["ipam/ip-addresses"].values()))
+    other = next(item["id"] for item in reversed(store.objects["dcim/interfaces"].values()) if item["name"] == "in-band")
+    store.create("ipam/ip-addresses", {**first, "assigned_object_id": other, "vrf": {"id": 7, "name": "blue"}})
+    assert export(url, planned()) == []
+
+
+def test_an_address_of_somebody_else_is_not_taken(served: tuple[str, Store]) -> None:
+    url, store = served
+    export(url, planned())
+    device = store.create("dcim/devices", {"name": "theirs", "site": 1, "role": 5, "device_type": 4})
+    port = store.create("dcim/interfaces", {"name": "eth0", "device": device["id"], "type": "virtual"})
+    held = next(item for item in store.objects["ipam/ip-addresses"].values() if item["address"] == "192.0.2.11/32")
+    held["assigned_object_id"] = port["id"]
+    wanted = items(planned())
+    known = Netbox(url, TOKEN).known("lab")
+    assert taken(wanted, known) == [
+        "address 192.0.2.11 - Expected: free, or that of node01 in-band Actual: that of theirs eth0. Free it in NetBox, or plan another one."
+    ]
+    held["assigned_object_id"] = next(item["id"] for item in store.objects["dcim/interfaces"].values() if item["name"] == "bmc")
+    assert taken(wanted, Netbox(url, TOKEN).known("lab")) == []
+    assert "change ip-addresses 192.0.2.11: assigned_object_id: node01 bmc -> node01 in-band" in export(url, planned())
+
+
+def test_export_stops_before_an_address_of_somebody_else(project: Path, served: tuple[str, Store]) -> None:
+    url, store = served
+    token = project / "token"
+    token.write_text(TOKEN + "\n", encoding="utf-8")
+    call = ("export", "netbox", "--env", "lab", "--url", url, "--token-file", str(token), "--yes")
+    assert rackready(project, *call).returncode == 0
+    next(item for item in store.objects["dcim/devices"].values() if item["name"] == "node02")["name"] = "theirs"
+    before = len(store.writes)
+    done = rackready(project, *call)
+    assert (done.returncode, done.stdout, len(store.writes)) == (2, "", before)
+    assert done.stderr.startswith("site sim cannot be exported; nothing was written.\n  address ")
+
+
+def test_racks_of_one_name_are_not_merged() -> None:
+    found = {"dcim.racks": [{"name": "a01", "u_height": 42}, {"name": "a01", "u_height": 48}], "dcim.devices": [], "dcim.cables": []}
+    with pytest.raises(RackreadyError) as caught:
+        site_of("lab", found, "gpu-node")
+    assert str(caught.value) == "site lab in NetBox: rack a01 - Expected: one rack of that name Actual: several. Rename them there, location by location."
+
+
+def test_a_device_without_a_name_is_left_out() -> None:
+    device = {"id": 17, "name": None, "device_type": {"model": "dgx_h100"}, "role": {"slug": "gpu-node"}, "rack": {"name": "a01"}}
+    found = {"dcim.racks": [{"name": "a01", "u_height": 42}], "dcim.devices": [device], "dcim.cables": []}
+    assert site_of("lab", found, "gpu-node").left_out == ("device 17: has no name", "rack a01: kept, and has no nodes")
+
+
 def test_every_page_is_read(served: tuple[str, Store]) -> None:
     url, store = served
     export(url, planned())
@@ -190,6 +252,15 @@ def test_import_writes_a_new_file_and_lists_what_is_missing(project: Path, serve
 def test_missing_token_is_refused(project: Path, options: tuple[str, ...], text: str) -> None:
     done = rackready(project, "export", "netbox", "--env", "lab", "--url", "https://netbox.example.com", *options)
     assert (done.returncode, done.stderr) == (2, text)
+
+
+def test_a_file_that_holds_more_than_a_token_is_refused_and_not_shown(project: Path) -> None:
+    (project / "token").write_text("password,hunter2\nof another thing\n", encoding="utf-8")
+    done = rackready(project, "export", "netbox", "--env", "lab", "--url", "https://127.0.0.1:1", "--token-file", "token")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "--token-file token - Expected: an API token of NetBox and nothing else Actual: several words, or signs that no token has. Correct it.\n"
+    )
 
 
 def test_unknown_site_is_refused(project: Path, served: tuple[str, Store]) -> None:

@@ -38,3 +38,20 @@ def fabric_line(*, proved: bool = True, **fields: Any) -> str:
 )
 def test_line_says_the_ratio_of_every_tier(fields: dict[str, Any], text: str) -> None:
     assert fabric_line(**fields) == f"rail-optimized, infiniband, {text}"
+
+
+@pytest.mark.parametrize(
+    ("cooling", "facility", "text"),
+    [
+        # By hand: 40,800 W x 3.0 / 12 K = 10,200 m3/h; half of it: 20.4 kW x 14.3 / 10 K = 29 L/min.
+        ({"kind": "air"}, {"air_rise_k": 12}, "10,200 m3/h of air"),
+        ({"kind": "hybrid", "liquid_share": 0.5}, {"air_rise_k": 12, "liquid_rise_k": 10}, "5,100 m3/h of air, 29 L/min of water"),
+        ({"kind": "liquid"}, {"air_rise_k": 12, "liquid_rise_k": 10}, "58 L/min of water"),
+        ({"kind": "air"}, {}, None),
+    ],
+    ids=["air", "both", "liquid", "no-rise"],
+)
+def test_flows_that_carry_the_heat(cooling: dict[str, Any], facility: dict[str, float], text: str | None) -> None:
+    document = example("lab-4-nodes")
+    document["racks"][0]["cooling"], document["facility"] = cooling, facility
+    assert dict(facts(summary(plan_site(parse(document))))).get("flows") == text

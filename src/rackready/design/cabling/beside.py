@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from rackready.design.addresses import nic_plan
 from rackready.design.cabling.sockets import Socket, SwitchPorts, flat, switch_ports
 from rackready.design.cabling.types import Racked, Run
 from rackready.design.names import listed
@@ -24,7 +25,7 @@ from rackready.profiles import loader
 _ROLES = {"inband": "in_band", "storage": "storage", "oob": "oob"}
 """Role of a port in platform profiles to role of a switch in the site."""
 _SHOWN = 4
-_CALLED = {"inband": "in-band", "storage": "storage", "oob": "out-of-band"}
+_CALLED = {"in_band": "in-band", "storage": "storage", "oob": "out-of-band"}
 
 
 _Places = Mapping[str, tuple[str, int]]
@@ -37,7 +38,7 @@ def beside(site: Site, racked: Racked, places: _Places, models: Mapping[str, str
     for switch in site.switches:
         if switch.rack is not None and switch.unit is not None and switch.role != "compute":
             serving[switch.rack, switch.role].append(switch)
-    runs = [run for rack in site.racks for run in _rack(rack, serving, racked, left)]
+    runs = [run for rack in site.racks for run in _rack(site, rack, serving, (racked, left))]
     notes = [f"{_CALLED[role]}: {count} ports of nodes are not cabled: {why}." for (role, why), count in sorted(left.items())]
     managed, missing = _managed(_Serving(site, serving), racked, [*_management(site, places, models)])
     return runs + managed, notes + missing
@@ -92,7 +93,7 @@ class _Serving:
 def _node_ports(site: Site, rack: Rack, switches: int) -> int:
     """Return how many ports of one out-of-band switch are kept for a rack's nodes."""
     metal = [(node.slot or place, node) for place, node in enumerate(rack.nodes, 1) if node.kind == "metal"]
-    most = max((sum(nic.role == "oob" for nic in loader.platform(node.platform).other_nics) for _, node in metal), default=0)
+    most = max((sum(role == "oob" for _, role in _used(site, node)) for _, node in metal), default=0)
     slots = site.networks.rack_slots if site.networks is not None and metal else max((slot for slot, _ in metal), default=0)
     return slots * -(-most // max(1, switches))
 
@@ -118,19 +119,26 @@ def _some(names: list[str]) -> str:
     return listed(names) if len(names) <= _SHOWN else f"{len(names)} switches and devices ({names[0]}, ...)"
 
 
-def _rack(rack: Rack, serving: dict[tuple[str, str], list[Switch]], racked: Racked, left: dict[tuple[str, str], int]) -> Iterator[Run]:
+def _used(site: Site, node: Node) -> Iterator[tuple[OtherNic, str]]:
+    """Give a node's ports beside the compute fabric, each with the network that it belongs to: as the node's NIC plan says, else its platform's profile."""
+    plan = nic_plan(site, node)
+    said = {use.name: use.role for use in plan.nics} if plan is not None else {}
+    yield from ((nic, said.get(nic.name, _ROLES[nic.role])) for nic in loader.platform(node.platform).other_nics)
+
+
+def _rack(site: Site, rack: Rack, serving: dict[tuple[str, str], list[Switch]], work: tuple[Racked, dict[tuple[str, str], int]]) -> Iterator[Run]:
     for place, node in enumerate(rack.nodes, 1):
         if node.kind == "virtual":
             continue
         by_role: dict[str, list[OtherNic]] = defaultdict(list)
-        for nic in loader.platform(node.platform).other_nics:
-            by_role[nic.role].append(nic)
+        for nic, role in _used(site, node):
+            by_role[role].append(nic)
         for role, nics in by_role.items():
-            switches = serving.get((rack.name, _ROLES[role]), [])
+            switches = serving.get((rack.name, role), [])
             if not switches:
-                left[role, f"no {_CALLED[role]} switch stands in their rack"] += len(nics)
+                work[1][role, f"no {_CALLED[role]} switch stands in their rack"] += len(nics)
                 continue
-            yield from _node(node, node.slot or place, _Served(role, nics, switches, rack.name), (racked, left))
+            yield from _node(node, node.slot or place, _Served(role, nics, switches, rack.name), work)
 
 
 class _Served:

@@ -19,6 +19,8 @@ centimetres.
 
 from __future__ import annotations
 
+import math
+
 from rackready.design.cabling.types import UNIT_M, Device, FloorPlan, HallPlan, Place
 
 DEFAULT_PITCH_M = 0.6
@@ -83,7 +85,10 @@ class Ruler:
             way = abs(pa.row - pb.row) * ha.row_pitch_m + abs(pa.position - pb.position) * ha.rack_pitch_m
         else:
             way = _to_entry(pa, ha) + _to_entry(pb, hb) + self._between_halls(pa.hall, pb.hall)
-        return way + aside + slack, ha.tray_height_m, hb.tray_height_m
+        level = way + aside + slack
+        if not math.isfinite(100 * (level + ha.tray_height_m + hb.tray_height_m)):
+            raise LengthError(f"racks {a} and {b} - Expected: a way that can be measured Actual: {level:g} m. Correct the pitches of the hall, and the slack.")
+        return level, ha.tray_height_m, hb.tray_height_m
 
     def _slack(self) -> float:
         if self._floor.slack_m < 0:

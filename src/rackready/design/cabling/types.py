@@ -95,7 +95,7 @@ class Cage:
 class Link:
     """What all links of one sort have in common: one object for them all.
 
-    ``rate`` in Gb/s over ``lanes`` lanes; ``kind``: compute, trunk, inband, storage or oob; ``layer``: ethernet or infiniband.
+    ``rate`` in Gb/s over ``lanes`` lanes; ``kind``: compute, trunk, in_band, storage or oob; ``layer``: ethernet or infiniband.
     """
 
     rate: int
@@ -127,7 +127,7 @@ class Run(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Network that it belongs to: compute, trunk, inband, storage or oob."""
+        """Network that it belongs to: compute, trunk, in_band, storage or oob."""
         return self.link.kind
 
     @property

@@ -13,6 +13,8 @@ from rackready.model.problems import Problem
 
 Loads = dict[int, Poles]
 """Load by index of power node."""
+_SOURCES = frozenset({"utility", "generator"})
+"""Kinds at which power begins."""
 
 
 def structure_problems(nodes: Sequence[PowerNode]) -> list[Problem]:
@@ -28,12 +30,22 @@ def structure_problems(nodes: Sequence[PowerNode]) -> list[Problem]:
             if parent not in known:
                 where = f"facility.power[{index}].fed_by[{number}]"
                 out.append(Problem(where, f"power node {parent!r} does not exist - Expected: a name of facility.power.", "Correct it or declare it."))
+        out += _feeders(node, f"facility.power[{index}].fed_by")
     try:
         TopologicalSorter({node.name: [parent for parent in node.fed_by if parent in known] for node in nodes}).prepare()
     except CycleError as error:
         circle = " <- ".join(error.args[1])
         out.append(Problem("facility.power", f"power runs in a circle: {circle} - Expected: each node fed from upstream.", "Take one of these out of fed_by."))
     return out
+
+
+def _feeders(node: PowerNode, where: str) -> Iterable[Problem]:
+    """Yield feeders that are named twice, of which each would carry a share, and what feeds a source."""
+    for number, parent in enumerate(node.fed_by):
+        if parent in node.fed_by[:number]:
+            yield Problem(f"{where}[{number}]", f"power node {parent} feeds {node.name} already - Expected: each once.", "Remove one of the two.")
+    if node.fed_by and node.kind in _SOURCES:
+        yield Problem(where, f"{node.name} is a {node.kind} - Expected: fed by nothing Actual: {', '.join(node.fed_by)}.", "Remove it, or correct the kind.")
 
 
 class PowerGraph:

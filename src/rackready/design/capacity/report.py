@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rackready.design.capacity import circuits, cooling
@@ -78,6 +78,9 @@ class Totals:
     air_w: float | None
     facility_w: float | None
     """IT load x PUE; None when the site gives no PUE."""
+    air_m3_h: float | None
+    liquid_l_min: float | None
+    """Air and water that carry the heat at the site's rise of temperature; None without that rise, or where the split is not published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,11 @@ def total(values: Iterable[float | None]) -> float | None:
     return out
 
 
-def _totals(racks: Sequence[RackLoad], pue: float | None) -> Totals:
+def _flow(of: Callable[[float, float], float], watts: float | None, rise_k: float | None) -> float | None:
+    return None if watts is None or rise_k is None else of(watts, rise_k)
+
+
+def _totals(racks: Sequence[RackLoad], facility: Facility) -> Totals:
     most = sum(rack.max_w for rack in racks)
     liquid = total(rack.heat.liquid_w for rack in racks)
     heat = cooling.Heat(most, liquid)
@@ -161,7 +168,9 @@ def _totals(racks: Sequence[RackLoad], pue: float | None) -> Totals:
         tons=heat.tons,
         liquid_w=liquid,
         air_w=heat.air_w,
-        facility_w=None if pue is None else most * pue,
+        facility_w=None if facility.pue is None else most * facility.pue,
+        air_m3_h=_flow(cooling.air_flow_m3_h, heat.air_w, facility.air_rise_k),
+        liquid_l_min=_flow(cooling.liquid_flow_l_min, heat.liquid_w, facility.liquid_rise_k),
     )
 
 
@@ -197,7 +206,7 @@ def capacity(racks: Sequence[RackInput], facility: Facility | None) -> CapacityR
     supplies = Supplies()
     loads = _Loads(supplies)
     rows = tuple(loads.of(rack) for rack in racks)
-    totals = _totals(rows, facility.pue)
+    totals = _totals(rows, facility)
     problems = structure_problems(facility.power) + _source_problems(racks, {node.name for node in facility.power})
     flow, order = None, None
     if not problems and facility.power:

@@ -48,7 +48,8 @@ def _keys(kind: str, item: Mapping[str, Any]) -> list[Key]:
     if kind == "dcim.interfaces":
         return [(item["device"]["name"], item["name"])]
     if kind == "ipam.ip-addresses":
-        return [(item["address"],)]
+        # One address is one object whatever its mask; NetBox keeps those of a VRF apart, and the plan's are in none.
+        return [(host(item["address"]),)] if item.get("vrf") is None else []
     if kind == "dcim.cables":
         both = ends(item)
         return [(*both[0], *both[1]), (*both[1], *both[0])] if both else []
@@ -62,6 +63,25 @@ def ends(cable: Mapping[str, Any]) -> tuple[Key, Key] | None:
         return None
     near, far = (side[0]["object"] for side in sides)
     return (near["device"]["name"], near["name"]), (far["device"]["name"], far["name"])
+
+
+def host(address: str) -> str:
+    """Return an address without its mask: NetBox keeps the subnet's, and people write it as they like."""
+    return address.partition("/")[0]
+
+
+def taken(wanted: Sequence[Item], known: Known) -> list[str]:
+    """Return what to say of addresses that NetBox gives to a device which is not of the plan: to take one away would be to delete what is somebody's."""
+    planned = {item.key for item in wanted if item.kind == "dcim.devices"}
+    out = []
+    for item in wanted:
+        held = known.get(item.kind, {}).get(item.key, {}).get("assigned_object") if item.kind == "ipam.ip-addresses" else None
+        owner = held["device"]["name"] if held is not None and "device" in held else None
+        if held is not None and (owner,) not in planned:
+            whose = f"{owner} {held['name']}" if owner is not None else held.get("display", "something that is no device")
+            ours = " ".join(item.refs["assigned_object_id"][1])
+            out.append(f"address {item.key[0]} - Expected: free, or that of {ours} Actual: that of {whose}. Free it in NetBox, or plan another one.")
+    return out
 
 
 def steps(wanted: Sequence[Item], known: Known) -> list[Step]:
@@ -83,6 +103,8 @@ def steps(wanted: Sequence[Item], known: Known) -> list[Step]:
 def _changes(item: Item, present: Mapping[str, Any]) -> dict[str, tuple[object, object]]:
     out: dict[str, tuple[object, object]] = {}
     for name, value in item.fields.items():
+        if name == "address" and host(str(present.get(name))) == host(str(value)):
+            continue  # whoever keeps NetBox chose the mask
         if name != "status" and plain(present.get(name)) != value:
             out[name] = (plain(present.get(name)), value)
     for name, (kind, key) in item.refs.items():
@@ -108,4 +130,6 @@ def _same(present: Mapping[str, Any], name: str, kind: str, key: Key) -> bool:
 
 def _shown(present: Mapping[str, Any], name: str) -> object:
     held = present.get("assigned_object" if name == "assigned_object_id" else name)
+    if isinstance(held, Mapping) and name == "assigned_object_id" and "device" in held:
+        return f"{held['device']['name']} {held['name']}"
     return held.get("display", held.get("name", "")) if isinstance(held, Mapping) else held

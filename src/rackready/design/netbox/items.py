@@ -118,9 +118,9 @@ def _interfaces(plan: Plan) -> Iterator[Item]:
         yield Item("dcim.interfaces", (device, name), fields, {"device": ("dcim.devices", (device,))})
     for device, name, address, _ in owned:
         fields = {"address": f"{address}/32", "assigned_object_type": "dcim.interface"}
-        yield Item("ipam.ip-addresses", (f"{address}/32",), fields, {"assigned_object_id": ("dcim.interfaces", (device, name))})
+        yield Item("ipam.ip-addresses", (address,), fields, {"assigned_object_id": ("dcim.interfaces", (device, name))})
     for device, _, address, says in owned:
-        yield Item("dcim.devices", (device,), {}, {says: ("ipam.ip-addresses", (f"{address}/32",))})
+        yield Item("dcim.devices", (device,), {}, {says: ("ipam.ip-addresses", (address,))})
     for near, far in ends:
         yield Item("dcim.cables", (*near, *far), {"status": "planned"}, ends=(near, far))
 

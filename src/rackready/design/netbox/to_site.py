@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rackready.design.netbox.compare import ends, plain
+from rackready.model.problems import RackreadyError
 from rackready.profiles import loader
 
 Row = Mapping[str, Any]
@@ -31,12 +33,19 @@ class Imported:
 
 
 def site_of(name: str, found: Mapping[str, list[dict[str, Any]]], node_role: str) -> Imported:
-    """Return the site that racks, devices and cables describe; devices of ``node_role`` are nodes, those of a known switch model switches."""
+    """Return the site that racks, devices and cables describe; devices of ``node_role`` are nodes, those of a known switch model switches.
+
+    Raises RackreadyError for racks of one name, which NetBox has in several locations of a site: which of them a device stands in would be guessed.
+    """
+    _each_once(name, found["dcim.racks"])
     racks = {rack["name"]: {"name": rack["name"], "height_u": int(rack["u_height"]), "nodes": []} for rack in found["dcim.racks"]}
     missing, left_out = list(UNKNOWN_SECTIONS), []
     switches: list[dict[str, Any]] = []
     platforms: dict[str, str] = {}
     for device in sorted(found["dcim.devices"], key=lambda item: str(item["name"])):
+        if not device["name"]:
+            left_out.append(f"device {device['id']}: has no name")
+            continue
         model = device["device_type"]["model"]
         if device["role"]["slug"] == node_role and device.get("rack"):
             racks[device["rack"]["name"]]["nodes"].append(_node(device, missing))
@@ -50,6 +59,15 @@ def site_of(name: str, found: Mapping[str, list[dict[str, Any]]], node_role: str
     document = {"schema": "rackready/site/v1", "name": name, "racks": list(racks.values()), "switches": switches, "links": links}
     left_out += [f"rack {rack}: kept, and has no nodes" for rack in empty]
     return Imported(document, tuple(missing), tuple(left_out + trouble))
+
+
+def _each_once(site: str, racks: Iterable[Row]) -> None:
+    counted = Counter(rack["name"] for rack in racks)
+    twice = sorted(name for name, count in counted.items() if count > 1)
+    if twice:
+        raise RackreadyError(
+            f"site {site} in NetBox: rack {', '.join(twice)} - Expected: one rack of that name Actual: several. Rename them there, location by location."
+        )
 
 
 def _node(device: Row, missing: list[str]) -> dict[str, Any]:

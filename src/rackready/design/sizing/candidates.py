@@ -64,11 +64,11 @@ def servers(wanted: tuple[str, ...] = ()) -> list[tuple[PlatformProfile, GpuProf
     return [pair for pair in found if not wanted or {pair[0].id, pair[1].id} & set(wanted)]
 
 
-def layouts(model: Llm, platform: PlatformProfile, gpu: GpuProfile, fixed: Layout, gpus: int = 0) -> Iterator[Layout]:
+def layouts(model: Llm, platform: PlatformProfile, gpu: GpuProfile, fixed: Layout, gpus: int = 0, refused: list[str] | None = None) -> Iterator[Layout]:
     """Yield layouts from the smallest on: tensor parallelism within the NVLink domain or server first, then pipeline stages.
 
     A degree of ``fixed`` that is not 0 is taken as it is; ``ep`` and ``zero`` always are. With ``gpus`` the rest of them is data parallelism.
-    Raises RackreadyError when both tp and pp are fixed and cannot be.
+    Raises RackreadyError when both tp and pp are fixed and cannot be. Why others cannot be is added to ``refused``.
     """
     most = max(platform.gpus, links.domain(platform, gpu))
     widths = [fixed.tp] if fixed.tp else [2**power for power in range(most.bit_length()) if 2**power <= most]
@@ -79,9 +79,11 @@ def layouts(model: Llm, platform: PlatformProfile, gpu: GpuProfile, fixed: Layou
             try:
                 _even(layout, gpus)
                 check(model, layout)
-            except RackreadyError:
+            except RackreadyError as error:
                 if fixed.tp and fixed.pp:
                     raise
+                if refused is not None:
+                    refused.append(str(error))
                 continue
             yield layout
 
@@ -99,30 +101,36 @@ def _even(layout: Layout, gpus: int) -> None:
 def serve_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: ServingJob, fixed: Layout, sequences: int | None) -> Serving:
     """Return the smallest layout on which ``sequences`` (None: one) full contexts fit, with its bounds."""
     tried: tuple[Layout, ServingMemory] | None = None
-    for layout in layouts(model, platform, gpu, fixed):
+    refused: list[str] = []
+    for layout in layouts(model, platform, gpu, fixed, refused=refused):
         memory = serving_memory(model, layout, job, gpu_memory(gpu))
         tried = (layout, memory)
         if memory.sequences >= (sequences or 1):
             batch = sequences or memory.sequences
             steps = decode(model, layout, job, gpu, platform, batch)
             return Serving(platform.id, gpu.id, layout, memory, True, batch, steps.limit, steps, prefill(model, layout, job, gpu, platform))  # noqa: FBT003 - a field
-    return Serving(platform.id, gpu.id, *_some(tried, model, platform), False, 0, "memory")  # noqa: FBT003 - a field
+    return Serving(platform.id, gpu.id, *_some(tried, model, platform, refused), False, 0, "memory")  # noqa: FBT003 - a field
 
 
 def train_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: TrainingJob, fixed: Layout, gpus: int = 0) -> Training:
     """Return the smallest layout whose fullest GPU has room, on ``gpus`` GPUs (0: one replica)."""
     tried: tuple[Layout, TrainingMemory] | None = None
     available = gpu_memory(gpu)
-    for layout in layouts(model, platform, gpu, fixed, gpus):
+    refused: list[str] = []
+    for layout in layouts(model, platform, gpu, fixed, gpus, refused):
         memory = training_memory(model, layout, job)
         tried = (layout, memory)
         if memory.total <= available:
             return Training(platform.id, gpu.id, layout, memory, available, True, "")  # noqa: FBT003 - a field
-    return Training(platform.id, gpu.id, *_some(tried, model, platform), available, False, "memory")  # noqa: FBT003 - a field
+    return Training(platform.id, gpu.id, *_some(tried, model, platform, refused), available, False, "memory")  # noqa: FBT003 - a field
 
 
-def _some(tried: tuple[Layout, _T] | None, model: Llm, platform: PlatformProfile) -> tuple[Layout, _T]:
+def _some(tried: tuple[Layout, _T] | None, model: Llm, platform: PlatformProfile, refused: list[str]) -> tuple[Layout, _T]:
+    """Return what was tried last. Raises RackreadyError when nothing could be: with what stood in the way of every layout, when there is such a thing."""
     if tried is None:
+        everywhere = [line for line in refused[0].splitlines() if all(line in text.splitlines() for text in refused)] if refused else []
+        if everywhere:
+            raise RackreadyError("\n".join(everywhere))
         raise RackreadyError(
             f"{platform.id}: no layout of {model.name} is possible there - Expected: degrees that divide {model.heads} heads and the GPUs Actual: none. "
             "Give --tp and --pp, or another --gpus."

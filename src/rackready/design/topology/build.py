@@ -61,7 +61,7 @@ def _planes(
     demand = Demand(radix, len(dealt[0]), su_nodes, units, optimized, topology.oversubscription, topology.spine_oversubscription)
     found = _shape(topology, demand)
     if found is None:
-        return [], [], [too_large(topology, demand, _room(nodes, units, populated, su_nodes))]
+        return [], [], [too_large(topology, demand, _room(nodes, units, su_nodes))]
     return [wire.Plane(number, found, topology, tuple(own), radix, populated, demand) for number, own in enumerate(dealt, 1)], placed, []
 
 
@@ -86,9 +86,9 @@ def _trunks(planes: list[wire.Plane]) -> Iterator[TrunkLink]:
     return (link for plane in planes for walk in (wire.leaf_trunks, wire.core_trunks) for link in walk(plane))
 
 
-def _room(nodes: Sequence[EndpointNode], units: int, populated: int, su_nodes: int) -> int:
-    """Return the nodes that room is needed for: those there are, and full units for those that ``grow_to_su`` adds."""
-    return len(nodes) if units == populated else units * su_nodes
+def _room(nodes: Sequence[EndpointNode], units: int, su_nodes: int) -> int:
+    """Return the nodes that room is needed for: those there are, or full units where some are not there yet (``grow_to_su``, numbers left out)."""
+    return len(nodes) if len(nodes) > (units - 1) * su_nodes else units * su_nodes
 
 
 def _shape(topology: Topology, demand: Demand) -> Shape | None:

@@ -140,3 +140,11 @@ def test_a_way_of_nothing_between_halls_is_refused() -> None:
 
 def test_negative_slack_is_refused() -> None:
     assert refused(replace(floor(s=(0, 1)), slack_m=-0.1)) == "slack - Expected: 0 m or more Actual: -0.1 m. Correct the slack of cables."
+
+
+def test_a_way_without_end_is_refused() -> None:
+    hall = HallPlan("hall-a", 0.6, 1e308, 2.7)
+    plan = FloorPlan({"hall-a": hall}, {"r": Place("hall-a", 0, 1), "s": Place("hall-a", 5, 1)}, slack_m=0.5)
+    with pytest.raises(LengthError) as refused:
+        measure(plan, ("r", 1), ("s", 1))
+    assert str(refused.value) == "racks r and s - Expected: a way that can be measured Actual: inf m. Correct the pitches of the hall, and the slack."

@@ -137,6 +137,16 @@ def test_ports_of_another_rate_than_their_switch_are_noted() -> None:
     ]
 
 
+def test_a_port_is_cabled_into_the_network_that_the_nic_plan_says() -> None:
+    document = lab()
+    # A third of the in-band ports carries storage here; the switch that serves storage has ports of their rate.
+    document["nic_plans"] = [{"name": "h100", "platform": "dgx_h100", "nics": [{"name": "slot1p2", "role": "storage"}]}]
+    document["switches"].append({**document["switches"][0], "name": "stor01", "role": "storage", "unit": 46, "address": "192.0.2.24"})
+    found = runs_of(document)
+    assert Counter(run.a_port for run in found.runs if run.kind == "storage") == {"slot1p1": 4, "slot1p2": 4, "slot2p1": 4}
+    assert "in-band: 12 ports of nodes are not cabled: no in-band switch stands in their rack." in found.notes
+
+
 def test_an_out_of_band_switch_that_is_too_small_is_noted() -> None:
     document = lab()
     document["racks"][0]["nodes"][3]["slot"] = 49

@@ -86,6 +86,16 @@ def test_heat_into_liquid_beyond_the_loop() -> None:
     ]
 
 
+def test_all_heat_of_a_liquid_cooled_rack_goes_into_liquid() -> None:
+    item = rack("r1", *stack(DGX, 4), cooling=RackCooling(kind="liquid", max_liquid_kw=10))
+    assert texts(capacity([item], None)) == [
+        (
+            "rack r1: heat into liquid is more than its cooling carries - Expected: at most 10 kW Actual: 40.8 kW. "
+            "No rack has room for its nodes: split them over one rack more."
+        )
+    ]
+
+
 def test_stated_supplies_must_add_up() -> None:
     def feeds(*psus: int | None) -> tuple[Feed, ...]:
         return tuple(Feed(name=name, source=f"rpp-{name}", breaker_a=30, volts=415, psus=count) for name, count in zip("ab", psus, strict=True))

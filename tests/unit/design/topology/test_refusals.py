@@ -58,6 +58,16 @@ def test_room_that_is_kept_counts() -> None:
     assert refused(32, 32, 64, tiers=2, grow_to_su=9).startswith("topology: 288 nodes with 8 links into each plane are 2304 endpoints a plane")
 
 
+def test_units_that_are_mostly_empty_count_whole() -> None:
+    # A slip of the keyboard in one number of a unit: what is short is room for units, and 16 endpoints are never more than 65,536.
+    far = [EndpointNode("a", 1, tuple(range(1, 9)), 400), EndpointNode("b", 4000, tuple(range(1, 9)), 400)]
+    (text,) = build_at((64, 64, 64), topology(su_nodes=32), far).problems
+    assert text.startswith(
+        "topology: 128000 nodes with 8 links into each plane are 1024000 endpoints a plane, more than 3 non-blocking tiers at radix 64 carry - "
+        "Expected: at most 65536 endpoints a plane (256 units of 32 nodes) Actual: 1024000 (4000 units). "
+    )
+
+
 def test_planes_by_port_do_not_make_room() -> None:
     assert "Ways out: radix 80 or more in every tier; planes: 2 with planes_by: rail;" in refused(12500, 32, 64, planes=2)
 
