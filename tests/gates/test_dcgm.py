@@ -163,6 +163,22 @@ CASES = [
     ),
     one(
         R1,
+        "a test without a name",
+        changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: by_name(found)["software"].update(name=None)),
+        Outcome.ERROR,
+        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x Actual: name None is no word (exit code 0). "
+        "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
+    ),
+    one(
+        R1,
+        "a GPU that is no number",
+        changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: by_name(found)["software"]["results"][2].update(entity_id=True)),
+        Outcome.ERROR,
+        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x Actual: entity_id True is no number (exit code 0). "
+        "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
+    ),
+    one(
+        R1,
         "not installed",
         Said("", "bash: dcgmi: command not found", 127),
         Outcome.ERROR,

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from rackready.gates.base import Command, Output
+from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 
 
@@ -16,8 +17,11 @@ def command(key: str, node: str, script: ModuleType, *arguments: str, timeout_s:
     return Command(key=key, node=node, argv=("python3", "-", *arguments), stdin=inspect.getsource(script), timeout_s=timeout_s, stage=stage)
 
 
-def document(output: Output, wanted: str) -> dict[str, Any]:
-    """Return the document that a script printed. Raises FormatError when it is not whole, or of another format."""
+def document(output: Output, wanted: str, shape: type[printed.Shape] | None = None) -> dict[str, Any]:
+    """Return the document that a script printed. Raises FormatError when it is not whole, of another format, or not of its shape.
+
+    A document that says why there is no other (``error``) has no shape.
+    """
     text = output.stdout.strip()
     if not text:
         message = "empty output"
@@ -36,4 +40,6 @@ def document(output: Output, wanted: str) -> dict[str, Any]:
     if "error" not in found and output.exit_code != 0:
         message = f"a complete document, but exit code {output.exit_code}"
         raise FormatError(message)
+    if shape is not None and "error" not in found:
+        printed.hold(found, shape)
     return found

@@ -134,7 +134,7 @@ def logs(services: Iterable[Document], entries: Iterable[Document]) -> list[Log]
         found.append(
             Log(
                 key="/".join(address.split("/")[-4:]),
-                name=f"{address.split('/')[-3]} {name(service)}",
+                name=f"{address.rsplit('/LogServices/', 1)[0].rsplit('/', 1)[-1]} {name(service)}",
                 entries=mine,
                 size=int(most) if most is not None else None,
                 keeps=service.get("OverWritePolicy") == "NeverOverWrites",
