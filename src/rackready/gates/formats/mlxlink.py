@@ -78,10 +78,18 @@ def _port(output: dict[str, Any]) -> Port:
         part=_word(module["Vendor Part Number"]),
         serial=_word(module["Vendor Serial Number"]),
         firmware=_word(module.get("FW Version")),
-        temperature=_watched(module.get("Temperature [C]")),
-        rx_power=_watched(module.get("Rx Power Current [dBm]")),
-        tx_power=_watched(module.get("Tx Power Current [dBm]")),
+        temperature=_watched(_in(module, "Temperature", "C")),
+        rx_power=_watched(_in(module, "Rx Power Current", "dBm")),
+        tx_power=_watched(_in(module, "Tx Power Current", "dBm")),
     )
+
+
+def _in(module: dict[str, Any], name: str, unit: str) -> object:
+    """Return what a module says of something in one unit; the same in another unit is not nothing."""
+    found = [key for key in module if key.startswith(f"{name} [") and key != f"{name} [{unit}]"]
+    if found:
+        raise FormatError(f"{found[0]} where {name} [{unit}] should be")
+    return module.get(f"{name} [{unit}]")
 
 
 def _word(value: object) -> str:
