@@ -13,7 +13,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import Any
@@ -71,11 +71,17 @@ class Collector:
 
     seen: dict[str, Seen] = field(default_factory=dict)
     failed: int = 0
+    closed: bool = False
+    """Nothing is noted any more: what is judged from here on is damaged."""
 
     def pytest_configure(self) -> None:
-        """Stand between the tests and the gates."""
+        """Stand between the tests and the gates, for the length of this program."""
+        self.stand_between(setattr)
+
+    def stand_between(self, put: Callable[[type[Gate], str, Any], object]) -> None:
+        """Have every gate's judgements noted; ``put`` sets an attribute of a class."""
         for kind in all_gates().values():
-            kind.evaluate = self._noting(kind.evaluate)  # type: ignore[method-assign]  # for the length of this program
+            put(kind, "evaluate", self._noting(kind.evaluate))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count failed tests: their outcomes are not to be relied on."""
@@ -84,6 +90,8 @@ class Collector:
     def _noting(self, original: Any) -> Any:  # noqa: ANN401 - a method
         def evaluate(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Output]) -> Verdict:
             verdict: Verdict = original(gate, facts, run, outputs)
+            if self.closed:
+                return verdict
             # The same output may be judged by other facts: another platform, another limit.
             text = f"{gate.id} {gate.inputs!r} {run.target} {verdict.outcome} " + " ".join(f"{key}={one!r}" for key, one in sorted(outputs.items()))
             self.seen.setdefault(hashlib.sha256(text.encode()).hexdigest(), Seen(gate, facts, run, dict(outputs), verdict.outcome))
@@ -184,6 +192,18 @@ def play(seen: Iterable[Seen], count: int, seed: int) -> tuple[Counter[str], lis
             played[gate] += 1
             wrong += [found] if (found := judge(one, name, key, outputs)) else []
     return played, wrong
+
+
+def some(seen: Iterable[Seen], seed: str) -> list[Wrong]:
+    """Judge one of these again, once damaged and once with a command that did not end well; returns what was wrong. The same for the same seed."""
+    dice = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    told = [one for one in seen if any(item.stdout for item in one.outputs.values())]
+    if not told:
+        return []
+    one = dice.choice(told)
+    name, key, outputs = next(mutants(one, dice))
+    bad = dice.choice(list(ended_badly(one)) or [(name, key, outputs)])
+    return [found for found in (judge(one, name, key, outputs), judge(replace(one, outcome=Outcome.ERROR), *bad)) if found]
 
 
 def lacking(seen: Iterable[Seen]) -> list[str]:
