@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import json
 from types import ModuleType
 from typing import Any
 
 from rackready.gates.base import Command, Output
-from rackready.gates.formats import printed
+from rackready.gates.formats import printed, printed_json
 from rackready.gates.formats.error import FormatError
 
 
@@ -22,15 +21,7 @@ def document(output: Output, wanted: str, shape: type[printed.Shape] | None = No
 
     A document that says why there is no other (``error``) has no shape.
     """
-    text = output.stdout.strip()
-    if not text:
-        message = "empty output"
-        raise FormatError(message)
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        message = f"JSON cut off or damaged at line {error.lineno} column {error.colno}"
-        raise FormatError(message) from error
+    found = printed_json.load(output.stdout.strip())
     if not isinstance(found, dict) or found.get("format") != wanted:
         message = f"no document of format {wanted}"
         raise FormatError(message)

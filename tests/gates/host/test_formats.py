@@ -125,6 +125,7 @@ def test_a_clocks_largest_error_is_offset_dispersion_and_half_the_delay() -> Non
     ("parse", "text", "words"),
     [
         (lscpu.parse, "", "empty output"),
+        (lscpu.parse, "[" * 100_000, "JSON nested without end"),
         (lscpu.parse, '{"lscpu": [', "JSON cut off or damaged at line 1 column 12"),
         (lscpu.parse, '{"lscpu": [{"field": "CPU(s):", "data": "8"}]}', "lscpu without 'Model name'"),
         (dmidecode.memory, "", "empty output"),

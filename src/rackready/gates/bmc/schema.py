@@ -21,7 +21,17 @@ _NUMBERS = frozenset(
 _WORDS = frozenset(
     {
         *("@odata.id", "State", "Health", "HealthRollup", "HealthRollUp", "Severity", "MessageSeverity", "Created", "EventTimestamp"),
-        *("OverWritePolicy", "ControlMode", "ControlType", "DetectorState", "BreakerState", "LineInputStatus", "ReadingType", "ReadingUnits", "PhysicalContext"),
+        *(
+            "OverWritePolicy",
+            "ControlMode",
+            "ControlType",
+            "DetectorState",
+            "BreakerState",
+            "LineInputStatus",
+            "ReadingType",
+            "ReadingUnits",
+            "PhysicalContext",
+        ),
     }
 )
 _OBJECTS = frozenset(

@@ -7,10 +7,10 @@ warning stands under ``warnings``. 4.x: root key ``DCGM Diagnostic``, results ca
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 _STATUSES = frozenset({"Pass", "Fail", "Skip", "Warn"})
@@ -62,15 +62,7 @@ class DiagnosticDidNotRunError(FormatError):
 
 def parse(text: str) -> Diagnostic:
     """Return what a run says. Raises FormatError and DiagnosticDidNotRunError."""
-    if not text.strip():
-        message = "empty output"
-        raise FormatError(message)
-    start = text.find("{")
-    try:
-        document = json.loads(text[start:] if start >= 0 else text)
-    except json.JSONDecodeError as error:
-        message = f"JSON cut off or damaged at line {error.lineno} column {error.colno}"
-        raise FormatError(message) from error
+    document = printed_json.load(text, after_words=True)
     try:
         return _diagnostic(document)
     except (KeyError, TypeError, AttributeError, ValueError) as error:

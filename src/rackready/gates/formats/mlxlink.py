@@ -6,11 +6,11 @@ its own limits behind them: "45 [-10..80]".
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 _NUMBER = re.compile(r"^[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$")
@@ -49,12 +49,7 @@ class Port:
 
 def parse(text: str) -> Port:
     """Return one port. Raises FormatError: empty, cut off, or the tool's own error."""
-    if not text.strip():
-        raise FormatError("empty output")
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
+    found = printed_json.load(text)
     try:
         status = found["status"]
         if status["code"] != 0:

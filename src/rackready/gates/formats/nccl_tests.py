@@ -6,12 +6,12 @@ NCCL INFO lines stand between header and rows; ``#wrong`` is N/A where results w
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 
@@ -126,11 +126,7 @@ def _wrong(*fields: object) -> int | None:
 
 
 def _parse_json(text: str) -> CollectiveResult:
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        message = f"JSON cut off or damaged at line {error.lineno} column {error.colno}"
-        raise FormatError(message) from error
+    document = printed_json.load(text)
     try:
         return _from_json(document)
     except (KeyError, TypeError, AttributeError) as error:

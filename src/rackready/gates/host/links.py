@@ -56,7 +56,9 @@ class Links(HostGate):
         for line in (line.strip() for line in (text or "").splitlines()):
             match = _LINE.match(line)
             if match is None:
-                judge.error(facts.node.name, "line of the kernel log not understood", "time, driver, device and Link down or up", line[:100] or "nothing", AGAIN)
+                judge.error(
+                    facts.node.name, "line of the kernel log not understood", "time, driver, device and Link down or up", line[:100] or "nothing", AGAIN
+                )
             elif match["way"] == "down":
                 downs.setdefault(match["netdev"], []).append(float(match["at"]))
         for nic in facts.nics:
