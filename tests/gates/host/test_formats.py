@@ -146,6 +146,11 @@ def test_a_clocks_largest_error_is_offset_dispersion_and_half_the_delay() -> Non
         (smart.drive, '{"smartctl": {}}', "neither an NVMe health log nor ATA attributes"),
         (smart.drive, '{"smartctl": {"messages": [{"string": "open failed", "severity": "error"}]}}', "open failed"),
         (smart.scan, "[]", "no document of smartctl"),
+        (
+            smart.scan,
+            '{"smartctl": {}, "devices": [{"name": "/dev/nvme0"}, {"name": "/dev/nvme0"}]}',
+            "/dev/nvme0 stands twice in the list: as many names are not as many drives",
+        ),
         (mlxlink.parse, '{"status": {"code": 1, "message": "no device"}, "result": {}}', "mlxlink: status 1: no device"),
         (mlxlink.parse, '{"status": {"code": 0}, "result": {}}', "mlxlink without 'output'"),
         (mlxlink.parse, json.dumps(PORT).replace("4E-7", "low"), "'low' where a number should be"),

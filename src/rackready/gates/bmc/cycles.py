@@ -137,7 +137,7 @@ def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Ou
     if not whole or found.get("kind") not in KINDS:
         judge.error(where, f"{what} unreadable", f"a document of format {FORMAT}", output.stdout[:80] or "nothing", "Run the gate again; report a bug.")
         return None
-    return found
+    return dict(found)
 
 
 def _compare(judge: Judge, node: str, cycle: str, first: Seen, later: Seen) -> bool:

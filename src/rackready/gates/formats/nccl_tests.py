@@ -132,6 +132,11 @@ def _parse_json(text: str) -> CollectiveResult:
     except (KeyError, TypeError, AttributeError) as error:
         message = f"JSON without {error}"
         raise FormatError(message) from error
+    except ValueError as error:
+        if isinstance(error, FormatError):
+            raise
+        message = f"JSON with a value of another kind: {error}"
+        raise FormatError(message) from error
 
 
 def _from_json(document: dict[str, Any]) -> CollectiveResult:

@@ -47,9 +47,12 @@ def document(text: str) -> dict[str, Any]:
 def scan(text: str) -> list[str]:
     """Return the device names of `smartctl --scan-open --json`. Raises FormatError."""
     try:
-        return [str(item["name"]) for item in document(text).get("devices", [])]
+        names = [str(item["name"]) for item in document(text).get("devices", [])]
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"a device without {error}") from error
+    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+        raise FormatError(f"{twice[0]} stands twice in the list: as many names are not as many drives")
+    return names
 
 
 def drive(text: str) -> Drive:
