@@ -1,10 +1,13 @@
-"""Every test of gates: BMCs answer as those of healthy nodes, and no test asks a network."""
+"""Every test of gates: BMCs answer as those of healthy nodes, no test asks a network, and what it has judged is judged again with damage."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
 from rackready.gates import phase
+from tests.gates.corpus import Collector, some
 from tests.gates.redfish_world import FakeBmcs
 
 
@@ -14,3 +17,18 @@ def bmcs_of_the_stage(monkeypatch: pytest.MonkeyPatch) -> FakeBmcs:
     found = FakeBmcs()
     monkeypatch.setattr(phase, "bmcs", lambda *_: found)
     return found
+
+
+@pytest.fixture(autouse=True)
+def damaged_as_well(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Judge an output of each test again, damaged: a part of the mutation corpus (`make fuzz`) for every run, drawn by its name."""
+    whole_corpus = any(isinstance(plugin, Collector) for plugin in request.config.pluginmanager.get_plugins())
+    if whole_corpus or request.path.name == "test_mutations.py":  # these damage what they judge themselves
+        yield
+        return
+    noted = Collector()
+    noted.stand_between(monkeypatch.setattr)
+    yield
+    noted.closed = True
+    wrong = some(noted.seen.values(), request.node.nodeid)
+    assert not wrong, "\n".join(f"{item.gate} {item.mutator} of {item.key}: {item.what}\n{item.text[-1500:]}" for item in wrong)

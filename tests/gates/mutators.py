@@ -8,6 +8,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from rackready.drivers import redfish_read
+from rackready.ondevice import host_read
+
 Mutator = Callable[[str, random.Random], str]
 
 NOISE = (
@@ -22,7 +25,7 @@ NOISE = (
     "",
 )
 UNITS = tuple(
-    tuple(pair.split(">")) for pair in ("GB/s>MB/s", "Gb/sec>MB/sec", "MiB>GiB", "GB>GiB", "MHz>GHz", "us>ms", " W> mW", " C> F", " C> K", "Gb/s>GB/s")
+    tuple(pair.split(">")) for pair in ("GB/s>MB/s", "Gb/sec>MB/sec", "MiB>GiB", "GB>GiB", "MHz>GHz", "us>ms", "usec>msec", "W>mW", "C>F", "C>K", "Gb/s>GB/s")
 )
 _NUMBER = re.compile(r"\d+\.\d+")
 _LONG = re.compile(r"\b\d{4,}\b")
@@ -69,6 +72,7 @@ def double(text: str, dice: random.Random) -> str:
     lines = _lines(text)
     if not lines:
         return text
+    lines[-1] += "" if lines[-1].endswith("\n") else "\n"
     at = dice.randrange(len(lines))
     return "".join(lines[: at + 1] + lines[at : at + dice.randint(1, 6)] + lines[at + 1 :])
 
@@ -82,12 +86,12 @@ def noise(text: str, dice: random.Random) -> str:
 
 
 def units(text: str, dice: random.Random) -> str:
-    """Report in another unit, the numbers as they were."""
-    there = [(old, new) for old, new in UNITS if old in text]
+    """Report in another unit, the numbers as they were. A unit is a word of its own: the us of Status is none."""
+    there = [(pattern, new) for old, new in UNITS if (pattern := re.compile(rf"(?<=[\s\[(]){old}(?![A-Za-z0-9_])")).search(text)]
     if not there:
         return text
-    old, new = dice.choice(there)
-    return text.replace(old, new)
+    pattern, new = dice.choice(there)
+    return pattern.sub(new, text)
 
 
 def locale(text: str, dice: random.Random) -> str:
@@ -151,6 +155,48 @@ def garble(text: str, dice: random.Random) -> str:
     return text[:at] + dice.choice(["\ufffd", "\x00", "\r", "\u00a0", "\u2212"]) + text[at + 1 :]
 
 
-MUTATORS: dict[str, Mutator] = {
-    function.__name__: function for function in (truncate, drop_lines, reorder, double, noise, units, locale, versions, json_lose, json_other_type, garble)
-}
+_TEXT = (truncate, drop_lines, reorder, double, noise, units, locale, versions, json_lose, json_other_type, garble)
+
+
+def sealed(text: str) -> bool:
+    """Whether an output carries a digest of what it holds: damage on the way to it shows at once, so what is in it is to be damaged before."""
+    return '"digest"' in text and any(form in text for form in (host_read.FORMAT, redfish_read.FORMAT))
+
+
+def inside(text: str, dice: random.Random) -> str:
+    """Damage what a sealed document holds, as if a tool or a BMC had said it so, and seal it again. One whose seal is broken stays so."""
+    try:
+        found = json.loads(text)
+        if found["digest"] == host_read.digest(found.get("commands"), found.get("files")):
+            return json.dumps(_one_tool(found, dice))
+        if found["digest"] == redfish_read.digest(found) and found["documents"]:
+            return json.dumps(_one_resource(found, dice))
+    except (ValueError, KeyError, TypeError, AttributeError):  # a test's own damage
+        pass
+    return text
+
+
+def _one_tool(found: dict[str, Any], dice: random.Random) -> dict[str, Any]:
+    """Damage what one tool printed, or one file of the kernel."""
+    tools = [(answer, "stdout") for answer in found["commands"].values() if answer["stdout"]]
+    files = [(group, path) for group in found["files"].values() for path, said in group.items() if said]
+    if tools or files:
+        place, key = dice.choice(tools if tools and (not files or dice.random() < 0.5) else files)
+        place[key] = dice.choice(_TEXT)(place[key], dice)
+    return found | {"digest": host_read.digest(found["commands"], found["files"])}
+
+
+def _one_resource(found: dict[str, Any], dice: random.Random) -> dict[str, Any]:
+    """Have one property of one resource with a value of a type that Redfish does not give it.
+
+    Neither lost nor null: Redfish says so what a service does not know, and a BMC that never knew it is no damage.
+    """
+    address = dice.choice(sorted(found["documents"]))
+    damaged = json.loads(json.dumps(found["documents"][address]))
+    if place := _walk(damaged, dice):
+        here, key = place
+        here[key] = dice.choice([other for other in ("", "N/A", "unknown", [], {}) if isinstance(other, str) or type(other) is not type(here[key])])
+    return redfish_read.sealed(found | {"documents": found["documents"] | {address: damaged}})
+
+
+MUTATORS: dict[str, Mutator] = {function.__name__: function for function in (*_TEXT, inside)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -13,9 +14,10 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.drivers import redfish
+from rackready.drivers.redfish_read import sealed
 from rackready.drivers.remote import Answer
 from rackready.drivers.scheduler.base import Job, SchedulerError, SchedulerNode, UnknownNodeError
-from rackready.gates.base import Output
+from rackready.gates.base import Output, Run
 from rackready.gates.bmc import cycle as module
 from rackready.gates.bmc import guard
 from rackready.gates.bmc.connection import Bmcs
@@ -320,3 +322,53 @@ def test_a_missing_look_is_not_taken_for_a_whole_one() -> None:
     run = gate.plan(facts(), ["node01"])[0]
     found = gate.evaluate(facts(), run, {"gpus-0": Output("gpus-0", "node01", "x", 0, "")})
     assert texts(found)[0].startswith("node01: inventory before the first power cycle - Expected: a whole one Actual: empty output.")
+
+
+def _outputs_of_one_cycle(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> tuple[PowerCycles, Run, dict[str, Output]]:
+    _, attempts = measured(Host(lambda: boots(node)), way(bmcs, ledger), cycles=1)
+    return PowerCycles({"cycles": 1, "boot_s": 30}), attempts[0].run, dict(attempts[0].outputs)
+
+
+@pytest.mark.parametrize("key", ["mark-1", "cycle-1"])
+def test_a_cycle_of_which_a_command_is_missing_did_not_happen(bmcs: FakeRack, node: FakeNode, ledger: Ledger, key: str) -> None:
+    gate, run, outputs = _outputs_of_one_cycle(bmcs, node, ledger)
+    assert gate.evaluate(facts(), run, outputs).outcome is Outcome.PASS
+    del outputs[key]
+    found = gate.evaluate(facts(), run, outputs)
+    said = "node01 BMC: power cycle 1 was not run - Expected: a power cycle, and a mark on the node before it Actual: none. See what ended the row before it."
+    assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])
+
+
+def test_a_mark_that_did_not_end_is_an_error(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    gate, run, outputs = _outputs_of_one_cycle(bmcs, node, ledger)
+    outputs["mark-1"] = replace(outputs["mark-1"], exit_code=None, timed_out=True)
+    said = "node01: power cycle 1 not begun - Expected: SSH answers before it Actual: exit None. Check the node, then run the gate again."
+    assert texts(gate.evaluate(facts(), run, outputs)) == [said]
+
+
+def test_a_cycle_of_a_kind_that_nobody_knows_is_unreadable(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    gate, run, outputs = _outputs_of_one_cycle(bmcs, node, ledger)
+    done = json.loads(outputs["cycle-1"].stdout)
+    del done["kind"]
+    outputs["cycle-1"] = replace(outputs["cycle-1"], stdout=json.dumps(done))
+    found = gate.evaluate(facts(), run, outputs)
+    assert found.outcome is Outcome.ERROR
+    assert texts(found)[0].startswith("node01 BMC: power cycle 1 unreadable - Expected: a document of format rackready/power-cycle/v1 Actual: ")
+
+
+def test_parts_that_the_bmc_could_not_tell_are_not_taken_for_gone(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    gate, run, outputs = _outputs_of_one_cycle(bmcs, node, ledger)
+    told = json.loads(outputs["bmc-0"].stdout)
+    told["unread"]["/redfish/v1/Systems/1/Memory/DIMM1"] = "HTTP 500"
+    outputs["bmc-0"] = replace(outputs["bmc-0"], stdout=json.dumps(sealed(told)))
+    found = gate.evaluate(facts(), run, outputs)
+    assert (found.outcome, texts(found)) == (
+        Outcome.ERROR,
+        [
+            (
+                "node01: inventory before the first power cycle - Expected: a whole one "
+                "Actual: the BMC did not tell its parts: /redfish/v1/Systems/1/Memory/DIMM1: HTTP 500. "
+                "Repair what it names; the node was not power-cycled."
+            )
+        ],
+    )

@@ -71,6 +71,21 @@ def test_an_entry_before_the_last_pass_does_not_count_again() -> None:
     assert (found.outcome, texts(found), found.note) == (Outcome.PASS, [], None)
 
 
+def test_undated_entries_of_a_log_that_the_last_pass_did_not_see_count() -> None:
+    seen = last_pass()
+    of_other_log = Passed(seen.at, tuple(item.model_copy(update={"target": item.target.replace("SEL", "Old")}) for item in seen.metrics))
+    assert after(seen, with_entry(PASSED - timedelta(days=1))).outcome is Outcome.PASS
+    assert after(of_other_log, with_entry(None)).outcome is Outcome.FAIL
+
+
+def test_an_overwrite_policy_that_redfish_does_not_have_is_not_taken_for_wrapping() -> None:
+    there = world(healthy())
+    there[SEL].update(OverWritePolicy="StopsSometimes", MaxNumberOfRecords=1)
+    found = after(None, there)
+    assert found.outcome is Outcome.ERROR
+    assert texts(found)[0].startswith("node01 log BMC SEL: log full - Expected: room for new entries (it holds 1 and overwrites none) Actual: ")
+
+
 def test_an_entry_of_the_very_second_of_the_pass_counts() -> None:
     """A clock of whole seconds: the pass saw nothing bad, so it was written after it."""
     assert after(last_pass(), with_entry(PASSED)).outcome is Outcome.FAIL

@@ -325,6 +325,13 @@ def test_a_cap_that_the_site_wants_must_be_that_one(shown: int | None, outcome: 
     assert verdict(PowerLimit({"cap_w": 9000}), world(state)).outcome is outcome
 
 
+def test_a_cap_that_nobody_can_see_is_an_error() -> None:
+    found = verdict(PowerLimit({"cap_w": 9000}), world(healthy()))
+    step = "Update the BMC's firmware, or take cap_w out of the gate set: nobody can see that the limit holds."
+    assert texts(found) == [f"node01 BMC: power limit not reported - Expected: 9000 W, as the site wants Actual: no power control. {step}"]
+    assert found.outcome is Outcome.ERROR
+
+
 def test_further_firmware_is_asked_for_only_where_it_is_wanted() -> None:
     known = rack()
     wanted = Baseline(bmc="25.06.27", firmware={"HGX_FW_BMC_0": "HGX-22.10-1"}, source="a test of ours")

@@ -126,6 +126,19 @@ def test_a_node_alone(gate_id: str) -> None:
     assert alone(gate_id, "NCCL INFO").outcome is Outcome.ERROR
 
 
+@pytest.mark.parametrize("gate_id", ALONE)
+def test_a_node_whose_results_are_wrong_fails_at_any_speed(gate_id: str) -> None:
+    site = rack(1)
+    found = gate(gate_id, {"launches": 1})
+    assert isinstance(found, NcclGate)
+    (run,) = found.plan(site, ["node01"])
+    text = log(site, run.nodes) + table(run.nodes, found.collective, INSIDE[found.collective]).replace(" 0 62818", " 3 62818").replace(": 0 OK", ": 6 FAILED")
+    verdict = found.evaluate(site, run, outputs(run, {"launch0": Said(text, exit_code=1)}))
+    step = "Data were corrupted: take the node out of service and run DCGM's level 4: docs/runbooks/silent-data-corruption.md."
+    assert said(verdict) == f"node01 launch 1: wrong results - Expected: 0 wrong values Actual: 6 wrong values. {step}"
+    assert verdict.outcome is Outcome.FAIL
+
+
 def scaled(figures: dict[int, float]) -> Verdict:
     site = rack(4)
     found = gate(SCALING, {"launches": 1})
@@ -133,7 +146,7 @@ def scaled(figures: dict[int, float]) -> Verdict:
     run: Run
     (run,) = found.plan(site, list(site.nodes))
     texts, bytes_of = {}, dict.fromkeys(run.nodes, 0.0)
-    for size in steps(4):
+    for size in (size for size in steps(4) if size in figures):
         nodes = run.nodes[:size]
         texts[f"n{size}-launch0"] = Said(log(site, nodes) + table(nodes, "all_reduce", figures[size]))
         for node in nodes if size > 1 else ():
@@ -148,6 +161,13 @@ def test_scaling_is_judged_size_by_size() -> None:
     bad = scaled({1: 370.0, 2: 366.0, 4: 250.0})
     assert bad.outcome is Outcome.FAIL
     assert said(bad).startswith("4 nodes: all-reduce of 32 GPUs is slow - Expected: at least 312.8 GB/s (floor) Actual: 250.0 GB/s")
+
+
+def test_a_size_that_was_not_run_is_an_error() -> None:
+    verdict = scaled({1: 370.0, 4: 362.0})
+    step = "Run the gate again; if it stays so, report a bug."
+    assert said(verdict) == f"2 nodes launch 1: all_reduce_perf was not run - Expected: an output Actual: none. {step}"
+    assert verdict.outcome is Outcome.ERROR
 
 
 def test_unequal_domains_have_no_bound_and_are_an_error() -> None:

@@ -38,6 +38,13 @@ def no_results_of(test: str) -> Callable[[dict[str, Any]], object]:
     return change
 
 
+R2, R4 = "node/gpu/validation/dcgm-r2", "node/gpu/validation/dcgm-r4"
+_FAULTY = Said(text("dcgm/dgx_h100_r3_dcgm4_gpu3_memory.json"), exit_code=205)
+_MEMORY = (
+    "node01 gpu3: DCGM test memory - Expected: Pass Actual: Fail: GPU 3 Memory test failed with 1 faulty region. "
+    "Run a field diagnostic on the GPU. [error 52, severity isolate]. "
+    "Take the GPU out of service and replace it: docs/runbooks/gpu.md."
+)
 _SKIP = "or make the test runnable."
 CASES = [
     one(R1, "r1, DCGM 4, healthy", Said(text("dcgm/dgx_h100_r1_dcgm4_healthy.json")), Outcome.PASS),
@@ -47,11 +54,22 @@ CASES = [
     one(
         R3,
         "faulty memory",
-        Said(text("dcgm/dgx_h100_r3_dcgm4_gpu3_memory.json"), exit_code=205),
+        _FAULTY,
         Outcome.FAIL,
-        "node01 gpu3: DCGM test memory - Expected: Pass Actual: Fail: GPU 3 Memory test failed with 1 faulty region. "
-        "Run a field diagnostic on the GPU. [error 52, severity isolate]. "
-        "Take the GPU out of service and replace it: docs/runbooks/gpu.md.",
+        _MEMORY,
+    ),
+    one(R2, "r2, memory", _FAULTY, Outcome.FAIL, _MEMORY),
+    one(
+        R4,
+        "r4, memory, and its own tests did not run",
+        _FAULTY,
+        Outcome.FAIL,
+        _MEMORY,
+        *(
+            f"node01: DCGM test {test} did not run - Expected: a result for every GPU Actual: not in the result. "
+            "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`."
+            for test in ("memtest", "pulse_test")
+        ),
     ),
     one(
         R1,
@@ -159,6 +177,22 @@ CASES = [
         Outcome.ERROR,
         "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x Actual: status 'Deferred' of test software is a word "
         "that is not known (exit code 0). "
+        "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
+    ),
+    one(
+        R1,
+        "a test without a name",
+        changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: by_name(found)["software"].update(name=None)),
+        Outcome.ERROR,
+        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x Actual: name None is no word (exit code 0). "
+        "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
+    ),
+    one(
+        R1,
+        "a GPU that is no number",
+        changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: by_name(found)["software"]["results"][2].update(entity_id=True)),
+        Outcome.ERROR,
+        "node01 dcgm-r1: DCGM diagnostic unreadable - Expected: JSON of dcgmi diag 3.x or 4.x Actual: entity_id True is no number (exit code 0). "
         "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
     ),
     one(

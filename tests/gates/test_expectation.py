@@ -16,7 +16,6 @@ from rackready.gates.expectation import (
     judge,
     launches,
     reference,
-    siblings,
 )
 from rackready.model.outcome import Outcome
 
@@ -152,12 +151,6 @@ def test_gpus_without_nvlink_have_no_bound_from_physics() -> None:
 @pytest.mark.parametrize(("units", "count"), [(1, 4), (4, 5), (200, 7), (12500, 9)])
 def test_launches(units: int, count: int) -> None:
     assert launches(units) == count
-
-
-def test_siblings_are_held_against_the_others() -> None:
-    assert siblings([100.0, 101.0, 55.0, 102.0], 2) == 101.0
-    with pytest.raises(ValueError, match="no siblings"):
-        siblings([1.0], 0)
 
 
 def test_fewer_than_sixteen_are_no_fleet() -> None:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from rackready.drivers.remote import Answer
 from rackready.gates.base import REGISTRY, Command, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.expectation import FLEET_PENDING, fleet_outliers, launches
-from rackready.gates.fleet import Comparison, Unit, compare, hold_siblings, repeats, standard_error
-from rackready.gates.judge import Judge
+from rackready.gates.fleet import Comparison, Unit, compare, repeats, standard_error, standing
 from rackready.gates.phase import Stage
 from rackready.gates.registry import all_gates, gate
 from rackready.model.evidence import EvidenceRecord
@@ -95,22 +94,22 @@ def test_what_is_wired_in_is_the_rule_itself(values: list[float]) -> None:
     assert [unit.value for unit in comparison(values, RATE, 3).outliers] == [values[place] for place in rule]
 
 
-def test_siblings_name_the_part_that_is_slow() -> None:
-    judge = Judge()
-    values = {f"node01/gpu{index}": (f"node01 gpu{index}", 700.0 if index != 5 else 640.0) for index in range(8)}
-    hold_siblings(judge, RATE, values, "TFLOPS", facts=rack(4), count=3, next_step="Look for throttling.")
-    verdict = judge.verdict("node01")
-    assert [str(finding) for finding in verdict.findings] == [
-        "node01 gpu5: rate is not that of its siblings - Expected: at least 682.7 TFLOPS (their median 700) Actual: 640 TFLOPS. Look for throttling."
-    ]
-    assert len(verdict.criteria) == 8
-    assert verdict.criteria[5].inputs["M"] == 32
+def test_a_part_stands_among_the_others_of_its_node() -> None:
+    found = standing(RATE, [700.0] * 7, 32, count=3)
+    assert round(found.bound, 1) == 682.7
+    assert (found.holds(690.0), found.holds(640.0)) == (True, False)
+    assert found.criterion("TFLOPS").inputs == {"M": 32, "median": 700.0, "spread": found.spread, "z": found.z, "d": RATE.effect}
+    assert found.spread == standard_error(RATE, 700.0, 3), "seven that agree to the digit are not believed to have no noise"
 
 
-def test_one_part_alone_is_not_judged_by_siblings() -> None:
-    judge = Judge()
-    hold_siblings(judge, RATE, {"node01/gpu0": ("node01 gpu0", 1.0)}, "TFLOPS", facts=rack(), count=1, next_step="-")
-    assert judge.verdict("node01").outcome is Outcome.ERROR, "nothing was judged"
+def test_lower_may_be_better_and_a_tool_may_give_its_own_error() -> None:
+    found = standing(FleetMetric("latency", 0.2, better="lower"), [1.96, 1.95, 1.97], 8, error=0.01)
+    assert round(found.bound, 3) == 2.156
+    assert (found.holds(2.1), found.holds(2.2)) == (True, False)
+
+
+def test_at_least_the_parts_themselves_are_compared() -> None:
+    assert standing(RATE, [700.0] * 7, 1).comparisons == 8
 
 
 def test_how_often_one_figure_was_measured() -> None:

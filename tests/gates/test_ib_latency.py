@@ -121,6 +121,12 @@ def test_gpu_memory_is_judged_by_the_other_rails_alone() -> None:
     assert "--use_cuda=0" in gate(READ).plan(rack(2), ["node01", "node02"])[0].commands[2].argv
 
 
+def test_a_late_gpu_path_is_named() -> None:
+    verdict = judge(READ, Case("late", said(gpu=True, forth3=lat(3, 3.1, gpu=True)), Outcome.FAIL, nodes=2))
+    assert [str(finding) for finding in verdict.findings] == list(CASES[1].messages)
+    assert verdict.outcome is Outcome.FAIL
+
+
 def test_a_failed_rail_is_not_measured_and_the_others_are() -> None:
     assert len(judge(WRITE, CASES[0]).measured) == 32
     assert len(judge(WRITE, CASES[1]).measured) == 28

@@ -180,13 +180,21 @@ def test_a_card_in_a_slot_may_train_down_while_idle_and_it_is_said() -> None:
     assert "node01 gpu7: PCIe generation 1 of 4 while idle, which such a card may" in (verdict.note or "")
 
 
-def test_a_gpu_without_its_index_is_an_error() -> None:
+@pytest.mark.parametrize(
+    ("change", "actual"),
+    [
+        (lambda gpus: gpus[3].pop("index"), "gpus[3].index: Field required"),
+        (lambda gpus: gpus[3].update(index=True), "gpus[3].index: Input should be a valid integer"),
+        (lambda gpus: gpus[0].update(pcie_gen_max="5"), "gpus[0].pcie_gen_max: Input should be a valid integer"),
+        (lambda gpus: gpus[1].update(unread=None), "gpus[1].unread: Input should be a valid dictionary"),
+        (lambda gpus: gpus[2].update(nvlinks={"one": True}), "gpus[2].nvlinks.one.[key]: String should match pattern '^[0-9]{1,3}$'"),
+        (lambda gpus: gpus.insert(0, "GPU"), "gpus[0]: Input should be a valid dictionary or instance of _Gpu"),
+    ],
+    ids=["no index", "true as index", "a word as a number", "no reasons", "a link without a number", "no GPU"],
+)
+def test_a_value_of_another_type_is_refused_with_its_place(change: Callable[[list[Any]], object], actual: str) -> None:
     found = document("nvml/dgx_h100_healthy.json")
-    del found["gpus"][3]["index"]
-    case = Case(
-        "no index",
-        {"inventory": Said(json.dumps(found))},
-        Outcome.ERROR,
-        ("node01: GPU inventory unreadable - Expected: every GPU with its index Actual: one without. Run the gate again.",),
-    )
-    check(GATE, case)
+    change(found["gpus"])
+    step = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+    said = f"node01: GPU inventory unreadable - Expected: a complete inventory document Actual: {actual}. {step}"
+    check(GATE, Case("damaged", {"inventory": Said(json.dumps(found))}, Outcome.ERROR, (said,)))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
 from rackready.model.outcome import Outcome
-from tests.gates.damage import apply, damages
+from tests.gates.damage import Damage, apply, damages
 from tests.gates.support import Case, Said, judge, text
 from tests.gates.test_ib_write_bw import UP
 from tests.gates.test_nccl_ring import BASE
@@ -68,7 +68,7 @@ CALM = settings(max_examples=40, deadline=None, database=None, suppress_health_c
 @seed(20261121)
 @CALM
 @given(damage=damages())
-def test_bad_never_becomes_pass(row: Row, damage: tuple[str, list[float], str]) -> None:
+def test_bad_never_becomes_pass(row: Row, damage: Damage) -> None:
     assert outcome(row, apply(text(row[2]), damage)) is not Outcome.PASS
 
 
@@ -76,7 +76,7 @@ def test_bad_never_becomes_pass(row: Row, damage: tuple[str, list[float], str]) 
 @seed(20261121)
 @CALM
 @given(damage=damages())
-def test_damage_never_crashes(row: Row, damage: tuple[str, list[float], str]) -> None:
+def test_damage_never_crashes(row: Row, damage: Damage) -> None:
     assert outcome(row, apply(text(row[2]), damage)) in {Outcome.PASS, Outcome.FAIL, Outcome.ERROR}
 
 

@@ -28,6 +28,14 @@ CASES = [
         "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
     ),
     one(
+        "JSON of a rank that is no number",
+        Said(text("nccl/dgx_h100_8_healthy.json").replace('"rank": 3', '"rank": ""')),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: JSON with a value of another kind: "
+        "invalid literal for int() with base 10: '' (exit code 0). "
+        "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
+    ),
+    one(
         "NVLS off",
         Said(text("nccl/dgx_h100_8_nvls_off.txt")),
         Outcome.FAIL,

@@ -89,6 +89,19 @@ CASES = [
         "node01: versions unreadable - Expected: a complete versions document Actual: the document is not complete. Run the gate again.",
     ),
     one(
+        "services that are no list of them",
+        changed(lambda found: found.update(services="active")),
+        Outcome.ERROR,
+        "node01: versions unreadable - Expected: a complete versions document Actual: services: Input should be a valid dictionary. Run the gate again.",
+    ),
+    one(
+        "no word of NVML",
+        changed(lambda found: found.update(nvml=True)),
+        Outcome.ERROR,
+        "node01: versions unreadable - Expected: a complete versions document "
+        "Actual: nvml: Input should be a valid dictionary or instance of _Nvml. Run the gate again.",
+    ),
+    one(
         "another format",
         Said('{"format": "rackready/versions/v9", "complete": true}'),
         Outcome.ERROR,

@@ -3,11 +3,14 @@
 A trail is the way from the service root, property by property: ``Chassis/*/ThermalSubsystem/Fans/*``. ``*`` stands for every member of
 a collection (or of a list of links), with all its pages; ``*!audit*,lclog`` leaves out members by the last word of their address.
 A trail ends quietly where a resource lacks the property: whether that is allowed is for the reader of the result to say. A resource
-that is linked and cannot be read is written down as unread, never left out.
+that is linked and cannot be read is written down as unread, never left out. What was gathered carries a digest: a part of it that is
+lost or damaged later is not taken for something that the service does not have.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +41,17 @@ class Gathered:
 
     def document(self) -> Document:
         """Return it as one JSON document."""
-        return {"format": FORMAT, "trails": self.trails, "documents": self.documents, "unread": self.unread, "complete": True}
+        return sealed({"format": FORMAT, "trails": self.trails, "documents": self.documents, "unread": self.unread, "complete": True})
+
+
+def sealed(document: Document) -> Document:
+    """Return a gathered document with the digest of what it holds."""
+    return {**document, "digest": digest(document)}
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of what was gathered."""
+    return hashlib.sha256(json.dumps([document.get(key) for key in ("trails", "documents", "unread")], sort_keys=True).encode()).hexdigest()
 
 
 def read(bmc: Bmc, trails: Iterable[str], proceed: Callable[[], None]) -> Gathered:

@@ -223,15 +223,6 @@ def launches(units: int, *, sigma: float = 0.01, effect: float = 0.03) -> int:
     return max(1, math.ceil(1.57 * ((z + 2.33) * sigma / effect) ** 2))
 
 
-def siblings(values: Sequence[float], index: int) -> float:
-    """Return the median of the others: what one part is held against inside a node."""
-    others = [value for place, value in enumerate(values) if place != index]
-    if not others:
-        message = "one part alone has no siblings"
-        raise ValueError(message)
-    return median(others)
-
-
 MIN_FLEET = 16
 """Fewer identical units than this are no fleet."""
 

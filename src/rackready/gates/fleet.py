@@ -8,13 +8,12 @@ what stands here says the same as one number, the bound, so that a reader can ho
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
 
 from rackready.gates.base import FleetMetric, Gate, GateFacts
-from rackready.gates.expectation import MIN_FLEET, fleet_outliers, launches, siblings
-from rackready.gates.judge import Judge
+from rackready.gates.expectation import MIN_FLEET, fleet_outliers, launches
 from rackready.model.outcome import Criterion, Op
 
 _RISK = 0.01
@@ -113,35 +112,38 @@ def _bound(metric: FleetMetric, centre: float, spread: float, z: float) -> float
     return centre - distance if metric.better == "higher" else centre + distance
 
 
-def hold_siblings(  # noqa: PLR0913 - what a comparison within a node needs
-    judge: Judge, metric: FleetMetric, values: Mapping[str, tuple[str, float]], unit: str, *, facts: GateFacts, count: int, next_step: str
-) -> None:
-    """Hold each part of a node against the median of the others; one that falls behind is a fail of the judge.
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where one part of a node must stand among the others: their median, the spread that is believed, z, and the bound that follows."""
 
-    ``values``: target -> (where, figure). ``count``: launches that one figure is the median of. M is the number of such parts in the whole
-    site, since each of its nodes compares its own. Records metric and bound of each part; one part alone has no siblings, and is not judged.
+    metric: FleetMetric
+    centre: float
+    spread: float
+    z: float
+    bound: float
+    comparisons: int
+
+    def holds(self, value: float) -> bool:
+        """Whether a figure is on the good side of the bound."""
+        return not behind(self.metric, value, self.bound)
+
+    def criterion(self, unit: str, **more: float | str) -> Criterion:
+        """Return the bound with its inputs."""
+        inputs: dict[str, float | str] = {"M": self.comparisons, "median": self.centre, "spread": self.spread, "z": self.z, "d": self.metric.effect}
+        return _criterion(self.metric, self.bound, unit, "siblings", "the other parts of the node", inputs | more)
+
+
+def standing(metric: FleetMetric, others: Sequence[float], comparisons: int, *, count: int = 1, error: float | None = None) -> Standing:
+    """Return what a part of a node is held against, by the others.
+
+    ``comparisons``: parts that are so compared in the whole site, M. ``count``: launches that one figure is the median of; its standard error
+    follows from the metric's sigma, unless ``error`` gives it in the metric's unit (a tool whose figures have a step).
     """
-    names = list(values)
-    figures = [values[name][1] for name in names]
-    comparisons = max(1, len(names) * facts.fleet)
-    for place, name in enumerate(names):
-        where, value = values[name]
-        judge.metric(metric.name, name, value, unit)
-        if len(names) == 1:
-            continue
-        judge.judged += 1
-        others = [figure for other, figure in enumerate(figures) if other != place]
-        centre = siblings(figures, place)
-        spread = max(_MAD * median(abs(figure - centre) for figure in others), standard_error(metric, centre, count))
-        z = _z(comparisons)
-        bound = _bound(metric, centre, spread, z)
-        inputs: dict[str, float | str] = {"of": name, "M": comparisons, "median": centre, "spread": spread, "z": z, "d": metric.effect}
-        judge.criterion(_criterion(metric, bound, unit, "siblings", "the other parts of the node", inputs))
-        if behind(metric, value, bound):
-            side = "at least" if metric.better == "higher" else "at most"
-            judge.fail(
-                where, f"{metric.name} is not that of its siblings", f"{side} {bound:.4g} {unit} (their median {centre:.4g})", f"{value:.4g} {unit}", next_step
-            )
+    centre = median(others)
+    spread = max(_MAD * median(abs(other - centre) for other in others), standard_error(metric, centre, count) if error is None else error)
+    total = max(comparisons, len(others) + 1)
+    z = _z(total)
+    return Standing(metric, centre, spread, z, _bound(metric, centre, spread, z), total)
 
 
 def behind(metric: FleetMetric, value: float, bound: float) -> bool:

@@ -11,6 +11,7 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
@@ -48,7 +49,7 @@ class Inventory(Gate):
         if judge.trouble(trouble(output, node, "GPU inventory")) or output is None:
             return judge.verdict(node)
         try:
-            found = document(output, nvml_inventory.FORMAT)
+            found = document(output, nvml_inventory.FORMAT, printed.NvmlInventory)
         except FormatError as error:
             judge.error(
                 node,
@@ -67,12 +68,9 @@ class Inventory(Gate):
         return judge.verdict(node)
 
     def _node(self, judge: Judge, wanted: NodeFacts, node: str, found: dict[str, Any]) -> None:
-        gpus = found.get("gpus")
-        if not isinstance(gpus, list) or len(gpus) != found.get("count"):
-            judge.error(node, "GPU inventory contradicts itself", "as many GPUs as it counts", f"count {found.get('count')}", "Run the gate again.")
-            return
-        if any(not isinstance(gpu, dict) or not isinstance(gpu.get("index"), int) for gpu in gpus):
-            judge.error(node, "GPU inventory unreadable", "every GPU with its index", "one without", "Run the gate again.")
+        gpus = found["gpus"]
+        if len(gpus) != found["count"]:
+            judge.error(node, "GPU inventory contradicts itself", "as many GPUs as it counts", f"count {found['count']}", "Run the gate again.")
             return
         judge.judged += 1
         judge.count("gpu_count", node, len(gpus), wanted.platform.gpus, f"platform profile {wanted.platform.id}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import json
 from types import ModuleType
 from typing import Any
 
 from rackready.gates.base import Command, Output
+from rackready.gates.formats import printed, printed_json
 from rackready.gates.formats.error import FormatError
 
 
@@ -16,17 +16,12 @@ def command(key: str, node: str, script: ModuleType, *arguments: str, timeout_s:
     return Command(key=key, node=node, argv=("python3", "-", *arguments), stdin=inspect.getsource(script), timeout_s=timeout_s, stage=stage)
 
 
-def document(output: Output, wanted: str) -> dict[str, Any]:
-    """Return the document that a script printed. Raises FormatError when it is not whole, or of another format."""
-    text = output.stdout.strip()
-    if not text:
-        message = "empty output"
-        raise FormatError(message)
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        message = f"JSON cut off or damaged at line {error.lineno} column {error.colno}"
-        raise FormatError(message) from error
+def document(output: Output, wanted: str, shape: type[printed.Shape] | None = None) -> dict[str, Any]:
+    """Return the document that a script printed. Raises FormatError when it is not whole, of another format, or not of its shape.
+
+    A document that says why there is no other (``error``) has no shape.
+    """
+    found = printed_json.load(output.stdout.strip())
     if not isinstance(found, dict) or found.get("format") != wanted:
         message = f"no document of format {wanted}"
         raise FormatError(message)
@@ -36,4 +31,6 @@ def document(output: Output, wanted: str) -> dict[str, Any]:
     if "error" not in found and output.exit_code != 0:
         message = f"a complete document, but exit code {output.exit_code}"
         raise FormatError(message)
+    if shape is not None and "error" not in found:
+        printed.hold(found, shape)
     return found

@@ -7,6 +7,7 @@ from typing import Any
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import command, document
@@ -51,7 +52,7 @@ class Versions(Gate):
         if judge.trouble(trouble(output, node, "version check")) or output is None:
             return judge.verdict(node)
         try:
-            found = document(output, script.FORMAT)
+            found = document(output, script.FORMAT, printed.Versions)
         except FormatError as error:
             judge.error(node, "versions unreadable", "a complete versions document", error, "Run the gate again.")
             return judge.verdict(node)

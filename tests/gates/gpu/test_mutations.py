@@ -12,10 +12,11 @@ from rackready.gates.base import Output
 from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome
+from tests.gates.damage import Damage, apply, damages
 from tests.gates.gpu.test_performance import FP16, JSON, SMI, TABLE, slowed
 from tests.gates.gpu.test_smi import changed
 from tests.gates.support import text
-from tests.gates.test_mutations import CALM, apply, damages
+from tests.gates.test_mutations import CALM
 
 S = "node/gpu/sanity/"
 TOPO = text("topo/dgx_h100_healthy.txt")
@@ -68,7 +69,7 @@ def test_what_is_bad_is_no_pass_to_begin_with(row: Row) -> None:
 @seed(20261122)
 @CALM
 @given(damage=damages())
-def test_bad_never_becomes_pass(row: Row, damage: tuple[str, list[float], str]) -> None:
+def test_bad_never_becomes_pass(row: Row, damage: Damage) -> None:
     assert row.outcome(apply(row.captured, damage)) is not Outcome.PASS
 
 
@@ -76,5 +77,5 @@ def test_bad_never_becomes_pass(row: Row, damage: tuple[str, list[float], str]) 
 @seed(20261122)
 @CALM
 @given(damage=damages())
-def test_damage_never_crashes(row: Row, damage: tuple[str, list[float], str]) -> None:
+def test_damage_never_crashes(row: Row, damage: Damage) -> None:
     assert row.outcome(apply(row.captured, damage)) in {Outcome.PASS, Outcome.FAIL, Outcome.ERROR}

@@ -55,6 +55,10 @@ def test_dmidecode_in_megabytes_and_with_an_empty_slot() -> None:
     assert (second.locator, second.size_gib, second.speed) == ("P1-DIMMA2", 0, None)
 
 
+def test_a_speed_that_the_firmware_does_not_know_is_none() -> None:
+    assert dmidecode.memory(MEMORY.replace("3200 MT/s", "Unknown"))[0].speed is None
+
+
 PORT = {
     "result": {
         "output": {
@@ -121,6 +125,7 @@ def test_a_clocks_largest_error_is_offset_dispersion_and_half_the_delay() -> Non
     ("parse", "text", "words"),
     [
         (lscpu.parse, "", "empty output"),
+        (lscpu.parse, "[" * 100_000, "JSON nested without end"),
         (lscpu.parse, '{"lscpu": [', "JSON cut off or damaged at line 1 column 12"),
         (lscpu.parse, '{"lscpu": [{"field": "CPU(s):", "data": "8"}]}', "lscpu without 'Model name'"),
         (dmidecode.memory, "", "empty output"),
@@ -128,6 +133,7 @@ def test_a_clocks_largest_error_is_offset_dispersion_and_half_the_delay() -> Non
         (dmidecode.memory, "# dmidecode 3.4\n", "no Memory Device structure (DMI type 17)"),
         (dmidecode.memory, MEMORY.replace("32768 MB", "some"), "size 'some' of P1-DIMMA1 is not understood"),
         (dmidecode.memory, MEMORY[: MEMORY.index("\tSize: No")], "a Memory Device without Size and Locator: the output is cut off"),
+        (dmidecode.memory, MEMORY.replace("3200 MT/s", "3,200 MT/s"), "speed '3,200 MT/s' of P1-DIMMA1 is not understood"),
         (dmidecode.bios_version, MEMORY, "no BIOS Information structure with a Version (DMI type 0)"),
         (chrony.parse, "", "empty output"),
         (chrony.parse, "a,b\n", "2 fields, Expected: 14 (chronyc -c tracking)"),
@@ -140,9 +146,15 @@ def test_a_clocks_largest_error_is_offset_dispersion_and_half_the_delay() -> Non
         (smart.drive, '{"smartctl": {}}', "neither an NVMe health log nor ATA attributes"),
         (smart.drive, '{"smartctl": {"messages": [{"string": "open failed", "severity": "error"}]}}', "open failed"),
         (smart.scan, "[]", "no document of smartctl"),
+        (
+            smart.scan,
+            '{"smartctl": {}, "devices": [{"name": "/dev/nvme0"}, {"name": "/dev/nvme0"}]}',
+            "/dev/nvme0 stands twice in the list: as many names are not as many drives",
+        ),
         (mlxlink.parse, '{"status": {"code": 1, "message": "no device"}, "result": {}}', "mlxlink: status 1: no device"),
         (mlxlink.parse, '{"status": {"code": 0}, "result": {}}', "mlxlink without 'output'"),
         (mlxlink.parse, json.dumps(PORT).replace("4E-7", "low"), "'low' where a number should be"),
+        (mlxlink.parse, json.dumps(PORT).replace("Temperature [C]", "Temperature [K]"), "Temperature [K] where Temperature [C] should be"),
         (fio.parse, "fio: command not understood\n", "no JSON: fio: command not understood"),
         (fio.parse, '{"fio version": "fio-3.33", "jobs": []}', "no job ran"),
     ],

@@ -61,6 +61,27 @@ def flaps(*times: float, uptime: str | None = "90000.00 1.0") -> Change:
 WHERE = "node01 mlx5_0 (rail 1)"
 
 
+@pytest.mark.parametrize("line", ["[  2000,000000] mlx5_core 0000:18:00,0 enp24s0np0: Link down", "0: Link down", "noise"])
+def test_a_line_on_links_that_nobody_understands_is_an_error(node: Node, line: str) -> None:
+    verdict = judge(node, "node/host/sanity/links", lambda found: found["commands"]["dmesg"].update(stdout=f"{line}\n"))
+    assert said(verdict) == [("node01", "line of the kernel log not understood", "time, driver, device and Link down or up", line)]
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_a_kernel_without_a_command_line_is_an_error(node: Node) -> None:
+    verdict = judge(node, "node/host/sanity/kernel-settings", lambda found: found["files"].update({"/proc/cmdline": {"/proc/cmdline": ""}}))
+    assert said(verdict) == [("node01", "kernel command line not reported", "/proc/cmdline", "nothing")]
+
+
+def test_a_module_whose_speed_only_it_does_not_say_is_an_error(node: Node) -> None:
+    def change(found: Document) -> None:
+        found["commands"]["dmidecode"]["stdout"] = found["commands"]["dmidecode"]["stdout"].replace("Configured Memory Speed", "Speed then", 1)
+
+    verdict = judge(node, "node/host/sanity/memory-modules", change)
+    assert said(verdict) == [("node01", "speed of memory modules not reported", "a speed of every module, as most have", "none of DIMM_P0_A0")]
+    assert verdict.outcome is Outcome.ERROR
+
+
 @pytest.mark.parametrize(
     ("change", "outcome", "finding"),
     [
@@ -259,6 +280,12 @@ def test_a_parallel_file_system_gives_what_is_declared() -> None:
     assert said(broken) == [("node01", "parallel file system", "no error", "errno 5")]
 
 
-def test_a_local_disk_is_not_a_parallel_file_system() -> None:
-    verdict = filesystem(moved("ext4", 50, 50), RATES)
-    assert said(verdict) == [("node01", "parallel file system", "a network file system at /lustre/test", "ext4")]
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "zfs", "ext", "nothing"])
+def test_what_is_not_known_as_a_network_file_system_is_none(kind: str) -> None:
+    verdict = filesystem(moved(kind, 50, 50), RATES)
+    assert said(verdict) == [("node01", "parallel file system", "a network file system at /lustre/test", kind)]
+
+
+def test_a_site_may_name_the_type_of_its_file_system() -> None:
+    verdict = filesystem(moved("fuse.quobyte", 50, 50), {**RATES, "kinds": ["fuse.quobyte"]})
+    assert (verdict.outcome, verdict.transport) == (Outcome.PASS, "fuse.quobyte at /lustre/test")

@@ -16,7 +16,7 @@ from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome
 from rackready.sim import faults
 from rackready.sim.programs.hwsim import paths
-from tests.gates.damage import apply, damages
+from tests.gates.damage import Damage, apply, damages
 from tests.gates.host.machine import Node, facts, sealed
 
 BAD = [
@@ -59,7 +59,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Cap
 @seed(20261122)
 @settings(max_examples=40, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(damage=damages())
-def test_bad_never_becomes_pass(captured: dict[str, Captured], name: str, tool: str, damage: tuple[str, list[float], str]) -> None:
+def test_bad_never_becomes_pass(captured: dict[str, Captured], name: str, tool: str, damage: Damage) -> None:
     made, known, run, output = captured[name]
     document = copy.deepcopy(json.loads(output.stdout))
     document["commands"][tool]["stdout"] = apply(document["commands"][tool]["stdout"], damage)

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run
-from rackready.gates.bmc.cycle import FORMAT
+from rackready.gates.bmc.cycle import FORMAT, KINDS
 from rackready.gates.bmc.parts_seen import Seen, differences, look, seen
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
@@ -119,11 +119,11 @@ class PowerCycles(Gate):
 
 def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Output | None) -> dict[str, Any] | None:
     where, what = f"{node} BMC", f"power cycle {number}"
-    if mark is not None and (mark.exit_code != 0 or mark.failure):
-        judge.error(node, f"{what} not begun", "SSH answers before it", mark.failure or f"exit {mark.exit_code}", "Check the node, then run the gate again.")
+    if mark is None or output is None:
+        judge.error(where, f"{what} was not run", "a power cycle, and a mark on the node before it", "none", "See what ended the row before it.")
         return None
-    if output is None:
-        judge.error(where, f"{what} was not run", "a power cycle", "none", "See what ended the row before it.")
+    if mark.exit_code != 0 or mark.failure or mark.timed_out:
+        judge.error(node, f"{what} not begun", "SSH answers before it", mark.failure or f"exit {mark.exit_code}", "Check the node, then run the gate again.")
         return None
     if output.failure or output.timed_out or output.exit_code != 0:
         actual = output.failure.rstrip(".") or f"no end after {output.seconds:.0f} s"
@@ -133,10 +133,11 @@ def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Ou
         found = json.loads(output.stdout)
     except json.JSONDecodeError:
         found = None
-    if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("complete") is not True or found.get("result") != "done":
+    whole = isinstance(found, dict) and found.get("format") == FORMAT and found.get("complete") is True and found.get("result") == "done"
+    if not whole or found.get("kind") not in KINDS:
         judge.error(where, f"{what} unreadable", f"a document of format {FORMAT}", output.stdout[:80] or "nothing", "Run the gate again; report a bug.")
         return None
-    return found
+    return dict(found)
 
 
 def _compare(judge: Judge, node: str, cycle: str, first: Seen, later: Seen) -> bool:

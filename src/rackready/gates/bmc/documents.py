@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rackready.drivers.redfish_read import FORMAT
+from rackready.drivers.redfish_read import FORMAT, digest
 from rackready.gates.base import Command, Output, Outputs
+from rackready.gates.bmc import schema
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import document
@@ -68,20 +69,28 @@ def told(judge: Judge, node: str, what: str, outputs: Outputs, key: str = KEY) -
 
 
 def parse(output: Output) -> Told:
-    """Return the gathered answer of an output. Raises FormatError when it is not whole."""
+    """Return the gathered answer of an output. Raises FormatError when it is not whole.
+
+    A resource in which a property that gates read is not of Redfish's type is unread: nothing can be held against it.
+    """
     found = document(output, FORMAT)
     if found.get("complete") is not True or output.exit_code != 0:  # the reader prints no document of an error, which would be let through
         raise FormatError("the document is not complete")
+    if found.get("digest") != digest(found):
+        raise FormatError("its digest is not that of its contents")
     documents, trails, unread = (found.get(key) for key in ("documents", "trails", "unread"))
     if not isinstance(documents, dict) or not isinstance(trails, dict) or not isinstance(unread, dict):
         raise FormatError("documents, trails or unread missing")
-    if any(not isinstance(item, dict) for item in documents.values()) or any(not isinstance(item, list) for item in trails.values()):
-        raise FormatError("a resource that is no JSON object, or a trail that is no list")
+    if any(not isinstance(item, dict) or item.get("@odata.id") != address for address, item in documents.items()):
+        raise FormatError("a resource that is no JSON object, or does not have its own address")
+    if any(not isinstance(ends, list) or any(not isinstance(end, str) for end in ends) for ends in trails.values()):
+        raise FormatError("a trail that is no list of addresses")
     lost = [address for ends in trails.values() for address in ends if address not in documents and address not in unread]
     if lost:
         message = f"{lost[0]} was found and is not in the document"
         raise FormatError(message)
-    return Told(documents, trails, unread)
+    odd = {address: why for address, item in documents.items() if (why := schema.odd(item))}
+    return Told({address: item for address, item in documents.items() if address not in odd}, trails, unread | odd)
 
 
 def _trouble(output: Output | None, node: str, what: str) -> Finding | None:

@@ -14,6 +14,8 @@ _EPOCH_S = 946_684_800.0
 """2000-01-01: an older date is a BMC whose clock was not set yet, so no usable time."""
 _END_S = 4_102_444_800.0
 """2100-01-01: an HGX BMC whose clock was not set writes 9999-12-31."""
+_OVERWRITES = frozenset({None, "Unknown", "WrapsWhenFull"})
+"""Policies (DSP0268, LogService) of a log that is not known to stop when it is full; a word that Redfish does not have is none of them."""
 _LONG = 160
 _NOT_HEALTH = re.compile(r"maintenance|audit|security", re.IGNORECASE)
 """In the name of a service: records of who did what (Supermicro's Log1 of the manager, Lenovo's maintenance log)."""
@@ -134,10 +136,10 @@ def logs(services: Iterable[Document], entries: Iterable[Document]) -> list[Log]
         found.append(
             Log(
                 key="/".join(address.split("/")[-4:]),
-                name=f"{address.split('/')[-3]} {name(service)}",
+                name=f"{address.rsplit('/LogServices/', 1)[0].rsplit('/', 1)[-1]} {name(service)}",
                 entries=mine,
                 size=int(most) if most is not None else None,
-                keeps=service.get("OverWritePolicy") == "NeverOverWrites",
+                keeps=service.get("OverWritePolicy") not in _OVERWRITES,
                 off=service.get("ServiceEnabled") is False,
                 clock=_time(service.get("DateTime")),
             )

@@ -73,12 +73,14 @@ class Events(Gate):
             judge.error(f"{node} BMC", "clock not reported", "DateTime of its log service or manager", "none", "Set the BMC's clock (NTP).")
         else:
             judge.metric("bmc_clock", f"{node}/bmc", clock, "s since 1970")
+        # A declared repair is a pass that saw no log: somebody has dealt with all that was there, undated entries among it.
+        dealt_with = self.inputs.since is not None or set(run.about) == {"since"}
         for log in there:
-            self._log(judge, node, log, _since(run.about, self.inputs.since), Mark.of(run.about, log.key))
+            self._log(judge, node, log, _since(run.about, self.inputs.since), Mark.of(run.about, log.key), dealt_with=dealt_with)
         judge.note = None if _since(run.about, self.inputs.since) is not None else "no pass before: every entry of the logs was judged"
         return judge.verdict(node)
 
-    def _log(self, judge: Judge, node: str, log: Log, since: float | None, mark: Mark | None) -> None:
+    def _log(self, judge: Judge, node: str, log: Log, since: float | None, mark: Mark | None, *, dealt_with: bool) -> None:
         where = f"{node} log {log.name}"
         judge.judged += 1
         judge.metric("log_entries", f"{node}/{log.key}", len(log.entries), "1")
@@ -88,7 +90,7 @@ class Events(Gate):
             judge.error(where, "log switched off", "ServiceEnabled true", "false", "Switch it on: what happens now is not recorded.")
         self._lost(judge, where, log, since, mark)
         judge.metric("log_undated", f"{node}/{log.key}", log.undated, "1")
-        known = since is not None and (mark is None or self.inputs.since is not None or log.undated <= mark.undated)
+        known = dealt_with or (mark is not None and log.undated <= mark.undated)
         new = [entry for entry in log.entries if _counts(entry, since, dealt_with=known)]
         strange = [entry for entry in new if entry.severity not in _SEVERITIES]
         if strange:

@@ -53,8 +53,12 @@ class PowerLimit(Gate):
         limits += [(document, document) for document in found.at(_CONTROLS) if document.get("ControlType") == "Power"]
         for document, limit in limits:
             self._newer(judge, node, document, limit)
-        for control in _old(found):
+        controls = _old(found)
+        for control in controls:
             self._older(judge, node, control, most)
+        if self.inputs.cap_w is not None and not controls:
+            step = "Update the BMC's firmware, or take cap_w out of the gate set: nobody can see that the limit holds."
+            judge.error(f"{node} BMC", "power limit not reported", f"{self.inputs.cap_w:.0f} W, as the site wants", "no power control", step)
         if not found.has(_CHASSIS):
             judge.error(f"{node} BMC", "no chassis reported", "at least one", "none", "Update or restart the BMC, then run the gate again.")
         if judge.judged == 0 and not judge.errors:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rackready.gates.base import Command, Output, Outputs
 from rackready.gates.bmc.documents import ask, name, parse
+from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.shipped import command, document
 from rackready.ondevice import fingerprint, nvml_inventory, part_inventory
@@ -36,28 +37,22 @@ class Seen:
 
 def seen(outputs: Outputs, number: int) -> Seen:
     """Return one look. Raises FormatError when a part of it is missing or damaged."""
-    gpus = _document(outputs, f"gpus-{number}", nvml_inventory.FORMAT)
-    nics = _document(outputs, f"nics-{number}", fingerprint.FORMAT)
-    rest = _document(outputs, f"parts-{number}", part_inventory.FORMAT)
-    if "error" in gpus:
-        message = f"NVML: {gpus['error']}"
-        raise FormatError(message)
+    gpus = _document(outputs, f"gpus-{number}", nvml_inventory.FORMAT, printed.NvmlInventory)
+    nics = _document(outputs, f"nics-{number}", fingerprint.FORMAT, printed.Fingerprint)
+    rest = _document(outputs, f"parts-{number}", part_inventory.FORMAT, printed.PartInventory)
     parts, widths = _gpus(gpus)
-    parts |= {f"nic {nic.get('device')}": f"node GUID {nic.get('guid')}" for nic in _rows(nics, "nics")}
-    pci = rest.get("pci")
-    disks = rest.get("disks")
-    if not isinstance(pci, dict) or not isinstance(disks, dict) or not rest.get("boot_id"):
-        raise FormatError("PCI functions, disks or boot id missing")
-    parts |= {f"pci {address}": str(item.get("id")) for address, item in pci.items()}
+    parts |= {f"nic {nic.get('device')}": f"node GUID {nic.get('guid')}" for nic in nics["nics"]}
+    pci, disks = rest["pci"], rest["disks"]
+    parts |= {f"pci {address}": item["id"] for address, item in pci.items()}
     widths |= {f"pci {address}": item["width"] for address, item in pci.items() if isinstance(item.get("width"), int)}
-    parts |= {f"disk {identity}": str(item.get("name")) for identity, item in disks.items()}
+    parts |= {f"disk {identity}": item["name"] for identity, item in disks.items()}
     if rest.get("memory_bytes"):
         parts["memory"] = f"{rest['memory_bytes'] / 2**30:.0f} GiB"
-    return Seen(str(rest["boot_id"]), parts | _bmc(_output(outputs, f"bmc-{number}")), widths)
+    return Seen(rest["boot_id"], parts | _bmc(_output(outputs, f"bmc-{number}")), widths)
 
 
 def _gpus(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, int]]:
-    rows = _rows(found, "gpus")
+    rows = found["gpus"]
     lost = [row for row in rows if row.get("lost") or not (row.get("serial") or row.get("uuid"))]
     if lost:
         message = f"gpu{lost[0].get('index')} does not tell who it is: {lost[0].get('lost') or 'no serial'}"
@@ -78,6 +73,10 @@ def _bmc(output: Output) -> dict[str, str]:
         message = f"the BMC did not tell its parts: {output.failure or 'no end in time'}"
         raise FormatError(message)
     told = parse(output)
+    if told.unread:
+        address, why = next(iter(told.unread.items()))
+        message = f"the BMC did not tell its parts: {address}: {why}"
+        raise FormatError(message)
     found = {}
     for trail, kind in ((_DIMMS, "dimm"), (_DRIVES, "drive")):
         for item in told.at(trail):
@@ -94,20 +93,16 @@ def _output(outputs: Outputs, key: str) -> Output:
     return outputs[key]
 
 
-def _document(outputs: Outputs, key: str, wanted: str) -> dict[str, Any]:
+def _document(outputs: Outputs, key: str, wanted: str, shape: type[printed.Shape]) -> dict[str, Any]:
     output = _output(outputs, key)
     if output.failure or output.timed_out:
         message = f"{key}: {output.failure or 'no end in time'}"
         raise FormatError(message)
-    return document(output, wanted)
-
-
-def _rows(found: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    rows = found.get(key)
-    if not isinstance(rows, list) or any(not isinstance(row, dict) for row in rows):
-        message = f"{key} missing"
+    found = document(output, wanted, shape)
+    if "error" in found:
+        message = f"{key}: {found['error']}"
         raise FormatError(message)
-    return rows
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import NormalDist, median
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run, trouble
-from rackready.gates.expectation import Bound, siblings
+from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.expectation import Bound
+from rackready.gates.fleet import standing
 from rackready.gates.formats import perftest_lat
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
@@ -24,8 +24,8 @@ from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
 
 _RUNBOOK = "docs/runbooks/rail-slow.md"
-_FALSE_ALARM = 0.01
-_MAD = 1.4826
+_RESOLUTION = 0.01
+"""The step of perftest's figures, microseconds: two decimals. Nobody publishes the spread of one reading."""
 _FEW = 4
 """With fewer rails a median of the others says nothing of a spread."""
 MARKS = {"h100_sxm": 5.0, "h200_sxm": 5.0, "b200_sxm": 5.0, "gb200_nvl72": 9.0}
@@ -170,7 +170,8 @@ class IbWriteLat(Gate):
             gathered.metric("latency_p99", where, found[rail].p99, "us")
             if mark is not None:
                 self._against_mark(gathered, where, found[rail].average, mark)
-            self._against_siblings(gathered, where, values, index, known=mark is not None)
+            others = values[:index] + values[index + 1 :]
+            self._against_siblings(gathered, where, values[index], others, facts.fleet * len(values), known=mark is not None)
 
     def _against_mark(self, gathered: Judge, where: str, value: float, mark: Bound) -> None:
         gathered.judged += 1
@@ -182,28 +183,21 @@ class IbWriteLat(Gate):
             step = f"Look at the path's hops, PCIe link and power saving of the NIC (ASPM, C-states): {_RUNBOOK}"
             gathered.fail(where, "latency", f"at most {mark.value:.1f} us on average", f"{value:.2f} us", step)
 
-    def _against_siblings(self, gathered: Judge, where: str, values: list[float], index: int, *, known: bool) -> None:
+    def _against_siblings(self, gathered: Judge, where: str, value: float, others: Sequence[float], comparisons: int, *, known: bool) -> None:
         """Hold a NIC against the median of the other rails; it fails when it stands out of their spread and by more than half of the effect."""
-        if len(values) < _FEW:
+        rails = len(others) + 1
+        if rails < _FEW:
             if not known:
                 step = "Measure a pair with more rails, or give the profile a mark with its source."
-                gathered.error(where, "latency cannot be judged", f"a published mark or {_FEW} rails", f"{len(values)} rails and no mark", step)
+                gathered.error(where, "latency cannot be judged", f"a published mark or {_FEW} rails", f"{rails} rails and no mark", step)
             return
         gathered.judged += 1
-        others = [value for number, value in enumerate(values) if number != index]
-        centre = siblings(values, index)
-        spread = max(_MAD * median(abs(value - centre) for value in others), self._resolution())
-        limit = max(centre + NormalDist().inv_cdf(1 - _FALSE_ALARM / len(values)) * spread, centre * (1 + self.inputs.effect / 2))
-        if values[index] > limit:
+        found = standing(FleetMetric("latency_typical", self.inputs.effect, better="lower"), others, comparisons, error=_RESOLUTION)
+        if not found.holds(value):
+            gathered.criterion(found.criterion("us"))
             step = f"This NIC is late where the other rails are not: look at its PCIe link, switch port and firmware: {_RUNBOOK}"
-            gathered.fail(
-                where, "latency beside the other rails", f"at most {limit:.2f} us (median of the others {centre:.2f})", f"{values[index]:.2f} us", step
-            )
-
-    @staticmethod
-    def _resolution() -> float:
-        """Return the step of perftest's figures, microseconds: two decimals."""
-        return 0.01
+            expected = f"at most {found.bound:.2f} us (median of the others {found.centre:.2f})"
+            gathered.fail(where, "latency beside the other rails", expected, f"{value:.2f} us", step)
 
 
 class IbReadLatGpu(IbWriteLat):

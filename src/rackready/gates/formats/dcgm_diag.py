@@ -7,10 +7,10 @@ warning stands under ``warnings``. 4.x: root key ``DCGM Diagnostic``, results ca
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 _STATUSES = frozenset({"Pass", "Fail", "Skip", "Warn"})
@@ -62,15 +62,7 @@ class DiagnosticDidNotRunError(FormatError):
 
 def parse(text: str) -> Diagnostic:
     """Return what a run says. Raises FormatError and DiagnosticDidNotRunError."""
-    if not text.strip():
-        message = "empty output"
-        raise FormatError(message)
-    start = text.find("{")
-    try:
-        document = json.loads(text[start:] if start >= 0 else text)
-    except json.JSONDecodeError as error:
-        message = f"JSON cut off or damaged at line {error.lineno} column {error.colno}"
-        raise FormatError(message) from error
+    document = printed_json.load(text, after_words=True)
     try:
         return _diagnostic(document)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -84,7 +76,7 @@ def _diagnostic(document: dict[str, Any]) -> Diagnostic:
     if "DCGM Diagnostic" in document:
         body, meta = document["DCGM Diagnostic"], document.get("metadata", {})
         entities = [entity for group in document.get("entity_groups", []) if group["entity_group"] == "GPU" for entity in group["entities"]]
-        gpus = tuple(int(entity["entity_id"]) for entity in entities)
+        gpus = tuple(_number(entity, "entity_id") for entity in entities)
         serials = tuple(str(entity.get("serial_num", "")) for entity in entities)
     elif "DCGM GPU Diagnostic" in document:
         body, meta = document["DCGM GPU Diagnostic"], document
@@ -97,7 +89,9 @@ def _diagnostic(document: dict[str, Any]) -> Diagnostic:
         raise FormatError(message)
     if "runtime_error" in body:
         raise DiagnosticDidNotRunError(str(body["runtime_error"]).strip())
-    results = tuple(result for category in body.get("test_categories", []) for test in category["tests"] for result in _results(category["category"], test))
+    results = tuple(
+        result for category in body.get("test_categories", []) for test in category["tests"] for result in _results(_word(category, "category"), test)
+    )
     if not results:
         message = "no test categories: the diagnostic did not run"
         raise DiagnosticDidNotRunError(message)
@@ -112,9 +106,10 @@ def _diagnostic(document: dict[str, Any]) -> Diagnostic:
 
 
 def _results(category: str, test: dict[str, Any]) -> list[Result]:
-    out = [_result(category, test["name"], item) for item in test["results"]]
+    name = _word(test, "name")
+    out = [_result(category, name, item) for item in test["results"]]
     if "test_summary" in test:
-        out.append(_result(category, test["name"], {**test["test_summary"], "entity_group": "summary", "entity_id": -1}))
+        out.append(_result(category, name, {**test["test_summary"], "entity_group": "summary", "entity_id": -1}))
     return out
 
 
@@ -138,10 +133,12 @@ def _result(category: str, name: str, item: dict[str, Any]) -> Result:
 
 def _entity(category: str, item: dict[str, Any]) -> tuple[int | None, str]:
     if "entity_id" in item:
-        group = str(item["entity_group"])
-        return (int(item["entity_id"]), f"gpu{int(item['entity_id'])}") if group == "GPU" else (None, group)
-    if "gpu_id" in item:
-        return int(item["gpu_id"]), f"gpu{int(item['gpu_id'])}"
+        group = _word(item, "entity_group")
+        if group != "GPU":
+            return None, group
+    if "entity_id" in item or "gpu_id" in item:
+        gpu = _number(item, "entity_id" if "entity_id" in item else "gpu_id")
+        return gpu, f"gpu{gpu}"
     if category == "Deployment":  # 3.x: the software of the node, without a GPU
         return None, "node"
     message = "a result without entity_id or gpu_id"
@@ -151,3 +148,19 @@ def _entity(category: str, item: dict[str, Any]) -> tuple[int | None, str]:
 def _warned(warning: dict[str, Any]) -> Warned:
     text = warning["warning"] if "warning" in warning else warning["warnings"]
     return Warned(" ".join(str(text).split()), int(warning.get("error_id", -1)), int(warning.get("error_severity", -1)))
+
+
+def _word(item: dict[str, Any], key: str) -> str:
+    if isinstance(item[key], str) and item[key].strip():
+        return str(item[key])
+    message = f"{key} {item[key]!r} is no word"
+    raise FormatError(message)
+
+
+def _number(item: dict[str, Any], key: str) -> int:
+    """Return the number of an entity: 3.x writes it as text."""
+    value = item[key]
+    if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, str) and value.isascii() and value.isdigit()):
+        return int(value)
+    message = f"{key} {value!r} is no number"
+    raise FormatError(message)

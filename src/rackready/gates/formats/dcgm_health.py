@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 WORDS = ("Healthy", "Warning", "Failure")
@@ -32,15 +32,11 @@ class Health:
 
 def parse(text: str) -> Health:
     """Return the report. Raises FormatError for anything else, dcgmi's own refusals among it."""
-    start = text.find("{")
-    if start < 0:
-        raise FormatError("empty output" if not text.strip() else " ".join(text.split())[:160])
+    found = printed_json.load(text, after_words=True)
     try:
-        body = json.loads(text[start:])["body"]
+        body = found["body"]
         overall = _word(body["Overall Health"]["value"])
         incidents = tuple(item for group, found in body.items() if group != "Overall Health" for item in _group(group, found))
-    except json.JSONDecodeError as error:
-        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"not the JSON of dcgmi health -c ({type(error).__name__}: {error})") from error
     return Health(overall, incidents)

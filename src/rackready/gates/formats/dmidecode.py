@@ -11,6 +11,8 @@ _HANDLE = re.compile(r"^Handle 0x[0-9A-F]+, DMI type (\d+), \d+ bytes$")
 _SIZE = re.compile(r"^(\d+) (kB|MB|GB|TB)$")
 _SCALE = {"kB": 1 / 1024**2, "MB": 1 / 1024, "GB": 1, "TB": 1024}
 _SPEED = re.compile(r"^(\d+) (?:MT/s|MHz)$")
+_UNKNOWN = "Unknown"
+"""dmidecode's word where the firmware does not say a speed (dmi_memory_device_speed)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,10 @@ def _module(fields: dict[str, str]) -> Module:
     match = _SIZE.match(size)
     if match is None:
         raise FormatError(f"size {size!r} of {fields['Locator']} is not understood")
-    speed = _SPEED.match(fields.get("Configured Memory Speed", ""))
+    said = fields.get("Configured Memory Speed", _UNKNOWN)
+    speed = _SPEED.match(said)
+    if speed is None and said != _UNKNOWN:
+        raise FormatError(f"speed {said!r} of {fields['Locator']} is not understood")
     return Module(
         fields["Locator"], int(match[1]) * _SCALE[match[2]], int(speed[1]) if speed else None, fields.get("Part Number", ""), fields.get("Serial Number", "")
     )

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
+from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 DOMAIN_STATES = ("UP", "DOWN", "DEGRADED")
@@ -33,11 +33,8 @@ class ImexDomain:
 
 def parse(text: str) -> ImexDomain:
     """Return the domain. Raises FormatError."""
-    start = text.find("{")
-    if start < 0:
-        raise FormatError("empty output" if not text.strip() else " ".join(text.split())[:160])
+    found = printed_json.load(text, after_words=True)
     try:
-        found = json.loads(text[start:])
         status = str(found["status"])
         nodes = tuple(
             ImexNode(
@@ -45,8 +42,6 @@ def parse(text: str) -> ImexDomain:
             )
             for one in found["nodes"].values()
         )
-    except json.JSONDecodeError as error:
-        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"not the JSON of nvidia-imex-ctl -N -j ({type(error).__name__}: {error})") from error
     if status not in DOMAIN_STATES:

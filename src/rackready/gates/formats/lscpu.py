@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 
@@ -28,10 +28,9 @@ class Processors:
 
 def parse(text: str) -> Processors:
     """Return the processors. Raises FormatError."""
-    if not text.strip():
-        raise FormatError("empty output")
+    found = printed_json.load(text)
     try:
-        fields: dict[str, Any] = {str(item["field"]).rstrip(":"): item.get("data") for item in _walk(json.loads(text)["lscpu"])}
+        fields: dict[str, Any] = {str(item["field"]).rstrip(":"): item.get("data") for item in _walk(found["lscpu"])}
         return Processors(
             model=str(fields["Model name"]),
             sockets=int(fields["Socket(s)"]),
@@ -42,8 +41,6 @@ def parse(text: str) -> Processors:
             offline=cpu_list(str(fields.get("Off-line CPU(s) list") or "")),
             numa_nodes=int(fields["NUMA node(s)"]),
         )
-    except json.JSONDecodeError as error:
-        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"lscpu without {error}") from error
 

@@ -6,11 +6,11 @@ its own limits behind them: "45 [-10..80]".
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 _NUMBER = re.compile(r"^[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$")
@@ -49,12 +49,7 @@ class Port:
 
 def parse(text: str) -> Port:
     """Return one port. Raises FormatError: empty, cut off, or the tool's own error."""
-    if not text.strip():
-        raise FormatError("empty output")
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
+    found = printed_json.load(text)
     try:
         status = found["status"]
         if status["code"] != 0:
@@ -78,10 +73,18 @@ def _port(output: dict[str, Any]) -> Port:
         part=_word(module["Vendor Part Number"]),
         serial=_word(module["Vendor Serial Number"]),
         firmware=_word(module.get("FW Version")),
-        temperature=_watched(module.get("Temperature [C]")),
-        rx_power=_watched(module.get("Rx Power Current [dBm]")),
-        tx_power=_watched(module.get("Tx Power Current [dBm]")),
+        temperature=_watched(_in(module, "Temperature", "C")),
+        rx_power=_watched(_in(module, "Rx Power Current", "dBm")),
+        tx_power=_watched(_in(module, "Tx Power Current", "dBm")),
     )
+
+
+def _in(module: dict[str, Any], name: str, unit: str) -> object:
+    """Return what a module says of something in one unit; the same in another unit is not nothing."""
+    found = [key for key in module if key.startswith(f"{name} [") and key != f"{name} [{unit}]"]
+    if found:
+        raise FormatError(f"{found[0]} where {name} [{unit}] should be")
+    return module.get(f"{name} [{unit}]")
 
 
 def _word(value: object) -> str:

@@ -6,12 +6,12 @@ NCCL INFO lines stand between header and rows; ``#wrong`` is N/A where results w
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 
@@ -126,15 +126,16 @@ def _wrong(*fields: object) -> int | None:
 
 
 def _parse_json(text: str) -> CollectiveResult:
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        message = f"JSON cut off or damaged at line {error.lineno} column {error.colno}"
-        raise FormatError(message) from error
+    document = printed_json.load(text)
     try:
         return _from_json(document)
     except (KeyError, TypeError, AttributeError) as error:
         message = f"JSON without {error}"
+        raise FormatError(message) from error
+    except ValueError as error:
+        if isinstance(error, FormatError):
+            raise
+        message = f"JSON with a value of another kind: {error}"
         raise FormatError(message) from error
 
 

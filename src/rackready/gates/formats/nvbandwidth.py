@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 _RUNNING = re.compile(r"^Running (?P<name>\w+)\.$")
@@ -42,13 +42,12 @@ def parse(text: str) -> Bandwidths:
 
 
 def _document(text: str) -> Bandwidths:
+    document = printed_json.load(text)
     try:
-        found = json.loads(text)["nvbandwidth"]
+        found = document["nvbandwidth"]
         if "error" in found:
             raise FormatError(f"nvbandwidth says: {found['error']}")
         tests = [_test(item) for item in found["testcases"]]
-    except json.JSONDecodeError as error:
-        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, FormatError):
             raise

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 
@@ -35,12 +35,7 @@ class Drive:
 
 def document(text: str) -> dict[str, Any]:
     """Return smartctl's document. Raises FormatError."""
-    if not text.strip():
-        raise FormatError("empty output")
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
+    found = printed_json.load(text)
     if not isinstance(found, dict) or not isinstance(found.get("smartctl"), dict):
         raise FormatError("no document of smartctl")
     messages = [str(item.get("string")) for item in found["smartctl"].get("messages", []) if item.get("severity") == "error"]
@@ -52,9 +47,12 @@ def document(text: str) -> dict[str, Any]:
 def scan(text: str) -> list[str]:
     """Return the device names of `smartctl --scan-open --json`. Raises FormatError."""
     try:
-        return [str(item["name"]) for item in document(text).get("devices", [])]
+        names = [str(item["name"]) for item in document(text).get("devices", [])]
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"a device without {error}") from error
+    if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+        raise FormatError(f"{twice[0]} stands twice in the list: as many names are not as many drives")
+    return names
 
 
 def drive(text: str) -> Drive:

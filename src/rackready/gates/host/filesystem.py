@@ -13,7 +13,8 @@ from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
 
 _DECLARED = "declared in the gate set"
-_WAYS = ("write", "read")
+NETWORK = ("lustre", "gpfs", "beegfs", "wekafs", "ceph", "nfs", "nfs4", "panfs", "pvfs2", "cifs", "fuse.glusterfs", "fuse.daos", "fuse.juicefs")
+"""File systems of a network, as Linux names their types: the registered names of their clients (file_system_type.name, or the FUSE subtype)."""
 
 
 class ParallelFilesystem(HostGate):
@@ -29,6 +30,7 @@ class ParallelFilesystem(HostGate):
         directory: str | None = Field(None, min_length=1, pattern="^/", description="folder on the file system for test files, which are removed again")
         read_gb_s: float | None = Field(None, gt=0, description="least rate of reading from one node, GB/s (10^9 bytes)")
         write_gb_s: float | None = Field(None, gt=0, description="least rate of writing from one node, GB/s")
+        kinds: tuple[str, ...] = Field(NETWORK, min_length=1, description="types of file systems that count as one of a network, as findmnt names them")
         jobs: int = Field(16, ge=1, le=256, description="files that are moved side by side")
         size: str = Field("4G", pattern=r"^\d+[MG]$", description="size of each file")
 
@@ -66,8 +68,8 @@ class ParallelFilesystem(HostGate):
             return
         judge.transport = f"{kind.strip()} at {inputs.directory}"
         judge.judged += 1
-        if kind.strip() in {"", "tmpfs", "ext4", "xfs", "overlay"}:
-            step = "Mount the parallel file system there, or correct the folder in the gate set."
+        if kind.strip() not in inputs.kinds:
+            step = "Mount the parallel file system there, or correct the folder in the gate set; a type that it does not know is named there, too (kinds)."
             judge.fail(node, "parallel file system", f"a network file system at {inputs.directory}", kind.strip() or "nothing", step)
         for way, rate, bound in (("write", done.write, inputs.write_gb_s), ("read", done.read, inputs.read_gb_s)):
             if bound is not None and not Limit(f"filesystem_{way}", Op.GE, bound, "GB/s", _DECLARED).holds(judge, node, rate):

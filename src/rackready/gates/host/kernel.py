@@ -64,7 +64,7 @@ class KernelSettings(HostGate):
         """Hold each setting against what is wanted."""
         node = facts.node.name
         cmdline = found.one(CMDLINE)
-        if cmdline is None:
+        if not cmdline:
             judge.error(node, "kernel command line not reported", CMDLINE, "nothing", AGAIN)
         else:
             self._cmdline(judge, node, cmdline)

@@ -13,7 +13,7 @@ from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
 
 LOG = Tool("dmesg", ("dmesg",), "util-linux", keep=r"mlx5_core .*Link (down|up)$")
-_DOWN = re.compile(r"^\[\s*(?P<at>\d+\.\d+)\] mlx5_core \S+ (?P<netdev>[^\s:]+): Link down$")
+_LINE = re.compile(r"^\[\s*(?P<at>\d+\.\d+)\] mlx5_core (?:.* )?(?P<netdev>[^\s:]+): Link (?P<way>down|up)$")
 UPTIME = "/proc/uptime"
 _GRACE_SOURCE = "oci-hpc: any flap of the last 6 hours that is later than 30 minutes after boot"
 _COUNT_SOURCE = "Azure node health checks: 5 or more lost carriers of a port in a day"
@@ -53,8 +53,13 @@ class Links(HostGate):
             return
         text = found.text("dmesg")
         downs: dict[str, list[float]] = {}
-        for line in (text or "").splitlines():
-            if match := _DOWN.match(line.strip()):
+        for line in (line.strip() for line in (text or "").splitlines()):
+            match = _LINE.match(line)
+            if match is None:
+                judge.error(
+                    facts.node.name, "line of the kernel log not understood", "time, driver, device and Link down or up", line[:100] or "nothing", AGAIN
+                )
+            elif match["way"] == "down":
                 downs.setdefault(match["netdev"], []).append(float(match["at"]))
         for nic in facts.nics:
             good = self._state(judge, facts.node.name, nic, found)

@@ -63,6 +63,9 @@ class MemoryModules(HostGate):
     @staticmethod
     def _alike(judge: Judge, node: str, filled: list[dmidecode.Module]) -> None:
         judge.judged += 1
+        silent = [slot.locator for slot in filled if slot.speed is None]
+        if 0 < len(silent) < len(filled):  # firmware of virtual machines says none of any module
+            judge.error(node, "speed of memory modules not reported", "a speed of every module, as most have", f"none of {', '.join(silent)}", AGAIN)
         for what, unit, values in (
             ("size", "GiB", {slot.locator: slot.size_gib for slot in filled}),
             ("speed", "MT/s", {slot.locator: slot.speed for slot in filled if slot.speed is not None}),

@@ -1,0 +1,77 @@
+"""Types of those Redfish properties that gates read (DMTF DSP0268). A value of another type is no answer: it is neither good nor nothing.
+
+A property may lack, or be null: then the service does not know it. What vendors add of their own (Oem) and the names of BIOS settings
+(Attributes) are not looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_NUMBERS = frozenset(
+    {
+        *("Reading", "ReadingCelsius", "SetPoint", "DefaultSetPoint", "AllowableMax", "LimitInWatts", "LineInputVoltage", "MaxNumberOfRecords"),
+        *("PowerConsumedWatts", "AverageConsumedWatts", "MaxConsumedWatts"),
+        *("UpperThresholdNonCritical", "UpperThresholdCritical", "UpperThresholdFatal"),
+        *("LowerThresholdNonCritical", "LowerThresholdCritical", "LowerThresholdFatal"),
+    }
+)
+_WORDS = frozenset(
+    {
+        *("@odata.id", "State", "Health", "HealthRollup", "HealthRollUp", "Severity", "MessageSeverity", "Created", "EventTimestamp"),
+        *(
+            "OverWritePolicy",
+            "ControlMode",
+            "ControlType",
+            "DetectorState",
+            "BreakerState",
+            "LineInputStatus",
+            "ReadingType",
+            "ReadingUnits",
+            "PhysicalContext",
+        ),
+    }
+)
+_OBJECTS = frozenset(
+    {
+        *("Status", "Attributes", "PowerLimitWatts", "PowerLimit", "PowerMetrics", "Thresholds", "InputVoltage", "Metrics"),
+        *("UpperCaution", "UpperCritical", "UpperFatal", "LowerCaution", "LowerCritical", "LowerFatal"),
+    }
+)
+_LISTS = frozenset(
+    {
+        *("PowerControl", "PowerSupplies", "Fans", "Temperatures", "Voltages", "Redundancy", "Conditions"),
+        *("PowerSupplyRedundancy", "FanRedundancy", "PumpRedundancy", "LeakDetectorGroups", "Detectors"),
+    }
+)
+_UNSEEN = frozenset({"Oem", "Attributes"})
+
+
+def odd(document: Mapping[str, Any]) -> str:
+    """Return the first property that is not of its type, in words; empty when every one is."""
+    return next(_odd(document), "")
+
+
+def _odd(document: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in document.items():
+        if value is not None and (wanted := _wanted(key, value)):
+            yield f"{key} is {str(value)[:40]!r}, not {wanted}"
+        elif key not in _UNSEEN:
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, Mapping):
+                    yield from _odd(item)
+
+
+def _wanted(key: str, value: Any) -> str:  # noqa: ANN401 - JSON
+    """Return what a property must be; empty when it is, or when nobody reads it."""
+    if key in _NUMBERS:
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return "" if number else "a number"
+    if key in _WORDS:
+        return "" if isinstance(value, str) else "a word"
+    if key in _OBJECTS:
+        return "" if isinstance(value, Mapping) else "an object"
+    # The older Power and Thermal list parts where the newer subsystems link to a collection of them.
+    return "" if key not in _LISTS or isinstance(value, list | Mapping) else "a list"

@@ -1,0 +1,97 @@
+"""Shapes of those documents of our own scripts (``ondevice``) that gates take apart: a value of another type is refused with its place.
+
+A value that a script could not read is null; what null means is for the gate to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rackready.gates.formats.error import FormatError
+
+
+class Shape(BaseModel):
+    """Nothing is converted: a number that came as a word is no number."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class _Gpu(Shape):
+    index: int
+    lost: str | None = None
+    name: str | None = None
+    uuid: str | None = None
+    serial: str | None = None
+    vbios: str | None = None
+    memory_mib: int | None = None
+    pci: str | None = None
+    pcie_width: int | None = None
+    pcie_gen: int | None = None
+    pcie_gen_max: int | None = None
+    nvlinks: dict[Annotated[str, Field(pattern=r"^[0-9]{1,3}$")], bool | None] | None = None
+    unread: dict[str, str] = {}
+
+
+class NvmlInventory(Shape):
+    """What ``nvml_inventory`` prints."""
+
+    count: int
+    gpus: list[_Gpu]
+
+
+class _Nvml(Shape):
+    error: str | None = None
+    driver: str | None = None
+    cuda: str | None = None
+
+
+class Versions(Shape):
+    """What ``versions`` prints."""
+
+    driver_module: str | None = None
+    fabric_manager: str | None = None
+    nvml: _Nvml | None = None
+    packages: dict[str, str | None] | None = None
+    services: dict[str, str | None] | None = None
+
+
+class _Nic(Shape):
+    device: str
+    guid: str | None = None
+
+
+class Fingerprint(Shape):
+    """What ``fingerprint`` prints of NICs."""
+
+    nics: list[_Nic]
+
+
+class _Function(Shape):
+    id: str
+    width: int | None = None
+
+
+class _Disk(Shape):
+    name: str
+
+
+class PartInventory(Shape):
+    """What ``part_inventory`` prints."""
+
+    boot_id: str
+    pci: dict[str, _Function]
+    disks: dict[str, _Disk]
+    memory_bytes: int | None = None
+
+
+def hold(found: Mapping[str, Any], shape: type[Shape]) -> None:
+    """Raise FormatError, with the first place that is not as it must be, when a document is not of a shape."""
+    try:
+        shape.model_validate(dict(found))
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+        raise FormatError(f"{path}: {first['msg']}") from error

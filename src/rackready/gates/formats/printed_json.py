@@ -1,0 +1,26 @@
+"""JSON as tools print it: the one place that says how it is damaged."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rackready.gates.formats.error import FormatError
+
+
+def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
+    """Return the document that a tool printed. Raises FormatError: empty, cut off, damaged, or nested beyond any tool's.
+
+    ``after_words``: a tool may print words before its document (warnings); words without a document are its refusal, and the reason.
+    """
+    if not text.strip():
+        raise FormatError("empty output")
+    start = text.find("{") if after_words else 0
+    if start < 0:
+        raise FormatError(" ".join(text.split())[:160])
+    try:
+        return json.loads(text[start:])
+    except json.JSONDecodeError as error:
+        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
+    except RecursionError as error:
+        raise FormatError("JSON nested without end") from error

@@ -1,0 +1,99 @@
+"""What a BMC told is taken whole or not at all: a digest, every resource at its own address, and no value of a type that Redfish does not have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rackready.drivers.redfish_read import sealed
+from rackready.gates.bmc.fans import Fans
+from rackready.gates.bmc.limit import PowerLimit
+from rackready.model.outcome import Outcome, Verdict
+from tests.gates.redfish_world import CHASSIS, gathered, healthy, verdict, world
+from tests.gates.support import Said, outputs, rack
+
+FAN = f"{CHASSIS}/ThermalSubsystem/Fans/SPD_FAN_SYS4_F"
+STEP = "Update or restart the BMC, then run the gate again."
+RAW = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+
+
+def told(change: Callable[[dict[str, Any]], object], *, seal: bool = True) -> Verdict:
+    gate, known = Fans(), rack()
+    run = gate.plan(known, ["node01"])[0]
+    found = json.loads(gathered(world(healthy()), run.commands[0].argv[1:]))
+    change(found)
+    return gate.evaluate(known, run, outputs(run, {"redfish": Said(json.dumps(sealed(found) if seal else found))}))
+
+
+def texts(found: Verdict) -> list[str]:
+    return [str(finding) for finding in found.findings]
+
+
+def lose_digest(found: dict[str, Any]) -> None:
+    del found["digest"]
+
+
+def lose_fan(found: dict[str, Any]) -> None:
+    for ends in found["trails"].values():
+        ends[:] = [end for end in ends if end != FAN]
+
+
+@pytest.mark.parametrize("change", [lose_digest, lose_fan])
+def test_what_was_lost_on_the_way_is_not_taken_for_what_is_not_there(change: Callable[[dict[str, Any]], object]) -> None:
+    found = told(change, seal=False)
+    said = f"node01 BMC: fans unreadable - Expected: a whole document of what the BMC told Actual: its digest is not that of its contents. {RAW}"
+    assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])
+
+
+@pytest.mark.parametrize(
+    ("change", "actual"),
+    [
+        (
+            lambda found: found["documents"][FAN].update({"@odata.id": "/redfish/v1/other"}),
+            "a resource that is no JSON object, or does not have its own address",
+        ),
+        (lambda found: found["documents"].update({FAN: []}), "a resource that is no JSON object, or does not have its own address"),
+        (lambda found: next(iter(found["trails"].values())).append({}), "a trail that is no list of addresses"),
+        (lambda found: found.update(unread=None), "documents, trails or unread missing"),
+    ],
+    ids=["another address", "no object", "no address in a trail", "no list of what is unread"],
+)
+def test_a_document_of_another_shape_is_an_error(change: Callable[[dict[str, Any]], object], actual: str) -> None:
+    found = told(change)
+    said = f"node01 BMC: fans unreadable - Expected: a whole document of what the BMC told Actual: {actual}. {RAW}"
+    assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])
+
+
+@pytest.mark.parametrize(
+    ("change", "actual"),
+    [
+        ({"Status": "OK"}, "Status is 'OK', not an object"),
+        ({"Status": {"State": ["Enabled"], "Health": "OK"}}, "State is \"['Enabled']\", not a word"),
+        ({"Status": {"State": "Enabled", "Health": {}}}, "Health is '{}', not a word"),
+        ({"Status": {"State": "Enabled", "Health": "OK", "Conditions": "none"}}, "Conditions is 'none', not a list"),
+        ({"LineInputVoltage": True}, "LineInputVoltage is 'True', not a number"),
+        ({"Extra": [{"Reading": float("inf")}]}, "Reading is 'inf', not a number"),
+    ],
+    ids=["status", "state", "health", "conditions", "true as a number", "an endless number"],
+)
+def test_a_value_of_a_type_that_redfish_does_not_have_is_no_answer(change: dict[str, Any], actual: str) -> None:
+    found = told(lambda document: document["documents"][FAN].update(change))
+    assert found.outcome is Outcome.ERROR
+    assert f"node01 BMC: fans: {FAN} unread - Expected: a document, since the BMC links to it Actual: {actual}. {STEP}" in texts(found)
+    assert "node01/fan/SPD_FAN_SYS4_F" not in found.measured
+
+
+def test_what_vendors_add_of_their_own_may_be_of_any_type() -> None:
+    found = told(lambda document: document["documents"][FAN].update({"Oem": {"Vendor": {"Reading": "N/A"}}}))
+    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+
+
+def test_a_set_point_that_is_no_number_is_not_taken_for_none() -> None:
+    there = world(healthy())
+    there[f"{CHASSIS}/EnvironmentMetrics"]["PowerLimitWatts"] = {"SetPoint": "", "DefaultSetPoint": 10200}
+    found = verdict(PowerLimit(), there)
+    said = f"node01 BMC: power limits: {CHASSIS}/EnvironmentMetrics unread - Expected: a document, since the BMC links to it "
+    assert (found.outcome, texts(found)) == (Outcome.ERROR, [f"{said}Actual: SetPoint is '', not a number. {STEP}"])
