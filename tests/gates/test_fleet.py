@@ -116,10 +116,10 @@ def test_one_part_alone_is_not_judged_by_siblings() -> None:
 def test_how_often_one_figure_was_measured() -> None:
     known = rack(4)
     nccl = gate("node/gpu/performance/nccl-all-reduce")
-    assert repeats(nccl, known, nccl.fleet[0], 1) == launches(4) == 5
-    assert repeats(gate(nccl.id, {"launches": 9}), known, nccl.fleet[0], 1) == 9
-    assert repeats(nccl, known, nccl.fleet[0], 8) == launches(32), "with eight units a node as many launches as 32 units ask for"
-    assert repeats(gate("node/gpu/sanity/versions"), known, RATE, 8) == 1
+    assert repeats(nccl, known.fleet, nccl.fleet[0], 1) == launches(4) == 5
+    assert repeats(gate(nccl.id, {"launches": 9}), known.fleet, nccl.fleet[0], 1) == 9
+    assert repeats(nccl, known.fleet, nccl.fleet[0], 8) == launches(32), "with eight units a node as many launches as 32 units ask for"
+    assert repeats(gate("node/gpu/sanity/versions"), known.fleet, RATE, 8) == 1
 
 
 # in a stage ------------------------------------------------------------------------------------------------------

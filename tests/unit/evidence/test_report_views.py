@@ -8,7 +8,8 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.evidence import heat
-from rackready.evidence.distribution import Strip, describe, picture, strips
+from rackready.evidence.distribution import Strip, describe, picture
+from rackready.evidence.units import Units
 
 PAIR = "pair/fabric/performance/ib-write-bw"
 
@@ -64,6 +65,13 @@ def test_a_large_matrix_keeps_the_nodes_with_a_bad_pair() -> None:
 def record(target: str, value: float, *, name: str = "busbw", unit: str = "GB/s") -> dict[str, Any]:
     bound = {"metric": name, "label": "floor", "bound": 456.0}
     return {"gate": "g", "metrics": [{"name": name, "target": target, "value": value, "unit": unit}], "criteria": [bound]}
+
+
+def strips(records: list[dict[str, Any]]) -> list[Strip]:
+    found = Units()
+    for item in records:
+        found.run(item)
+    return list(found.strips([]))
 
 
 def test_a_strip_names_the_units_that_stand_apart() -> None:
