@@ -1,14 +1,15 @@
 """How long it takes to judge a site's stored outputs again and to report them, and how that grows. usage: scripts/bench/gates.py [NODES ...].
 
-Inside the clock runs the product's own command, `rackready report CAMPAIGN --again`, from its start to its end: it loads the site file, reads every node's
-records and raw outputs (every hash is checked), judges each gate of each node, holds units against their fleet, and writes HTML, JSON and JUnit. ``seconds``,
-``cpu_seconds`` and ``peak_mib`` are those of that command with all its processes; memory is the sum of their PSS (what they share counts once), looked at four
-times a second.
+Inside the clock runs the product's own command, `rackready report CAMPAIGN --again`, from its start to its end: it loads the site file,
+reads every node's records and raw outputs (every hash is checked), judges each gate of each node, holds units against their fleet, and
+writes HTML, JSON and JUnit. ``seconds``, ``cpu_seconds`` and ``peak_mib`` are those of that command with all its processes; memory is the
+sum of their PSS (what they share counts once), looked at four times a second.
 
-Made before the clock starts: the site file (DGX H100 in racks of four), the ledger, the stored outputs and their records. The outputs are what healthy nodes say
-in the gate tests, for every gate of one node of the levels sanity, validation and performance (scripts/bench/healthy.py): each node has its own name and addresses,
-serial numbers, UUIDs and last digits in them, as far as the gate's verdict bears that, and no two outputs have one hash. One node in 500 lacks an output. A record
-says what the gate said of the first node; what it says of this one is found inside the clock. No lines of progress are stored, and no runs over several nodes.
+Made before the clock starts: the site file (DGX H100, five in a rack), the ledger, the stored outputs and their records. The outputs are
+what healthy nodes say in the gate tests, for every gate of one node of the levels sanity, validation and performance
+(scripts/bench/healthy.py): each node has its own name, serial numbers, UUIDs and last digits in them, as far as the gate's verdict bears
+that, and no two outputs have one hash. One node in 500 lacks an output. A record says what the gate said of the first node; what it says
+of this one is found inside the clock. No lines of progress are stored, no runs over several nodes, and the nodes' rails are not described.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]

@@ -32,6 +32,7 @@ NODES_A_RACK = 5
 LEAST_GATES = 40
 SPOILED = 500
 """One node in so many lacks an output."""
+_FIRST_SPOILED = 7
 _CHUNK = 25
 _BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -99,7 +100,7 @@ def _stored(places: Sequence[int]) -> tuple[list[str], int]:
         out.append(_coverage(name, print_, place).model_dump_json())
         for number, gate in enumerate(gates):
             outputs = list(gate.outputs(place, facts).values())
-            if place % SPOILED == 7 and number == place // SPOILED % len(gates):
+            if place % SPOILED == _FIRST_SPOILED and number == place // SPOILED % len(gates):
                 outputs = outputs[1:] or [_without_text(outputs[0])]
             size += sum(len(output.stdout) for output in outputs)
             kept = [_raw(output, raw) for output in outputs]

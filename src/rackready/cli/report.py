@@ -18,7 +18,7 @@ def report(
     output: Output = Format.TEXT,
     raw: Annotated[str, typer.Option("--raw", help="Print the raw output of this SHA-256 instead.")] = "",
     junit: Annotated[Path | None, typer.Option("--junit", help="Also write the JUnit XML to this file; it always lies beside the HTML.")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Judge the stored outputs again, with the gates and limits of today; records stay as they are.")] = False,  # noqa: FBT002 - a flag of the command line
+    again: Annotated[bool, typer.Option("--again", help="Judge the stored outputs again, by today's gates; records stay as they are.")] = False,  # noqa: FBT002 - a flag
 ) -> None:
     """Write the HTML, JSON and JUnit report of a campaign. Reads records only; needs no root and no connection.
 

@@ -108,11 +108,12 @@ class Overview:
         """Return the map."""
         return heat.racks(site, [{"name": name, "state": state, "outcome": outcome} for name, (state, outcome) in self.cells.items()])
 
-    def wanted(self) -> set[str]:
-        """Return the hashes of raw outputs that the page shows: all of a small site, else those of records that are no pass."""
+    def wanted(self) -> list[str]:
+        """Return the hashes of raw outputs that the page shows: those of records that are no pass first, then all others of a small site."""
         records = [item for node in self.shown for item in node["gates"]] + self.runs
-        found = (raw for item in records if self.small or item["outcome"] not in GOOD for raw in item["raw"])
-        return {raw[key] for raw in found for key in ("stdout_sha256", "stderr_sha256")} - {EMPTY}
+        bad = [item for item in records if item["outcome"] not in GOOD]
+        found = (raw for item in bad + (records if self.small else []) for raw in item["raw"])
+        return [digest for raw in found for digest in (raw["stdout_sha256"], raw["stderr_sha256"]) if digest != EMPTY]
 
     def page(self) -> dict[str, Any]:
         """Return what the templates format."""

@@ -28,7 +28,7 @@ from rackready.model.site import Site
 from rackready.paths import EnvPaths
 
 CHUNK = 16
-"""Nodes of a part: what one process holds at a time."""
+"""Nodes of a part: what one process holds at a time. A site that is no larger is done in this process."""
 _AHEAD = 3
 """Parts that are under way or wait to be taken, for each process."""
 
@@ -185,7 +185,7 @@ Ordered = Callable[[str, Sequence[Task]], Iterator[Any]]
 @contextmanager
 def _workers(work: Work) -> Iterator[Ordered]:
     """Give a function that does tasks in order: a small site's here, a large one's in a process for each core."""
-    if work.small:
+    if len(work.site.nodes()) <= CHUNK:
         here = Worker(work)
         try:
             yield lambda name, tasks: (getattr(here, name)(task) for task in tasks)

@@ -142,4 +142,5 @@ def _page(head: Mapping[str, Any], overview: Overview, raw: Mapping[str, str]) -
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("rackready.evidence", "."), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template("report.html.j2").render(report=head, raw=raw, signs=heat.SIGNS, again="judged_again" in head, **overview.page())
+    about = {"again": "judged_again" in head, "signs": heat.SIGNS, "raw": raw, "raw_left": len(set(overview.wanted()) - set(raw)) if raw else 0}
+    return environment.get_template("report.html.j2").render(report=head, **about, **overview.page())

@@ -19,6 +19,8 @@ from rackready.paths import EnvPaths
 SCHEMA = "rackready/report/v1"
 LONGEST_RAW = 40_000
 """Characters of one raw output on the page."""
+MOST_RAW = 16_000_000
+"""Characters of all raw outputs on the page: a browser opens some tens of megabytes in a moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,19 @@ class Source:
             yield {"at": _time(event.at), **{key: asdict(event)[key] for key in ("node", "phase", "level", "text")}}
 
     def raw(self, wanted: Iterable[str]) -> dict[str, str]:
-        """Return raw outputs by hash, as a page shows them.
+        """Return raw outputs by hash, as a page shows them: the first of those wanted, as many as a page bears.
 
         One that is damaged is said to be; one that is longer than a page bears is cut, and says how to read the whole.
         """
-        return {digest: text for digest in sorted(wanted) if (text := self._shown(digest))}
+        out: dict[str, str] = {}
+        size = 0
+        for digest in dict.fromkeys(wanted):
+            if size >= MOST_RAW:
+                break
+            if text := self._shown(digest):
+                out[digest] = text
+                size += len(text)
+        return dict(sorted(out.items()))
 
     def _shown(self, digest: str) -> str:
         try:

@@ -69,6 +69,7 @@ class EvidenceStore:
     def __init__(self, engine: sa.Engine, raw: Path) -> None:
         self._engine = engine
         self._raw = raw
+        self._there = False
 
     @classmethod
     def open(cls, ledger: Ledger, raw: Path) -> EvidenceStore:
@@ -130,9 +131,14 @@ class EvidenceStore:
             raise EvidenceError(f"raw output {digest} - Expected: content of that hash Actual: another. The store was changed: measure again.")
         return data.decode()
 
+    def _written(self) -> bool:
+        """Whether there are tables: a store that was never written has none. Once there, they stay, and are not asked for again."""
+        self._there = self._there or sa.inspect(self._engine).has_table(_records.name)
+        return self._there
+
     def records(self, *, node: str | None = None, gate: str | None = None, campaign: str | None = None, target: str | None = None) -> list[EvidenceRecord]:
         """Return records, oldest first. Raises EvidenceError when one is not what was written."""
-        if not sa.inspect(self._engine).has_table(_records.name):
+        if not self._written():
             return []
         query = sa.select(_records.c.record, _records.c.sha256, _records.c.id).order_by(_records.c.id)
         for column, value in ((_records.c.gate, gate), (_records.c.campaign, campaign), (_records.c.target, target)):
@@ -145,7 +151,7 @@ class EvidenceStore:
 
     def concluded(self, target: str) -> dict[str, EvidenceRecord]:
         """Return gate -> the newest record about a target, in the order in which gates were first measured; older ones are not read. Raises EvidenceError."""
-        if not sa.inspect(self._engine).has_table(_records.name):
+        if not self._written():
             return {}
         ends = sa.select(sa.func.max(_records.c.id).label("last"), sa.func.min(_records.c.id).label("first"))
         ends_of = ends.where(_records.c.target == target).group_by(_records.c.gate).subquery()
@@ -156,7 +162,7 @@ class EvidenceStore:
 
     def over_several(self, campaign: str) -> Iterator[EvidenceRecord]:
         """Yield a campaign's records in which more than one node took part, oldest first, a few at a time. Raises EvidenceError."""
-        if not sa.inspect(self._engine).has_table(_records.name):
+        if not self._written():
             return
         several = sa.select(_nodes.c.record_id).join(_records, _records.c.id == _nodes.c.record_id).where(_records.c.campaign == campaign)
         several = several.group_by(_nodes.c.record_id).having(sa.func.count() > 1)
@@ -183,7 +189,7 @@ class EvidenceStore:
 
     def newest(self, gate: str, most: int = 2048) -> dict[str, EvidenceRecord]:
         """Return target -> the newest record of a gate, of the targets that were measured last. Raises EvidenceError when one is not what was written."""
-        if not sa.inspect(self._engine).has_table(_records.name):
+        if not self._written():
             return {}
         last = sa.select(sa.func.max(_records.c.id)).where(_records.c.gate == gate).group_by(_records.c.target)
         last = last.order_by(sa.func.max(_records.c.id).desc()).limit(most)

@@ -11,13 +11,12 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from rackready.design.check_gates import today
 from rackready.evidence.node_report import Document, outcome, verdict_of, with_verdict
 from rackready.evidence.store import EvidenceError, EvidenceStore
 from rackready.gates import coverage as cover
-from rackready.gates.base import Gate, GateFacts, Output, Run
+from rackready.gates.base import REGISTRY, Gate, GateFacts, Output, Run
 from rackready.gates.fleet import Unit, compare, repeats
 from rackready.gates.fleet_stage import Held, completed, held, kind, units_of
 from rackready.gates.last_pass import pass_before
@@ -49,6 +48,7 @@ class _Hands:
     def __init__(self, site: Site, ledger: Ledger, store: EvidenceStore) -> None:
         self._site, self._ledger, self._store = site, ledger, store
         self._set = [make_gate(entry.id, entry.inputs) for entry in loader.gates_of(site.gates)]
+        self._kinds = all_gates()
         self._made: dict[tuple[str, str], Gate] = {}
 
     def node(self, name: str, newest: Mapping[str, EvidenceRecord]) -> tuple[dict[str, EvidenceRecord], list[Figures]]:
@@ -79,9 +79,9 @@ class _Hands:
 
     def _gate(self, record: EvidenceRecord) -> Gate:
         """Return the gate as it measured then; one that is gone, or takes other inputs now, cannot judge."""
-        kind_ = all_gates().get(record.gate)
-        inputs = {name: record.inputs[name] for name in kind_.Inputs.model_fields if name in record.inputs} if kind_ else {}
-        key = (record.gate, json.dumps(inputs, sort_keys=True))
+        known = self._kinds.get(record.gate)
+        inputs = {name: record.inputs[name] for name in known.Inputs.model_fields if name in record.inputs} if known else {}
+        key = (record.gate, repr(inputs))
         if key not in self._made:
             try:
                 self._made[key] = make_gate(record.gate, inputs)
@@ -199,5 +199,4 @@ def _compared(gate: Gate, name: str, units: Sequence[Unit], fleet: int) -> Itera
 
 
 def _completed(item: Document, node: str, comparisons: Sequence[Held]) -> Document:
-    gate = all_gates()[item["gate"]]
-    return with_verdict(item, completed(gate, node, verdict_of(item), comparisons))
+    return with_verdict(item, completed(REGISTRY[item["gate"]], node, verdict_of(item), comparisons))

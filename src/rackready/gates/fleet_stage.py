@@ -125,7 +125,7 @@ def held(gate: Gate, node: str, found: Comparison, bound: Criterion | None = Non
     return Held(found.metric.name, bound or found.criterion(), behind)
 
 
-def completed(gate: Gate, node: str, before: Verdict, comparisons: Sequence[Held]) -> Verdict:
+def completed(gate: Gate | type[Gate], node: str, before: Verdict, comparisons: Sequence[Held]) -> Verdict:
     """Return a node's verdict as its fleet completes it: with the bounds of the fleet, and a fail where a unit of the node falls behind."""
     findings = [finding for found in comparisons for _, finding in found.behind]
     measured = {metric.name for metric in before.metrics} & {metric.name for metric in gate.fleet}

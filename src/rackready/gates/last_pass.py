@@ -5,6 +5,7 @@ A repair that somebody declared after it (`rackready repair`) stands in its plac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -39,13 +40,13 @@ def pass_before(store: EvidenceStore, ledger: Ledger, record: EvidenceRecord, no
     older = [item for item in store.records(gate=record.gate, target=node) if item.finished <= record.started and item.id < record.id]
     last = next((item for item in reversed(older) if item.verdict.outcome is Outcome.PASS and _same(item, node, now)), None)
     found = None if last is None else Passed(last.finished, tuple(last.verdict.metrics))
-    repaired = _repaired(ledger, node, before=record.started)
+    repaired = _repaired(ledger, node, before=record.started.timestamp())
     return Passed(repaired) if repaired is not None and (found is None or found.at < repaired) else found
 
 
-def _repaired(ledger: Ledger, node: str, before: datetime = datetime.max.replace(tzinfo=UTC)) -> datetime | None:
+def _repaired(ledger: Ledger, node: str, before: float = math.inf) -> datetime | None:
     entries = [entry for entry in ledger.entries(node) if entry.operation == CHANGE and entry.desired == REPAIR and entry.status == "done"]
-    times = [entry.begun for entry in entries if entry.begun < before.timestamp()]
+    times = [entry.begun for entry in entries if entry.begun < before]
     return datetime.fromtimestamp(max(times), UTC) if times else None
 
 
