@@ -10,6 +10,8 @@ what healthy nodes say in the gate tests, for every gate of one node of the leve
 (scripts/bench/healthy.py): each node has its own name, serial numbers, UUIDs and last digits in them, as far as the gate's verdict bears
 that, and no two outputs have one hash. One node in 500 lacks an output. A record says what the gate said of the first node; what it says
 of this one is found inside the clock. No lines of progress are stored, no runs over several nodes, and the nodes' rails are not described.
+
+With $BENCH_DIR, sites are made below that folder and stay: the next run measures the same ones, without making them.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,18 +37,28 @@ _LOOK_S = 0.25
 
 def measure(count: int) -> Line:
     """Store the outputs of so many nodes, then judge and report them."""
-    from scripts.bench.stored import CAMPAIGN, ENV, store  # noqa: PLC0415 - only the measuring process needs it
+    from scripts.bench.stored import CAMPAIGN, ENV, found, store  # noqa: PLC0415 - only the measuring process needs it
 
-    with tempfile.TemporaryDirectory(prefix="rackready-bench-", dir=os.environ.get("BENCH_DIR")) as folder:
-        root = Path(folder)
+    with _folder(count) as root:
         began = time.perf_counter()
-        made = store(root, count)
+        made = found(root) if (root / "playbooks").is_dir() else store(root, count)
         stored = round(time.perf_counter() - began, 1)
         load = os.getloadavg()[0]
         line = _run([sys.executable, "-c", "from rackready.cli.main import main; main()", "report", CAMPAIGN, "--again", "--env", ENV], root)
         reports = root / ".rackready" / ENV / "reports"
         sizes = {f"{end}_mib": round((reports / f"{CAMPAIGN}.again.{end}").stat().st_size / 2**20, 1) for end in ("html", "json", "junit.xml")}
     return {"bench": "gates", "n": count, "cores": os.cpu_count(), "load": round(load, 1), **made, **line, **sizes, "made_before_seconds": stored}
+
+
+@contextmanager
+def _folder(count: int) -> Iterator[Path]:
+    """Give the folder of a site: one that stays where $BENCH_DIR says so, else one that is removed."""
+    kept = os.environ.get("BENCH_DIR")
+    if kept is not None:
+        yield Path(kept) / str(count)
+        return
+    with tempfile.TemporaryDirectory(prefix="rackready-bench-") as folder:
+        yield Path(folder)
 
 
 def _run(argv: list[str], root: Path) -> Line:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -33,6 +34,7 @@ LEAST_GATES = 40
 SPOILED = 500
 """One node in so many lacks an output."""
 _FIRST_SPOILED = 7
+_ABOUT = "made.json"
 _CHUNK = 25
 _BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -51,7 +53,6 @@ def document(count: int) -> dict[str, Any]:
 
 def store(root: Path, count: int) -> dict[str, object]:
     """Make the site below ``root`` and return how many nodes, gates and outputs it has. ``count``: nodes, a multiple of five."""
-    (root / "playbooks").mkdir()
     (root / "inventories" / ENV).mkdir(parents=True)
     paths = EnvPaths(root, ENV)
     paths.site_file.write_text(yaml.safe_dump(document(count)), encoding="utf-8")
@@ -66,7 +67,17 @@ def store(root: Path, count: int) -> dict[str, object]:
         outputs, size = _fill(EvidenceStore.open(ledger, paths.raw), site, gates, paths.raw)
     finally:
         ledger.close()
-    return {"nodes": len(site.nodes()), "gates": len(gates), "evaluations": len(site.nodes()) * len(gates), "outputs": outputs, "outputs_mib": size >> 20}
+    made: dict[str, object] = {"nodes": len(site.nodes()), "gates": len(gates), "evaluations": len(site.nodes()) * len(gates)}
+    made |= {"outputs": outputs, "outputs_mib": size >> 20}
+    (root / _ABOUT).write_text(json.dumps(made), encoding="utf-8")
+    (root / "playbooks").mkdir()  # last: a folder that has it is whole
+    return made
+
+
+def found(root: Path) -> dict[str, object]:
+    """Return what ``store`` returned of a site that was made before."""
+    about: dict[str, object] = json.loads((root / _ABOUT).read_text(encoding="utf-8"))
+    return about
 
 
 def _fill(evidence: EvidenceStore, site: Site, gates: Sequence[Measured], raw: Path) -> tuple[int, int]:

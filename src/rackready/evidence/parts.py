@@ -167,6 +167,7 @@ def parts(work: Work) -> Iterator[Part]:
                 spools.append(path)
                 figures += found
             changes = work.judging.compare(work.site, figures)
+            del figures
             tasks = [
                 Task(task.first, task.names, spool, {name: changes[name] for name in task.names if name in changes})
                 for task, spool in zip(tasks, spools, strict=True)

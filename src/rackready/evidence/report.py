@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import jinja2
 
+from rackready.design.collector import without_gc
 from rackready.design.site import load_site
 from rackready.evidence import heat, junit
 from rackready.evidence.overview import Overview, seen
@@ -62,7 +63,7 @@ def write(site: Site, paths: EnvPaths, campaign: str, judging: Judging | None = 
     name = _SAFE.sub("_", campaign) + ("" if judging is None else ".again")
     html, json_file, xml = (paths.reports / f"{name}{end}" for end in (".html", ".json", ".junit.xml"))
     overview = Overview(len(site.nodes()))
-    with Source.open(site, paths, campaign) as source, tempfile.TemporaryDirectory(prefix=f".{name}.", dir=paths.reports) as folder:
+    with without_gc(), Source.open(site, paths, campaign) as source, tempfile.TemporaryDirectory(prefix=f".{name}.", dir=paths.reports) as folder:
         head = source.head() | ({} if judging is None else {"judged_again": True})
         made = [_told(part, overview) for part in parts(Work(site, paths, head["generated"], Path(folder), judging))]
         runs = _runs(source, Path(folder), overview)
