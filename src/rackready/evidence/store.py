@@ -198,7 +198,7 @@ class EvidenceStore:
             return {row.target: _checked(row.id, row.record, row.sha256) for row in connection.execute(query)}
 
     def _path(self, digest: str) -> Path:
-        return self._raw / digest[:2] / f"{digest}.z"
+        return Path(f"{self._raw}/{digest[:2]}/{digest}.z")
 
 
 def _row(record: EvidenceRecord) -> dict[str, str]:

@@ -72,7 +72,9 @@ class NoDriverError(FormatError):
 
 def parse(text: str) -> SmiLog:
     """Return the report. Raises FormatError, and NoDriverError where the tool says why there is none."""
-    lost, corrupt = tuple(found["gpu"].rstrip(":") for found in _LOST.finditer(text)), tuple(found["pci"] for found in _INFOROM.finditer(text))
+    # The search in any case is slow over a whole report, and lost GPUs are rare.
+    lost = tuple(found["gpu"].rstrip(":") for found in _LOST.finditer(text)) if "handle" in text.lower() else ()
+    corrupt = tuple(found["pci"] for found in _INFOROM.finditer(text))
     start, end = text.find("<nvidia_smi_log"), text.find(_END)
     if start < 0 and lost:
         return SmiLog("", (), lost, corrupt)
