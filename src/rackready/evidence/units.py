@@ -15,11 +15,11 @@ Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Pile:
-    """Values of one metric. A unit is a place in the list of nodes, and what follows the node's name: "" or "/gpu2"."""
+    """Values of one metric. A unit is a place in the list of nodes, and what follows the node's name: "", "/gpu2" or a drive's serial number."""
 
     values: array[float] = field(default_factory=lambda: array("d"))
     nodes: array[int] = field(default_factory=lambda: array("I"))
-    parts: array[int] = field(default_factory=lambda: array("H"))
+    parts: array[int] = field(default_factory=lambda: array("I"))
     others: dict[str, float] = field(default_factory=dict)
     """Units that are no part of one node (links between two, runs over several), by name."""
     bounds: dict[str, float] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Units:
 
     def _put(self, key: Key, place: int, name: str, target: str, value: float) -> None:
         pile = self.piles.setdefault(key, Pile())
-        if not (target == name or target.startswith(f"{name}/")) or "->" in target:
+        if not (target == name or target.startswith((f"{name}/", f"{name} "))) or "->" in target:
             pile.others[target] = value
             return
         part = target[len(name) :]
@@ -72,7 +72,7 @@ class Units:
 
     def take(self, more: Units) -> None:
         """Add what was piled up elsewhere, of later nodes."""
-        places = array("H", (self._place(part) for part in more.parts))
+        places = array("I", (self._place(part) for part in more.parts))
         for key, pile in more.piles.items():
             own = self.piles.setdefault(key, Pile())
             own.values.extend(pile.values)
