@@ -6,12 +6,14 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -227,7 +229,16 @@ _worker: Worker | None = None
 def _begin(work: Work) -> None:
     global _worker  # noqa: PLW0603 - how a process of a pool keeps what it was begun with
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the caller ends the pool
+    threading.Thread(target=_end_with_caller, daemon=True).start()
     _worker = Worker(work)
+
+
+def _end_with_caller() -> None:
+    """End this process when its caller is no more: one that was killed ends no pool, and a worker would wait for tasks for ever."""
+    caller = multiprocessing.parent_process()
+    if caller is not None:
+        connection.wait([caller.sentinel])
+        os._exit(1)
 
 
 def _do(name: str, task: Task) -> Any:  # noqa: ANN401 - what that method returns

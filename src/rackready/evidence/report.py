@@ -6,7 +6,6 @@ All three are written as nodes come: a site of 12,500 nodes has gigabytes of rec
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from rackready.design.site import load_site
 from rackready.evidence import heat, junit
 from rackready.evidence.overview import Overview, seen
 from rackready.evidence.parts import Judging, Part, ReportError, Work, parts
-from rackready.evidence.report_files import blocks, joined, json_object, line, lines, replaced
+from rackready.evidence.report_files import blocks, joined, json_object, line, lines, replaced, scratch
 from rackready.evidence.report_source import Source
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
@@ -63,10 +62,10 @@ def write(site: Site, paths: EnvPaths, campaign: str, judging: Judging | None = 
     name = _SAFE.sub("_", campaign) + ("" if judging is None else ".again")
     html, json_file, xml = (paths.reports / f"{name}{end}" for end in (".html", ".json", ".junit.xml"))
     overview = Overview(len(site.nodes()))
-    with without_gc(), Source.open(site, paths, campaign) as source, tempfile.TemporaryDirectory(prefix=f".{name}.", dir=paths.reports) as folder:
+    with without_gc(), Source.open(site, paths, campaign) as source, scratch(paths.reports, name) as folder:
         head = source.head() | ({} if judging is None else {"judged_again": True})
-        made = [_told(part, overview) for part in parts(Work(site, paths, head["generated"], Path(folder), judging))]
-        runs = _runs(source, Path(folder), overview)
+        made = [_told(part, overview) for part in parts(Work(site, paths, head["generated"], folder, judging))]
+        runs = _runs(source, folder, overview)
         head |= {"summary": overview.summary(), "racks": overview.racks(site)}
         listed = {"nodes": joined(piece.json for piece in made), "runs": joined([runs.json])}
         with replaced(json_file) as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,20 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
         raise ReportError(
             f"{path}: the report cannot be written - Expected: a writable folder Actual: {error.strerror}. Free disk space, then run `rackready report`."
         ) from error
+
+
+@contextmanager
+def scratch(folder: Path, name: str) -> Iterator[Path]:
+    """Give a folder for parts that goes with its process; what processes that were killed left behind is removed first."""
+    for left in folder.glob(f".{name}.*.parts"):
+        if not Path("/proc", left.name.split(".")[-2]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    path = folder / f".{name}.{os.getpid()}.parts"
+    path.mkdir(mode=0o700, exist_ok=True)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def blocks(path: Path) -> Iterator[bytes]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -111,6 +114,16 @@ def test_a_report_without_any_record_has_empty_lists(tmp_path: Path) -> None:
     assert (found["runs"], found["events"], [node["outcome"] for node in found["nodes"]]) == ([], [], ["not_run", "not_run"])
 
 
+def test_what_a_killed_process_left_is_removed_and_a_living_ones_parts_stay(tmp_path: Path) -> None:
+    stored = Stored(tmp_path, 4)
+    dead, living = (stored.paths.reports / f".c1.{pid}.parts" for pid in (2**22 + 1, os.getppid()))
+    for folder in (dead, living):
+        folder.mkdir()
+        (folder / "0.json").write_text("", encoding="utf-8")
+    write(stored.site, stored.paths, "c1")
+    assert (dead.exists(), living.exists()) == (False, True)
+
+
 class Dying:
     """A judge whose process is killed at one node."""
 
@@ -140,6 +153,46 @@ def test_a_process_that_dies_is_an_error_and_no_report_is_written(tmp_path: Path
         "Look for an out-of-memory kill (`journalctl -k -g oom`), then run `rackready report`."
     )
     assert list(stored.paths.reports.iterdir()) == []
+
+
+class Waiting(Dying):
+    """A judge that says which process it is in, and takes its time."""
+
+    def __init__(self, said_in: Path) -> None:
+        self.said_in = said_in
+
+    def node(self, name: str, newest: Mapping[str, EvidenceRecord]) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figure]]:
+        del name
+        (self.said_in / str(os.getpid())).touch()
+        time.sleep(120)
+        return newest, ()
+
+
+def until(holds: Callable[[], bool]) -> bool:
+    """Whether it holds within a minute."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not holds():
+        time.sleep(0.1)
+    return holds()
+
+
+def test_a_report_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
+    said_in = tmp_path / "said"
+    said_in.mkdir()
+    source = f"""
+from pathlib import Path
+from tests.unit.evidence.test_report_stream import CHUNK, Stored, Waiting, write
+if __name__ == "__main__":
+    stored = Stored(Path({str(tmp_path)!r}), CHUNK + 5)
+    write(stored.site, stored.paths, "c1", Waiting(Path({str(said_in)!r})))
+"""
+    script = tmp_path / "report.py"
+    script.write_text(source, encoding="utf-8")
+    with subprocess.Popen([sys.executable, str(script)], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}) as process:
+        assert until(lambda: any(said_in.iterdir()))
+        workers = [Path("/proc", path.name) for path in said_in.iterdir()]
+        process.kill()
+    assert until(lambda: not any(worker.exists() for worker in workers))
 
 
 # a large site's page -----------------------------------------------------------------------------------------------
