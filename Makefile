@@ -133,6 +133,10 @@ bench-topology: setup ## measure wiring and proving a three-tier fabric, by numb
 bench-plan: setup ## measure loading and the full plan of a site, by number of GPUs
 	@$(BIN)/python scripts/bench/plan.py $(ARGS)
 
+.PHONY: bench-gates
+bench-gates: setup-dev ## measure judging and reporting stored outputs again, by number of nodes
+	@$(BIN)/python scripts/bench/gates.py $(ARGS)
+
 .PHONY: bench-deploy
 bench-deploy: site-exists setup prepare ## measure one deploy of ENV as it stands
 	@$(BIN)/python scripts/bench/deploy.py $(ENV)

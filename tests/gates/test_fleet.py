@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackready.drivers.remote import Answer
+from rackready.evidence.report import build, write
+from rackready.gates.again import Again
 from rackready.gates.base import REGISTRY, Command, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.expectation import FLEET_PENDING, fleet_outliers, launches
 from rackready.gates.fleet import Comparison, Unit, compare, repeats, standard_error, standing
@@ -20,6 +23,7 @@ from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Finding, Metric, Outcome, Verdict
 from rackready.model.phase import NodeResult
 from rackready.model.profile import GateSetEntry
+from rackready.paths import EnvPaths
 from tests.gates.fake import said
 from tests.gates.stage import fingerprint_of, site_with, stage_of
 from tests.gates.support import rack
@@ -115,10 +119,10 @@ def test_at_least_the_parts_themselves_are_compared() -> None:
 def test_how_often_one_figure_was_measured() -> None:
     known = rack(4)
     nccl = gate("node/gpu/performance/nccl-all-reduce")
-    assert repeats(nccl, known, nccl.fleet[0], 1) == launches(4) == 5
-    assert repeats(gate(nccl.id, {"launches": 9}), known, nccl.fleet[0], 1) == 9
-    assert repeats(nccl, known, nccl.fleet[0], 8) == launches(32), "with eight units a node as many launches as 32 units ask for"
-    assert repeats(gate("node/gpu/sanity/versions"), known, RATE, 8) == 1
+    assert repeats(nccl, known.fleet, nccl.fleet[0], 1) == launches(4) == 5
+    assert repeats(gate(nccl.id, {"launches": 9}), known.fleet, nccl.fleet[0], 1) == 9
+    assert repeats(nccl, known.fleet, nccl.fleet[0], 8) == launches(32), "with eight units a node as many launches as 32 units ask for"
+    assert repeats(gate("node/gpu/sanity/versions"), known.fleet, RATE, 8) == 1
 
 
 # in a stage ------------------------------------------------------------------------------------------------------
@@ -235,3 +239,18 @@ def test_what_was_measured_before_the_nodes_last_change_does_not_count(tmp_path:
         stage.board.recorder.ledger.change_begins(node, "install")
     _, results = measure(tmp_path, ALL[15:], {}, "c2")
     assert {result.outcome for result in results.values()} == {Outcome.ERROR}, "10 that count and 5 new ones are no fleet"
+
+
+def test_stored_outputs_that_are_judged_again_are_held_against_their_fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gate of this test is known in this process alone."""
+    monkeypatch.setattr("rackready.evidence.parts.CHUNK", len(ALL))
+    stage, _ = measure(tmp_path, ALL, {"node07": 90.0})
+    site = stage.board.site
+    before = build(site, EnvPaths(tmp_path, "sim"), "c1")
+    found = json.loads(write(site, EnvPaths(tmp_path, "sim"), "c1", Again()).json.read_text(encoding="utf-8"))
+    assert [node["outcome"] for node in found["nodes"]] == [node["outcome"] for node in before["nodes"]]
+    slow = found["nodes"][6]["gates"][0]
+    assert (slow["outcome"], slow["measured"]) == ("fail", [])
+    assert slow["findings"][0]["text"].startswith("node07: rate falls behind its fleet - Expected: at least 96.")
+    for now, then in zip(found["nodes"], before["nodes"], strict=True):
+        assert {name: now["gates"][0][name] for name in Verdict.model_fields} == {name: then["gates"][0][name] for name in Verdict.model_fields}

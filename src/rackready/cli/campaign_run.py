@@ -105,8 +105,8 @@ def show(event: EventRow) -> None:
 def _reports(paths: EnvPaths, campaign: str) -> dict[str, Any]:
     from rackready.evidence.report import write_reports  # noqa: PLC0415 - only at the end of a campaign
 
-    html, json_file = write_reports(paths.root, paths.env, campaign)
-    return {"report_html": str(html), "report_json": str(json_file)}
+    written = write_reports(paths.root, paths.env, campaign)
+    return {"report_html": str(written.html), "report_json": str(written.json)}
 
 
 def _record(paths: EnvPaths, site: Site, request: Request, finished: Finished, rows: list[NodeSummary]) -> None:

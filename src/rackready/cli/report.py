@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -17,13 +18,15 @@ def report(
     output: Output = Format.TEXT,
     raw: Annotated[str, typer.Option("--raw", help="Print the raw output of this SHA-256 instead.")] = "",
     junit: Annotated[Path | None, typer.Option("--junit", help="Also write the JUnit XML to this file; it always lies beside the HTML.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Judge the stored outputs again, by today's gates; records stay as they are.")] = False,  # noqa: FBT002 - a flag
 ) -> None:
     """Write the HTML, JSON and JUnit report of a campaign. Reads records only; needs no root and no connection.
 
-    With `--output json` the report itself is printed. Exit code 1 when some node's evidence is not a pass.
+    With `--output json` the report itself is printed, a node a line. Exit code 1 when some node's evidence is not a pass.
     """
     from rackready.evidence.report import write_reports  # noqa: PLC0415
     from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
+    from rackready.gates.again import Again  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
     from rackready.model.problems import RackreadyError  # noqa: PLC0415
 
@@ -37,16 +40,15 @@ def report(
     if wanted not in known:
         message = f"campaign {wanted!r} - Expected: one of {', '.join(known[:10]) or 'none yet'}. `rackready status` names the latest."
         raise RackreadyError(message)
-    html, json_file = write_reports(paths.root, env, wanted)
-    text = json_file.read_text(encoding="utf-8")
-    xml = json_file.with_name(f"{json_file.stem}.junit.xml")
+    written = write_reports(paths.root, env, wanted, judging=Again() if again else None)
     if junit is not None:
-        junit.write_bytes(xml.read_bytes())
+        shutil.copyfile(written.junit, junit)
     if output is Format.JSON:
-        typer.echo(text, nl=False)
+        with written.json.open(encoding="utf-8") as file:
+            shutil.copyfileobj(file, sys.stdout)
     else:
-        console.print(f"{html}\n{json_file}\n{junit or xml}", markup=False)
-    if any(node["outcome"] not in {"pass", "skip"} for node in json.loads(text)["nodes"]):
+        console.print(f"{written.html}\n{written.json}\n{junit or written.junit}", markup=False)
+    if set(written.outcomes) - {"pass", "skip"}:
         raise typer.Exit(1)
 
 

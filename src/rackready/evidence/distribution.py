@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median, quantiles
 from typing import Any
 
@@ -22,7 +23,7 @@ LEAST = 4
 MOST_NAMED = 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Strip:
     """The values of one metric of one gate, by unit."""
 
@@ -33,41 +34,37 @@ class Strip:
     bounds: Mapping[str, float]
     """Label (floor, reference, ceiling) -> value, as it was applied."""
 
+    @cached_property
+    def ordered(self) -> list[float]:
+        """Return the values, the lowest first."""
+        return sorted(self.values.values())
+
     @property
     def fences(self) -> tuple[float, float] | None:
         """Return what lies apart below and above; None for fewer than four values."""
-        if len(self.values) < LEAST:
+        if len(self.ordered) < LEAST:
             return None
-        low, _, high = quantiles(self.values.values(), n=4)
+        low, _, high = quantiles(self.ordered, n=4)
         return low - _FENCE * (high - low), high + _FENCE * (high - low)
 
-    @property
+    @cached_property
     def apart(self) -> list[tuple[str, float]]:
         """Return the units outside the fences, the lowest first."""
         fences = self.fences
-        if fences is None:
+        if fences is None or (fences[0] <= self.ordered[0] and self.ordered[-1] <= fences[1]):
             return []
-        return sorted(((name, value) for name, value in self.values.items() if not fences[0] <= value <= fences[1]), key=lambda item: item[1])
+        outside = ((name, value) for name, value in zip(self.values, self.values.values(), strict=True) if not fences[0] <= value <= fences[1])
+        return sorted(outside, key=lambda item: item[1])
 
 
-def strips(records: Iterable[Mapping[str, Any]]) -> list[Strip]:
-    """Return a strip for each metric of each gate that has a unit; the newest value of a unit counts."""
-    values: dict[tuple[str, str, str], dict[str, float]] = {}
-    bounds: dict[tuple[str, str, str], dict[str, float]] = {}
-    for record in records:
-        for metric in record["metrics"]:
-            if metric["unit"] == "1":
-                continue
-            key = (record["gate"], metric["name"], metric["unit"])
-            values.setdefault(key, {})[metric["target"]] = float(metric["value"])
-            here = bounds.setdefault(key, {})
-            here.update({item["label"]: float(item["bound"]) for item in record["criteria"] if item["metric"] == metric["name"]})
-    return [Strip(*key, found, bounds[key]) for key, found in sorted(values.items())]
+def counted(metric: Mapping[str, Any]) -> bool:
+    """Whether a metric has a distribution: a count has none."""
+    return bool(metric["unit"] != "1")
 
 
 def describe(strip: Strip) -> dict[str, Any]:
     """Return the strip as a report shows it: figures, picture, and the units that stand apart."""
-    values = sorted(strip.values.values())
+    values = strip.ordered
     return {
         "gate": strip.gate,
         "metric": strip.metric,
@@ -84,7 +81,7 @@ def describe(strip: Strip) -> dict[str, Any]:
 
 def picture(strip: Strip) -> str:
     """Return the strip as SVG: a mark for each value, a line for each bound."""
-    points = [*strip.values.values(), *strip.bounds.values()]
+    points = [strip.ordered[0], strip.ordered[-1], *strip.bounds.values()]
     low, high = min(points), max(points)
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
     low, high = low - margin, high + margin
@@ -93,11 +90,11 @@ def picture(strip: Strip) -> str:
         return _LEFT + (value - low) / (high - low) * (_WIDTH - _LEFT - _RIGHT)
 
     parts = [svg.line(_LEFT, _MIDDLE, _WIDTH - _RIGHT, _MIDDLE, "axis")]
-    parts += [svg.line(x, _MIDDLE - 9, x, _MIDDLE + 9, "mark") for x in _places(strip.values.values(), at)]
+    parts += [svg.line(x, _MIDDLE - 9, x, _MIDDLE + 9, "mark") for x in _places(strip.ordered, at)]
     parts += [svg.line(at(value), _MIDDLE - 16, at(value), _MIDDLE + 16, "apart") for _, value in strip.apart[:MOST_NAMED]]
     parts += _bounds(strip.bounds, at)
     parts += [svg.text(_LEFT, _HEIGHT - 4, f"{low:.4g} {strip.unit}", "tick"), svg.text(_WIDTH - _RIGHT, _HEIGHT - 4, f"{high:.4g} {strip.unit}", "tick end")]
-    return svg.picture((_WIDTH, _HEIGHT), f"{strip.metric} of {len(strip.values)} units, {strip.unit}", parts)
+    return svg.picture((_WIDTH, _HEIGHT), f"{strip.metric} of {len(strip.ordered)} units, {strip.unit}", parts)
 
 
 def _places(values: Iterable[float], at: Callable[[float], float]) -> list[float]:

@@ -1,4 +1,4 @@
-"""JUnit XML of a report document, for pipelines that read nothing else: one suite a node, one test case a gate.
+"""JUnit XML of a report, for pipelines that read nothing else: one suite a node, one test case a gate. Made suite by suite, so that no site is too large.
 
 Fail is a failure. Error and not_run are errors: what was not measured is no pass. A skip is skipped, with its reason. Coverage is a case like a gate.
 """
@@ -6,33 +6,103 @@ Fail is a failure. Error and not_run are errors: what was not measured is no pas
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree as ET
 
-COVERAGE = "node/all/sanity/coverage"
+from rackready.evidence.node_report import COVERAGE
+
 _ERRORS = frozenset({"error", "not_run"})
 _CONTROL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 does not allow (section 2.2, Char)."""
+_COUNTED = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
+FOOT = "</testsuites>\n"
+
+
+@dataclass(slots=True)
+class Totals:
+    """What lies in a suite, or in all of them. ``time``: seconds."""
+
+    tests: int = 0
+    failures: int = 0
+    errors: int = 0
+    skipped: int = 0
+    time: float = 0.0
+
+    def add(self, other: Totals) -> None:
+        """Add what another holds."""
+        for name in ("tests", "failures", "errors", "skipped", "time"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def count(self, case: ET.Element) -> None:
+        """Add one test case."""
+        self.tests += 1
+        self.time += float(case.get("time", 0))
+        for child in case:
+            if name := _COUNTED.get(child.tag):
+                setattr(self, name, getattr(self, name) + 1)
+
+    def attributes(self) -> dict[str, str]:
+        """Return it as XML says it."""
+        return {**{name: str(getattr(self, name)) for name in ("tests", "failures", "errors", "skipped")}, "time": f"{self.time:.1f}"}
 
 
 def junit(report: Mapping[str, Any]) -> str:
     """Return the XML of a report document (``rackready/report/v1``)."""
-    suites = [_suite(node, report) for node in report["nodes"]]
-    runs = [_case(run["gate"], run, run["target"]) for run in report["runs"]]
-    if runs:
-        suites.append(_of_cases("runs over several nodes", runs, str(report["generated"])))
-    root = ET.Element("testsuites", {"name": _clean(f"rackready {report['site']} {report['campaign']['id']}"), **_totals(suites)})
-    root.extend(suites)
-    ET.indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
+    totals, suites = Totals(), []
+    for node in report["nodes"]:
+        text, found = suite(node, report["generated"])
+        suites.append(text)
+        totals.add(found)
+    if report["runs"]:
+        found = Totals()
+        cases = [run_case(run, found) for run in report["runs"]]
+        suites += [runs_head(found, report["generated"]), *cases, SUITE_FOOT]
+        totals.add(found)
+    return "".join([HEAD, head(report, totals), *suites, FOOT])
 
 
-def _suite(node: Mapping[str, Any], report: Mapping[str, Any]) -> ET.Element:
-    cases = [_case(gate["gate"], gate, node["name"]) for gate in node["gates"]]
-    cases.append(_case(COVERAGE, _coverage(node), node["name"]))
-    return _of_cases(node["name"], cases, str(report["generated"]))
+def head(report: Mapping[str, Any], totals: Totals) -> str:
+    """Return how the root begins."""
+    return _opened("testsuites", {"name": f"rackready {report['site']} {report['campaign']['id']}", **totals.attributes()}, "")
+
+
+def suite(node: Mapping[str, Any], generated: str) -> tuple[str, Totals]:
+    """Return the suite of a node, and what lies in it."""
+    totals = Totals()
+    cases = [_text(_case(gate["gate"], gate, node["name"]), totals) for gate in node["gates"]]
+    cases.append(_text(_case(COVERAGE, _coverage(node), node["name"]), totals))
+    return _suite_head(node["name"], totals, generated) + "".join(cases) + SUITE_FOOT, totals
+
+
+SUITE_FOOT = "  </testsuite>\n"
+
+
+def run_case(run: Mapping[str, Any], totals: Totals) -> str:
+    """Return the case of a run over several nodes, and count it."""
+    return _text(_case(run["gate"], run, run["target"]), totals)
+
+
+def runs_head(totals: Totals, generated: str) -> str:
+    """Return how the suite of runs over several nodes begins, once all of them are counted."""
+    return _suite_head("runs over several nodes", totals, generated)
+
+
+def _suite_head(name: str, totals: Totals, generated: str) -> str:
+    return _opened("testsuite", {"name": name, **totals.attributes(), "timestamp": generated}, "  ")
+
+
+def _opened(tag: str, attributes: Mapping[str, str], indent: str) -> str:
+    element = ET.Element(tag, {name: _clean(value) for name, value in attributes.items()})
+    return f"{indent}{ET.tostring(element, encoding='unicode').removesuffix(' />')}>\n"
+
+
+def _text(case: ET.Element, totals: Totals) -> str:
+    totals.count(case)
+    ET.indent(case, level=2)
+    return f"    {ET.tostring(case, encoding='unicode')}\n"
 
 
 def _coverage(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,21 +111,6 @@ def _coverage(node: Mapping[str, Any]) -> dict[str, Any]:
     text = f"{node['name']}: not measured: {unmeasured}" if unmeasured else f"{node['name']}: coverage {found['outcome']}"
     note = "; ".join(sorted(set(found["skipped"].values()))) or None
     return {"outcome": found["outcome"], "findings": [{"text": text}] if found["outcome"] != "pass" else [], "note": note, "seconds": 0.0, "metrics": []}
-
-
-def _of_cases(name: str, cases: list[ET.Element], stamp: str) -> ET.Element:
-    kinds = Counter(child.tag for case in cases for child in case if child.tag != "system-out")
-    seconds = sum(float(case.get("time", 0)) for case in cases)
-    counts = {"tests": len(cases), "failures": kinds["failure"], "errors": kinds["error"], "skipped": kinds["skipped"]}
-    suite = ET.Element("testsuite", {"name": _clean(name), **{key: str(value) for key, value in counts.items()}, "time": f"{seconds:.1f}", "timestamp": stamp})
-    suite.extend(cases)
-    return suite
-
-
-def _totals(suites: Iterable[ET.Element]) -> dict[str, str]:
-    suites = list(suites)
-    out = {name: str(sum(int(suite.get(name, 0)) for suite in suites)) for name in ("tests", "failures", "errors", "skipped")}
-    return {**out, "time": f"{sum(float(suite.get('time', 0)) for suite in suites):.1f}"}
 
 
 def _case(gate: str, entry: Mapping[str, Any], target: str) -> ET.Element:

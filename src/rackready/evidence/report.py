@@ -1,207 +1,146 @@
-"""The report of a campaign: JSON for machines, HTML (one file, nothing from outside) for people, with the same content."""
+"""The report of a campaign: JSON for machines, HTML (one file, nothing from outside) for people, JUnit for pipelines, with the same content.
+
+All three are written as nodes come: a site of 12,500 nodes has gigabytes of records, and they are never in memory at once.
+"""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import jinja2
 
-from rackready import __version__
-from rackready.design.check_gates import today, warnings
+from rackready.design.collector import without_gc
 from rackready.design.site import load_site
-from rackready.evidence import heat
-from rackready.evidence.distribution import describe, picture, strips
-from rackready.evidence.junit import junit
-from rackready.evidence.store import EvidenceError, EvidenceStore
-from rackready.ledger.store import Ledger
-from rackready.model.evidence import EvidenceRecord
-from rackready.model.outcome import Outcome
-from rackready.model.problems import RackreadyError
+from rackready.evidence import heat, junit
+from rackready.evidence.overview import Overview, seen
+from rackready.evidence.parts import Judging, Part, ReportError, Work, parts
+from rackready.evidence.report_files import blocks, joined, json_object, line, lines, replaced, scratch
+from rackready.evidence.report_source import Source
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
 
-SCHEMA = "rackready/report/v1"
-COVERAGE = "node/all/sanity/coverage"
-DETAILED = 128
-"""Sites of more nodes get a page with every node in its map, and details of those nodes and runs that did not pass."""
-LONGEST_RAW = 40_000
-"""Characters of one raw output on the page."""
-_GOOD = frozenset({"pass", "skip"})
-_EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-"""SHA-256 of nothing."""
+__all__ = ["ReportError", "Written", "build", "render", "write", "write_reports"]
+
 _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-class ReportError(RackreadyError):
-    """A report cannot be made."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where a report lies, and how many nodes have which outcome."""
+
+    html: Path
+    json: Path
+    junit: Path
+    outcomes: Mapping[str, int]
 
 
-def write_reports(root: Path, env: str, campaign: str) -> tuple[Path, Path]:
-    """Write the report of a campaign and return the paths of (HTML, JSON), readable by their owner alone; the same as JUnit XML lies beside them.
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    """A piece of JSON and XML, in files."""
 
-    A node that the campaign found in order already shows its newest evidence, with the campaign that measured it.
-    Raises RackreadyError when the site or the ledger cannot be read.
+    json: Path
+    xml: Path
+    totals: junit.Totals
+
+
+def write_reports(root: Path, env: str, campaign: str, judging: Judging | None = None) -> Written:
+    """Write the report of a campaign as HTML, JSON and JUnit XML, readable by their owner alone.
+
+    A node that the campaign found in order already shows its newest evidence, with the campaign that measured it. ``judging``: who judges the stored
+    outputs again; that report lies beside the one of the records, which stay as they are.
+    Raises RackreadyError when the site or the ledger cannot be read, or the report cannot be written whole.
     """
-    paths = EnvPaths(root, env)
-    document = build(load_site(env, root=root), paths, campaign)
-    stem = paths.reports / _SAFE.sub("_", campaign)
-    html, json_file = stem.with_name(f"{stem.name}.html"), stem.with_name(f"{stem.name}.json")
-    _write(json_file, json.dumps(document, indent=2) + "\n")
-    _write(stem.with_name(f"{stem.name}.junit.xml"), junit(document))
-    _write(html, render(document, _raw(paths, document)))
-    return html, json_file
+    return write(load_site(env, root=root), EnvPaths(root, env), campaign, judging)
+
+
+def write(site: Site, paths: EnvPaths, campaign: str, judging: Judging | None = None) -> Written:
+    """Write the report of a campaign of a site that was loaded; see ``write_reports``."""
+    name = _SAFE.sub("_", campaign) + ("" if judging is None else ".again")
+    html, json_file, xml = (paths.reports / f"{name}{end}" for end in (".html", ".json", ".junit.xml"))
+    overview = Overview(len(site.nodes()))
+    with without_gc(), Source.open(site, paths, campaign) as source, scratch(paths.reports, name) as folder:
+        head = source.head() | ({} if judging is None else {"judged_again": True})
+        made = [_told(part, overview) for part in parts(Work(site, paths, head["generated"], folder, judging))]
+        runs = _runs(source, folder, overview)
+        head |= {"summary": overview.summary(), "racks": overview.racks(site)}
+        listed = {"nodes": joined(piece.json for piece in made), "runs": joined([runs.json])}
+        with replaced(json_file) as file:
+            file.writelines(json_object({**head, **listed, **source.tail(), "events": lines(source.events())}))
+        with replaced(xml) as file:
+            _junit(file, head, made, runs)
+        for event in source.events():
+            overview.event(event)
+        with replaced(html) as file:
+            file.write(_page({**head, **source.tail()}, overview, source.raw(overview.wanted())).encode())
+    return Written(html, json_file, xml, overview.outcomes())
+
+
+def _told(part: Part, overview: Overview) -> _Pieces:
+    """Tell the page of a part, and keep of it what is in files."""
+    for node in part.seen:
+        overview.node(node)
+    overview.units.take(part.units)
+    return _Pieces(part.json, part.xml, part.totals)
+
+
+def _runs(source: Source, folder: Path, overview: Overview) -> _Pieces:
+    """Write the runs over several nodes into files, and tell the page of them."""
+    made = _Pieces(folder / "runs.json", folder / "runs.xml", junit.Totals())
+    with made.json.open("w", encoding="utf-8") as json_file, made.xml.open("w", encoding="utf-8", errors="replace") as xml_file:
+        for place, run in enumerate(source.runs()):
+            json_file.write((",\n" if place else "") + line(run))
+            xml_file.write(junit.run_case(run, made.totals))
+            overview.run(run)
+    return made
+
+
+def _junit(file: IO[bytes], head: Mapping[str, Any], made: list[_Pieces], runs: _Pieces) -> None:
+    totals = junit.Totals()
+    for piece in [*made, runs]:
+        totals.add(piece.totals)
+    file.write((junit.HEAD + junit.head(head, totals)).encode())
+    file.writelines(joined((piece.xml for piece in made), between=b""))
+    if runs.totals.tests:
+        file.write(junit.runs_head(runs.totals, head["generated"]).encode())
+        file.writelines(blocks(runs.xml))
+        file.write(junit.SUITE_FOOT.encode())
+    file.write(junit.FOOT.encode())
 
 
 def build(site: Site, paths: EnvPaths, campaign: str) -> dict[str, Any]:
-    """Return the report as one plain document."""
-    ledger = Ledger.read_only(paths.database)
-    try:
-        store = EvidenceStore.read_only(ledger, paths.raw)
-        known = {row["id"]: row for row in ledger.campaigns()}
-        states = {row.name: row for row in ledger.states()}
-        nodes = [_node(store, node.name, node.serial or "", states.get(node.name)) for node in site.nodes()]
-        runs = [_entry(record) for record in store.records(campaign=campaign) if len(record.nodes) > 1]
-        events = [{"at": _time(event.at), **{key: asdict(event)[key] for key in ("node", "phase", "level", "text")}} for event in ledger.events(campaign)]
-    finally:
-        ledger.close()
-    row = known.get(campaign, {})
-    return {
-        "schema": SCHEMA,
-        "rackready": __version__,
-        "env": paths.env,
-        "site": site.name,
-        "campaign": {"id": campaign, "kind": row.get("kind"), "status": row.get("status"), "begun": _time(row.get("begun")), "ended": _time(row.get("ended"))},
-        "generated": datetime.now(UTC).isoformat(timespec="seconds"),
-        "summary": _summary(nodes),
-        "racks": heat.racks(site, nodes),
-        "nodes": nodes,
-        "runs": runs,
-        "declared_skips": _declared(site),
-        "warnings": warnings(site, today()),
-        "events": events,
-    }
-
-
-def _declared(site: Site) -> list[dict[str, Any]]:
-    """Return every declared skip, kill switches that hold included: those say until when and by whom, and are for all nodes."""
-    skips: list[dict[str, Any]] = [skip.model_dump(mode="json") for skip in site.gates.skip]
-    off = [item for item in site.gates.disabled if today() <= item.until]
-    return skips + [{**item.model_dump(mode="json"), "nodes": ["all"], "reason": item.said()} for item in off]
-
-
-def _summary(nodes: list[dict[str, Any]]) -> dict[str, int]:
-    out: dict[str, int] = {}
-    for node in nodes:
-        out[node["state"]] = out.get(node["state"], 0) + 1
-    return dict(sorted(out.items()))
-
-
-def _node(store: EvidenceStore, name: str, serial: str, row: Any) -> dict[str, Any]:  # noqa: ANN401
-    newest: dict[str, EvidenceRecord] = {}
-    for record in store.records(target=name):
-        newest[record.gate] = record
-    proven = newest.pop(COVERAGE, None)
-    fingerprint = next((item for record in reversed(list(newest.values())) for item in record.fingerprints if item.node == name), None)
-    return {
-        "name": name,
-        "serial": serial,
-        "state": row.state.value if row else "declared",
-        "reason": row.reason if row else "",
-        "outcome": _worst(newest.values()),
-        "fingerprint": fingerprint.model_dump(mode="json") if fingerprint else None,
-        "gates": [_entry(record) for record in newest.values()],
-        "coverage": _coverage(proven),
-    }
-
-
-def _worst(records: Any) -> str:  # noqa: ANN401
-    order = [Outcome.PASS, Outcome.SKIP, Outcome.NOT_RUN, Outcome.ERROR, Outcome.FAIL]
-    return max((record.verdict.outcome for record in records), key=order.index, default=Outcome.NOT_RUN).value
-
-
-def _coverage(record: EvidenceRecord | None) -> dict[str, Any]:
-    if record is None:
-        return {"outcome": Outcome.NOT_RUN.value, "counts": {}, "unmeasured": [], "skipped": {}, "measured_by": {}}
-    return {"outcome": record.verdict.outcome.value, **{key: record.inputs.get(key, {}) for key in ("counts", "unmeasured", "skipped", "measured_by")}}
-
-
-def _entry(record: EvidenceRecord) -> dict[str, Any]:
-    document = record.model_dump(mode="json", exclude={"fingerprints"})
-    verdict = document.pop("verdict")
-    verdict["findings"] = [{**finding, "text": str(kept)} for finding, kept in zip(verdict["findings"], record.verdict.findings, strict=True)]
-    inputs = dict(document.pop("inputs"))
-    return {
-        "title": inputs.pop("title", record.gate),
-        **document,
-        "inputs": inputs,
-        **verdict,
-        "seconds": round((record.finished - record.started).total_seconds(), 1),
-    }
-
-
-def _time(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def _raw(paths: EnvPaths, document: dict[str, Any]) -> dict[str, str]:
-    """Return the raw outputs that the page shows, by hash: all of a small site, else those of records that are no pass.
-
-    One that is damaged is said to be; one that is longer than a page bears is cut, and says how to read the whole.
-    """
-    small = len(document["nodes"]) <= DETAILED
-    records = [item for node in document["nodes"] for item in node["gates"]] + document["runs"]
-    wanted = {raw[key] for item in records if small or item["outcome"] not in _GOOD for raw in item["raw"] for key in ("stdout_sha256", "stderr_sha256")}
-    ledger = Ledger.read_only(paths.database)
-    try:
-        store = EvidenceStore.read_only(ledger, paths.raw)
-        return {digest: text for digest in sorted(wanted - {_EMPTY}) if (text := _shown(store, digest))}
-    finally:
-        ledger.close()
-
-
-def _shown(store: EvidenceStore, digest: str) -> str:
-    try:
-        text = store.raw(digest)
-    except EvidenceError as error:
-        return f"[{error}]"
-    if len(text) <= LONGEST_RAW:
-        return text
-    return f"{text[:LONGEST_RAW]}\n[cut: {len(text) - LONGEST_RAW} more characters; the whole: rackready report --raw {digest}]"
+    """Return the report of a small site as one plain document: what the JSON file says, in memory."""
+    with Source.open(site, paths, campaign) as source:
+        nodes = list(source.nodes())
+        overview = _overview(nodes)
+        listed = {"nodes": nodes, "runs": list(source.runs())}
+        return {**source.head(), "summary": overview.summary(), "racks": overview.racks(site), **listed, **source.tail(), "events": list(source.events())}
 
 
 def render(document: dict[str, Any], raw: Mapping[str, str] | None = None) -> str:
     """Return the HTML of a report document, with raw outputs by hash. Every value is escaped; nothing is loaded from outside."""
+    overview = _overview(document["nodes"])
+    for run in document["runs"]:
+        overview.run(run)
+    for event in document["events"]:
+        overview.event(event)
+    return _page(document, overview, raw or {})
+
+
+def _overview(nodes: list[dict[str, Any]]) -> Overview:
+    overview = Overview(len(nodes))
+    for place, node in enumerate(nodes):
+        overview.node(seen(node, small=overview.small))
+        overview.units.add(place, node["name"], node["gates"])
+    return overview
+
+
+def _page(head: Mapping[str, Any], overview: Overview, raw: Mapping[str, str]) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("rackready.evidence", "."), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    records = [item for node in document["nodes"] for item in node["gates"]] + document["runs"]
-    small = len(document["nodes"]) <= DETAILED
-    return environment.get_template("report.html.j2").render(
-        report=document,
-        raw=raw or {},
-        signs=heat.SIGNS,
-        table=heat.gate_table(document["nodes"] if small else [node for node in document["nodes"] if node["outcome"] not in _GOOD]),
-        pairs=heat.pairs(document["runs"]),
-        strips=[{**describe(strip), "picture": picture(strip)} for strip in strips(records)],
-        shown=[node for node in document["nodes"] if small or node["outcome"] not in _GOOD],
-        runs=[item for item in document["runs"] if small or item["outcome"] not in _GOOD],
-    )
-
-
-def _write(path: Path, text: str) -> None:
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-        part.replace(path)
-    except OSError as error:
-        raise ReportError(
-            f"{path}: the report cannot be written - Expected: a writable folder Actual: {error.strerror}. Free disk space, then run `rackready report`."
-        ) from error
+    about = {"again": "judged_again" in head, "signs": heat.SIGNS, "raw": raw, "raw_left": len(set(overview.wanted()) - set(raw)) if raw else 0}
+    return environment.get_template("report.html.j2").render(report=head, **about, **overview.page())

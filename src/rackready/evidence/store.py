@@ -9,6 +9,7 @@ import re
 import secrets
 import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -68,6 +69,7 @@ class EvidenceStore:
     def __init__(self, engine: sa.Engine, raw: Path) -> None:
         self._engine = engine
         self._raw = raw
+        self._there = False
 
     @classmethod
     def open(cls, ledger: Ledger, raw: Path) -> EvidenceStore:
@@ -87,26 +89,17 @@ class EvidenceStore:
 
     # writing -----------------------------------------------------------------------------------------------------
 
-    def append(self, record: EvidenceRecord) -> None:
-        """Append a record. Raises EvidenceError, also when the id exists."""
-        text = record.model_dump_json()
-        values = {
-            "id": record.id,
-            "campaign": record.campaign,
-            "gate": record.gate,
-            "target": record.target,
-            "outcome": record.verdict.outcome.value,
-            "started": record.started.isoformat(),
-            "record": text,
-            "sha256": hashlib.sha256(text.encode()).hexdigest(),
-        }
+    def append(self, *records: EvidenceRecord) -> None:
+        """Append records, all or none. Raises EvidenceError, also when an id exists."""
+        nodes = [{"record_id": record.id, "node": node} for record in records for node in dict.fromkeys(record.nodes)]
         try:
             with self._engine.begin() as connection:
-                connection.execute(sa.insert(_records).values(**values))
-                connection.execute(sa.insert(_nodes), [{"record_id": record.id, "node": node} for node in dict.fromkeys(record.nodes)])
+                connection.execute(sa.insert(_records), [_row(record) for record in records])
+                connection.execute(sa.insert(_nodes), nodes)
         except sa.exc.SQLAlchemyError as error:
+            names = records[0].id if len(records) == 1 else f"{records[0].id} and {len(records) - 1} more"
             raise EvidenceError(
-                f"evidence {record.id} cannot be appended - Expected: a new record Actual: {error.__cause__ or error}. Free disk space, then run again."
+                f"evidence {names} cannot be appended - Expected: a new record Actual: {error.__cause__ or error}. Free disk space, then run again."
             ) from error
 
     def put_raw(self, text: str) -> str:
@@ -138,9 +131,14 @@ class EvidenceStore:
             raise EvidenceError(f"raw output {digest} - Expected: content of that hash Actual: another. The store was changed: measure again.")
         return data.decode()
 
+    def _written(self) -> bool:
+        """Whether there are tables: a store that was never written has none. Once there, they stay, and are not asked for again."""
+        self._there = self._there or sa.inspect(self._engine).has_table(_records.name)
+        return self._there
+
     def records(self, *, node: str | None = None, gate: str | None = None, campaign: str | None = None, target: str | None = None) -> list[EvidenceRecord]:
         """Return records, oldest first. Raises EvidenceError when one is not what was written."""
-        if not sa.inspect(self._engine).has_table(_records.name):
+        if not self._written():
             return []
         query = sa.select(_records.c.record, _records.c.sha256, _records.c.id).order_by(_records.c.id)
         for column, value in ((_records.c.gate, gate), (_records.c.campaign, campaign), (_records.c.target, target)):
@@ -150,6 +148,28 @@ class EvidenceStore:
             query = query.where(_records.c.id.in_(sa.select(_nodes.c.record_id).where(_nodes.c.node == node)))
         with self._engine.connect() as connection:
             return [_checked(row.id, row.record, row.sha256) for row in connection.execute(query)]
+
+    def concluded(self, target: str) -> dict[str, EvidenceRecord]:
+        """Return gate -> the newest record about a target, in the order in which gates were first measured; older ones are not read. Raises EvidenceError."""
+        if not self._written():
+            return {}
+        ends = sa.select(sa.func.max(_records.c.id).label("last"), sa.func.min(_records.c.id).label("first"))
+        ends_of = ends.where(_records.c.target == target).group_by(_records.c.gate).subquery()
+        query = sa.select(_records.c.gate, _records.c.record, _records.c.sha256, _records.c.id).join(ends_of, ends_of.c.last == _records.c.id)
+        query = query.order_by(ends_of.c.first)
+        with self._engine.connect() as connection:
+            return {row.gate: _checked(row.id, row.record, row.sha256) for row in connection.execute(query)}
+
+    def over_several(self, campaign: str) -> Iterator[EvidenceRecord]:
+        """Yield a campaign's records in which more than one node took part, oldest first, a few at a time. Raises EvidenceError."""
+        if not self._written():
+            return
+        several = sa.select(_nodes.c.record_id).join(_records, _records.c.id == _nodes.c.record_id).where(_records.c.campaign == campaign)
+        several = several.group_by(_nodes.c.record_id).having(sa.func.count() > 1)
+        query = sa.select(_records.c.record, _records.c.sha256, _records.c.id).where(_records.c.id.in_(several)).order_by(_records.c.id)
+        with self._engine.connect() as connection:
+            for row in connection.execution_options(yield_per=256).execute(query):
+                yield _checked(row.id, row.record, row.sha256)
 
     def valid(self, node: str, desired_digest: str, fingerprint: Fingerprint | None = None, fails_since: float = math.inf) -> dict[str, EvidenceRecord]:
         """Return gate -> the newest conclusion about a node, as far as it counts for what the node is wanted to be now.
@@ -170,7 +190,7 @@ class EvidenceStore:
 
     def newest(self, gate: str, most: int = 2048) -> dict[str, EvidenceRecord]:
         """Return target -> the newest record of a gate, of the targets that were measured last. Raises EvidenceError when one is not what was written."""
-        if not sa.inspect(self._engine).has_table(_records.name):
+        if not self._written():
             return {}
         last = sa.select(sa.func.max(_records.c.id)).where(_records.c.gate == gate).group_by(_records.c.target)
         last = last.order_by(sa.func.max(_records.c.id).desc()).limit(most)
@@ -179,7 +199,21 @@ class EvidenceStore:
             return {row.target: _checked(row.id, row.record, row.sha256) for row in connection.execute(query)}
 
     def _path(self, digest: str) -> Path:
-        return self._raw / digest[:2] / f"{digest}.z"
+        return Path(f"{self._raw}/{digest[:2]}/{digest}.z")
+
+
+def _row(record: EvidenceRecord) -> dict[str, str]:
+    text = record.model_dump_json()
+    return {
+        "id": record.id,
+        "campaign": record.campaign,
+        "gate": record.gate,
+        "target": record.target,
+        "outcome": record.verdict.outcome.value,
+        "started": record.started.isoformat(),
+        "record": text,
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
 
 
 def _failed_since(record: EvidenceRecord, since: float) -> bool:

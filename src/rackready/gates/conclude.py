@@ -30,7 +30,7 @@ def conclude(board: Board, node: str, gates: Sequence[Gate], required: set[str],
     seen = cover.of_node(board.facts.nodes[node], board.verdicts[node], gates, board.skips(node))
     counts = seen.counts(board.facts.nodes[node])
     if whole:
-        problems += _covered(board, node, seen, counts)
+        problems += _covered(board, node, seen)
     if not any(verdict.outcome is not Outcome.NOT_RUN for verdict in own.values()):
         problems.append((Outcome.ERROR, f"{node}: nothing was run - Expected: at least one gate Actual: none. Check the gate set."))
     problems += [(Outcome.ERROR, f"{node} {gpu}: {_UNREAD}") for gpu in found.unread]
@@ -44,17 +44,10 @@ def conclude(board: Board, node: str, gates: Sequence[Gate], required: set[str],
     return NodeResult(worst([item[0] for item in problems]) if problems else Outcome.PASS, problems[0][1] if problems else "", data=data)
 
 
-def _covered(board: Board, node: str, seen: cover.Coverage, counts: dict[str, tuple[int, int]]) -> list[tuple[Outcome, str]]:
+def _covered(board: Board, node: str, seen: cover.Coverage) -> list[tuple[Outcome, str]]:
     """Record coverage; return what is unmeasured as problems."""
     proven = cover.verdict(seen)
-    about = {
-        "title": "Every part was measured by some gate.",
-        "counts": counts,
-        "measured_by": seen.measured,
-        "unmeasured": seen.unmeasured,
-        "skipped": seen.skipped,
-    }
-    board.recorder.conclusion(cover.GATE, node, proven, about)
+    board.recorder.conclusion(cover.GATE, node, proven, cover.about(seen, board.facts.nodes[node]))
     return [(proven.outcome, str(finding)) for finding in proven.findings]
 
 

@@ -72,6 +72,17 @@ def of_node(facts: NodeFacts, verdicts: Mapping[str, Sequence[Verdict]], gates: 
     return Coverage(facts.node.name, own, unmeasured, left_out)
 
 
+def about(coverage: Coverage, facts: NodeFacts) -> dict[str, object]:
+    """Return what is recorded with the verdict of coverage."""
+    return {
+        "title": "Every part was measured by some gate.",
+        "counts": coverage.counts(facts),
+        "measured_by": coverage.measured,
+        "unmeasured": coverage.unmeasured,
+        "skipped": coverage.skipped,
+    }
+
+
 def verdict(coverage: Coverage) -> Verdict:
     """Return the verdict of coverage: an unmeasured part is an error, never a pass."""
     findings = []

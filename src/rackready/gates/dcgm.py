@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 from pydantic import Field
@@ -178,6 +179,7 @@ class DcgmDiagnostic(Gate):
             )
 
 
+@lru_cache(maxsize=256)
 def _name(test: str) -> str:
     """DCGM 3.x writes 'Targeted Stress', 4.x 'targeted_stress'."""
     return test.strip().lower().replace(" ", "_")

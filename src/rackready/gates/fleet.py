@@ -67,15 +67,15 @@ def _criterion(metric: FleetMetric, bound: float, unit: str, label: str, whom: s
     return Criterion(metric=metric.name, op=op, bound=bound, unit=unit, label=label, source=source, derived=True, inputs=inputs)
 
 
-def repeats(gate: Gate, facts: GateFacts, metric: FleetMetric, per_node: int) -> int:
+def repeats(gate: Gate, fleet: int, metric: FleetMetric, per_node: int) -> int:
     """Return of how many launches one figure of a gate is the median: what its input `launches` says, else what so many units and the effect ask for.
 
-    ``per_node``: units of one node (its GPUs, or 1). A gate without that input measures once.
+    ``fleet``: nodes of the site. ``per_node``: units of one node (its GPUs, or 1). A gate without that input measures once.
     """
     if "launches" not in type(gate.inputs).model_fields:
         return 1
     declared = getattr(gate.inputs, "launches", None)
-    return declared if isinstance(declared, int) else launches(facts.fleet * per_node, sigma=metric.sigma, effect=metric.effect)
+    return declared if isinstance(declared, int) else launches(fleet * per_node, sigma=metric.sigma, effect=metric.effect)
 
 
 def standard_error(metric: FleetMetric, centre: float, count: int) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from rackready.gates.base import FleetMetric, Gate
 from rackready.gates.board import Board
@@ -13,8 +14,9 @@ from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.fleet import Comparison, Unit, compare, repeats
 from rackready.gates.merge import merged
 from rackready.model.evidence import EvidenceRecord, Fingerprint
-from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.outcome import Criterion, Finding, Outcome, Verdict
 from rackready.model.profile import GateSetEntry
+from rackready.model.site import Site
 
 _HOUR_S = 3600.0
 _Figures = dict[str, list[tuple[str, Verdict]]]
@@ -34,9 +36,9 @@ def judge_fleet(board: Board, gate: Gate, entry: GateSetEntry, nodes: Sequence[s
     judged: dict[str, list[Comparison]] = defaultdict(list)
     for members in alike.values():
         for metric in gate.fleet:
-            units = list(_units(metric, members))
+            units = [unit for node, verdict in members for unit in units_of(metric, node, verdict)]
             per_node = max(Counter(unit.node for unit in units).values(), default=1)
-            found = compare(metric, units, repeats(gate, board.facts, metric, per_node), board.facts.fleet * per_node)
+            found = compare(metric, units, repeats(gate, board.facts.fleet, metric, per_node), board.facts.fleet * per_node)
             if found is not None:
                 for node in {unit.node for unit in found.units}:
                     judged[node].append(found)
@@ -72,46 +74,31 @@ def _alike(board: Board, gate: Gate, own: dict[str, Verdict], stored: dict[str, 
     for node, verdict in own.items():
         found = board.prints[node]
         if isinstance(found, Fingerprint):
-            out[_kind(board, gate, found, inputs)].append((node, verdict))
+            out[kind(board.site, gate, found, inputs)].append((node, verdict))
     for node, record in stored.items():
         found = next(item for item in record.fingerprints if item.node == node)
-        out[_kind(board, gate, found, record.inputs)].append((node, record.verdict))
+        out[kind(board.site, gate, found, record.inputs)].append((node, record.verdict))
     return out
 
 
-def _kind(board: Board, gate: Gate, found: Fingerprint, inputs: dict[str, object]) -> str:
+def kind(site: Site, gate: Gate, found: Fingerprint, inputs: Mapping[str, object]) -> str:
     """Return what must be the same of two units: server model, firmware, driver, kernel, version set, and how they were measured (but how often)."""
     size = {name: inputs.get(name) for name in type(gate.inputs).model_fields if name != "launches"}
-    site = board.site
     parts = [site.node(found.node).platform, sorted(set(found.vbios)), sorted(set(found.nic_firmware)), found.driver, found.kernel, site.software.set, size]
     return json.dumps(parts, sort_keys=True)
 
 
-def _units(metric: FleetMetric, members: list[tuple[str, Verdict]]) -> Iterator[Unit]:
-    """Yield the figures of nodes or parts of nodes; what lies between two nodes belongs to neither alone."""
-    for node, verdict in members:
-        for item in verdict.metrics:
-            if item.name == metric.name and (item.target == node or (item.target.startswith(f"{node}/") and "->" not in item.target)):
-                yield Unit(node, item.target, item.value, item.unit)
+def units_of(metric: FleetMetric, node: str, verdict: Verdict) -> Iterator[Unit]:
+    """Yield the figures of a node or its parts; what lies between two nodes belongs to neither alone."""
+    for item in verdict.metrics:
+        if item.name == metric.name and (item.target == node or (item.target.startswith(f"{node}/") and "->" not in item.target)):
+            yield Unit(node, item.target, item.value, item.unit)
 
 
 def _of_node(board: Board, gate: Gate, node: str, before: Verdict, comparisons: list[Comparison]) -> None:
     """Replace the verdict of a node by the one that its fleet completes, and record it."""
-    findings = [_finding(unit, found, gate) for found in comparisons for unit in found.outliers if unit.node == node]
-    measured = {metric.name for metric in before.metrics} & {metric.name for metric in gate.fleet}
-    complete = {found.metric.name for found in comparisons} >= measured
-    notes = [part for part in (before.note or "").split("; ") if part and not (complete and part == FLEET_PENDING)]
-    bad = {unit.target for found in comparisons for unit in found.outliers}
-    verdict = before.model_copy(
-        update={
-            "outcome": Outcome.FAIL if findings else before.outcome,
-            "findings": [*before.findings, *findings],
-            "criteria": [*before.criteria, *(found.criterion() for found in comparisons)],
-            "measured": [part for part in before.measured if part not in bad] if findings else before.measured,
-            "blamed": [node] if findings else before.blamed,
-            "note": "; ".join(notes) or None,
-        }
-    )
+    verdict = completed(gate, node, before, [held(gate, node, found) for found in comparisons])
+    findings = verdict.findings[len(before.findings) :]
     about = {"fleet": {found.metric.name: len(found.units) for found in comparisons}}
     if not board.recorder.completed(gate.id, node, verdict, about):
         if not findings:
@@ -120,6 +107,41 @@ def _of_node(board: Board, gate: Gate, node: str, before: Verdict, comparisons: 
     board.verdicts[node][gate.id] = [verdict]
     for finding in findings:
         board.recorder.say(node, f"{gate.id} fail: {finding}", Outcome.FAIL)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a comparison means for one node: its bound, and the node's units that fall behind."""
+
+    metric: str
+    bound: Criterion
+    behind: tuple[tuple[str, Finding], ...]
+    """(target, finding)."""
+
+
+def held(gate: Gate, node: str, found: Comparison, bound: Criterion | None = None) -> Held:
+    """Return what a comparison means for a node. ``bound``: its criterion, where it was made before."""
+    behind = tuple((unit.target, _finding(unit, found, gate)) for unit in found.outliers if unit.node == node)
+    return Held(found.metric.name, bound or found.criterion(), behind)
+
+
+def completed(gate: Gate | type[Gate], node: str, before: Verdict, comparisons: Sequence[Held]) -> Verdict:
+    """Return a node's verdict as its fleet completes it: with the bounds of the fleet, and a fail where a unit of the node falls behind."""
+    findings = [finding for found in comparisons for _, finding in found.behind]
+    measured = {metric.name for metric in before.metrics} & {metric.name for metric in gate.fleet}
+    complete = {found.metric for found in comparisons} >= measured
+    notes = [part for part in (before.note or "").split("; ") if part and not (complete and part == FLEET_PENDING)]
+    bad = {target for found in comparisons for target, _ in found.behind}
+    return before.model_copy(
+        update={
+            "outcome": Outcome.FAIL if findings else before.outcome,
+            "findings": [*before.findings, *findings],
+            "criteria": [*before.criteria, *(found.bound for found in comparisons)],
+            "measured": [part for part in before.measured if part not in bad] if findings else before.measured,
+            "blamed": [node] if findings else before.blamed,
+            "note": "; ".join(notes) or None,
+        }
+    )
 
 
 def _finding(unit: Unit, found: Comparison, gate: Gate) -> Finding:

@@ -212,6 +212,7 @@ class Import:
             stdout_sha256=self.store.put_raw(output.stdout),
             stderr_sha256=self.store.put_raw(output.stderr),
             seconds=output.seconds,
+            key=output.key,
         )
 
     def _append(  # noqa: PLR0913, PLR0917 - what a record holds

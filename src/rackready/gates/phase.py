@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackready.design.check_gates import warnings
-from rackready.design.facts import node_facts
 from rackready.design.site import load_site
 from rackready.drivers.remote import Host, Remote
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.alone import NODE_WORKERS, Pace, run_alone
-from rackready.gates.base import Gate, GateFacts
+from rackready.gates.base import Gate
 from rackready.gates.bmc.guard import bmcs
 from rackready.gates.board import Board, Kept
 from rackready.gates.conclude import conclude
@@ -27,6 +26,7 @@ from rackready.gates.merge import merged
 from rackready.gates.recorder import Recorder, not_run, skipped
 from rackready.gates.registry import gate as make_gate
 from rackready.gates.runner import Connection, Launcher, Runner
+from rackready.gates.site_facts import site_facts
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Finding, Outcome, Verdict
@@ -120,15 +120,7 @@ class Stage:
     ) -> Stage:
         """Take the fingerprint of every node and make ready to run."""
         prints = gather(connection, site, nodes)
-        facts = GateFacts(
-            nodes={name: node_facts(site, name) for name in nodes},
-            fabric=site.fabric,
-            fleet=len(site.nodes()),
-            launcher=site.gates.launcher,
-            passed=last_passes(store, ledger, nodes, prints),
-            devices=tuple(site.devices),
-            liquid=frozenset(name for name in nodes if (cooling := site.rack_of(name).cooling) is not None and cooling.kind != "air"),
-        )
+        facts = site_facts(site, nodes, last_passes(store, ledger, nodes, prints))
         recorder = Recorder(store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)})
         runner = Runner(connection, facts, recorder.attempt, launcher, bmc=bmcs(site, ledger, campaign, paths))
         return cls(Board(site, facts, recorder, prints), runner)

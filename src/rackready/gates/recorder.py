@@ -107,6 +107,8 @@ class Recorder:
             stdout_sha256=self.store.put_raw(output.stdout),
             stderr_sha256=self.store.put_raw(output.stderr or output.failure),
             seconds=round(output.seconds, 3),
+            key=output.key,
+            lost=bool(output.failure and not output.stderr),
         )
 
 

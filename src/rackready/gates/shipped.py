@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +14,12 @@ from rackready.gates.formats.error import FormatError
 
 def command(key: str, node: str, script: ModuleType, *arguments: str, timeout_s: float = 60, stage: int = 0) -> Command:
     """Return the command that runs an ondevice script on a node: nothing is left there."""
-    return Command(key=key, node=node, argv=("python3", "-", *arguments), stdin=inspect.getsource(script), timeout_s=timeout_s, stage=stage)
+    return Command(key=key, node=node, argv=("python3", "-", *arguments), stdin=_source(script), timeout_s=timeout_s, stage=stage)
+
+
+@cache
+def _source(script: ModuleType) -> str:
+    return inspect.getsource(script)
 
 
 def document(output: Output, wanted: str, shape: type[printed.Shape] | None = None) -> dict[str, Any]:

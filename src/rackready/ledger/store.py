@@ -21,6 +21,9 @@ from rackready.model.state import NodeState
 CHANGE = "changed"
 """Operation under which every touch of a node is recorded: evidence from before it counts no longer."""
 
+_LINES = 4096
+"""Lines of progress that are read at once."""
+
 UNFINISHED = frozenset({"running", "interrupted"})
 """States of a campaign that a later run may go on with."""
 
@@ -229,6 +232,17 @@ class Ledger:
         """Return the progress of a campaign that came after the event of that id."""
         table = schema.events
         return [EventRow(**row) for row in self._rows(sa.select(table).where(table.c.campaign == campaign, table.c.id > after).order_by(table.c.id))]
+
+    def progress(self, campaign: str) -> Iterator[EventRow]:
+        """Yield the whole progress of a campaign, in order, some thousand lines at a time."""
+        table, after = schema.events, 0
+        while True:
+            query = sa.select(table).where(table.c.campaign == campaign, table.c.id > after).order_by(table.c.id).limit(_LINES)
+            found = [EventRow(**row) for row in self._rows(query)]
+            yield from found
+            if len(found) < _LINES:
+                return
+            after = found[-1].id
 
     # campaigns and children --------------------------------------------------------------------------------------
 

@@ -47,6 +47,8 @@ class RawOutput(Model):
     stdout_sha256: str
     stderr_sha256: str
     seconds: float
+    key: str = Field("", description="key of the gate's command, so that the output can be judged again; empty in older records")
+    lost: bool = Field(default=False, description="the command could not run or its end was never heard of: standard error holds why")
 
 
 class EvidenceRecord(Model):

@@ -319,3 +319,15 @@ def test_ctrl_c_before_anything_was_begun_says_how_to_go_on(monkeypatch: pytest.
         main.main()
     assert left.value.code == 130
     assert capsys.readouterr().err == "stopped. Nothing is lost: the same command goes on from what is recorded.\n"
+
+
+def test_a_report_is_one_json_document_and_says_by_its_exit_code_what_did_not_pass(project: Path) -> None:
+    ledger = Ledger.open(EnvPaths(project, "lab").database)
+    ledger.put_campaign("c1", env="lab", kind="validate", nodes=[], site_digest="", abi="1", status="ended")
+    ledger.close()
+    done = rackready(project, "report", "--env", "lab", "--output", "json", "--junit", str(project / "here.xml"))
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["campaign"]["id"], {node["outcome"] for node in found["nodes"]}) == (1, "c1", {"not_run"})
+    assert (project / "here.xml").read_text(encoding="utf-8").startswith("<?xml")
+    again = rackready(project, "report", "c1", "--env", "lab", "--again")
+    assert (again.returncode, [Path(line).name for line in again.stdout.splitlines()]) == (1, ["c1.again.html", "c1.again.json", "c1.again.junit.xml"])

@@ -8,7 +8,8 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.evidence import heat
-from rackready.evidence.distribution import Strip, describe, picture, strips
+from rackready.evidence.distribution import Strip, describe, picture
+from rackready.evidence.units import Units
 
 PAIR = "pair/fabric/performance/ib-write-bw"
 
@@ -66,6 +67,13 @@ def record(target: str, value: float, *, name: str = "busbw", unit: str = "GB/s"
     return {"gate": "g", "metrics": [{"name": name, "target": target, "value": value, "unit": unit}], "criteria": [bound]}
 
 
+def strips(records: list[dict[str, Any]]) -> list[Strip]:
+    found = Units()
+    for item in records:
+        found.run(item)
+    return list(found.strips([]))
+
+
 def test_a_strip_names_the_units_that_stand_apart() -> None:
     (strip,) = strips([*(record(f"node{at:02}", 476.0 + at % 5) for at in range(20)), record("node99", 440.0)])
     said = describe(strip)
@@ -86,3 +94,15 @@ def test_few_or_equal_values_are_drawn_and_none_stands_apart(values: list[float]
     strip = Strip("g", "m", "GB/s", {f"n{at}": value for at, value in enumerate(values)}, {})
     assert strip.apart == []
     assert "nan" not in picture(strip)
+
+
+def test_more_parts_than_two_bytes_count_are_packed_and_named() -> None:
+    """Every drive has a serial number of its own."""
+    found, drives = Units(), [f"S{number}" for number in range(70_000)]
+    item = record("node01 S0", 5.0)
+    found.add(0, "node01", [{**item, "metrics": [{**item["metrics"][0], "target": f"node01 {drive}"} for drive in drives]}])
+    whole = Units()
+    whole.take(found)
+    (strip,) = whole.strips(["node01"])
+    assert (len(strip.values), list(strip.values)[-1]) == (70_000, "node01 S69999")
+    assert not whole.piles["g", "busbw", "GB/s"].others

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import GateFacts
 
 
+@lru_cache(maxsize=1024)
 def short(pci: str) -> str:
     """Return a PCI address as sysfs writes it, without function: 0000:1b:00. NVML writes the domain with eight digits."""
     pieces = pci.strip().lower().split(".", 1)[0].split(":")

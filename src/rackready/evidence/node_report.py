@@ -1,0 +1,73 @@
+"""What a report says of one node: its state, the newest record of each gate, coverage. Plain documents, as they stand in the JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rackready.ledger.store import NodeRow
+from rackready.model.evidence import EvidenceRecord
+from rackready.model.outcome import Outcome, Verdict, worst
+from rackready.model.site import Node
+
+COVERAGE = "node/all/sanity/coverage"
+
+Document = dict[str, Any]
+
+
+def document(node: Node, row: NodeRow | None, newest: Mapping[str, EvidenceRecord]) -> Document:
+    """Return the document of a node: ``newest`` is gate -> the record that counts."""
+    records = [record for gate, record in newest.items() if gate != COVERAGE]
+    fingerprint = next((item for record in reversed(records) for item in record.fingerprints if item.node == node.name), None)
+    return {
+        "name": node.name,
+        "serial": node.serial or "",
+        "state": row.state.value if row else "declared",
+        "reason": row.reason if row else "",
+        "outcome": worst([record.verdict.outcome for record in records]).value,
+        "fingerprint": fingerprint.model_dump(mode="json") if fingerprint else None,
+        "gates": [entry(record) for record in records],
+        "coverage": _coverage(newest.get(COVERAGE)),
+    }
+
+
+def outcome(entries: Iterable[Mapping[str, Any]]) -> str:
+    """Return the worst outcome of a node's gates; not_run when there is none."""
+    return worst([Outcome(item["outcome"]) for item in entries]).value
+
+
+def _coverage(record: EvidenceRecord | None) -> Document:
+    if record is None:
+        return {"outcome": Outcome.NOT_RUN.value, "counts": {}, "unmeasured": [], "skipped": {}, "measured_by": {}}
+    return {"outcome": record.verdict.outcome.value, **{key: record.inputs.get(key, {}) for key in ("counts", "unmeasured", "skipped", "measured_by")}}
+
+
+def entry(record: EvidenceRecord) -> Document:
+    """Return one record as a report shows it, each finding with its text."""
+    found = record.model_dump(mode="json", exclude={"fingerprints", "verdict"})
+    inputs = dict(found.pop("inputs"))
+    return {
+        "title": inputs.pop("title", record.gate),
+        **found,
+        "inputs": inputs,
+        **_said(record.verdict),
+        "seconds": round((record.finished - record.started).total_seconds(), 1),
+    }
+
+
+def with_verdict(found: Document, verdict: Verdict) -> Document:
+    """Return an entry with another verdict."""
+    return {**found, **_said(verdict)}
+
+
+def verdict_of(found: Mapping[str, Any]) -> Verdict:
+    """Return the verdict that an entry says."""
+    findings = [{key: value for key, value in finding.items() if key != "text"} for finding in found["findings"]]
+    return Verdict.model_validate({name: found[name] for name in Verdict.model_fields} | {"findings": findings})
+
+
+def _said(verdict: Verdict) -> Document:
+    said = verdict.model_dump(mode="json")
+    for finding, kept in zip(said["findings"], verdict.findings, strict=True):
+        finding["text"] = str(kept)
+    return said

@@ -1,0 +1,139 @@
+"""What the page shows of a site of any size: all of a small one; of a large one every node in its map, and details of what did not pass."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rackready.evidence import heat
+from rackready.evidence.distribution import describe, picture
+from rackready.evidence.node_report import Document
+from rackready.evidence.units import Units
+from rackready.model.site import Site
+
+DETAILED = 128
+"""Sites of more nodes get a page with every node in its map, and details of so many nodes and runs that did not pass."""
+MOST_EVENTS = 2000
+"""Lines of progress on the page of such a site: the first that warn."""
+GOOD = frozenset({"pass", "skip"})
+_WARNS = frozenset({"warn", "error"})
+EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+"""SHA-256 of nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One node in a few words. ``whole``: its document, where the page may show it."""
+
+    name: str
+    state: str
+    reason: str
+    outcome: str
+    counts: Mapping[str, Sequence[int]]
+    gates: Sequence[tuple[str, str]]
+    whole: Document | None
+
+
+def seen(node: Document, *, small: bool) -> Seen:
+    """Return what the page needs of a node's document."""
+    gates = [(str(item["gate"]), str(item["outcome"])) for item in node["gates"]]
+    whole = node if small or node["outcome"] not in GOOD else None
+    return Seen(node["name"], node["state"], node["reason"], node["outcome"], node["coverage"]["counts"], gates, whole)
+
+
+@dataclass(slots=True)
+class Overview:
+    """Gathers what the page shows, node by node and run by run, in memory that does not grow with outputs. ``count``: nodes of the site."""
+
+    count: int
+    units: Units = field(default_factory=Units)
+    names: list[str] = field(default_factory=list)
+    states: Counter[str] = field(default_factory=Counter)
+    cells: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Node -> (state, outcome)."""
+    listed: list[Seen] = field(default_factory=list)
+    shown: list[Document] = field(default_factory=list)
+    runs: list[Document] = field(default_factory=list)
+    bad_runs: int = 0
+    events: list[Document] = field(default_factory=list)
+    told: int = 0
+    """Lines of progress in all."""
+    gates: dict[str, Counter[str]] = field(default_factory=dict)
+    _pairs: list[Document] = field(default_factory=list)
+
+    @property
+    def small(self) -> bool:
+        """Whether the page holds everything."""
+        return self.count <= DETAILED
+
+    def node(self, found: Seen) -> None:
+        """Add a node."""
+        self.names.append(found.name)
+        self.states[found.state] += 1
+        self.cells[found.name] = (found.state, found.outcome)
+        for gate, outcome in found.gates:
+            self.gates.setdefault(gate, Counter())[outcome] += 1
+        if self.small or found.outcome not in GOOD:
+            self.listed.append(found)
+            if found.whole is not None and len(self.shown) < DETAILED:
+                self.shown.append(found.whole)
+
+    def run(self, entry: Document) -> None:
+        """Add a run over several nodes."""
+        bad = entry["outcome"] not in GOOD
+        self.bad_runs += bad
+        self.units.run(entry)
+        if self.small or (bad and len(self.runs) < DETAILED):
+            self.runs.append(entry)
+        if entry["gate"].startswith("pair/"):
+            self._pairs.append({key: entry[key] for key in ("gate", "nodes", "target", "outcome", "metrics")})
+
+    def event(self, found: Document) -> None:
+        """Add a line of progress."""
+        self.told += 1
+        if self.small or (found["level"] in _WARNS and len(self.events) < MOST_EVENTS):
+            self.events.append(found)
+
+    def outcomes(self) -> Counter[str]:
+        """Return how many nodes have which outcome."""
+        return Counter(outcome for _, outcome in self.cells.values())
+
+    def summary(self) -> dict[str, int]:
+        """Return how many nodes are in which state."""
+        return dict(sorted(self.states.items()))
+
+    def racks(self, site: Site) -> list[dict[str, Any]]:
+        """Return the map."""
+        return heat.racks(site, [{"name": name, "state": state, "outcome": outcome} for name, (state, outcome) in self.cells.items()])
+
+    def wanted(self) -> list[str]:
+        """Return the hashes of raw outputs that the page shows: those of records that are no pass first, then all others of a small site."""
+        records = [item for node in self.shown for item in node["gates"]] + self.runs
+        bad = [item for item in records if item["outcome"] not in GOOD]
+        found = (raw for item in bad + (records if self.small else []) for raw in item["raw"])
+        return [digest for raw in found for digest in (raw["stdout_sha256"], raw["stderr_sha256"]) if digest != EMPTY]
+
+    def page(self) -> dict[str, Any]:
+        """Return what the templates format."""
+        return {
+            "count": self.count,
+            "small": self.small,
+            "listed": self.listed,
+            "shown": self.shown,
+            "linked": {node["name"] for node in self.shown},
+            "table": heat.gate_table(self.shown),
+            "gates": [{"gate": gate, "outcomes": {name: counts[name] for name in heat.SIGNS}} for gate, counts in self.gates.items()],
+            "outcomes": {name: found for name in heat.SIGNS if (found := self.outcomes()[name])},
+            "pairs": heat.pairs(self._pairs),
+            "strips": list(self._strips()),
+            "runs": self.runs,
+            "events": self.events,
+            "told": self.told,
+            "runs_left": self.bad_runs - len(self.runs) if not self.small else 0,
+        }
+
+    def _strips(self) -> Iterator[dict[str, Any]]:
+        for strip in self.units.strips(self.names):
+            yield {**describe(strip), "picture": picture(strip)}

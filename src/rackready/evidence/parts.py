@@ -1,0 +1,246 @@
+"""Parts of a report, a few nodes each, made side by side and written as they come: neither the records nor the report of a whole site are ever in memory."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any, Protocol
+
+from rackready.design.collector import without_gc
+from rackready.evidence import junit
+from rackready.evidence.node_report import Document, document
+from rackready.evidence.overview import DETAILED, Seen, seen
+from rackready.evidence.store import EvidenceStore
+from rackready.evidence.units import Units
+from rackready.ledger.store import Ledger, NodeRow
+from rackready.model.evidence import EvidenceRecord
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
+
+CHUNK = 16
+"""Nodes of a part: what one process holds at a time. A site that is no larger is done in this process."""
+_AHEAD = 3
+"""Parts that are under way or wait to be taken, for each process."""
+
+Figure = tuple[Any, ...]
+"""What a node brings to the comparison with its fleet, in words of those who judge."""
+
+
+class ReportError(RackreadyError):
+    """A report cannot be made."""
+
+
+class Judging(Protocol):
+    """Judges stored outputs again: node by node in the workers, then all figures against each other, then what that changes in a node's document."""
+
+    def begin(self, site: Site, ledger: Ledger, store: EvidenceStore) -> None:
+        """Make ready in a worker."""
+
+    def node(self, name: str, newest: Mapping[str, EvidenceRecord]) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figure]]:
+        """Return the node's records with the verdicts of today, and its figures."""
+
+    def compare(self, site: Site, figures: Iterable[Figure]) -> Mapping[str, Any]:
+        """Return what the fleet changes, by node."""
+
+    def complete(self, found: Document, change: Any) -> Document:  # noqa: ANN401 - what compare returned of this node
+        """Return the document as the fleet completes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a worker is told when it begins."""
+
+    site: Site
+    paths: EnvPaths
+    generated: str
+    folder: Path
+    judging: Judging | None = None
+
+    @property
+    def small(self) -> bool:
+        """Whether the page shows everything of the site."""
+        return len(self.site.nodes()) <= DETAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some nodes of a report, in the site's order: their JSON (a node a line) and XML lie in files."""
+
+    json: Path
+    xml: Path
+    totals: junit.Totals
+    seen: list[Seen]
+    units: Units
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Nodes that one worker makes a part of. ``first``: place of the first in the site; ``changes``: what their fleet changes."""
+
+    first: int
+    names: Sequence[str]
+    spool: Path | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Worker:
+    """Makes parts, in a process of its own or in this one."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._ledger = Ledger.read_only(work.paths.database)
+        self._store = EvidenceStore.read_only(self._ledger, work.paths.raw)
+        self._states: dict[str, NodeRow] = {row.name: row for row in self._ledger.states()}
+        if work.judging is not None:
+            work.judging.begin(work.site, self._ledger, self._store)
+
+    def close(self) -> None:
+        """Let the database go."""
+        self._ledger.close()
+
+    def stored(self, name: str) -> Document:
+        """Return a node as its records say."""
+        return document(self._work.site.node(name), self._states.get(name), self._store.concluded(name))
+
+    def judged(self, name: str) -> tuple[Document, Sequence[Figure]]:
+        """Return a node as its stored outputs are judged now, and its figures."""
+        if self._work.judging is None:
+            return self.stored(name), ()
+        newest, figures = self._work.judging.node(name, self._store.concluded(name))
+        return document(self._work.site.node(name), self._states.get(name), newest), figures
+
+    def spool(self, task: Task) -> tuple[Path, list[Figure]]:
+        """Judge nodes and leave their documents in a file; return it with their figures."""
+        path = self._work.folder / f"{task.first}.spool"
+        figures: list[Figure] = []
+        with path.open("w", encoding="utf-8") as file:
+            for name in task.names:
+                found, more = self.judged(name)
+                figures += more
+                file.write(json.dumps(found) + "\n")
+        return path, figures
+
+    def part(self, task: Task) -> Part:
+        """Write the part of these nodes."""
+        path, xml = self._work.folder / f"{task.first}.json", self._work.folder / f"{task.first}.xml"
+        made = Part(path, xml, junit.Totals(), [], Units())
+        with path.open("w", encoding="utf-8") as json_file, xml.open("w", encoding="utf-8", errors="replace") as xml_file:
+            for place, found in enumerate(self._documents(task), task.first):
+                json_file.write(("    " if place == task.first else ",\n    ") + json.dumps(found))
+                text, totals = junit.suite(found, self._work.generated)
+                xml_file.write(text)
+                made.totals.add(totals)
+                made.seen.append(seen(found, small=self._work.small))
+                made.units.add(place, found["name"], found["gates"])
+        return made
+
+    def _documents(self, task: Task) -> Iterator[Document]:
+        if task.spool is None or self._work.judging is None:
+            yield from (self.stored(name) for name in task.names)
+            return
+        with task.spool.open(encoding="utf-8") as file:
+            for line in file:
+                found = json.loads(line)
+                change = task.changes.get(found["name"])
+                yield found if change is None else self._work.judging.complete(found, change)
+        task.spool.unlink()
+
+
+def parts(work: Work) -> Iterator[Part]:
+    """Yield the parts of all nodes of a site, in its order. Raises ReportError when a worker dies: a part that is lost would be a node that is not told of."""
+    tasks = list(_tasks([node.name for node in work.site.nodes()]))
+    with _workers(work) as ordered:
+        if work.judging is not None:
+            spools: list[Path] = []
+            figures: list[Figure] = []
+            for path, found in ordered("spool", tasks):
+                spools.append(path)
+                figures += found
+            changes = work.judging.compare(work.site, figures)
+            del figures
+            tasks = [
+                Task(task.first, task.names, spool, {name: changes[name] for name in task.names if name in changes})
+                for task, spool in zip(tasks, spools, strict=True)
+            ]
+        yield from ordered("part", tasks)
+
+
+def _tasks(names: Sequence[str]) -> Iterator[Task]:
+    for first in range(0, len(names), CHUNK):
+        yield Task(first, names[first : first + CHUNK])
+
+
+Ordered = Callable[[str, Sequence[Task]], Iterator[Any]]
+
+
+@contextmanager
+def _workers(work: Work) -> Iterator[Ordered]:
+    """Give a function that does tasks in order: a small site's here, a large one's in a process for each core."""
+    if len(work.site.nodes()) <= CHUNK:
+        here = Worker(work)
+        try:
+            yield lambda name, tasks: (getattr(here, name)(task) for task in tasks)
+        finally:
+            here.close()
+        return
+    count = os.cpu_count() or 1
+    # spawn: the caller has threads, and a fork would take over their locks as they stand.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(work,)) as pool:
+        yield lambda name, tasks: _ordered(pool, count * _AHEAD, name, tasks)
+
+
+def _ordered(pool: ProcessPoolExecutor, most: int, name: str, tasks: Sequence[Task]) -> Iterator[Any]:
+    """Yield results in the order of tasks; no more than ``most`` are ever under way, so that results do not pile up."""
+    waiting: deque[Future[Any]] = deque()
+    try:
+        for task in tasks:
+            if len(waiting) >= most:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(_do, name, task))
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise ReportError(
+            "the report was not written - Expected: every part of it Actual: a process that made parts was killed. "
+            "Look for an out-of-memory kill (`journalctl -k -g oom`), then run `rackready report`."
+        ) from error
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+_worker: Worker | None = None
+"""What a process of the pool works with."""
+
+
+def _begin(work: Work) -> None:
+    global _worker  # noqa: PLW0603 - how a process of a pool keeps what it was begun with
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the caller ends the pool
+    threading.Thread(target=_end_with_caller, daemon=True).start()
+    _worker = Worker(work)
+
+
+def _end_with_caller() -> None:
+    """End this process when its caller is no more: one that was killed ends no pool, and a worker would wait for tasks for ever."""
+    caller = multiprocessing.parent_process()
+    if caller is not None:
+        connection.wait([caller.sentinel])
+        os._exit(1)
+
+
+def _do(name: str, task: Task) -> Any:  # noqa: ANN401 - what that method returns
+    with without_gc():
+        return getattr(_worker, name)(task)

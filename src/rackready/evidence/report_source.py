@@ -1,0 +1,107 @@
+"""What a report is made of beside its nodes: the campaign, runs over several nodes, progress, skips, raw outputs. Long lists are read a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from rackready import __version__
+from rackready.design.check_gates import today, warnings
+from rackready.evidence.node_report import Document, document, entry
+from rackready.evidence.store import EvidenceError, EvidenceStore
+from rackready.ledger.store import Ledger
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
+
+SCHEMA = "rackready/report/v1"
+LONGEST_RAW = 40_000
+"""Characters of one raw output on the page."""
+MOST_RAW = 16_000_000
+"""Characters of all raw outputs on the page: a browser opens some tens of megabytes in a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A campaign's records and the ledger that they lie in."""
+
+    site: Site
+    env: str
+    campaign: str
+    ledger: Ledger
+    store: EvidenceStore
+
+    @classmethod
+    @contextmanager
+    def open(cls, site: Site, paths: EnvPaths, campaign: str) -> Iterator[Source]:
+        """Open the ledger for reading. Raises LedgerError when there is none."""
+        ledger = Ledger.read_only(paths.database)
+        try:
+            yield cls(site, paths.env, campaign, ledger, EvidenceStore.read_only(ledger, paths.raw))
+        finally:
+            ledger.close()
+
+    def head(self) -> Document:
+        """Return what stands first in a report."""
+        row = next((row for row in self.ledger.campaigns() if row["id"] == self.campaign), {})
+        about = {"id": self.campaign, "kind": row.get("kind"), "status": row.get("status"), "begun": _time(row.get("begun")), "ended": _time(row.get("ended"))}
+        return {
+            "schema": SCHEMA,
+            "rackready": __version__,
+            "env": self.env,
+            "site": self.site.name,
+            "campaign": about,
+            "generated": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+    def tail(self) -> Document:
+        """Return what the site leaves out, kill switches that hold included (those say until when and by whom, and are for all nodes), and warnings."""
+        skips: list[dict[str, Any]] = [skip.model_dump(mode="json") for skip in self.site.gates.skip]
+        off = [item for item in self.site.gates.disabled if today() <= item.until]
+        skips += [{**item.model_dump(mode="json"), "nodes": ["all"], "reason": item.said()} for item in off]
+        return {"declared_skips": skips, "warnings": warnings(self.site, today())}
+
+    def nodes(self) -> Iterator[Document]:
+        """Yield the documents of nodes, as their records say."""
+        states = {row.name: row for row in self.ledger.states()}
+        for node in self.site.nodes():
+            yield document(node, states.get(node.name), self.store.concluded(node.name))
+
+    def runs(self) -> Iterator[Document]:
+        """Yield the campaign's runs over several nodes."""
+        yield from (entry(record) for record in self.store.over_several(self.campaign))
+
+    def events(self) -> Iterator[Document]:
+        """Yield the campaign's progress."""
+        for event in self.ledger.progress(self.campaign):
+            yield {"at": _time(event.at), **{key: asdict(event)[key] for key in ("node", "phase", "level", "text")}}
+
+    def raw(self, wanted: Iterable[str]) -> dict[str, str]:
+        """Return raw outputs by hash, as a page shows them: the first of those wanted, as many as a page bears.
+
+        One that is damaged is said to be; one that is longer than a page bears is cut, and says how to read the whole.
+        """
+        out: dict[str, str] = {}
+        size = 0
+        for digest in dict.fromkeys(wanted):
+            if size >= MOST_RAW:
+                break
+            if text := self._shown(digest):
+                out[digest] = text
+                size += len(text)
+        return dict(sorted(out.items()))
+
+    def _shown(self, digest: str) -> str:
+        try:
+            text = self.store.raw(digest)
+        except EvidenceError as error:
+            return f"[{error}]"
+        if len(text) <= LONGEST_RAW:
+            return text
+        return f"{text[:LONGEST_RAW]}\n[cut: {len(text) - LONGEST_RAW} more characters; the whole: rackready report --raw {digest}]"
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

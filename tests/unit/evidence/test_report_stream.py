@@ -1,0 +1,229 @@
+"""Reports of any size: what is written in parts is what the whole document says, side by side or not, and a part that is lost is an error."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.evidence import overview
+from rackready.evidence.junit import junit
+from rackready.evidence.node_report import COVERAGE, Document
+from rackready.evidence.parts import CHUNK, Figure, ReportError
+from rackready.evidence.report import build, render, write
+from rackready.evidence.store import EvidenceStore, new_id
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import EvidenceRecord, RawOutput
+from rackready.model.outcome import Finding, Metric, Outcome, Verdict
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
+from tests.gates.stage import site_with
+
+GATE = "node/gpu/performance/gemm"
+PAIR = "pair/fabric/performance/ib-write-bw"
+AT = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
+
+
+class Stored:
+    """A site with records of one gate on every node, and of two pairs; every ninth node fails."""
+
+    def __init__(self, tmp_path: Path, nodes: int) -> None:
+        self.site, self.paths = site_with(nodes), EnvPaths(tmp_path, "sim")
+        self.ledger = Ledger.open(self.paths.database)
+        self.ledger.put_campaign("c1", env="sim", kind="validate", nodes=[], site_digest="", abi="1", status="ended")
+        self.store = EvidenceStore.open(self.ledger, self.paths.raw)
+        self.names = [node.name for node in self.site.nodes()]
+        for place, name in enumerate(self.names):
+            bad = place % 9 == 8
+            self.record(GATE, name, [name], 350.0 if bad else 700.0 + place % 7, bad=bad)
+            self.record(COVERAGE, name, [name], 1.0)
+        for first in (0, 2):
+            pair = self.names[first : first + 2]
+            self.record(PAIR, f"{'+'.join(pair)}/rail1", pair, 390.0)
+        self.ledger.event("c1", self.names[0], "validate", "a line <of> progress", level="warn")
+
+    def record(self, gate: str, target: str, nodes: list[str], value: float, *, bad: bool = False) -> None:
+        step = "Cool it \x1b[0m."
+        finding = Finding(where=target, what="slow", expected="at least 690 TFLOP/s", actual=f"{value:g}", next_step=step)
+        metrics = [Metric(name="rate", target=f"{nodes[0]}/gpu{gpu}", value=value + gpu / 8, unit="TFLOP/s") for gpu in range(8)]
+        verdict = Verdict(outcome=Outcome.FAIL if bad else Outcome.PASS, findings=[finding] if bad else [], metrics=metrics, measured=nodes)
+        digest = self.store.put_raw(f"output of {target}")
+        raw = [RawOutput(host=nodes[0], command="gemm", exit_code=0, stdout_sha256=digest, stderr_sha256=overview.EMPTY, seconds=1.0, key="gemm")]
+        self.store.append(
+            EvidenceRecord(
+                id=new_id(),
+                campaign="c1",
+                gate=gate,
+                target=target,
+                nodes=nodes,
+                fingerprints=[],
+                verdict=verdict,
+                raw=raw,
+                rackready_version="0",
+                started=AT,
+                finished=AT,
+            )
+        )
+
+
+def as_written(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("nodes", [4, CHUNK + 5], ids=["in this process", "side by side"])
+def test_what_is_written_in_parts_is_the_whole_document(tmp_path: Path, nodes: int) -> None:
+    stored = Stored(tmp_path, nodes)
+    written = write(stored.site, stored.paths, "c1")
+    whole = build(stored.site, stored.paths, "c1")
+    found = as_written(written.json)
+    whole["generated"] = found["generated"]
+    assert found == whole
+    assert list(found) == list(whole)
+    assert [node["name"] for node in found["nodes"]] == stored.names
+    assert written.junit.read_text(encoding="utf-8") == junit(whole)
+    raw = {stored_raw["stdout_sha256"]: stored.store.raw(stored_raw["stdout_sha256"]) for stored_raw in raw_of(whole)}
+    assert written.html.read_text(encoding="utf-8") == render(whole, dict(sorted(raw.items())))
+    assert written.outcomes == {outcome: count for outcome, count in (("pass", nodes - nodes // 9), ("fail", nodes // 9)) if count}
+    assert sorted(path.name for path in stored.paths.reports.iterdir()) == ["c1.html", "c1.json", "c1.junit.xml"]
+    assert {path.stat().st_mode & 0o777 for path in stored.paths.reports.iterdir()} == {0o600}
+
+
+def raw_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [raw for item in [*(gate for node in report["nodes"] for gate in node["gates"]), *report["runs"]] for raw in item["raw"]]
+
+
+def test_a_node_is_a_line_of_the_json(tmp_path: Path) -> None:
+    stored = Stored(tmp_path, 4)
+    lines = write(stored.site, stored.paths, "c1").json.read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line.strip().rstrip(","))["name"] for line in lines if line.startswith('    {"name": "node0')][-4:] == stored.names
+
+
+def test_a_report_without_any_record_has_empty_lists(tmp_path: Path) -> None:
+    paths = EnvPaths(tmp_path, "sim")
+    Ledger.open(paths.database).close()
+    found = as_written(write(site_with(2), paths, "c1").json)
+    assert (found["runs"], found["events"], [node["outcome"] for node in found["nodes"]]) == ([], [], ["not_run", "not_run"])
+
+
+def test_what_a_killed_process_left_is_removed_and_a_living_ones_parts_stay(tmp_path: Path) -> None:
+    stored = Stored(tmp_path, 4)
+    dead, living = (stored.paths.reports / f".c1.{pid}.parts" for pid in (2**22 + 1, os.getppid()))
+    for folder in (dead, living):
+        folder.mkdir()
+        (folder / "0.json").write_text("", encoding="utf-8")
+    write(stored.site, stored.paths, "c1")
+    assert (dead.exists(), living.exists()) == (False, True)
+
+
+class Dying:
+    """A judge whose process is killed at one node."""
+
+    def begin(self, site: Site, ledger: Ledger, store: EvidenceStore) -> None:
+        """Nothing to make ready."""
+
+    def node(self, name: str, newest: Mapping[str, EvidenceRecord]) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figure]]:
+        if name == "node18":
+            os._exit(137)
+        return newest, ()
+
+    def compare(self, site: Site, figures: Iterable[Figure]) -> Mapping[str, Any]:
+        del site, figures
+        return {}
+
+    def complete(self, found: Document, change: Any) -> Document:  # noqa: ANN401 - the protocol's
+        del change
+        return found
+
+
+def test_a_process_that_dies_is_an_error_and_no_report_is_written(tmp_path: Path) -> None:
+    stored = Stored(tmp_path, CHUNK + 5)
+    with pytest.raises(ReportError) as refusal:
+        write(stored.site, stored.paths, "c1", Dying())
+    assert str(refusal.value) == (
+        "the report was not written - Expected: every part of it Actual: a process that made parts was killed. "
+        "Look for an out-of-memory kill (`journalctl -k -g oom`), then run `rackready report`."
+    )
+    assert list(stored.paths.reports.iterdir()) == []
+
+
+class Waiting(Dying):
+    """A judge that says which process it is in, and takes its time."""
+
+    def __init__(self, said_in: Path) -> None:
+        self.said_in = said_in
+
+    def node(self, name: str, newest: Mapping[str, EvidenceRecord]) -> tuple[Mapping[str, EvidenceRecord], Sequence[Figure]]:
+        del name
+        (self.said_in / str(os.getpid())).touch()
+        time.sleep(120)
+        return newest, ()
+
+
+def until(holds: Callable[[], bool]) -> bool:
+    """Whether it holds within a minute."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not holds():
+        time.sleep(0.1)
+    return holds()
+
+
+def test_a_report_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
+    said_in = tmp_path / "said"
+    said_in.mkdir()
+    source = f"""
+from pathlib import Path
+from tests.unit.evidence.test_report_stream import CHUNK, Stored, Waiting, write
+if __name__ == "__main__":
+    stored = Stored(Path({str(tmp_path)!r}), CHUNK + 5)
+    write(stored.site, stored.paths, "c1", Waiting(Path({str(said_in)!r})))
+"""
+    script = tmp_path / "report.py"
+    script.write_text(source, encoding="utf-8")
+    with subprocess.Popen([sys.executable, str(script)], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}) as process:
+        assert until(lambda: any(said_in.iterdir()))
+        workers = [Path("/proc", path.name) for path in said_in.iterdir()]
+        process.kill()
+    assert until(lambda: not any(worker.exists() for worker in workers))
+
+
+# a large site's page -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Stored, str]:
+    """A page on which the details of two nodes have room."""
+    monkeypatch.setattr(overview, "DETAILED", 2)
+    stored = Stored(tmp_path, 27)
+    return stored, render(build(stored.site, stored.paths, "c1"))
+
+
+def test_a_large_sites_page_has_every_node_in_its_map_and_few_in_full(large: tuple[Stored, str]) -> None:
+    _, page = large
+    assert page.count('class="cell o-pass" title="node') == 24
+    assert [name for name in ("node09", "node18", "node27") if f'<h2 id="{name}">' in page] == ["node09", "node18"]
+    assert '<h2 id="node01">' not in page
+    assert "27 nodes. By their gates: 24 pass, 3 fail. By state: 27 declared." in page
+    assert "the first 2 of them have a section with every gate" in " ".join(page.split())
+    assert page.count("<tr><td>node27</td>") == 1
+
+
+def test_a_large_sites_page_links_only_to_what_is_there(large: tuple[Stored, str]) -> None:
+    _, page = large
+    targets = {part.split('"', 1)[0] for part in page.split('href="#')[1:]}
+    assert {target for target in targets if f'id="{target}"' not in page} == set()
+
+
+def test_a_large_sites_page_counts_the_outcomes_of_each_gate_and_draws_all_values(large: tuple[Stored, str]) -> None:
+    _, page = large
+    row = next(line for line in page.splitlines() if line.startswith(f"<tr><td><code>{GATE}"))
+    assert [part.split("</td>")[0] for part in row.split('<td class="number">')[1:]] == ["24", "3", "", "", ""]
+    assert f"<code>{GATE}</code> rate: 216 units" in page
