@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
 
-from rackready.gates.base import FleetMetric, Gate, GateFacts
+from rackready.gates.base import FleetMetric, Gate
 from rackready.gates.expectation import MIN_FLEET, fleet_outliers, launches
 from rackready.model.outcome import Criterion, Op
 
