@@ -16,6 +16,7 @@ from rackready.sim.store import Store
 
 log = logging.getLogger("rackready.sim.machines")
 _STOP_GRACE_S = 20
+_BOOTS = 3
 REBOOTED = 129
 """Exit status of a container whose system asked for a reboot: the kernel ends its first process with SIGHUP."""
 _REAPPLY = "/usr/lib/hw/switch-reapply"
@@ -38,21 +39,51 @@ class Machines:
     def boot(self, name: str) -> bool:
         """Start a machine, making it first if it was never started; return whether it had to be started."""
         machine = self.plan.machines[name]
-        found = podman.inspect(machine.container)
-        if found is not None and found.running:
+        if self.running(name):
             return False
+        for _ in range(_BOOTS):
+            if self._boot(machine):
+                return True
+            log.warning("%s: its namespaces were taken away before its system ran: beginning anew", name)
+        hint = f"See `podman inspect {machine.container}`, then run again."
+        raise describe(f"{name}: container {machine.container}", f"a running system within {_BOOTS} tries", "none", hint)
+
+    def _boot(self, machine: Machine) -> bool:
+        """Start a machine that does not run; False when it lost its namespaces on the way.
+
+        Podman cleans up behind a container that ended in a process of its own. On a busy machine that comes late, and takes what was
+        just made for the next boot.
+        """
+        pid = self._namespaces(machine)
+        try:
+            self.attach(machine, pid)
+            if machine.role == "node":
+                (self._store.hardware(machine.name) / "boot_id").write_text(f"{uuid.uuid4()}\n", encoding="utf-8")
+                self.cable(machine.name, pid)
+            podman.start(machine.container)
+        except SimError:
+            if self._holds(machine, pid):
+                raise
+            return False
+        if self._holds(machine, pid):
+            return True
+        podman.stop(machine.container, 0)  # it runs in namespaces without cables
+        return False
+
+    def _namespaces(self, machine: Machine) -> int:
+        """Return the process that holds a machine's namespaces, made now unless an earlier boot that was cut short left them."""
+        found = podman.inspect(machine.container)
         if found is None or found.status in ("configured", "created"):  # seeding it may have been cut short
             self._create(machine)
         pid = found.pid if found is not None and found.status == "initialized" else podman.init(machine.container)
         if pid <= 0:
             hint = f"See `podman inspect {machine.container}`, then run again."
-            raise describe(f"{name}: container {machine.container}", "namespaces of its own", "none", hint)
-        self.attach(machine, pid)
-        if machine.role == "node":
-            (self._store.hardware(name) / "boot_id").write_text(f"{uuid.uuid4()}\n", encoding="utf-8")
-            self.cable(name, pid)
-        podman.start(machine.container)
-        return True
+            raise describe(f"{machine.name}: container {machine.container}", "namespaces of its own", "none", hint)
+        return pid
+
+    def _holds(self, machine: Machine, pid: int) -> bool:
+        found = podman.inspect(machine.container)
+        return found is not None and found.pid == pid
 
     def halt(self, name: str, *, graceful: bool) -> bool:
         """Power a machine off: ask its system first when ``graceful``. Returns whether it was running."""

@@ -1,0 +1,81 @@
+"""Booting a simulated machine: its cables are plugged into the namespaces that it runs in, or it begins anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rackready.sim import hostnet, podman
+from rackready.sim.errors import SimError
+from rackready.sim.machines import Machines
+from rackready.sim.store import Store
+
+
+class FakePodman:
+    """One container; each ``init`` gives it another process id. ``taken`` says after which step its namespaces are cleaned away, boot by boot."""
+
+    def __init__(self, taken: list[str]) -> None:
+        self.status, self.pid, self.taken = "exited", 0, taken
+        self.steps: list[str] = []
+
+    def happened(self, step: str) -> None:
+        self.steps.append(step)
+        if self.taken and self.taken[0] == step:
+            self.taken.pop(0)
+            self.status, self.pid = "exited", 0
+
+    def inspect(self, name: str) -> podman.Container:
+        return podman.Container(name, self.status, self.pid, 0)
+
+    def init(self, _: str) -> int:
+        self.status, self.pid = "initialized", 100 + len(self.steps)
+        pid = self.pid
+        self.happened("init")
+        return pid
+
+    def attach(self, _plan: Any, _machine: Any, pid: int, *, connected: bool) -> None:  # noqa: ANN401 - not looked at
+        assert connected
+        if pid != self.pid:
+            raise SimError(f"cannot open /proc/{pid}/ns/net")
+        self.happened("attach")
+
+    def start(self, _: str) -> None:
+        self.pid = self.pid or 900  # started without `init`: other namespaces
+        self.status = "running"
+        self.happened("start")
+
+    def stop(self, _: str, grace_s: int) -> None:
+        assert grace_s == 0
+        self.status, self.pid = "exited", 0
+        self.happened("stop")
+
+
+def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: list[str]) -> FakePodman:
+    fake = FakePodman(taken)
+    for name in ("inspect", "init", "start", "stop"):
+        monkeypatch.setattr(podman, name, getattr(fake, name))
+    monkeypatch.setattr(hostnet, "attach", fake.attach)
+    machine = SimpleNamespace(name="leaf01", container="rr-x-leaf01", role="switch")
+    plan: Any = SimpleNamespace(machines={"leaf01": machine})
+    assert Machines(plan, Store(tmp_path), "image").boot("leaf01") is True
+    return fake
+
+
+def test_a_machine_runs_in_the_namespaces_that_its_cables_are_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert boot(tmp_path, monkeypatch, []).steps == ["init", "attach", "start"]
+
+
+def test_namespaces_that_are_cleaned_away_before_the_cables_are_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert boot(tmp_path, monkeypatch, ["init"]).steps == ["init", "init", "attach", "start"]
+
+
+def test_a_machine_that_runs_without_cables_is_ended_and_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert boot(tmp_path, monkeypatch, ["attach"]).steps == ["init", "attach", "start", "stop", "init", "attach", "start"]
+
+
+def test_a_machine_that_never_keeps_its_namespaces_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SimError, match="leaf01: container rr-x-leaf01 - Expected: a running system within 3 tries Actual: none"):
+        boot(tmp_path, monkeypatch, ["init"] * 3)
