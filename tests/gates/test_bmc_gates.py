@@ -325,10 +325,17 @@ def test_a_cap_that_the_site_wants_must_be_that_one(shown: int | None, outcome: 
     assert verdict(PowerLimit({"cap_w": 9000}), world(state)).outcome is outcome
 
 
+@pytest.mark.parametrize(("shown", "outcome"), [(9000, Outcome.PASS), (8000, Outcome.FAIL)])
+def test_a_cap_that_the_site_wants_may_stand_in_the_newer_schema(shown: int, outcome: Outcome) -> None:
+    there = world(healthy())
+    there[f"{CHASSIS}/EnvironmentMetrics"]["PowerLimitWatts"] = {"SetPoint": shown, "DefaultSetPoint": 10200, "ControlMode": "Automatic"}
+    assert verdict(PowerLimit({"cap_w": 9000}), there).outcome is outcome
+
+
 def test_a_cap_that_nobody_can_see_is_an_error() -> None:
     found = verdict(PowerLimit({"cap_w": 9000}), world(healthy()))
     step = "Update the BMC's firmware, or take cap_w out of the gate set: nobody can see that the limit holds."
-    assert texts(found) == [f"node01 BMC: power limit not reported - Expected: 9000 W, as the site wants Actual: no power control. {step}"]
+    assert texts(found) == [f"node01 BMC: power limit not reported - Expected: 9000 W, as the site wants Actual: 10200 W. {step}"]
     assert found.outcome is Outcome.ERROR
 
 

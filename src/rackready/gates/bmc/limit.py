@@ -56,9 +56,11 @@ class PowerLimit(Gate):
         controls = _old(found)
         for control in controls:
             self._older(judge, node, control, most)
-        if self.inputs.cap_w is not None and not controls:
+        points = [point for _, limit in limits if (point := numeric(limit.get("SetPoint"))) is not None and limit.get("ControlMode") != "Disabled"]
+        if self.inputs.cap_w is not None and not controls and self.inputs.cap_w not in points:
             step = "Update the BMC's firmware, or take cap_w out of the gate set: nobody can see that the limit holds."
-            judge.error(f"{node} BMC", "power limit not reported", f"{self.inputs.cap_w:.0f} W, as the site wants", "no power control", step)
+            actual = ", ".join(f"{point:.0f} W" for point in points) or "no power control"
+            judge.error(f"{node} BMC", "power limit not reported", f"{self.inputs.cap_w:.0f} W, as the site wants", actual, step)
         if not found.has(_CHASSIS):
             judge.error(f"{node} BMC", "no chassis reported", "at least one", "none", "Update or restart the BMC, then run the gate again.")
         if judge.judged == 0 and not judge.errors:
@@ -68,7 +70,7 @@ class PowerLimit(Gate):
         return judge.verdict(node)
 
     def _newer(self, judge: Judge, node: str, document: Document, limit: Document) -> None:
-        """Hold a set point against the BMC's own default, else against the highest that it allows."""
+        """Hold a set point against the BMC's own default, else against the highest that it allows; the cap that the site wants is no fault."""
         where = f"{node} {_place(document)}"
         mode, point = limit.get("ControlMode"), numeric(limit.get("SetPoint"))
         judge.judged += 1
@@ -81,7 +83,7 @@ class PowerLimit(Gate):
         bound = next((value for key in ("DefaultSetPoint", "AllowableMax") if (value := numeric(limit.get(key))) is not None), None)
         if bound is None:
             judge.note = "a limit without default and maximum in the BMC is recorded only"
-        elif point < bound:
+        elif point < bound and point != self.inputs.cap_w:
             judge.fail(where, "power limit below the BMC's own default", f"{bound:.0f} W", f"{point:.0f} W", _STEP)
 
     def _older(self, judge: Judge, node: str, control: Document, most: Figure) -> None:
