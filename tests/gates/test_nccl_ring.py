@@ -28,6 +28,15 @@ BASE = {"before-node01": counters(), "before-node02": counters(), "after-node01"
 HEALTHY = Said(text("nccl/2x_dgx_h100_ring_healthy.txt"))
 
 
+TRYING = HEALTHY.stdout.split("#                                                              out-of-place")[0]
+"""What NCCL says before it connects its ranks."""
+WARNED = "node02:41003:41103 [3] NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1"
+
+
+def gave_up(stdout: str, stderr: str = "") -> Said:
+    return Said(f"{stdout}{WARNED}\n", stderr, 3)
+
+
 def ring(name: str, outcome: Outcome, *messages: str, launch: Said = HEALTHY, **outputs: Said) -> Case:
     return Case(name, {**BASE, "launch0": launch, **{key.replace("_", "-"): value for key, value in outputs.items()}}, outcome, messages, {"launches": 1}, 2)
 
@@ -117,6 +126,27 @@ CASES = [
             "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE)."
         ),
         launch=Said("\n".join(line for line in HEALTHY.stdout.splitlines() if "NCCL INFO" not in line)),
+    ),
+    ring(
+        "an HCA that NCCL does not find, so that others wait for it in vain",
+        Outcome.FAIL,
+        "node01: HCAs found by NCCL - Expected: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9 "
+        "Actual: mlx5_0, mlx5_10, mlx5_11, mlx5_3, mlx5_4, mlx5_5, mlx5_6. "
+        "Check the state of mlx5_9 (ibv_devinfo) and NCCL_IB_HCA in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
+        "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: no list of ranks and table header: not nccl-tests' output, "
+        "or cut off before its table (exit code 3); it said: "
+        "NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1. "
+        "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
+        launch=gave_up("".join(line.replace(" [5]mlx5_9:1/RoCE", "") if line.startswith("node01:") else line for line in TRYING.splitlines(keepends=True))),
+    ),
+    ring(
+        "a launch that gave up with every HCA found",
+        Outcome.ERROR,
+        "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: no list of ranks and table header: not nccl-tests' output, "
+        "or cut off before its table (exit code 3); it said: "
+        "NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1. "
+        "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
+        launch=gave_up(TRYING, "[node01:00493] plm:rsh: Warning: setpgid(499,499) failed in parent with errno=Permission denied(13)"),
     ),
     ring(
         "mpirun cannot log in",

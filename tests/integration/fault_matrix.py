@@ -67,6 +67,10 @@ class Trial:
             return (f"{SWITCH} {self.params['port']}", f"{self.node} rail{rail}", *_devices(self.node, rail))
         return (self.target,)
 
+    def is_named(self, finding: str) -> bool:
+        """Whether a finding names the part: of this very machine, not its neighbour's."""
+        return any(word in finding for word in self.names) and (self.node in finding or self.target in finding)
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
@@ -88,7 +92,7 @@ class Result:
     @property
     def named(self) -> str:
         """Return the finding that names the part, else the first one."""
-        return next((text for text in self.findings if any(word in text for word in self.trial.names)), self.findings[0] if self.findings else "")
+        return next(filter(self.trial.is_named, self.findings), self.findings[0] if self.findings else "")
 
 
 @dataclass(slots=True)
@@ -191,7 +195,7 @@ class Player:
         result = Result(trial, said.outcome if said else "not_run", said.findings if said else [self.project.progress()[-300:]])
         if result.outcome not in CAUGHT:
             result.wrong = f"not caught: {result.outcome}"
-        elif not any(word in text for text in result.findings for word in trial.names):
+        elif not any(map(trial.is_named, result.findings)):
             result.wrong = f"the part is not named: expected one of {', '.join(trial.names)}"
         self.table.results.append(result)
         say(f"{'WRONG ' if result.wrong else ''}{trial.fault.name} on {trial.target}: {result.outcome}: {result.named} {result.wrong}")

@@ -121,14 +121,17 @@ def _checked(judge: Judge, where: str, result: nccl_tests.CollectiveResult) -> b
     return True
 
 
+_WARNING = re.compile(r"(NCCL WARN .*)")
 _CAUSE = re.compile(
-    r"(NCCL WARN .*|.*can not load PMIx library.*|srun: error: .*|Test NCCL failure .*|.*CUDA error.*|"
-    r".*: command not found|.*No such file.*|.*Permission denied.*|.*error while loading.*|.*invalid option.*)"
+    r"(.*can not load PMIx library.*|srun: error: .*|Test NCCL failure .*|.*CUDA error.*|"
+    r".*: command not found|.*No such file.*|(?!.*setpgid).*Permission denied.*|.*error while loading.*|.*invalid option.*)"
 )
+"""Open MPI's warning about setpgid, which ends with "Permission denied", is harmless and none of these."""
 
 
 def _unreadable(judge: Judge, where: str, output: Output, error: FormatError, program: str) -> None:
-    said = _CAUSE.search(output.stderr) or _CAUSE.search(output.stdout)
+    found = (pattern.search(text) for pattern in (_WARNING, _CAUSE) for text in (output.stderr, output.stdout))
+    said = next((match for match in found if match), None)
     cause = f"; it said: {said[1].strip()}" if said else ""
     actual = f"{error} (exit code {output.exit_code}){cause}"
     judge.error(

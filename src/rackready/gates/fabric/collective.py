@@ -174,6 +174,8 @@ class Multi(NcclGate):
         wanted = Launch(self.inputs.size, domains.ranks(facts, run.nodes), run.nodes, f"{self.collective}_perf")
         values = self.busbw(gathered, outputs, where, wanted, count)
         if values is None:
+            transport.unseen(gathered, facts, run.nodes, [found.stdout for number in range(count) if (found := outputs.get(f"launch{number}"))])
+            conclude(gathered, facts, run.nodes)
             return gathered.verdict(where)
         domain = domains.of_run(facts, run.nodes)
         texts = [outputs[f"launch{number}"].stdout for number in range(count)]

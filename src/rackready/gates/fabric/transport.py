@@ -66,6 +66,21 @@ def prove(judge: Judge, facts: GateFacts, wanted: Wanted, texts: Sequence[str]) 
     judge.transport = ", ".join(sorted(ways)) or None
 
 
+def unseen(judge: Judge, facts: GateFacts, nodes: Sequence[str], texts: Sequence[str]) -> None:
+    """Name the HCAs that NCCL did not find, of launches that gave no result: it goes on without them and without a word, and fails elsewhere.
+
+    Nodes whose log ends before NCCL chose its network say nothing.
+    """
+    for node in nodes:
+        expected = {nic.rdma_device for nic in facts.nodes[node].nics}
+        logs = [log for text in texts if (log := _of(nccl_log.parse(text), node)).networks and log.devices]
+        lists = {frozenset(name for name, _ in log.devices.values()) for log in logs}
+        for found in sorted(lists, key=sorted):
+            if missing := sorted(expected - found):
+                step = f"Check the state of {', '.join(missing)} (ibv_devinfo) and NCCL_IB_HCA in /etc/nccl.conf: {RUNBOOK}"
+                judge.fail(node, "HCAs found by NCCL", ", ".join(sorted(expected)), ", ".join(sorted(found)), step)
+
+
 def _of(hosts: Mapping[str, HostLog], node: str) -> HostLog:
     return next((log for name, log in hosts.items() if name.split(".")[0] == node), HostLog())
 
