@@ -48,14 +48,19 @@ class Incast(Gate):
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """For every rail and every node that is not yet a receiver of it, one run: its port is filled by the nodes after it."""
+        """For every rail and every receiver on it one run: its port is filled by the nodes after it."""
         rails = sorted({nic.rail for node in nodes for nic in facts.nodes[node].nics})
         return [self._run(facts, nodes, rail, place) for rail in rails for place in self._receivers(len(nodes), rail)]
 
     def _receivers(self, count: int, rail: int) -> list[int]:
-        """Return which nodes receive on a rail: so many that every node sends or receives, another one first on every rail."""
+        """Return which nodes receive on a rail, another one first on every rail: so many that every node also sends.
+
+        A switch slows senders down at the port by which they enter, so a port that was only written to is not measured. The node before
+        each receiver receives too, and the first one is among its senders.
+        """
         step = min(self.inputs.senders, count - 1) + 1
-        return [(first + rail) % count for first in range(0, count, step)]
+        places = ((first + rail + shift) % count for first in range(0, count, step) for shift in (0, -1))
+        return list(dict.fromkeys(places))
 
     def _run(self, facts: GateFacts, nodes: Sequence[str], rail: int, place: int) -> Run:
         senders = min(self.inputs.senders, len(nodes) - 1)
