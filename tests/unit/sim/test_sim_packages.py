@@ -104,6 +104,14 @@ def test_dpkg_reads_a_package(mirror: Path) -> None:
     assert re.search(r"-rw-r--r-- root/root .* \./usr/share/nvidia/nvswitch/fabricmanager.cfg\n", listed)
 
 
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-deb is not here")
+def test_programs_below_libexec_can_be_run_and_what_lies_beside_them_cannot(mirror: Path) -> None:
+    package = next(mirror.rglob("datacenter-gpu-manager-4-cuda13_*.deb"))
+    listed = subprocess.run(["dpkg-deb", "--contents", package], check=True, capture_output=True, text=True).stdout.splitlines()
+    modes = {line.split("/")[-1]: line[:10] for line in listed}
+    assert (modes["nvbandwidth"], modes["dcgmproftester13"], modes["README"]) == ("-rwxr-xr-x", "-rwxr-xr-x", "-rw-r--r--")
+
+
 def test_a_package_is_the_same_bytes_every_time(tmp_path: Path) -> None:
     package = deb.Deb(
         "x", "1:2-3", "a test", {"Depends": "y"}, {"/usr/bin/x": "#!/bin/sh\n", "/etc/x": "1\n"}, {"/usr/bin/z": "x"}, ("/etc/x",), {"postinst": "true\n"}

@@ -24,7 +24,7 @@ class Deb:
     fields: dict[str, str] = field(default_factory=dict)
     """Further control fields: Depends, Conflicts, Provides, ..."""
     files: Mapping[str, bytes | str] = field(default_factory=dict)
-    """Absolute path to content. Paths below a bin folder are executable."""
+    """Absolute path to content. Paths below a bin folder, and scripts below libexec, are executable."""
     links: dict[str, str] = field(default_factory=dict)
     """Absolute path to the target of a symbolic link."""
     conffiles: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ def _control_members(deb: Deb) -> list[tuple[str, bytes | str, int]]:
 def _data_members(deb: Deb) -> list[tuple[str, bytes | str, int]]:
     entries: dict[str, tuple[bytes | str, int]] = {}
     for path, content in deb.files.items():
-        entries[path] = (_bytes(content), 0o755 if _executable(path) else 0o644)
+        entries[path] = (_bytes(content), 0o755 if _executable(path, content) else 0o644)
     for path, target in deb.links.items():
         entries[path] = (target, 0)
     folders = {str(parent) for path in entries for parent in PurePosixPath(path).parents} - {"/"}
@@ -109,8 +109,10 @@ def _ar(members: dict[str, bytes]) -> bytes:
     return out
 
 
-def _executable(path: str) -> bool:
-    return any(part in {"bin", "sbin"} for part in PurePosixPath(path).parts[:-1])
+def _executable(path: str, content: bytes | str) -> bool:
+    return any(part in {"bin", "sbin"} for part in PurePosixPath(path).parts[:-1]) or (
+        "libexec" in PurePosixPath(path).parts and _bytes(content).startswith(b"#!")
+    )
 
 
 def _bytes(content: bytes | str) -> bytes:
