@@ -10,6 +10,9 @@ import yaml
 
 from rackready.model.problems import Problem, SiteInvalidError
 
+MOST_VALUES = 5_000_000
+"""Values of a document, aliases expanded: 12,500 nodes with 200 values each, all written out, are half of that. Judgement."""
+
 
 class _StrictLoader(yaml.SafeLoader):
     """SafeLoader that refuses duplicate keys."""
@@ -55,7 +58,8 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401 - what YAML holds is for the c
     except (OSError, UnicodeDecodeError) as error:
         raise SiteInvalidError(str(path), [Problem("", f"cannot be read: {error}.", "Correct its permissions or encoding (UTF-8).")]) from error
     try:
-        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a subclass of SafeLoader
+        document = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a subclass of SafeLoader
+        size = _size(document, {})
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -63,3 +67,17 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401 - what YAML holds is for the c
         raise SiteInvalidError(str(path), [Problem(where, f"not valid YAML: {what}.", "Correct the file.")]) from error
     except RecursionError as error:
         raise SiteInvalidError(str(path), [Problem("", "not valid YAML: nested too deep to be read.", "Correct the file.")]) from error
+    if size > MOST_VALUES:
+        what = f"{size:.0e} values by its aliases (&name, *name) - Expected: at most {MOST_VALUES:,}."
+        raise SiteInvalidError(str(path), [Problem("", f"expands to {what}", "Write it with host lists, templates and series: docs/howto/site-file.md.")])
+    return document
+
+
+def _size(value: Any, known: dict[int, int]) -> int:  # noqa: ANN401 - what YAML holds
+    """Return how many values a document comes to. What aliases share is walked once and counted every time."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = 1  # a list that holds itself
+        known[id(value)] = 1 + sum(_size(item, known) for item in (value.values() if isinstance(value, dict) else value))
+    return known[id(value)]

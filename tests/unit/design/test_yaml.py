@@ -33,3 +33,22 @@ def test_a_number_of_more_digits_than_python_reads_is_refused(tmp_path: Path) ->
     file.write_text(f"first: {'9' * 5000}\n", encoding="utf-8")
     with pytest.raises(SiteInvalidError, match=r"line 1, column 8: not valid YAML: no int: Exceeds the limit"):
         read_yaml(file)
+
+
+def test_aliases_that_multiply_are_refused_before_anything_walks_them(tmp_path: Path) -> None:
+    file = tmp_path / "site.yml"
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"] + [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 10)]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(SiteInvalidError) as caught:
+        read_yaml(file)
+    [problem] = caught.value.problems
+    assert str(problem) == (
+        ": expands to 4e+09 values by its aliases (&name, *name) - Expected: at most 5,000,000. "
+        "Write it with host lists, templates and series: docs/howto/site-file.md."
+    )
+
+
+def test_aliases_that_are_shared_as_people_do_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "site.yml"
+    file.write_text("base: &base {a: 1}\nall: [*base, *base]\n", encoding="utf-8")
+    assert read_yaml(file) == {"base": {"a": 1}, "all": [{"a": 1}, {"a": 1}]}
