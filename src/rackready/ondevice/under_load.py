@@ -1,11 +1,12 @@
 """Watches the GPUs while something else loads them, and prints what nvidia-smi said when they were warm, as one JSON document.
 
-Sent to the node's python3 on standard input, with the longest time to watch in seconds. The last report in which every GPU was busy counts: it is
-the one nearest to the steady state. It ends when the load does.
+Sent to the node's python3 on standard input, with the longest time to watch in seconds and the name of the program that loads. The last report in
+which every GPU was busy counts: it is the one nearest to the steady state. It ends with that program, or when it does not begin.
 """
 
 from __future__ import annotations
 
+import glob
 import json
 import re
 import subprocess
@@ -17,22 +18,40 @@ _BUSY = 90
 _PERIOD_S = 1.0
 _USE = re.compile(r"<gpu_util>(\d+) %</gpu_util>")
 _TIMEOUT_S = 60
+_BEGIN_S = 60
+"""The program is started in the same moment on another connection: one that is not seen in this time ended before the first look."""
+_COMM = 15
+"""Longest name of a process in /proc (TASK_COMM_LEN of the kernel, less its end)."""
 
 
-def main(longest_s: str) -> int:
+def main(longest_s: str, program: str) -> int:
     """Print the document."""
-    started, last, samples, loaded = time.monotonic(), "", 0, 0
-    while time.monotonic() - started < float(longest_s):
+    started, last, samples, loaded, seen = time.monotonic(), "", 0, 0, False
+    while (elapsed := time.monotonic() - started) < float(longest_s):
+        running = lives(program)
         report = ask()
         samples += 1
         if busy(report):
             last, loaded = report, loaded + 1
-        elif loaded:
+        seen = seen or running
+        if not running and (seen or elapsed > _BEGIN_S):
             break
         time.sleep(_PERIOD_S)
     document = {"format": FORMAT, "samples": samples, "loaded": loaded, "last": last, "complete": True}
     sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
     return 0
+
+
+def lives(program: str) -> bool:
+    """Say whether a process of that name runs."""
+    for path in glob.glob("/proc/[0-9]*/comm"):  # noqa: PTH207 - as its neighbours on a node: no more modules than needed
+        try:
+            with open(path) as file:  # noqa: PTH123
+                if file.read().strip() == program[:_COMM]:
+                    return True
+        except OSError:  # it ended meanwhile
+            continue
+    return False
 
 
 def ask() -> str:

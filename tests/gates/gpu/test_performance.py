@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -333,14 +334,34 @@ def test_wrong_results_are_found_by_the_integrity_check() -> None:
     )
 
 
-def test_the_watch_keeps_the_last_report_under_load(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    reports = iter([SMI, busy(SMI), busy(SMI).replace("1755 MHz", "1700 MHz"), SMI])
-    monkeypatch.setattr(under_load, "ask", lambda: next(reports))
+def watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reports: list[str], running: list[bool]) -> dict[str, Any]:
+    """What the watch prints when it sees these reports, and the program running or not at each look; a minute passes at every look."""
+    clock, seen = iter(range(0, 6000, 31)), iter(running)
+    monkeypatch.setattr(under_load, "ask", iter(reports).__next__)
+    monkeypatch.setattr(under_load, "lives", lambda program: program == "dcgmi" and next(seen))
+    monkeypatch.setattr(under_load.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(under_load.time, "sleep", lambda _s: None)
-    assert under_load.main("100") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["samples"], found["loaded"]) == (4, 2)
+    assert under_load.main("1000", "dcgmi") == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_watch_keeps_the_last_report_under_load(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Between two tests of the program the GPUs rest: the watch goes on until the program is gone."""
+    reports = [SMI, busy(SMI), SMI, busy(SMI).replace("1755 MHz", "1700 MHz"), SMI, SMI]
+    found = watch(monkeypatch, capsys, reports, [True, True, True, True, False])
+    assert (found["samples"], found["loaded"]) == (5, 2)
     assert "1700 MHz" in found["last"]
+
+
+def test_the_watch_does_not_wait_for_a_program_that_is_gone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    found = watch(monkeypatch, capsys, [SMI] * 9, [False] * 9)
+    assert (found["samples"], found["loaded"]) == (2, 0)
+
+
+def test_a_program_is_known_by_the_name_of_its_process() -> None:
+    assert under_load.lives(Path("/proc/self/comm").read_text(encoding="utf-8").strip())
+    assert not under_load.lives("no-such-program")
 
 
 def test_a_note_of_one_gpu_alone_is_fleet_pending() -> None:

@@ -58,7 +58,7 @@ class Burn(DcgmDiagnostic):
         parameters = f"targeted_power.test_duration={self.inputs.power_s};targeted_stress.test_duration={self.inputs.stress_s}"
         load = self.command(facts, node, parameters, stage=1)
         load = type(load)(key=load.key, node=node, argv=load.argv, timeout_s=longest, stage=1)
-        watch = command("watch", node, under_load, str(longest), timeout_s=longest + 60, stage=1)
+        watch = command("watch", node, under_load, str(longest), load.argv[0], timeout_s=longest + 60, stage=1)
         return Run(id=node, target=node, nodes=(node,), commands=(smi.command(node, "before"), load, watch, smi.command(node, "after", stage=2)))
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
