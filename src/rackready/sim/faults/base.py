@@ -31,7 +31,7 @@ class Fault:
     params: Params = field(default_factory=dict)
     """Parameter to default value; the default's type is the parameter's type."""
     caught_by: str = ""
-    """Id of the gate that is meant to catch it (documentation, and what tests assert)."""
+    """Id of the gate that is meant to catch it (documentation, and what tests assert); "" where a phase before the gates does."""
     at_boot: bool = False
     """Whether it shows only after the next power cycle."""
 

@@ -163,7 +163,6 @@ def _discards(state: State, nic: int, count: int) -> None:
     state["host"]["under_load"].setdefault("nic", {})[part(state, "nics", nic, "rail")["rdma_device"]] = {"port_xmit_discards": count}
 
 
-_R1 = "node/gpu/validation/dcgm-r1"
 _CPU, _MODULES, _ERRORS = "node/host/sanity/cpu", "node/host/sanity/memory-modules", "node/host/sanity/memory-errors"
 _NUMA, _CLOCK, _SERVICES, _KERNEL = "node/host/sanity/numa", "node/host/sanity/clock", "node/host/sanity/services", "node/host/sanity/kernel-settings"
 _DISKS, _FIRMWARE = "node/host/sanity/disks", "group/host/validation/firmware"
@@ -171,7 +170,7 @@ _LINKS, _OPTICS, _DELTAS = "node/host/sanity/links", "node/host/validation/optic
 
 FAULTS = (
     Fault("host-unreachable", "management", "the cable of the host's management network is out: it boots, and nobody reaches it", _management_down),
-    Fault("nouveau-loaded", "driver", "nouveau is bound at boot unless it is denied", _nouveau, {}, _R1, at_boot=True),
+    Fault("nouveau-loaded", "driver", "nouveau is bound at boot unless it is denied: install denies it", _nouveau, at_boot=True),
     Fault("cpu-offline", "cpu", "a hardware thread is offline", _cpu_offline, {"cpu": 17}, _CPU),
     Fault("smt-off", "cpu", "hyper-threading is switched off in the BIOS", _smt_off, {}, _CPU),
     Fault("cpu-governor", "cpu", "the frequency governor saves power", _governor, {"governor": "powersave"}, _CPU),
