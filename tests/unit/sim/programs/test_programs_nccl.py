@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rackready.gates.formats import nccl_log
 from rackready.sim.programs.hwsim.nic.tools import change
 from rackready.sim.programs.hwsim.perf import facts, nccl
 from rackready.sim.programs.hwsim.store import hardware
@@ -100,6 +101,18 @@ def test_an_unreachable_rail_ends_the_run(machine: Machine, monkeypatch: pytest.
     assert answer == {"code": 3, "carried": {}}
     assert "NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_3:1" in text
     assert "Test NCCL failure common.cu" in text
+    assert "NCCL INFO" not in text
+
+
+def test_a_run_that_ends_so_has_said_before_which_network_every_rank_chose(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+    nodes = cluster(machine, 2)
+    probes = nccl.unreachable(nodes[0], nodes[1], lambda netdev, _address, _size: netdev != "enp64s0np0")
+    text, _ = launch(nodes, "-b", "8M", "-e", "8M", ranks=8, probes=probes)
+    logs = nccl_log.parse(text)
+    assert {host: len(log.devices) for host, log in logs.items()} == dict.fromkeys(logs, 8)
+    assert [log.networks for log in logs.values()] == [{"IB"}, {"IB"}]
+    assert "Init COMPLETE" not in text
 
 
 def test_what_nccl_takes_of_the_nics(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,7 +95,7 @@ def _run(name: str, version: str, options: Options, request: Facts) -> tuple[str
     settings = used[0]["settings"]
     network = "IB" if all(node["nics"] for node in used) and settings.get("NCCL_NET", "IB") == "IB" else "Socket"
     if len(used) > 1 and network == "IB" and request["probes"]:
-        raise RunError(_NCCL_ERROR, _header(name, version, options, ranks, used) + nccl_log.broken(request["probes"], ranks, settings))
+        raise RunError(_NCCL_ERROR, _header(name, version, options, ranks, used) + nccl_log.broken(request["probes"], ranks, used, settings))
     algorithm = _algorithm(settings, name, used)
     peak = model.bus_bandwidth(name, used, algorithm, network=network)
     text = _header(name, version, options, ranks, used)

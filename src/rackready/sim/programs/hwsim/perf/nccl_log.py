@@ -33,12 +33,16 @@ def path(gpu: Facts, settings: dict[str, str]) -> str:
     return "NVL" if gpu["links"] else "PIX"
 
 
+def _node(rank: Rank, nodes: list[Facts]) -> Facts:
+    return next(item for item in nodes if item["hostname"] == rank.host)
+
+
 def _tag(rank: Rank) -> str:
     return f"{rank.host}:{rank.pid}:{rank.pid + 7} [{rank.device}] NCCL INFO "
 
 
-def _rank(rank: Rank, ranks: list[Rank], nodes: list[Facts], settings: dict[str, str], network: str) -> str:
-    tag, node = _tag(rank), next(item for item in nodes if item["hostname"] == rank.host)
+def _begun(rank: Rank, ranks: list[Rank], node: Facts, settings: dict[str, str], network: str) -> str:
+    """Return what a rank says before it talks to others: what it found, and which network it chose."""
     out = [f"Bootstrap: Using {node['management']}<0>", "cudaDriverVersion 13000", f"NCCL version {node['nccl']}+cuda13.0"]
     out += [f"{key} set by environment to {value}." for key, value in sorted(settings.items()) if key.startswith("NCCL_IB") or key == "NCCL_ALGO"]
     out.append("NET/Plugin: Could not find: libnccl-net.so. Using internal net plugin.")
@@ -52,6 +56,12 @@ def _rank(rank: Rank, ranks: list[Rank], nodes: list[Facts], settings: dict[str,
     bus = rank.gpu["pci"].replace("0000:", "").replace(":", "").replace(".", "")
     where = f"cudaDev {rank.device} nvmlDev {rank.device} busId {bus} commId 0x7e1"
     out.append(f"ncclCommInitRankConfig comm 0x55f0c0de0000 rank {rank.rank} nranks {len(ranks)} {where} - Init START")
+    return "".join(f"{_tag(rank)}{text}\n" for text in out)
+
+
+def _rank(rank: Rank, ranks: list[Rank], nodes: list[Facts], settings: dict[str, str], network: str) -> str:
+    node = _node(rank, nodes)
+    out = []
     if rank.gpu["links"]:
         multicast = f"available on dev {rank.device} (NVLS_NCHANNELS 16)" if node["multicast"] else f"not available on dev {rank.device}"
         out.append(f"NVLS multicast support is {multicast}")
@@ -60,7 +70,8 @@ def _rank(rank: Rank, ranks: list[Rank], nodes: list[Facts], settings: dict[str,
         order = " ".join(f"{item.rank:2d}" for item in ranks)
         channels = max(1, 2 * len(node["nics"])) if len(nodes) > 1 else 24
         out += [f"Channel {at:02d}/{channels:02d} : {order}" for at in range(channels)]
-    return "".join(f"{tag}{text}\n" for text in out) + _channels(rank, ranks, node, settings, network if len(nodes) > 1 else "")
+    said = _begun(rank, ranks, node, settings, network) + "".join(f"{_tag(rank)}{text}\n" for text in out)
+    return said + _channels(rank, ranks, node, settings, network if len(nodes) > 1 else "")
 
 
 def _channels(rank: Rank, ranks: list[Rank], node: Facts, settings: dict[str, str], network: str) -> str:
@@ -89,15 +100,17 @@ def _connected(ranks: list[Rank], algorithm: str, network: str, nodes: int) -> s
     return text
 
 
-def broken(probes: list[Facts], ranks: list[Rank], settings: dict[str, str]) -> str:
-    """Return what NCCL and the test print when a queue pair cannot reach its peer."""
-    text = ""
-    loud = settings.get("NCCL_DEBUG", "").upper() in {"INFO", "WARN", "TRACE", "VERSION"}
+def broken(probes: list[Facts], ranks: list[Rank], nodes: list[Facts], settings: dict[str, str]) -> str:
+    """Return what NCCL and the test print when a queue pair cannot reach its peer: every rank has chosen its network by then."""
+    level = settings.get("NCCL_DEBUG", "").upper()
+    loud = level in {"INFO", "WARN", "TRACE", "VERSION"}
+    text = "".join(_begun(rank, ranks, _node(rank, nodes), settings, "IB") for rank in ranks) if level in {"INFO", "TRACE"} else ""
     for item in probes:
         rank = next((found for found in ranks if found.host == item["host"]), ranks[0])
         if loud:
             text += (
-                f"\n[{rank.device}] misc/ibvwrap.cc:344 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev {item['device']}:1, "
+                f"\n{rank.host}:{rank.pid}:{rank.pid + 7} [{rank.device}] misc/ibvwrap.cc:344 NCCL WARN "
+                f"Call to ibv_modify_qp failed with 110 Connection timed out, on dev {item['device']}:1, "
                 f"curr state INIT, next state RTR, local GID index 3, local GID ::ffff:{item['address']}, remote GID ::ffff:{item['peer']}\n"
             )
     rank = next((found for found in ranks if found.host == probes[0]["host"]), ranks[0])
