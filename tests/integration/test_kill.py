@@ -15,7 +15,7 @@ from tests.integration.project import Project
 pytestmark = pytest.mark.integration
 
 SEED = 224
-COUNTS = {"provision": 2, "install": 2, "fabric": 2, "validate": 2, "optimize": 2, "revalidate": 1, "certify": 1, "handover": 1}
+COUNTS = {"provision": 2, "install": 2, "fabric": 2, "validate": 2, "optimize": 2, "revalidate": 2, "certify": 2, "handover": 2}
 CTRL_C = Point("install", event=6, number=signal.SIGINT)
 """Strikes while Ansible is at work; the kills in the phase come before it."""
 

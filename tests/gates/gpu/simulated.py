@@ -100,7 +100,7 @@ class Node:
         if pcie_path.FORMAT in command.stdin:
             return pcie_path.main(str(paths.at("/sys/bus/pci/devices")))
         if under_load.FORMAT in command.stdin:
-            return self._watch(command.argv[2])
+            return self._watch(*command.argv[2:])
         assert containers.FORMAT in command.stdin
         self.monkeypatch.setattr(containers, "run", run)
         self.monkeypatch.setattr(containers, "FOLDERS", (str(paths.at("/var/run/cdi")),))
@@ -108,10 +108,11 @@ class Node:
         self.monkeypatch.setattr(containers, "_RUNTIMES", {})
         return containers.main()
 
-    def _watch(self, longest: str) -> int:
-        reports = iter([run(["nvidia-smi", "-q", "-x"])["out"], ""])
+    def _watch(self, longest: str, program: str) -> int:
+        reports, running = iter([run(["nvidia-smi", "-q", "-x"])["out"], ""]), iter([True, False])
         self.monkeypatch.setattr(under_load, "ask", lambda: next(reports))
-        return under_load.main(longest)
+        self.monkeypatch.setattr(under_load, "lives", lambda name: name == "dcgmi" and next(running))
+        return under_load.main(longest, program)
 
 
 HOST_PATHS = containers.host_paths
