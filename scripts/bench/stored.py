@@ -17,10 +17,9 @@ from rackready import __version__
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
-from rackready.gates import coverage
 from rackready.gates.base import Output
 from rackready.ledger.store import Ledger
-from rackready.model.evidence import EvidenceRecord, Fingerprint, RawOutput
+from rackready.model.evidence import COVERAGE, EvidenceRecord, Fingerprint, RawOutput
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
@@ -139,7 +138,7 @@ def _coverage(name: str, found: Fingerprint, place: int) -> EvidenceRecord:
     return EvidenceRecord(
         id=f"{place * 1000 + 999:020d}-bench",
         campaign=CAMPAIGN,
-        gate=coverage.GATE,
+        gate=COVERAGE,
         target=name,
         nodes=[name],
         fingerprints=[found],

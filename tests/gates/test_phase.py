@@ -16,10 +16,10 @@ from rackready.design.site import load_site
 from rackready.drivers.remote import Answer
 from rackready.evidence.report import build, render
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.coverage import GATE as COVERAGE
 from rackready.gates.nccl import collectives_run
 from rackready.gates.phase import Kept, Stage, gate_entries
 from rackready.ledger.store import Ledger
+from rackready.model.evidence import COVERAGE
 from rackready.model.operations import DisabledGate
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult

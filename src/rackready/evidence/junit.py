@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from rackready.evidence.node_report import COVERAGE
+from rackready.model.evidence import COVERAGE
 
 _ERRORS = frozenset({"error", "not_run"})
 _CONTROL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

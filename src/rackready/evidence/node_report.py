@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rackready.ledger.store import NodeRow
-from rackready.model.evidence import EvidenceRecord
+from rackready.model.evidence import COVERAGE, EvidenceRecord
 from rackready.model.outcome import Outcome, Verdict, worst
 from rackready.model.site import Node
-
-COVERAGE = "node/all/sanity/coverage"
 
 Document = dict[str, Any]
 

@@ -10,6 +10,7 @@ from typing import Any
 from rackready.evidence import heat
 from rackready.evidence.distribution import describe, picture
 from rackready.evidence.node_report import Document
+from rackready.evidence.store import EMPTY
 from rackready.evidence.units import Units
 from rackready.model.site import Site
 
@@ -19,8 +20,6 @@ MOST_EVENTS = 2000
 """Lines of progress on the page of such a site: the first that warn."""
 GOOD = frozenset({"pass", "skip"})
 _WARNS = frozenset({"warn", "error"})
-EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-"""SHA-256 of nothing."""
 
 
 @dataclass(frozen=True, slots=True)

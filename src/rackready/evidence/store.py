@@ -57,6 +57,9 @@ class EvidenceError(RackreadyError):
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 
+EMPTY = hashlib.sha256(b"").hexdigest()
+"""Under which an output of no bytes is recorded: nothing stands in the store for it."""
+
 
 def new_id() -> str:
     """Return an id that is unique and sorts by time."""

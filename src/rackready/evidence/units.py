@@ -49,13 +49,9 @@ class Units:
         if not (target == name or target.startswith((f"{name}/", f"{name} "))) or "->" in target:
             pile.others[target] = value
             return
-        part = target[len(name) :]
-        if part not in self._places:
-            self._places[part] = len(self.parts)
-            self.parts.append(part)
         pile.values.append(value)
         pile.nodes.append(place)
-        pile.parts.append(self._places[part])
+        pile.parts.append(self._place(target[len(name) :]))
 
     def run(self, entry: Mapping[str, Any]) -> None:
         """Add what a run over several nodes measured, all of it by name."""

@@ -6,18 +6,17 @@ for a node. An output that cannot be given to its gate any more is an error: not
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rackready.design.check_gates import today
 from rackready.evidence.node_report import Document, outcome, verdict_of, with_verdict
-from rackready.evidence.store import EvidenceError, EvidenceStore
+from rackready.evidence.store import EMPTY, EvidenceError, EvidenceStore
 from rackready.gates import coverage as cover
 from rackready.gates.base import REGISTRY, Gate, GateFacts, Output, Run
-from rackready.gates.fleet import Unit, compare, repeats
+from rackready.gates.fleet import Unit, in_site
 from rackready.gates.fleet_stage import Held, completed, held, kind, units_of
 from rackready.gates.last_pass import pass_before
 from rackready.gates.registry import all_gates
@@ -25,13 +24,12 @@ from rackready.gates.registry import gate as make_gate
 from rackready.gates.runner import evaluated
 from rackready.gates.site_facts import site_facts
 from rackready.ledger.store import Ledger
-from rackready.model.evidence import EvidenceRecord, RawOutput
+from rackready.model.evidence import COVERAGE, EvidenceRecord, RawOutput
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.profiles import loader
 
-_EMPTY = hashlib.sha256(b"").hexdigest()
 _STEP = "Measure the node again: `rackready validate --again --limit {node}`."
 
 Figures = tuple[str, str, str, str, tuple[Unit, ...]]
@@ -62,8 +60,8 @@ class _Hands:
                 gate, verdict = self._judged(name, record, facts)
                 out[gate_id] = record.model_copy(update={"verdict": verdict})
                 figures += self._figures(gate, out[gate_id], name)
-        if cover.GATE in out:
-            out[cover.GATE] = self._coverage(name, out, facts)
+        if COVERAGE in out:
+            out[COVERAGE] = self._coverage(name, out, facts)
         return out, figures
 
     def _judged(self, name: str, record: EvidenceRecord, facts: GateFacts) -> tuple[Gate | None, Verdict]:
@@ -104,7 +102,7 @@ class _Hands:
         )
 
     def _text(self, digest: str) -> str:
-        return "" if digest == _EMPTY else self._store.raw(digest)
+        return "" if digest == EMPTY else self._store.raw(digest)
 
     def _figures(self, gate: Gate | None, record: EvidenceRecord, name: str) -> list[Figures]:
         found = next((item for item in record.fingerprints if item.node == name), None)
@@ -116,9 +114,9 @@ class _Hands:
         return [(gate.id, inputs, metric, same, units) for metric, units in listed if units]
 
     def _coverage(self, name: str, newest: Mapping[str, EvidenceRecord], facts: GateFacts) -> EvidenceRecord:
-        verdicts = {gate: [record.verdict] for gate, record in newest.items() if gate != cover.GATE}
+        verdicts = {gate: [record.verdict] for gate, record in newest.items() if gate != COVERAGE}
         found = cover.of_node(facts.nodes[name], verdicts, self._set, self._site.gates.skipped(name, today()))
-        return newest[cover.GATE].model_copy(update={"verdict": cover.verdict(found), "inputs": cover.about(found, facts.nodes[name])})
+        return newest[COVERAGE].model_copy(update={"verdict": cover.verdict(found), "inputs": cover.about(found, facts.nodes[name])})
 
 
 def _run(gate: Gate, record: EvidenceRecord, facts: GateFacts, name: str) -> Run:
@@ -186,15 +184,13 @@ class Again:
 
 def _compared(gate: Gate, name: str, units: Sequence[Unit], fleet: int) -> Iterable[tuple[str, Held]]:
     metric = next(item for item in gate.fleet if item.name == name)
-    counts = Counter(unit.node for unit in units)
-    per_node = max(counts.values(), default=1)
-    found = compare(metric, units, repeats(gate, fleet, metric, per_node), fleet * per_node)
+    found = in_site(gate, metric, units, fleet)
     if found is None:
         return
     bound = found.criterion()
     behind = {unit.node for unit in found.outliers}
     good = Held(metric.name, bound, ())
-    for node in counts:
+    for node in dict.fromkeys(unit.node for unit in units):
         yield node, held(gate, node, found, bound) if node in behind else good
 
 

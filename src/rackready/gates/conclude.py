@@ -9,6 +9,7 @@ from rackready.gates.base import Gate
 from rackready.gates.board import GOOD, Board
 from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.merge import merged
+from rackready.model.evidence import COVERAGE
 from rackready.model.outcome import Finding, Outcome, Verdict, worst
 from rackready.model.phase import NodeResult
 
@@ -47,7 +48,7 @@ def conclude(board: Board, node: str, gates: Sequence[Gate], required: set[str],
 def _covered(board: Board, node: str, seen: cover.Coverage) -> list[tuple[Outcome, str]]:
     """Record coverage; return what is unmeasured as problems."""
     proven = cover.verdict(seen)
-    board.recorder.conclusion(cover.GATE, node, proven, cover.about(seen, board.facts.nodes[node]))
+    board.recorder.conclusion(COVERAGE, node, proven, cover.about(seen, board.facts.nodes[node]))
     return [(proven.outcome, str(finding)) for finding in proven.findings]
 
 

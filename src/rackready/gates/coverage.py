@@ -11,9 +11,6 @@ from rackready.design.names import listed
 from rackready.gates.base import Gate
 from rackready.model.outcome import Finding, Outcome, Verdict
 
-GATE = "node/all/sanity/coverage"
-"""Id under which coverage is recorded."""
-
 
 def expected(facts: NodeFacts) -> dict[str, list[str]]:
     """Return every part of a node that must be measured, by kind."""

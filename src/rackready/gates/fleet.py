@@ -8,6 +8,7 @@ what stands here says the same as one number, the bound, so that a reader can ho
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
@@ -101,6 +102,12 @@ def compare(metric: FleetMetric, units: Sequence[Unit], count: int, comparisons:
     behind_these = fleet_outliers(seen, standard_error=error, effect=metric.effect)
     outliers = [units[place] for place in behind_these if total == len(values) or behind(metric, units[place].value, bound)]
     return Comparison(metric, tuple(units), total, centre, spread, z, bound, tuple(outliers))
+
+
+def in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) -> Comparison | None:
+    """Hold identical units of a site against their median; ``nodes``: how many the site has, each with as many units as the node here that has most."""
+    per_node = max(Counter(unit.node for unit in units).values(), default=1)
+    return compare(metric, units, repeats(gate, nodes, metric, per_node), nodes * per_node)
 
 
 def _z(comparisons: int) -> float:

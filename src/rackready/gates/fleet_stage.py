@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackready.gates.base import FleetMetric, Gate
 from rackready.gates.board import Board
 from rackready.gates.expectation import FLEET_PENDING
-from rackready.gates.fleet import Comparison, Unit, compare, repeats
+from rackready.gates.fleet import Comparison, Unit, in_site
 from rackready.gates.merge import merged
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Criterion, Finding, Outcome, Verdict
@@ -37,8 +37,7 @@ def judge_fleet(board: Board, gate: Gate, entry: GateSetEntry, nodes: Sequence[s
     for members in alike.values():
         for metric in gate.fleet:
             units = [unit for node, verdict in members for unit in units_of(metric, node, verdict)]
-            per_node = max(Counter(unit.node for unit in units).values(), default=1)
-            found = compare(metric, units, repeats(gate, board.facts.fleet, metric, per_node), board.facts.fleet * per_node)
+            found = in_site(gate, metric, units, board.facts.fleet)
             if found is not None:
                 for node in {unit.node for unit in found.units}:
                     judged[node].append(found)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from rackready import __version__
-from rackready.design.facts import node_facts
 from rackready.evidence.scrub import scrub
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.base import Done, Gate, GateFacts, Output, Run
@@ -23,6 +22,7 @@ from rackready.gates.offline import Captured, outputs
 from rackready.gates.registry import all_gates, gate
 from rackready.gates.runner import evaluated
 from rackready.gates.shipped import document
+from rackready.gates.site_facts import site_facts
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import CapturedOutput, EvidenceRecord, Fingerprint, RawOutput
 from rackready.model.outcome import Outcome, Verdict
@@ -122,7 +122,7 @@ class Import:
 
     def facts(self, nodes: Sequence[str]) -> GateFacts:
         """Return what gates know of these nodes, from the site."""
-        return GateFacts(nodes={name: node_facts(self.site, name) for name in nodes}, fabric=self.site.fabric, fleet=len(self.site.nodes()))
+        return site_facts(self.site, nodes)
 
     # what it proves --------------------------------------------------------------------------------------------------
 

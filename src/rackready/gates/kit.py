@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rackready.design.facts import node_facts
 from rackready.gates.base import Command, Gate, GateFacts
 from rackready.gates.registry import gate
 from rackready.gates.shipped import command
+from rackready.gates.site_facts import site_facts
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
 from rackready.model.site import Site
@@ -32,7 +32,7 @@ class Kit:
 
 def write_kit(site: Site, node: str, entries: Sequence[GateSetEntry], out: Path) -> Kit:
     """Write the folder of one node below ``out``. Raises RackreadyError when nothing could be captured there."""
-    facts = GateFacts(nodes={node: node_facts(site, node)}, fabric=site.fabric, fleet=len(site.nodes()))
+    facts = site_facts(site, [node])
     gates = [gate(entry.id, entry.inputs) for entry in entries]
     left_out = {item.id: why for item in gates if (why := _unfit(item, facts, node))}
     fit = [item for item in gates if item.id not in left_out]

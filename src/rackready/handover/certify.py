@@ -10,13 +10,12 @@ from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.coverage import GATE as COVERAGE
 from rackready.gates.fingerprint import gather
 from rackready.gates.phase import connect
 from rackready.handover.certificate import issue, statement
 from rackready.handover.policy import Decision, Moment, decide
 from rackready.ledger.store import Ledger
-from rackready.model.evidence import Fingerprint
+from rackready.model.evidence import COVERAGE, Fingerprint
 from rackready.model.outcome import Finding, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.profile import GateSetEntry

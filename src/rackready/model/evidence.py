@@ -10,6 +10,8 @@ from pydantic import AwareDatetime, Field
 from rackready.model.base import Model, Name
 from rackready.model.outcome import Verdict
 
+COVERAGE = "node/all/sanity/coverage"
+"""Id under which coverage is recorded: what of a node was measured by which gate."""
 UNREAD = "unread:"
 """Stands before the name of a GPU whose serial cannot be read, in its place."""
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from rackready.evidence.junit import junit
-from rackready.evidence.node_report import COVERAGE
+from rackready.model.evidence import COVERAGE
 
 CHILDREN = {"testsuites": {"testsuite"}, "testsuite": {"testcase"}, "testcase": {"failure", "error", "skipped", "system-out"}}
 """The part of the JUnit schema (Jenkins' xunit plugin, Ant's junitreport) that is written: element -> what may lie in it."""

@@ -16,12 +16,12 @@ import pytest
 
 from rackready.evidence import overview
 from rackready.evidence.junit import junit
-from rackready.evidence.node_report import COVERAGE, Document
+from rackready.evidence.node_report import Document
 from rackready.evidence.parts import CHUNK, Figure, ReportError
 from rackready.evidence.report import build, render, write
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.ledger.store import Ledger
-from rackready.model.evidence import EvidenceRecord, RawOutput
+from rackready.model.evidence import COVERAGE, EvidenceRecord, RawOutput
 from rackready.model.outcome import Finding, Metric, Outcome, Verdict
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
