@@ -103,7 +103,7 @@ chaos: setup-test ## kill deploys of simulated racks at random points (root): RO
 	@$(BIN)/python -m tests.integration.chaos --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: fault-matrix
-fault-matrix: setup-test ## put every fault into a simulated rack, run the gate that should catch it, print the table (root): ARGS="--fault NAME"
+fault-matrix: setup-test ## put every fault into simulated racks, run the gate that should catch it, judge 200 healthy nodes, print the table (root): ARGS="--fault NAME"
 	@$(BIN)/python -m tests.integration.fault_matrix --write docs/reference/fault-matrix.md --healthy 200 $(ARGS)
 
 .PHONY: fuzz

@@ -12,6 +12,7 @@ from rackready.gates.base import GateFacts, Run
 from rackready.gates.formats import nvue_counters
 from rackready.gates.formats.error import FormatError
 from rackready.gates.registry import gate
+from rackready.gates.schedule import batches
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Said, outputs, rack, text
 
@@ -289,3 +290,11 @@ def test_what_cannot_be_judged_is_an_error(name: str, changed: dict[str, Said], 
 def test_damaged_counters_are_refused(damaged: str, words: str) -> None:
     with pytest.raises(FormatError, match=words):
         nvue_counters.parse(damaged)
+
+
+def test_runs_without_a_node_in_common_go_side_by_side() -> None:
+    made = gate(GATE)
+    facts = rack(10)
+    together = [{run.target for run in batch} for batch in batches(made.plan(facts, sorted(facts.nodes)), 16)]
+    assert any({"rail1 into node02", "rail1 into node07"} <= batch for batch in together)
+    assert all(len(batch) <= 2 for batch in together)

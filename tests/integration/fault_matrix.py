@@ -3,17 +3,20 @@
 ``python -m tests.integration.fault_matrix`` (``make fault-matrix``) plays all of them on one rack and prints the table; with
 ``--write FILE`` the table is written as Markdown. ``--healthy N`` then has every gate judge N healthy nodes that differ in what healthy
 nodes differ in: none may raise a false alarm. Faults that a check of one node sees are played four at a time, one a node, and all checks
-run; faults that need a measurement are played gate by gate. So the whole takes minutes.
+run; faults that need a measurement are played gate by gate. ``--racks N`` racks take the work from one queue (default: one for each core).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
@@ -28,7 +31,7 @@ from rackready.model.outcome import Outcome, worst
 from rackready.sim.faults import FAULTS, Fault
 from rackready.sim.rack import Rack
 from tests.integration.matrix_nodes import NODES, boot, healthy_state
-from tests.integration.project import Project, cannot_run, held_image
+from tests.integration.project import Project, cannot_run, held_image, one_at_a_time
 
 CAUGHT = frozenset({"fail", "error"})
 PREPARE = ("provision", "install", "fabric")
@@ -40,6 +43,14 @@ SWITCH = "leaf01"
 
 LEFT_OUT = {"bmc/power/stress/cycles": "ten power cycles a node: healthy nodes are judged by its unit tests"}
 """Gates that do not judge the healthy nodes, and why."""
+
+SELDOM = {"cluster/fabric/stress/incast": 5}
+"""Gates that judge the healthy nodes of every so many-th rack: this one takes as long as all others together."""
+
+Work = Sequence[Sequence["Trial"]] | int
+"""What a rack does at once: rounds of one kind, or healthy nodes from this one on."""
+_ROUNDS = 5
+"""Rounds of one kind that a rack takes from the queue at once: the repaired nodes are judged after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,23 +167,41 @@ class Player:
         self.project = project
         self.rack = Rack(project.root)
         self.table = Table()
+        self._booted = False
 
     def prepare(self) -> None:
-        """Take the nodes as far as being measurable. Raises RuntimeError with what was said."""
+        """Take the rack up, and its nodes as far as being measurable. Raises RuntimeError with what was said."""
+        with one_at_a_time():
+            self._must("sim", "up")
         for phase in PREPARE:
-            code, _ = self.project.run(phase)
-            if code != 0:
-                raise RuntimeError(f"{phase} ended with {code}: {self.project.progress()[-2000:]}")
+            self._must(phase)
+
+    def _must(self, *arguments: str) -> None:
+        code, text = self.project.run(*arguments)
+        if code != 0:
+            raise RuntimeError(f"{' '.join(arguments)} ended with {code}: {text[-2000:]}{self.project.progress()[-2000:]}")
+
+    def take(self, work: deque[Work]) -> None:
+        """Do work as long as there is any."""
+        while (here := _next(work)) is not None:
+            if isinstance(here, int):
+                self.calm(here)
+            else:
+                self.job(here)
 
     def play(self, rounds: Sequence[Sequence[Trial]]) -> None:
-        """Play every trial. Once all of a kind were played, the repaired nodes must pass again."""
-        for kind, chunks in groupby(rounds, key=lambda chunk: "checks" if is_check(chunk[0].fault.caught_by) else chunk[0].fault.caught_by):
-            here = list(chunks)
-            gates = list(dict.fromkeys(trial.fault.caught_by for chunk in here for trial in chunk))
-            say(f"{kind}: {sum(map(len, here))} faults in {len(here)} rounds")
-            for chunk in here:
-                self._round(gates, chunk)
-            self._healthy([gate for gate in gates if gate not in LEFT_OUT], "repaired")
+        """Play every trial."""
+        for here in jobs(rounds):
+            self.job(here)
+
+    def job(self, here: Sequence[Sequence[Trial]]) -> None:
+        """Play rounds of one kind. After them the repaired nodes must pass again."""
+        self._booted = False
+        gates = list(dict.fromkeys(trial.fault.caught_by for chunk in here for trial in chunk))
+        say(f"{kind(here[0])}: {sum(map(len, here))} faults in {len(here)} rounds")
+        for chunk in here:
+            self._round(gates, chunk)
+        self._healthy([gate for gate in gates if gate not in LEFT_OUT], "repaired")
 
     def _round(self, gates: Sequence[str], chunk: Sequence[Trial]) -> None:
         nodes = [trial.node for trial in chunk]
@@ -224,18 +253,41 @@ class Player:
         }
         return refused | said_of(self.project.evidence(document["campaign"]))
 
-    def calm(self, gates: Sequence[str], count: int) -> None:
-        """Have the gates judge ``count`` healthy nodes, a rack's worth at a time."""
-        boot(self.project, NODES)
-        for first in range(0, count, len(NODES)):
-            for place, node in enumerate(NODES):
-                state = self.rack.store.state(node)
-                self.rack.store.write_state(node, healthy_state(state, first + place))
-            self._healthy(gates, f"healthy node {first} and the next three,")
-            self.table.healthy += len(NODES)
-            say(f"{self.table.healthy} healthy nodes judged, {len(self.table.alarms)} false alarms")
+    def calm(self, first: int) -> None:
+        """Have the gates judge healthy nodes, a rack's worth, ``first`` and those after it."""
+        if not self._booted:  # links that went down for a fault count until the next boot
+            boot(self.project, NODES)
+            self._booted = True
+        for place, node in enumerate(NODES):
+            self.rack.clear(node)
+            self.rack.store.write_state(node, healthy_state(self.rack.store.state(node), first + place))
+        self._healthy(judging(first // len(NODES)), f"healthy node {first} and the next three,")
+        self.table.healthy += len(NODES)
+        say(f"healthy nodes {first} to {first + len(NODES) - 1} judged, {len(self.table.alarms)} false alarms on this rack")
         for node in NODES:
             self.rack.clear(node)
+
+
+def kind(chunk: Sequence[Trial]) -> str:
+    """Return what is played together: all checks, or one gate."""
+    gate = chunk[0].fault.caught_by
+    return "checks" if is_check(gate) else gate
+
+
+def jobs(rounds: Sequence[Sequence[Trial]]) -> list[list[Sequence[Trial]]]:
+    """Return the rounds as racks take them: some of one kind."""
+    out = []
+    for _, chunks in groupby(rounds, key=kind):
+        queue = iter(chunks)
+        while here := list(islice(queue, _ROUNDS)):
+            out.append(here)
+    return out
+
+
+def judging(number: int) -> list[str]:
+    """Return the gates that judge the healthy nodes of the ``number``-th rack: all that a fault is for."""
+    wanted = {fault.caught_by for fault in FAULTS.values()}
+    return [gate for gate in all_gates() if gate in wanted and gate not in LEFT_OUT and number % SELDOM.get(gate, 1) == 0]
 
 
 def said_of(records: Sequence[EvidenceRecord]) -> dict[tuple[str, str], Said]:
@@ -276,13 +328,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make fault-matrix", description=__doc__.splitlines()[0])
     parser.add_argument("--fault", action="append", help="play this fault only; may be given several times")
     parser.add_argument("--healthy", type=int, default=0, help="healthy nodes to judge afterwards")
+    parser.add_argument("--no-faults", action="store_true", help="judge healthy nodes only")
+    parser.add_argument("--racks", type=int, default=os.cpu_count() or 1, help="racks that work side by side")
     parser.add_argument("--write", type=Path, help="file for the table, Markdown")
     chosen = parser.parse_args()
     if reason := cannot_run():
         say(f"fault-matrix: not run: {reason}")
         return 2
     with tempfile.TemporaryDirectory(prefix="rackready-matrix-") as folder, held_image(Path(folder) / "build"):
-        table = play(Path(folder), trials(chosen.fault), chosen.healthy)
+        table = play(Path(folder), [] if chosen.no_faults else trials(chosen.fault), chosen.healthy, chosen.racks)
     say(markdown(table))
     say("\n".join(table.alarms))
     if chosen.write:
@@ -291,23 +345,40 @@ def main() -> int:
     return 1 if table.wrong() or table.alarms else 0
 
 
-def play(folder: Path, rounds: Sequence[Sequence[Trial]], healthy: int) -> Table:
-    """Play on a rack of its own, which comes down again."""
+def play(folder: Path, rounds: Sequence[Sequence[Trial]], healthy: int, racks: int) -> Table:
+    """Play on racks of their own, side by side, which come down again. What one rack cannot do any more ends the whole."""
     began = time.monotonic()
-    project = Project(folder / "clone")
+    work: deque[Work] = deque([*jobs(rounds), *range(0, healthy, len(NODES))])
+    with ThreadPoolExecutor(max_workers=racks) as pool:
+        tables = list(pool.map(lambda number: _rack(folder / f"rack{number}", work), range(min(racks, len(work)))))
+    return Table(
+        [result for table in tables for result in table.results],
+        [alarm for table in tables for alarm in table.alarms],
+        sum(table.healthy for table in tables),
+        time.monotonic() - began,
+    )
+
+
+def _rack(root: Path, work: deque[Work]) -> Table:
+    """Take one rack up, do work as long as there is any, and take it down again."""
+    project = Project(root)
+    player = Player(project)
     try:
-        code, text = project.run("sim", "up")
-        if code != 0:
-            raise SystemExit(text + project.progress())
-        player = Player(project)
         player.prepare()
-        player.play(rounds)
-        if healthy:
-            player.calm([gate for gate in all_gates() if gate not in LEFT_OUT and any(fault.caught_by == gate for fault in FAULTS.values())], healthy)
-        player.table.seconds = time.monotonic() - began
-        return player.table
+        player.take(work)
+    except BaseException:
+        work.clear()
+        raise
     finally:
         project.close()
+    return player.table
+
+
+def _next(work: deque[Work]) -> Work | None:
+    try:
+        return work.popleft()
+    except IndexError:  # another rack took the last
+        return None
 
 
 def say(text: str) -> None:

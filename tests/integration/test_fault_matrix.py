@@ -9,7 +9,7 @@ from rackready.gates.registry import all_gates
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.sim.faults import FAULTS
-from tests.integration.fault_matrix import is_check, said_of, trials
+from tests.integration.fault_matrix import LEFT_OUT, is_check, jobs, judging, kind, said_of, trials
 
 
 def test_every_fault_that_names_a_gate_is_played_once() -> None:
@@ -32,6 +32,21 @@ def test_rounds_mix_only_checks_that_read() -> None:
     assert is_check("bmc/power/sanity/supplies")
     assert not is_check("bmc/log/sanity/events"), "it judges what is new since its last pass"
     assert not is_check("node/gpu/validation/dcgm-r1")
+
+
+def test_racks_take_rounds_of_one_kind_and_together_all_of_them() -> None:
+    rounds = trials()
+    taken = jobs(rounds)
+    assert [chunk for here in taken for chunk in here] == rounds
+    assert all(len({kind(chunk) for chunk in here}) == 1 for here in taken)
+    assert max(map(len, taken)) < len(rounds)
+
+
+def test_every_gate_of_the_matrix_judges_healthy_nodes() -> None:
+    caught_by = {fault.caught_by for fault in FAULTS.values() if fault.caught_by} - set(LEFT_OUT)
+    assert set(judging(0)) == caught_by
+    assert caught_by - set(judging(1)) == {"cluster/fabric/stress/incast"}
+    assert judging(5) == judging(0)
 
 
 def test_faults_of_switches_go_to_a_switch_and_name_its_port() -> None:

@@ -48,7 +48,10 @@ class Incast(Gate):
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """For every rail and every receiver on it one run: its port is filled by the nodes after it."""
+        """For every rail and every receiver on it one run: its port is filled by the nodes after it.
+
+        A node is in one run at a time, so that its memory feeds one rail only; runs that have no node in common go side by side.
+        """
         rails = sorted({nic.rail for node in nodes for nic in facts.nodes[node].nics})
         return [self._run(facts, nodes, rail, place) for rail in rails for place in self._receivers(len(nodes), rail)]
 
@@ -75,7 +78,7 @@ class Incast(Gate):
         commands += self._readings(facts, [receiver, *others], rail, "after", 3)
         about = {"rail": str(rail), "receiver": receiver}
         target = f"rail{rail} into {receiver}"
-        return Run(target, target, (receiver, *others), tuple(commands), frozenset(nodes), about=about)
+        return Run(target, target, (receiver, *others), tuple(commands), frozenset((receiver, *others)), about=about)
 
     def _argv(self, nic: NicFacts, port: str) -> tuple[str, ...]:
         what = ("-p", port, "-s", str(self.inputs.size), "-D", str(self.inputs.seconds), "-F", "--report_gbits")

@@ -29,7 +29,7 @@ _ORDER = ("Deployment", "Integration", "Hardware", "Stress")
 _LEVELS = {"1": 1, "quick": 1, "short": 1, "2": 2, "medium": 2, "3": 3, "long": 3, "4": 4, "xlong": 4}
 _SECONDS = {1: 0.2, 2: 0.5, 3: 1.0, 4: 2.0}
 """How long a level takes here, in seconds: far shorter than on hardware, long enough that a stop or a kill meets it at work."""
-_SHARE, _LONGEST_S = 0.04, 10.0
+_SHARE, _LONGEST_S = 0.04, 6.0
 """How much of the time that plugins were asked to run passes here, and at most how many seconds: long enough for who watches the load."""
 _BAD_PARAMETER, _NVVS_ERROR, _ISOLATE_ERROR = 255, 226, 205
 _VALUED = {"-r", "--run", "-i", "--entity-id", "-g", "--group", "-p", "--parameters", "-c", "--configfile", "-n", "--expectedNumEntities", "-t", "--timeout"}

@@ -17,7 +17,7 @@ _RATES = {
 """GFLOPS of a healthy GPU of this machine at full power, by field: what the simulated silicon does, not what a vendor publishes."""
 _HEADERS = {1004: "TensorEngineActive", 1006: "Fp64EngineActive", 1007: "Fp32EngineActive", 1008: "Fp16EngineActive"}
 _READING_NOISE, _LAUNCH_NOISE, _SILICON = 0.004, 0.004, 0.003
-_REAL_S = 1.0
+_REAL_S = 0.4
 _VALUED = {"-t", "--fieldId", "-i", "--gpuIds", "-d", "--duration", "-r", "--report", "--max-processes", "-m", "--mode"}
 
 
