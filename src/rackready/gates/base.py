@@ -109,7 +109,7 @@ Outputs = Mapping[str, Output]
 
 @dataclass(frozen=True, slots=True)
 class FleetMetric:
-    """A metric by which identical units are held against each other. Its target is the node (``node03``) or a part of it (``node03/gpu2``)."""
+    """A metric by which identical units are held against each other."""
 
     name: str
     effect: float
@@ -117,6 +117,8 @@ class FleetMetric:
     sigma: float = 0.01
     """Spread of one launch on one unit, as a share of its value: what noise is believed at least."""
     better: Literal["higher", "lower"] = "higher"
+    of: Literal["part", "run"] = "part"
+    """What a unit is: the node (target ``node03``) or a part of it (``node03/gpu2``), or a run over several nodes, whose figure is that of all of them."""
 
 
 class Gate(ABC):

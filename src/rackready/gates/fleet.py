@@ -8,9 +8,9 @@ what stands here says the same as one number, the bound, so that a reader can ho
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist, median
 
 from rackready.gates.base import FleetMetric, Gate
@@ -27,7 +27,7 @@ _MAD = 1.4826
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One figure: node and target (the node itself, or a part of it)."""
+    """One figure: node and target (the node itself, a part of it, or a run that it took part in)."""
 
     node: str
     target: str
@@ -37,10 +37,15 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A metric over identical units. ``bound``: what a unit may not fall below (above, where lower is better)."""
+    """A metric over identical units. ``bound``: what a unit may not fall below (above, where lower is better).
+
+    Where a run over several nodes is the unit, ``units`` and ``outliers`` name it once for each of its nodes.
+    """
 
     metric: FleetMetric
     units: tuple[Unit, ...]
+    count: int
+    """Units that were compared, each once."""
     comparisons: int
     """M."""
     centre: float
@@ -53,7 +58,7 @@ class Comparison:
         """Return the bound with its inputs."""
         inputs: dict[str, float | str] = {
             "M": self.comparisons,
-            "units": len(self.units),
+            "units": self.count,
             "median": self.centre,
             "spread": self.spread,
             "z": self.z,
@@ -101,13 +106,27 @@ def compare(metric: FleetMetric, units: Sequence[Unit], count: int, comparisons:
     seen = values if metric.better == "higher" else [2 * centre - value for value in values]
     behind_these = fleet_outliers(seen, standard_error=error, effect=metric.effect)
     outliers = [units[place] for place in behind_these if total == len(values) or behind(metric, units[place].value, bound)]
-    return Comparison(metric, tuple(units), total, centre, spread, z, bound, tuple(outliers))
+    return Comparison(metric, tuple(units), len(units), total, centre, spread, z, bound, tuple(outliers))
 
 
 def in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) -> Comparison | None:
-    """Hold identical units of a site against their median; ``nodes``: how many the site has, each with as many units as the node here that has most."""
-    per_node = max(Counter(unit.node for unit in units).values(), default=1)
-    return compare(metric, units, repeats(gate, nodes, metric, per_node), nodes * per_node)
+    """Hold identical units of a site against their median; ``nodes``: how many the site has, each with as many units as the node here that has most.
+
+    What several nodes reached together is one unit, and only runs of as many nodes are identical: those of the size that occurs most.
+    """
+    runs: dict[str, list[Unit]] = defaultdict(list)
+    for unit in units:
+        runs[unit.target].append(unit)
+    sizes = Counter(map(len, runs.values()))
+    size = max(sizes, key=lambda one: (sizes[one], one), default=1)
+    alike = [members for members in runs.values() if len(members) == size]
+    per_node = max(Counter(unit.node for members in alike for unit in members).values(), default=1)
+    found = compare(metric, [members[0] for members in alike], repeats(gate, nodes, metric, per_node), math.ceil(nodes * per_node / size))
+    if found is None:
+        return None
+    behind = {unit.target for unit in found.outliers}
+    everyone = [unit for members in alike for unit in members]
+    return replace(found, units=tuple(everyone), outliers=tuple(unit for unit in everyone if unit.target in behind))
 
 
 def _z(comparisons: int) -> float:

@@ -19,6 +19,10 @@ from rackready.model.profile import GateSetEntry
 from rackready.model.site import Site
 
 _HOUR_S = 3600.0
+_LOOK = {
+    "part": "Compare temperatures, clocks and firmware with a good one",
+    "run": "Which of its nodes is not told by this figure: compare the rails' shares and the figures of its pairs with those of a good run",
+}
 _Figures = dict[str, list[tuple[str, Verdict]]]
 """What makes units identical -> (node, verdict) of each node that is so."""
 
@@ -88,9 +92,10 @@ def kind(site: Site, gate: Gate, found: Fingerprint, inputs: Mapping[str, object
 
 
 def units_of(metric: FleetMetric, node: str, verdict: Verdict) -> Iterator[Unit]:
-    """Yield the figures of a node or its parts; what lies between two nodes belongs to neither alone."""
+    """Yield the figures of a node or its parts, or of the runs that it took part in, as the metric says."""
     for item in verdict.metrics:
-        if item.name == metric.name and (item.target == node or (item.target.startswith(f"{node}/") and "->" not in item.target)):
+        own = item.target == node or (item.target.startswith(f"{node}/") and "->" not in item.target)
+        if item.name == metric.name and own == (metric.of == "part"):
             yield Unit(node, item.target, item.value, item.unit)
 
 
@@ -98,7 +103,7 @@ def _of_node(board: Board, gate: Gate, node: str, before: Verdict, comparisons: 
     """Replace the verdict of a node by the one that its fleet completes, and record it."""
     verdict = completed(gate, node, before, [held(gate, node, found) for found in comparisons])
     findings = verdict.findings[len(before.findings) :]
-    about = {"fleet": {found.metric.name: len(found.units) for found in comparisons}}
+    about = {"fleet": {found.metric.name: found.count for found in comparisons}}
     if not board.recorder.completed(gate.id, node, verdict, about):
         if not findings:
             return  # measured before, and still in order: what is on record stands
@@ -131,12 +136,13 @@ def completed(gate: Gate | type[Gate], node: str, before: Verdict, comparisons: 
     complete = {found.metric for found in comparisons} >= measured
     notes = [part for part in (before.note or "").split("; ") if part and not (complete and part == FLEET_PENDING)]
     bad = {target for found in comparisons for target, _ in found.behind}
+    runs = any(metric.of == "run" for metric in gate.fleet)  # a slow run proves nothing of any part that took part in it
     return before.model_copy(
         update={
             "outcome": Outcome.FAIL if findings else before.outcome,
             "findings": [*before.findings, *findings],
             "criteria": [*before.criteria, *(found.bound for found in comparisons)],
-            "measured": [part for part in before.measured if part not in bad] if findings else before.measured,
+            "measured": [part for part in before.measured if part not in bad and not runs] if findings else before.measured,
             "blamed": [node] if findings else before.blamed,
             "note": "; ".join(notes) or None,
         }
@@ -148,9 +154,9 @@ def _finding(unit: Unit, found: Comparison, gate: Gate) -> Finding:
     return Finding(
         where=unit.target.replace("/", " "),
         what=f"{found.metric.name} falls behind its fleet",
-        expected=f"{side} {found.bound:.4g} {unit.unit} (median of {len(found.units)} identical units {found.centre:.4g})",
+        expected=f"{side} {found.bound:.4g} {unit.unit} (median of {found.count} identical units {found.centre:.4g})",
         actual=f"{unit.value:.4g} {unit.unit}",
-        next_step=f"Compare temperatures, clocks and firmware with a good one, repair, then run {gate.id} again: docs/runbooks/fleet-outlier.md",
+        next_step=f"{_LOOK[found.metric.of]}, repair, then run {gate.id} again: docs/runbooks/fleet-outlier.md",
     )
 
 

@@ -175,8 +175,7 @@ class Stage:
         for node in (node for node in able if node in judged):
             board.verdicts[node][gate.id] = by_node.get(node, [])
             runs = sorted(item.run.id for item in done if node in item.run.nodes)
-            about = {"title": gate.title(), **gate.inputs.model_dump(mode="json"), "conclusion_of": runs}
-            board.recorder.conclusion(gate.id, node, merged(by_node.get(node, [])), about)
+            board.recorder.concluded(gate, node, merged(by_node.get(node, [])), runs)
 
     def _able(self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str]) -> tuple[list[str], dict[str, Verdict]]:
         """Return the nodes that can take part, and what is said of the others."""

@@ -30,7 +30,7 @@ class Recorder:
     fingerprints: Mapping[str, Fingerprint]
     attempts: int = 0
     latest: dict[tuple[str, str], EvidenceRecord] = field(default_factory=dict)
-    """(gate, node) -> the record of the last attempt on that node alone, of gates whose verdict is not complete without their fleet."""
+    """(gate, node) -> the record of what this stage measured of that node, of gates whose verdict is not complete without their fleet."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def attempt(self, gate: Gate, attempt: Attempt) -> None:
@@ -48,15 +48,21 @@ class Recorder:
         for node in attempt.run.nodes:
             self.say(node, f"{gate.id} {_target(attempt.run.target, node)}{_said(attempt.verdict)}{again}", attempt.verdict.outcome)
 
-    def conclusion(self, gate_id: str, node: str, verdict: Verdict, inputs: Mapping[str, object] | None = None) -> None:
+    def concluded(self, gate: Gate, node: str, verdict: Verdict, runs: Sequence[str]) -> None:
+        """Record what runs over several nodes, which this stage made, mean for one of them."""
+        made = self.conclusion(gate.id, node, verdict, {"title": gate.title(), **gate.inputs.model_dump(mode="json"), "conclusion_of": list(runs)})
+        if gate.fleet:
+            self.latest[gate.id, node] = made
+
+    def conclusion(self, gate_id: str, node: str, verdict: Verdict, inputs: Mapping[str, object] | None = None) -> EvidenceRecord:
         """Record what a gate means for one node, where no single run says so: pairs, clusters, skips, coverage."""
         now = datetime.now(UTC)
-        self._append(gate_id, node, (node,), dict(inputs or {}), verdict, [], now, now)
+        return self._append(gate_id, node, (node,), dict(inputs or {}), verdict, [], now, now)
 
     def completed(self, gate_id: str, node: str, verdict: Verdict, about: Mapping[str, object]) -> bool:
-        """Record what the fleet adds to the last attempt on a node: the same measurement and raw outputs, with a verdict that stands in its place.
+        """Record what the fleet adds to what was measured of a node: the same measurement and raw outputs, with a verdict that stands in its place.
 
-        Returns False when this stage made no such attempt: then there is nothing to complete.
+        Returns False when this stage measured no such thing: then there is nothing to complete.
         """
         before = self.latest.get((gate_id, node))
         if before is None:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from rackready.gates import base, hardware
-from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run
+from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.expectation import FLEET_PENDING, Algorithm, Bound, Collective, Domain, Efficiency, ceiling, floor, judge, launches, reference
 from rackready.gates.fabric import carried, domains, launchers, transport
 from rackready.gates.judge import Judge
@@ -110,6 +110,7 @@ class Multi(NcclGate):
     """One collective over several nodes at once, with the proof of its transport and of what every rail carried."""
 
     covers = frozenset({"gpu", "nic", "rail", "cable"})
+    fleet = (FleetMetric("busbw", effect=0.03, of="run"),)
     min_nodes = 2
 
     class Inputs(NcclGate.Inputs):
