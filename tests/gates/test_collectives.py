@@ -183,3 +183,43 @@ def test_unequal_domains_have_no_bound_and_are_an_error() -> None:
     verdict = found.evaluate(site, run, outputs(run, {"launch0": Said(text), **counters(site, dict.fromkeys(run.nodes, 1e12))}))
     assert verdict.outcome is Outcome.ERROR
     assert "cluster: NVLink domains are unequal - Expected: as many nodes of every domain Actual: other numbers." in said(verdict)
+
+
+def trays(names: dict[str, str]) -> GateFacts:
+    """Nodes of one NVLink domain a rack, as many GPUs and NICs as the others have here. ``names``: node -> rack."""
+    site = rack(len(names))
+    tray = site.nodes["node01"].platform.model_copy(update={"nvlink_domain": 72})
+    return dataclasses.replace(site, nodes={name: dataclasses.replace(node, platform=tray, rack=names[name]) for name, node in site.nodes.items()})
+
+
+def scaled_trays(site: GateFacts, sent: float) -> Verdict:
+    found = gate(SCALING, {"launches": 1})
+    assert isinstance(found, NcclGate)
+    (run,) = found.plan(site, list(site.nodes))
+    texts = {}
+    for size in steps(len(run.nodes)):
+        domain = f"MNNVL 1 cliqueId 7ffd cliqueSize {8 * size} cliqueRank 0"
+        lines = log(site, run.nodes[:size]).replace("P2P/CUMEM", "P2P/MNNVL") if size > 1 else log(site, run.nodes[:1])
+        told = [line for line in lines.splitlines() if "[send]" not in line]
+        told += [f"{node}:{2000 + 8 * place}:3000 [0] NCCL INFO {domain}" for place, node in enumerate(run.nodes[:size])]
+        texts[f"n{size}-launch0"] = Said("\n".join(told) + "\n" + table(run.nodes[:size], "all_reduce", 370.0))
+    return found.evaluate(site, run, outputs(run, {**texts, **counters(site, dict.fromkeys(run.nodes, sent))}))
+
+
+def test_scaling_inside_one_nvlink_domain_must_leave_the_rails_alone() -> None:
+    site = trays({"node01": "a", "node02": "a"})
+    good = scaled_trays(site, 1e6)
+    assert said(good) == ""
+    assert not any("rail" in part or "mlx5" in part for part in good.measured)
+    bad = scaled_trays(site, 1e13)
+    assert bad.outcome is Outcome.FAIL
+    assert "node01: bytes sent over its rails - Expected: less than" in said(bad)
+
+
+def test_scaling_over_several_nvlink_domains_has_no_proof_of_its_rails() -> None:
+    site = trays({"node01": "a", "node02": "a", "node03": "b", "node04": "b"})
+    verdict = scaled_trays(site, 1e12)
+    step = "Run it over the nodes of one NVLink domain, or cluster/fabric/performance/nccl-all-reduce-ring over whole domains."
+    wanted = f"cluster: bytes over the rails not proved - Expected: what each node must have sent Actual: unequal or several NVLink domains. {step}"
+    assert wanted in said(verdict)
+    assert verdict.outcome is not Outcome.PASS
