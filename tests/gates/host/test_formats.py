@@ -157,6 +157,8 @@ def test_a_clocks_largest_error_is_offset_dispersion_and_half_the_delay() -> Non
         (mlxlink.parse, json.dumps(PORT).replace("Temperature [C]", "Temperature [K]"), "Temperature [K] where Temperature [C] should be"),
         (fio.parse, "fio: command not understood\n", "no JSON: fio: command not understood"),
         (fio.parse, '{"fio version": "fio-3.33", "jobs": []}', "no job ran"),
+        (fio.parse, '{"fio version": "fio-3.33", "jobs": [{"read": {"bw_bytes": Infinity}}]}', "Infinity where JSON has a number"),
+        (lscpu.parse, '{"lscpu": [{"field": "CPU(s):", "data": NaN}]}', "NaN where JSON has a number"),
     ],
 )
 def test_refusals(parse: Callable[[str], object], text: str, words: str) -> None:
