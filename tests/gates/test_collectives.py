@@ -223,3 +223,61 @@ def test_scaling_over_several_nvlink_domains_has_no_proof_of_its_rails() -> None
     wanted = f"cluster: bytes over the rails not proved - Expected: what each node must have sent Actual: unequal or several NVLink domains. {step}"
     assert wanted in said(verdict)
     assert verdict.outcome is not Outcome.PASS
+
+
+RING = "cluster/fabric/performance/nccl-all-reduce-ring"
+
+
+def ring(change: dict[str, str], plugin: str = "ib") -> Verdict:
+    """Judge a healthy ring over two nodes whose log reads otherwise; ``change``: words -> words, in NCCL's lines only."""
+    site = rack(2)
+    site = dataclasses.replace(site, fabric=site.fabric.model_copy(update={"nccl_net": plugin}))
+    found = gate(RING, {"launches": 1})
+    assert isinstance(found, NcclGate)
+    (run,) = found.plan(site, list(site.nodes))
+    text = log(site, run.nodes)
+    for old, new in change.items():
+        assert old in text
+        text = text.replace(old, new)
+    bytes_of = dict.fromkeys(run.nodes, moved(site, found, run.nodes))
+    return found.evaluate(site, run, outputs(run, {"launch0": Said(text + table(run.nodes, "all_reduce", 365.0)), **counters(site, bytes_of)}))
+
+
+EXTERNAL = {"Using network IB": "Using network IBext_v10", "via NET/IB/": "via NET/IBext_v10/"}
+
+
+def test_the_plugin_whose_name_begins_like_nccls_own_is_another_one() -> None:
+    assert ring(EXTERNAL, "ibext").outcome is Outcome.PASS
+    verdict = ring(EXTERNAL)
+    step = "Correct fabric.nccl_net in site.yml, or NCCL_NET_PLUGIN in /etc/nccl.conf: docs/runbooks/nccl-transport.md"
+    assert said(verdict).splitlines()[0] == f"node01: NCCL transport - Expected: NET/IB Actual: IBext_v10, NET/IBext_v10. {step}"
+    assert verdict.outcome is Outcome.FAIL
+
+
+def test_the_log_of_another_run_proves_nothing() -> None:
+    verdict = ring({f"node02:{2008 + gpu}:": f"node02:{9008 + gpu}:" for gpu in range(8)})
+    step = "Take table and NCCL INFO lines of one and the same launch; /etc/nccl.conf may redirect some of them (NCCL_DEBUG_FILE)."
+    assert said(verdict) == (
+        "cluster launch 1: NCCL INFO lines of another run - Expected: those of the processes in its list of ranks (host, process id), and of all "
+        "Actual: also of node02 9008, node02 9009, node02 9010, node02 9011 ...; none of node02 2008, node02 2009, node02 2010, node02 2011 .... " + step
+    )
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_a_rank_that_said_nothing_is_not_proved() -> None:
+    site = rack(2)
+    mute = "".join(f"{line}\n" for line in log(site, ("node01", "node02")).splitlines() if not line.startswith("node02:2011:"))
+    found = gate(RING, {"launches": 1})
+    (run,) = found.plan(site, list(site.nodes))
+    verdict = found.evaluate(site, run, outputs(run, {"launch0": Said(mute + table(run.nodes, "all_reduce", 365.0))}))
+    assert "Actual: none of node02 2011. " in said(verdict)
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_a_channel_in_a_form_that_is_not_known_is_an_error() -> None:
+    """It may be the one over sockets: what is not understood is not left out."""
+    verdict = ring({"[1] -> 9[1] [send] via NET/IB/1/GDRDMA": "[1] -> 9[1] [send] via WIRE:IB:1"})
+    step = "Read NCCL's release notes, and update rackready."
+    wanted = f"node01: NCCL channel in a form that is not known - Expected: a channel via NET, P2P or SHM Actual: via WIRE:IB:1. {step}"
+    assert wanted in said(verdict)
+    assert verdict.outcome is not Outcome.PASS
