@@ -83,7 +83,7 @@ def bounds(
         return None, None, None
     published = hardware.published(facts.nodes[node], collective, domain.ranks, algorithm) if domain.count == 1 else None
     expected = reference(domain, collective, algorithm, published=published, efficiency=efficiency(facts.fabric))
-    lower = floor(expected, domain, published=mark, single=domain.count <= _PAIR)
+    lower = floor(expected, domain, collective, published=mark, single=domain.count <= _PAIR)
     return ceiling(domain, collective, algorithm), expected, lower
 
 
