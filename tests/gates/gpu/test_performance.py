@@ -22,7 +22,7 @@ from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import under_load
-from tests.gates.support import text
+from tests.gates.support import rack, text
 
 GEMM = "node/gpu/performance/gemm"
 COPY = "node/gpu/performance/nvbandwidth"
@@ -304,6 +304,14 @@ def test_dcgm_health(set_: str, check: dict[str, Any], message: str | None, outc
     verdict = judge("node/gpu/validation/dcgm-health", {"set": set_, "check": json.dumps(check)}, {})
     assert says(verdict) == ([message] if message else [])
     assert verdict.outcome is outcome
+
+
+def test_dcgms_watches_have_their_minute_before_they_are_asked() -> None:
+    """dcgmi health: watches of memory, PCIe, NVLink and heat need 60 s before the first query; Healthy before that is no measurement."""
+    set_, check = gate("node/gpu/validation/dcgm-health").plan(rack(1), ["node01"])[0].commands
+    assert set_.stage < check.stage
+    assert check.argv == ("sh", "-c", "sleep 60; exec dcgmi health -c -j")
+    assert check.timeout_s > 60 + 30
 
 
 def test_wrong_results_are_found_by_the_integrity_check() -> None:
