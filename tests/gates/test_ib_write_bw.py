@@ -250,6 +250,7 @@ def test_no_run_shares_a_nic_with_another_of_its_batch() -> None:
 
 # host memory ---------------------------------------------------------------------------------------------------------
 
+
 def test_another_way_to_gpu_memory_than_the_one_asked_for_is_an_error() -> None:
     peer = Said("\n".join(line for line in HEALTHY.stdout.splitlines() if "DMA-BUF" not in line))
     verdict = judge(GATE, pair("peer memory", Outcome.ERROR, client_back=peer))

@@ -189,6 +189,28 @@ def test_replays_are_held_against_the_rate_of_the_link(replays: str, outcome: Ou
     assert copies(replays=replays).outcome is outcome
 
 
+@pytest.mark.parametrize(
+    ("replays", "seconds", "actual"),
+    [("-1", 60.0, "2 before, 1 after"), ("3", 0.0, "2 before, 5 after, in a time that is not known")],
+    ids=["went back", "no time"],
+)
+def test_replays_that_cannot_be_counted_are_an_error(replays: str, seconds: float, actual: str) -> None:
+    verdict = copies(replays=replays, seconds=seconds)
+    step = "The driver was loaded anew in between, or the outputs were captured without their time: run the gate again."
+    wanted = f"node01 gpu2: PCIe replays unreadable - Expected: a counter that grows, and the time of the copies Actual: {actual}. {step}"
+    assert says(verdict) == [wanted]
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_a_gpu_that_is_gone_after_the_copies_is_seen() -> None:
+    pieces = SMI.split("\t<gpu id=")
+    last = pieces[8].split("\t</gpu>\n", 1)[1]
+    after = "\t<gpu id=".join(pieces[:8]).replace("<attached_gpus>8<", "<attached_gpus>7<") + last
+    verdict = judge(COPY, {"before": SMI, "copy-0": JSON, "after": after}, {"launches": 1})
+    assert says(verdict) == ["node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory: a GPU is missing."]
+    assert verdict.outcome is Outcome.FAIL
+
+
 def busy(report: str, **changed: tuple[str, str]) -> str:
     out = report.replace("<gpu_util>0 %<", "<gpu_util>100 %<").replace("<sm_clock>345 MHz<", "<sm_clock>1755 MHz<")
     for old, new in changed.values():
@@ -206,8 +228,8 @@ def watched(report: str, loaded: int = 3) -> str:
 DIAG = text("dcgm/dgx_h100_r3_dcgm4_healthy.json")
 
 
-def burn(watch: str | None = None, after: str = SMI, dcgmi: str = DIAG) -> Verdict:
-    outputs = {"before": SMI, "dcgmi": dcgmi, "watch": watched(busy(SMI)) if watch is None else watch, "after": after}
+def burn(watch: str | None = None, after: str = SMI, dcgmi: str = DIAG, before: str = SMI) -> Verdict:
+    outputs = {"before": before, "dcgmi": dcgmi, "watch": watched(busy(SMI)) if watch is None else watch, "after": after}
     return judge(BURN, outputs, {"power_s": 60, "stress_s": 60, "skips": {}})
 
 
@@ -233,11 +255,12 @@ def test_a_healthy_burn_passes() -> None:
         (lambda: burn(after=third("<dram_correctable>0<", "<dram_correctable>21<")), "node01 gpu2", "corrected ECC errors under load", Outcome.FAIL),
         (lambda: burn(after=third("<dram_uncorrectable>0<", "<dram_uncorrectable>1<")), "node01 gpu2", "uncorrected ECC errors under load", Outcome.FAIL),
         (lambda: burn(after=third("hw_power_brake>0 us<", "hw_power_brake>2500000 us<")), "node01 gpu2", "clocks held down under load: power brake", Outcome.FAIL),
+        (lambda: burn(before=third("<dram_uncorrectable>0<", "<dram_uncorrectable>5<"), after=third("<sram_correctable>0<", "<sram_correctable>2<")), "node01 gpu2", "counters went back under load", Outcome.ERROR),
         (lambda: burn(watched("", loaded=0)), "node01", "GPUs were not seen under load", Outcome.ERROR),
         (lambda: burn("{}"), "node01", "watch under load unreadable", Outcome.ERROR),
         (lambda: burn(dcgmi=text("dcgm/dcgm4_hostengine_down.json")), "node01 burn", "DCGM diagnostic did not run", Outcome.ERROR),
     ],
-    ids=["clock", "thermal", "corrected", "uncorrected", "brake", "idle", "no watch", "no engine"],
+    ids=["clock", "thermal", "corrected", "uncorrected", "brake", "reset", "idle", "no watch", "no engine"],
 )  # fmt: skip
 def test_what_only_load_shows(verdict: Callable[[], Verdict], where: str, what: str, outcome: Outcome) -> None:
     found = verdict()
