@@ -162,13 +162,16 @@ def test_a_report_without_real_numbers_is_an_error(changed: Mapping[str, object]
 
 
 @pytest.mark.parametrize("gate_id", [GATE, "node/gpu/stress/hpl", "node/gpu/performance/inference"])
-def test_without_an_image_it_is_a_skip_with_its_reason(gate_id: str) -> None:
+def test_without_an_image_nothing_is_measured_and_nobody_declared_a_skip(gate_id: str) -> None:
     known = rack(2)
     found = gate(gate_id)
     assert found.plan(known, list(known.nodes)) == []
     verdict = found.attribute(known, [])["node02"][0]
-    assert verdict.outcome is Outcome.SKIP
-    assert verdict.note == f"{gate_id} is optional and the gate set names no container image for it (input image)"
+    step = "Name one in the gate set (inputs: {image: ...}), or declare the gate's skip with its reason (site.yml gates.skip)."
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node02: {gate_id} has no container image - Expected: an image in its input image Actual: none. {step}"
+    ]
+    assert verdict.outcome is Outcome.ERROR
 
 
 HPL = """T/V                N    NB     P     Q               Time                 Gflops
