@@ -281,3 +281,15 @@ def test_a_channel_in_a_form_that_is_not_known_is_an_error() -> None:
     wanted = f"node01: NCCL channel in a form that is not known - Expected: a channel via NET, P2P or SHM Actual: via WIRE:IB:1. {step}"
     assert wanted in said(verdict)
     assert verdict.outcome is not Outcome.PASS
+
+
+def test_one_node_is_not_measured_by_half_of_two() -> None:
+    site = rack(1)
+    found = gate(ALONE[0], {"launches": 1})
+    (run,) = found.plan(site, ["node01"])
+    text = (log(site, ("node01",)) + table(("node01",), "all_reduce", 478.0)).replace("on     node01 device  7", "on     node02 device  7")
+    verdict = found.evaluate(site, run, outputs(run, {"launch0": Said(text)}))
+    step = "Check the host list of the launcher (`rackready gate show`), then run the gate again."
+    wanted = f"node01 launch 1: all_reduce_perf ran on other hosts - Expected: 8 ranks on 1 host Actual: on node01, node02. {step}"
+    assert said(verdict) == wanted
+    assert verdict.outcome is Outcome.ERROR

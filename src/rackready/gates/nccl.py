@@ -89,7 +89,7 @@ def read_launch(judge: Judge, output: Output | None, node: str, number: int, wan
             "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again.",
         )
         return None
-    if not _checked(judge, where, result) or not _own_log(judge, where, result, output.stdout):
+    if not _spread(judge, where, result, wanted) or not _checked(judge, where, result) or not _own_log(judge, where, result, output.stdout):
         return None
     if output.exit_code != 0:
         judge.error(
@@ -101,6 +101,16 @@ def read_launch(judge: Judge, output: Output | None, node: str, number: int, wan
         )
         return None
     return row.out_of_place
+
+
+def _spread(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> bool:
+    """As many hosts must have taken part as nodes were asked for, whatever they call themselves."""
+    if len(result.hosts) == len(wanted.hosts):
+        return True
+    actual = f"on {', '.join(result.hosts)}"
+    step = "Check the host list of the launcher (`rackready gate show`), then run the gate again."
+    judge.error(where, f"{wanted.program} ran on other hosts", f"{wanted.ranks} ranks on {len(wanted.hosts)} host{'s' if len(wanted.hosts) > 1 else ''}", actual, step)
+    return False
 
 
 def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text: str) -> bool:
