@@ -71,7 +71,9 @@ def client(average: float = 195.6) -> Said:
     return Said(text("perftest/dgx_h100_rail1_host_memory.txt").replace("391.39", "0.00").replace("391.27", f"{average:.2f}"))
 
 
-RECEIVED = nic(hardware={"np_ecn_marked_roce_packets": 900_005, "np_cnp_sent": 18_005}, interface={"rx_prio3_bytes": 480_000_000_000, "tx_prio6_packets": 18_007})
+RECEIVED = nic(
+    hardware={"np_ecn_marked_roce_packets": 900_005, "np_cnp_sent": 18_005}, interface={"rx_prio3_bytes": 480_000_000_000, "tx_prio6_packets": 18_007}
+)
 SENT = nic(interface={"tx_prio3_bytes": 240_000_000_000, "rx_prio3_pause": 120})
 LEAF = leaf(swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}}, swp17={"pfc-stats/3": {"tx-pause-frames": 60}})
 HEALTHY = {

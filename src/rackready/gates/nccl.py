@@ -109,7 +109,9 @@ def _spread(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wante
         return True
     actual = f"on {', '.join(result.hosts)}"
     step = "Check the host list of the launcher (`rackready gate show`), then run the gate again."
-    judge.error(where, f"{wanted.program} ran on other hosts", f"{wanted.ranks} ranks on {len(wanted.hosts)} host{'s' if len(wanted.hosts) > 1 else ''}", actual, step)
+    judge.error(
+        where, f"{wanted.program} ran on other hosts", f"{wanted.ranks} ranks on {len(wanted.hosts)} host{'s' if len(wanted.hosts) > 1 else ''}", actual, step
+    )
     return False
 
 

@@ -330,7 +330,7 @@ def test_dcgm_health(set_: str, check: dict[str, Any], message: str | None, outc
 
 
 def test_dcgms_watches_have_their_minute_before_they_are_asked() -> None:
-    """dcgmi health: watches of memory, PCIe, NVLink and heat need 60 s before the first query; Healthy before that is no measurement."""
+    """Watches (dcgmi health) of memory, PCIe, NVLink and heat need 60 s before the first query; Healthy before that is no measurement."""
     set_, check = gate("node/gpu/validation/dcgm-health").plan(rack(1), ["node01"])[0].commands
     assert set_.stage < check.stage
     assert check.argv == ("sh", "-c", "sleep 60; exec dcgmi health -c -j")

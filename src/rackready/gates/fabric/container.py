@@ -17,7 +17,9 @@ class Containered(Gate):
     class Inputs(base.Inputs):
         """Which image, and what runs it."""
 
-        image: str = Field("", description="container image with the program; without one nothing runs, which is an error: declare the skip of the gate where it is not wanted")
+        image: str = Field(
+            "", description="container image with the program; without one nothing runs, which is an error: declare the skip of the gate where it is not wanted"
+        )
         runtime: str = Field("podman", pattern=r"^(podman|docker)$", description="what runs containers on the nodes")
         timeout_s: int = Field(1800, ge=60, description="longest time that it may take, s")
 
