@@ -193,8 +193,10 @@ def test_each_link_of_the_pcie_path(changed: dict[str, float | None], says: str 
         ),
         (
             {"current_link_speed": 2.5},
-            "node01 gpu1: PCIe generation of 0000:43:00.0 to the end that is not seen - "
-            f"Expected: generation 5 (32 GT/s) Actual: generation 1 (2.5 GT/s). {PCIE_STEP}",
+            (
+                "node01 gpu1: PCIe generation of 0000:43:00.0 to the end that is not seen - "
+                f"Expected: generation 5 (32 GT/s) Actual: generation 1 (2.5 GT/s). {PCIE_STEP}"
+            ),
         ),
     ],
     ids=["full", "narrow", "slow"],

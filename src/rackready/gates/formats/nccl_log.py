@@ -74,12 +74,8 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read(host: HostLog, line: str) -> None:
-    if found := _NET.match(line):
-        host.channels.append((found["net"], int(found["device"]), "GDRDMA" in found["rest"]))
-    elif found := _INSIDE.match(line):
-        host.inside.add(found["way"])
-    elif found := _OTHER.match(line):
-        host.unread.add(found["way"])
+    if line.startswith("Channel "):
+        _channel(host, line)
     elif found := _PATTERN.match(line):
         host.paths.add(found["inside"])
     elif found := _NVLS.match(line):
@@ -93,3 +89,13 @@ def _read(host: HostLog, line: str) -> None:
     elif found := _DEVICES.match(line):
         for item in _DEVICE.finditer(found["list"]):
             host.devices[int(item["index"])] = (item["name"], item["link"])
+
+
+def _channel(host: HostLog, line: str) -> None:
+    """Take in the way of a channel; what is none that is known is kept in NCCL's words. Lists of ranks have no way."""
+    if found := _NET.match(line):
+        host.channels.append((found["net"], int(found["device"]), "GDRDMA" in found["rest"]))
+    elif found := _INSIDE.match(line):
+        host.inside.add(found["way"])
+    elif found := _OTHER.match(line):
+        host.unread.add(found["way"])
