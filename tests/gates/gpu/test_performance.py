@@ -247,6 +247,19 @@ def test_a_healthy_burn_passes() -> None:
     assert ("sm_clock_under_load", "node01/gpu2", 1755.0) in {(metric.name, metric.target, metric.value) for metric in verdict.metrics}
 
 
+def test_a_clock_without_a_bound_is_not_said_to_be_judged() -> None:
+    known = facts("dgx_h100", 1)
+    least = known.nodes["node01"].gpu.power.sm_clock_min
+    node = known.nodes["node01"]
+    gpu = node.gpu.model_copy(update={"power": node.gpu.power.model_copy(update={"sm_clock_min": None})})
+    found = gate(BURN, {"power_s": 60, "stress_s": 60})
+    outputs = {"before": SMI, "dcgmi": DIAG, "watch": watched(busy(SMI)), "after": SMI}
+    said = {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in outputs.items()}
+    notes = [found.evaluate(one, found.plan(one, ["node01"])[0], said).note for one in (known, replace(known, nodes={"node01": replace(node, gpu=gpu)}))]
+    words = "no lowest SM clock under load is published for h100_sxm: recorded, not judged (input least_clock_mhz)"
+    assert notes == [None if least else words, words]
+
+
 @pytest.mark.parametrize(
     ("verdict", "where", "what", "outcome"),
     [

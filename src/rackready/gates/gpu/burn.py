@@ -121,7 +121,9 @@ class Burn(DcgmDiagnostic):
             if value < bound:
                 step = f"Look for locked clocks (`nvidia-smi -rgc`), a power cap and the clock event reasons: {_RUNBOOK}."
                 judge.fail(f"{node} {part}", "SM clock under load", f"at least {bound:.0f} MHz ({source})", f"{value:.0f} MHz", step)
-        if bound:
+        if not bound:
+            judge.note = f"no lowest SM clock under load is published for {facts.gpu.id}: recorded, not judged (input least_clock_mhz)"
+        else:
             judge.criterion(Criterion(metric="sm_clock_under_load", op=Op.GE, bound=bound, unit="MHz", label="floor", source=source))
         if known:
             judge.metric("sm_clock_under_load_median", node, median(known), "MHz")
