@@ -183,3 +183,113 @@ def test_unequal_domains_have_no_bound_and_are_an_error() -> None:
     verdict = found.evaluate(site, run, outputs(run, {"launch0": Said(text), **counters(site, dict.fromkeys(run.nodes, 1e12))}))
     assert verdict.outcome is Outcome.ERROR
     assert "cluster: NVLink domains are unequal - Expected: as many nodes of every domain Actual: other numbers." in said(verdict)
+
+
+def trays(names: dict[str, str]) -> GateFacts:
+    """Nodes of one NVLink domain a rack, as many GPUs and NICs as the others have here. ``names``: node -> rack."""
+    site = rack(len(names))
+    tray = site.nodes["node01"].platform.model_copy(update={"nvlink_domain": 72})
+    return dataclasses.replace(site, nodes={name: dataclasses.replace(node, platform=tray, rack=names[name]) for name, node in site.nodes.items()})
+
+
+def scaled_trays(site: GateFacts, sent: float) -> Verdict:
+    found = gate(SCALING, {"launches": 1})
+    assert isinstance(found, NcclGate)
+    (run,) = found.plan(site, list(site.nodes))
+    texts = {}
+    for size in steps(len(run.nodes)):
+        domain = f"MNNVL 1 cliqueId 7ffd cliqueSize {8 * size} cliqueRank 0"
+        lines = log(site, run.nodes[:size]).replace("P2P/CUMEM", "P2P/MNNVL") if size > 1 else log(site, run.nodes[:1])
+        told = [line for line in lines.splitlines() if "[send]" not in line]
+        told += [f"{node}:{2000 + 8 * place}:3000 [0] NCCL INFO {domain}" for place, node in enumerate(run.nodes[:size])]
+        texts[f"n{size}-launch0"] = Said("\n".join(told) + "\n" + table(run.nodes[:size], "all_reduce", 370.0))
+    return found.evaluate(site, run, outputs(run, {**texts, **counters(site, dict.fromkeys(run.nodes, sent))}))
+
+
+def test_scaling_inside_one_nvlink_domain_must_leave_the_rails_alone() -> None:
+    site = trays({"node01": "a", "node02": "a"})
+    good = scaled_trays(site, 1e6)
+    assert said(good) == ""
+    assert not any("rail" in part or "mlx5" in part for part in good.measured)
+    bad = scaled_trays(site, 1e13)
+    assert bad.outcome is Outcome.FAIL
+    assert "node01: bytes sent over its rails - Expected: less than" in said(bad)
+
+
+def test_scaling_over_several_nvlink_domains_has_no_proof_of_its_rails() -> None:
+    site = trays({"node01": "a", "node02": "a", "node03": "b", "node04": "b"})
+    verdict = scaled_trays(site, 1e12)
+    step = "Run it over the nodes of one NVLink domain, or cluster/fabric/performance/nccl-all-reduce-ring over whole domains."
+    wanted = f"cluster: bytes over the rails not proved - Expected: what each node must have sent Actual: unequal or several NVLink domains. {step}"
+    assert wanted in said(verdict)
+    assert verdict.outcome is not Outcome.PASS
+
+
+RING = "cluster/fabric/performance/nccl-all-reduce-ring"
+
+
+def ring(change: dict[str, str], plugin: str = "ib") -> Verdict:
+    """Judge a healthy ring over two nodes whose log reads otherwise; ``change``: words -> words, in NCCL's lines only."""
+    site = rack(2)
+    site = dataclasses.replace(site, fabric=site.fabric.model_copy(update={"nccl_net": plugin}))
+    found = gate(RING, {"launches": 1})
+    assert isinstance(found, NcclGate)
+    (run,) = found.plan(site, list(site.nodes))
+    text = log(site, run.nodes)
+    for old, new in change.items():
+        assert old in text
+        text = text.replace(old, new)
+    bytes_of = dict.fromkeys(run.nodes, moved(site, found, run.nodes))
+    return found.evaluate(site, run, outputs(run, {"launch0": Said(text + table(run.nodes, "all_reduce", 365.0)), **counters(site, bytes_of)}))
+
+
+EXTERNAL = {"Using network IB": "Using network IBext_v10", "via NET/IB/": "via NET/IBext_v10/"}
+
+
+def test_the_plugin_whose_name_begins_like_nccls_own_is_another_one() -> None:
+    assert ring(EXTERNAL, "ibext").outcome is Outcome.PASS
+    verdict = ring(EXTERNAL)
+    step = "Correct fabric.nccl_net in site.yml, or NCCL_NET_PLUGIN in /etc/nccl.conf: docs/runbooks/nccl-transport.md"
+    assert said(verdict).splitlines()[0] == f"node01: NCCL transport - Expected: NET/IB Actual: IBext_v10, NET/IBext_v10. {step}"
+    assert verdict.outcome is Outcome.FAIL
+
+
+def test_the_log_of_another_run_proves_nothing() -> None:
+    verdict = ring({f"node02:{2008 + gpu}:": f"node02:{9008 + gpu}:" for gpu in range(8)})
+    step = "Take table and NCCL INFO lines of one and the same launch; /etc/nccl.conf may redirect some of them (NCCL_DEBUG_FILE)."
+    assert said(verdict) == (
+        "cluster launch 1: NCCL INFO lines of another run - Expected: those of the processes in its list of ranks (host, process id), and of all "
+        "Actual: also of node02 9008, node02 9009, node02 9010, node02 9011 ...; none of node02 2008, node02 2009, node02 2010, node02 2011 .... " + step
+    )
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_a_rank_that_said_nothing_is_not_proved() -> None:
+    site = rack(2)
+    mute = "".join(f"{line}\n" for line in log(site, ("node01", "node02")).splitlines() if not line.startswith("node02:2011:"))
+    found = gate(RING, {"launches": 1})
+    (run,) = found.plan(site, list(site.nodes))
+    verdict = found.evaluate(site, run, outputs(run, {"launch0": Said(mute + table(run.nodes, "all_reduce", 365.0))}))
+    assert "Actual: none of node02 2011. " in said(verdict)
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_a_channel_in_a_form_that_is_not_known_is_an_error() -> None:
+    """It may be the one over sockets: what is not understood is not left out."""
+    verdict = ring({"[1] -> 9[1] [send] via NET/IB/1/GDRDMA": "[1] -> 9[1] [send] via WIRE:IB:1"})
+    step = "Read NCCL's release notes, and update rackready."
+    wanted = f"node01: NCCL channel in a form that is not known - Expected: a channel via NET, P2P or SHM Actual: via WIRE:IB:1. {step}"
+    assert wanted in said(verdict)
+    assert verdict.outcome is not Outcome.PASS
+
+
+def test_one_node_is_not_measured_by_half_of_two() -> None:
+    site = rack(1)
+    found = gate(ALONE[0], {"launches": 1})
+    (run,) = found.plan(site, ["node01"])
+    text = (log(site, ("node01",)) + table(("node01",), "all_reduce", 478.0)).replace("on     node01 device  7", "on     node02 device  7")
+    verdict = found.evaluate(site, run, outputs(run, {"launch0": Said(text)}))
+    step = "Check the host list of the launcher (`rackready gate show`), then run the gate again."
+    wanted = f"node01 launch 1: all_reduce_perf ran on other hosts - Expected: 8 ranks on 1 host Actual: on node01, node02. {step}"
+    assert said(verdict) == wanted
+    assert verdict.outcome is Outcome.ERROR

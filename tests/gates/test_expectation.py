@@ -134,6 +134,19 @@ def test_many_nodes_get_wider_floors() -> None:
         assert bound.value == pytest.approx(factor)
 
 
+@pytest.mark.parametrize("count", [33, 64, 1250])
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "alltoall"])
+def test_no_floor_of_many_nodes_lies_above_what_they_can_do(collective: Collective, count: int) -> None:
+    cluster = Domain(count=count, **H100)
+    most = ceiling(cluster, collective)
+    bound = floor(reference(cluster, collective, efficiency=NDR), cluster, collective, single=False)
+    assert most is not None
+    assert bound is not None
+    assert bound.value < 0.93 * most.value
+    if collective == "alltoall":
+        assert bound.value == pytest.approx(0.75 * 50 * (8 * count - 1) / (8 * count - 8))
+
+
 def test_a_published_mark_never_lowers_the_floor() -> None:
     node = Domain(count=1, **H100)
     expected = Bound(476.0, "measured", derived=False)

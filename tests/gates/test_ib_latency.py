@@ -144,6 +144,20 @@ def test_both_ends_are_measured_with_a_third_and_the_good_one_is_acquitted() -> 
     assert {node: verdicts[0].outcome.value for node, verdicts in by_node.items()} == {"node01": "fail", "node02": "pass", "node03": "pass", "node04": "pass"}
 
 
+def test_a_pair_that_failed_is_not_measured_away_by_partners_that_pass() -> None:
+    """Both ends are good with others: then it is the path between them, and both are told so."""
+    known = rack(4)
+    found = gate(WRITE)
+    one, two = found.plan(known, list(known.nodes))
+    bad, good = judge(WRITE, CASES[1]), Verdict(outcome=Outcome.PASS, measured=["x"])
+    done = [Done(one, bad), Done(two, good)]
+    by_node = found.attribute(known, [*done, *(Done(run, good) for run in found.follow_up(known, done))])
+    assert {node: verdicts[0].outcome.value for node, verdicts in by_node.items()} == {"node01": "fail", "node02": "fail", "node03": "pass", "node04": "pass"}
+    words = "[both ends pass with other partners: the path between these two is bad]"
+    assert by_node["node01"][0].findings[0].where == f"{FORTH3} {words}"
+    assert by_node["node02"][0].blamed == ["node02"]
+
+
 @pytest.mark.parametrize(
     ("damaged", "words"),
     [

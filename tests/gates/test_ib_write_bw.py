@@ -250,6 +250,32 @@ def test_no_run_shares_a_nic_with_another_of_its_batch() -> None:
 
 # host memory ---------------------------------------------------------------------------------------------------------
 
+
+def test_another_way_to_gpu_memory_than_the_one_asked_for_is_an_error() -> None:
+    peer = Said("\n".join(line for line in HEALTHY.stdout.splitlines() if "DMA-BUF" not in line))
+    verdict = judge(GATE, pair("peer memory", Outcome.ERROR, client_back=peer))
+    step = "Run the gate again; the gate's inputs gpu_memory and gpudirect say which way it is to be."
+    assert [str(finding) for finding in verdict.findings] == [
+        f"{BACK}: ib_write_bw measured another memory - Expected: GPU memory by dma-buf Actual: GPU memory by nvidia_peermem. {step}"
+    ]
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_another_gpus_memory_is_an_error() -> None:
+    other = Said(HEALTHY.stdout.replace("dev = 0]", "dev = 4]"))
+    verdict = judge(GATE, pair("another GPU", Outcome.ERROR, client_forth=other))
+    assert [str(finding) for finding in verdict.findings] == [
+        f"{FORTH}: ib_write_bw measured another GPU's memory - Expected: gpu0 Actual: gpu4. Unset CUDA_VISIBLE_DEVICES on the node."
+    ]
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_host_memory_is_not_measured_out_of_gpu_memory() -> None:
+    verdict = judge(HOST, pair("GPU memory", Outcome.ERROR))
+    assert verdict.outcome is Outcome.ERROR
+    assert "measured another memory - Expected: host memory Actual: GPU memory by dma-buf." in str(verdict.findings[0])
+
+
 HOST = "pair/fabric/performance/ib-write-bw-host"
 FROM_HOST = Said(text("perftest/dgx_h100_rail1_host_memory.txt"))
 
@@ -258,7 +284,8 @@ def test_writes_from_host_memory_are_a_gate_of_their_own() -> None:
     good = pair("host", Outcome.PASS, client_forth=FROM_HOST, client_back=FROM_HOST)
     check(HOST, good)
     assert judge(HOST, good).transport == "RoCE, mlx5_0, GPU memory by none"
-    assert judge(HOST, pair("slow", Outcome.FAIL, client_forth=Said(text("perftest/dgx_h100_rail1_slow.txt")), client_back=FROM_HOST)).outcome is Outcome.FAIL
+    slow = Said(FROM_HOST.stdout.replace("391.39", "187.92").replace("391.27", "187.40"))
+    assert judge(HOST, pair("slow", Outcome.FAIL, client_forth=slow, client_back=FROM_HOST)).outcome is Outcome.FAIL
     assert judge(HOST, pair("nothing", Outcome.ERROR, client_forth=Said(""), client_back=FROM_HOST)).outcome is Outcome.ERROR
     known = rack(2)
     assert "--use_cuda=0" not in gate(HOST).plan(known, list(known.nodes))[0].commands[3].argv

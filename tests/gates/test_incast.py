@@ -43,6 +43,7 @@ def nic(*, hardware: Mapping[str, int] | None = None, interface: Mapping[str, in
         "tx_prio3_bytes",
         "rx_prio3_pause",
         "rx_prio0_pause",
+        "tx_prio6_packets",
     )
     ports = {"mlx5_0": {"hardware": {**zero, **(hardware or {})}, "port": {}, "interface": {**dict.fromkeys(names, 7), **(interface or {})}}}
     return Said(json.dumps({"format": "rackready/nic-counters/v1", "ports": ports, "complete": True}))
@@ -71,7 +72,9 @@ def client(average: float = 195.6) -> Said:
     return Said(text("perftest/dgx_h100_rail1_host_memory.txt").replace("391.39", "0.00").replace("391.27", f"{average:.2f}"))
 
 
-RECEIVED = nic(hardware={"np_ecn_marked_roce_packets": 900_005, "np_cnp_sent": 18_005}, interface={"rx_prio3_bytes": 480_000_000_000})
+RECEIVED = nic(
+    hardware={"np_ecn_marked_roce_packets": 900_005, "np_cnp_sent": 18_005}, interface={"rx_prio3_bytes": 480_000_000_000, "tx_prio6_packets": 18_007}
+)
 SENT = nic(interface={"tx_prio3_bytes": 240_000_000_000, "rx_prio3_pause": 120})
 LEAF = leaf(swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}}, swp17={"pfc-stats/3": {"tx-pause-frames": 60}})
 HEALTHY = {
@@ -179,6 +182,14 @@ FAILS = [
         ),
     ),
     (
+        "notifications in another class",
+        {"after_node02": Said(RECEIVED.stdout.replace('"tx_prio6_packets": 18007', '"tx_prio6_packets": 7'))},
+        (
+            "node02 mlx5_0 (rail 1): class of congestion notifications - Expected: 18000 packets in priority 6 Actual: 0. "
+            "Set the class of notifications (/sys/class/net/enp24s0np0/ecn/roce_np/cnp_dscp) and trust: run fabric again: docs/runbooks/incast.md"
+        ),
+    ),
+    (
         "errors of a port",
         {"after_leaf01": leaf(swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}}, swp1={"stats": {"in-errors": 120}})},
         "leaf01 swp1 (to node01 rail 1): errors and drops of the port - Expected: 0 Actual: 117. Check its cable and transceivers: docs/runbooks/link-down.md",
@@ -192,6 +203,17 @@ FAILS = [
         ),
     ),
 ]
+
+
+def test_pauses_that_are_not_counted_are_an_error() -> None:
+    said_ = {
+        f"{when}_{node}": Said(one.stdout.replace('"rx_prio3_pause"', '"rx_prio5_pause"'))
+        for when, node, one in (("before", "node03", nic()), ("after", "node03", nic(interface={"tx_prio3_bytes": 240_000_000_000})))
+    }
+    verdict = judged(**said_)
+    step = "mlx5 counts them where PFC is on: see `mlnx_qos -i enp24s0np0`; run fabric again: docs/runbooks/incast.md"
+    assert said(verdict) == [f"node03 mlx5_0 (rail 1): pause frames by priority - Expected: rx_prio3_pause Actual: not there. {step}"]
+    assert verdict.outcome is Outcome.ERROR
 
 
 @pytest.mark.parametrize(("name", "changed", "message"), FAILS, ids=[row[0] for row in FAILS])

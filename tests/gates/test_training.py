@@ -144,14 +144,34 @@ def test_what_cannot_be_judged_is_an_error() -> None:
         training.read(report(tokens_per_second=None))
 
 
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"losses": [float("nan"), float("nan")]}, "NaN where JSON has a number"),
+        ({"losses": [10.37, float("-inf")]}, "-Infinity where JSON has a number"),
+        ({"checksums": [None] * 16}, "no whole report of the training step"),
+        ({"tokens_per_second": 0}, "no whole report of the training step"),
+    ],
+    ids=["nan", "infinite", "no checksums", "no speed"],
+)
+def test_a_report_without_real_numbers_is_an_error(changed: Mapping[str, object], words: str) -> None:
+    verdict = judged(report(**changed))
+    step = "Read the raw output in the report; run the gate again."
+    assert [str(finding) for finding in verdict.findings] == [f"node01: training report unreadable - Expected: one JSON document Actual: {words}. {step}"]
+    assert verdict.outcome is Outcome.ERROR
+
+
 @pytest.mark.parametrize("gate_id", [GATE, "node/gpu/stress/hpl", "node/gpu/performance/inference"])
-def test_without_an_image_it_is_a_skip_with_its_reason(gate_id: str) -> None:
+def test_without_an_image_nothing_is_measured_and_nobody_declared_a_skip(gate_id: str) -> None:
     known = rack(2)
     found = gate(gate_id)
     assert found.plan(known, list(known.nodes)) == []
     verdict = found.attribute(known, [])["node02"][0]
-    assert verdict.outcome is Outcome.SKIP
-    assert verdict.note == f"{gate_id} is optional and the gate set names no container image for it (input image)"
+    step = "Name one in the gate set (inputs: {image: ...}), or declare the gate's skip with its reason (site.yml gates.skip)."
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node02: {gate_id} has no container image - Expected: an image in its input image Actual: none. {step}"
+    ]
+    assert verdict.outcome is Outcome.ERROR
 
 
 HPL = """T/V                N    NB     P     Q               Time                 Gflops

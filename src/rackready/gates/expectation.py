@@ -130,21 +130,26 @@ def reference(  # noqa: PLR0911
     return None
 
 
-def floor(expected: Bound | None, domain: Domain, *, published: Bound | None = None, single: bool = True) -> Bound | None:
+def floor(
+    expected: Bound | None, domain: Domain, collective: Collective = "all_reduce", *, published: Bound | None = None, single: bool = True
+) -> Bound | None:
     """Return below what a result fails; None when only the fleet could tell.
 
     ``single``: the run is a node, a pair or one NVLink domain. A published floor counts only for the platform that it names.
     """
-    derived = _from_reference(expected, domain, single=single)
+    derived = _from_reference(expected, domain, collective, single=single)
     if published is None:
         return derived
     return published if derived is None or published.value > derived.value else derived
 
 
-def _from_reference(expected: Bound | None, domain: Domain, *, single: bool) -> Bound | None:
+def _from_reference(expected: Bound | None, domain: Domain, collective: Collective, *, single: bool) -> Bound | None:
     if domain.count > _LARGE_DOMAINS:
         if domain.link_ring <= 0:
             return None
+        if collective == "alltoall":  # one NIC of a GPU limits it, not those of its domain: what links and B carry lies above its ceiling
+            value = _LARGE * domain.nic * (domain.ranks - 1) / (domain.ranks - domain.gpus)
+            return Bound(value, f"{_LARGE} x b (n-1)/(n-g): above {_LARGE_DOMAINS} nodes, judgement", inputs={"b": domain.nic, "n": domain.ranks})
         value = _LARGE * min(domain.link_ring, domain.network)
         return Bound(
             value, f"{_LARGE} x min(links x per-link, B): above {_LARGE_DOMAINS} nodes, judgement", inputs={"links": domain.link_ring, "B": domain.network}

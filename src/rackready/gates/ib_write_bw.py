@@ -164,13 +164,25 @@ class IbWriteBw(Gate):
                 f"link type {result.link_type}, GID {result.gid_index}",
                 "Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NIC.",
             )
-        if self.inputs.gpu_memory and not result.gpu_memory:
-            gathered.error(where, "GPU memory was not used", "GPUDirect RDMA (dma-buf)", "host memory", "Install a perftest that is built with CUDA.")
+        self._memory(gathered, where, nic, result)
         wanted = _path_mtu(facts.fabric.mtu)
         if result.mtu != wanted:
             gathered.fail(where, "RDMA path MTU", wanted, result.mtu, "Check the MTU of the interface and of the switch ports on both ends: run fabric again.")
         gathered.transport = f"RoCE, {nic.rdma_device}, GPU memory by {result.gpu_memory or 'none'}"
         return len(gathered.fails) + len(gathered.errors) == before
+
+    def _memory(self, gathered: Judge, where: str, nic: NicFacts, result: perftest.WriteBandwidth) -> None:
+        """Hold the memory that was written from, and how the NIC reached it, against what was asked for."""
+        asked = self.inputs.gpudirect if self.inputs.gpu_memory else "none"
+        used = {"dmabuf": "dmabuf", "peer": "peermem", "": "none"}[result.gpu_memory]
+        if self.inputs.gpu_memory and used == "none":
+            gathered.error(where, "GPU memory was not used", "GPUDirect RDMA (dma-buf)", "host memory", "Install a perftest that is built with CUDA.")
+        elif used != asked:
+            words = {"dmabuf": "GPU memory by dma-buf", "peermem": "GPU memory by nvidia_peermem", "none": "host memory"}
+            step = "Run the gate again; the gate's inputs gpu_memory and gpudirect say which way it is to be."
+            gathered.error(where, "ib_write_bw measured another memory", words[asked], words[used], step)
+        elif self.inputs.gpu_memory and result.gpu not in {None, nic.gpu}:
+            gathered.error(where, "ib_write_bw measured another GPU's memory", f"gpu{nic.gpu}", f"gpu{result.gpu}", "Unset CUDA_VISIBLE_DEVICES on the node.")
 
     def _carried(self, gathered: Judge, outputs: Outputs, end: str, node: str, nic: NicFacts) -> None:
         """Hold the port's own count of bytes sent against what perftest wrote: the data went over this port and no other."""

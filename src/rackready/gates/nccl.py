@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from rackready.gates.base import Output, Outputs, trouble
-from rackready.gates.formats import nccl_tests
+from rackready.gates.formats import nccl_log, nccl_tests
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
 
@@ -89,7 +89,7 @@ def read_launch(judge: Judge, output: Output | None, node: str, number: int, wan
             "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again.",
         )
         return None
-    if not _checked(judge, where, result):
+    if not _spread(judge, where, result, wanted) or not _checked(judge, where, result) or not _own_log(judge, where, result, output.stdout):
         return None
     if output.exit_code != 0:
         judge.error(
@@ -101,6 +101,37 @@ def read_launch(judge: Judge, output: Output | None, node: str, number: int, wan
         )
         return None
     return row.out_of_place
+
+
+def _spread(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> bool:
+    """As many hosts must have taken part as nodes were asked for, whatever they call themselves."""
+    if len(result.hosts) == len(wanted.hosts):
+        return True
+    actual = f"on {', '.join(result.hosts)}"
+    step = "Check the host list of the launcher (`rackready gate show`), then run the gate again."
+    judge.error(
+        where, f"{wanted.program} ran on other hosts", f"{wanted.ranks} ranks on {len(wanted.hosts)} host{'s' if len(wanted.hosts) > 1 else ''}", actual, step
+    )
+    return False
+
+
+def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text: str) -> bool:
+    """What NCCL says must come from the processes that measured, and from all of them: the log of another run proves nothing of this one.
+
+    Where NCCL said nothing at all, the proof of the transport says so.
+    """
+    said = nccl_log.speakers(text)
+    if not said or said == result.processes:
+        return True
+    strange, silent = sorted(said - result.processes), sorted(result.processes - said)
+    actual = "; ".join(
+        f"{words} {', '.join(f'{host} {pid}' for host, pid in some[:4])}{' ...' if len(some) > 4 else ''}"  # noqa: PLR2004 - as many as are shown
+        for words, some in (("also of", strange), ("none of", silent))
+        if some
+    )
+    step = "Take table and NCCL INFO lines of one and the same launch; /etc/nccl.conf may redirect some of them (NCCL_DEBUG_FILE)."
+    judge.error(where, "NCCL INFO lines of another run", "those of the processes in its list of ranks (host, process id), and of all", actual, step)
+    return False
 
 
 def _checked(judge: Judge, where: str, result: nccl_tests.CollectiveResult) -> bool:

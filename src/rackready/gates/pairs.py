@@ -133,11 +133,20 @@ def again(done: Sequence[Done]) -> list[tuple[str, str]]:
 
 
 def acquit(done: Sequence[Done]) -> dict[str, list[Verdict]]:
-    """Return each node's verdicts of whole-node runs: one that passed with some partner is acquitted, unless a run blames it."""
+    """Return each node's verdicts of whole-node runs: one that passed with some partner is acquitted, unless a run blames it.
+
+    Where all ends of a bad run passed with others, the path between them is bad: a fail is never measured away.
+    """
     out: dict[str, list[Verdict]] = {}
+    good = {node for item in done if item.verdict.outcome is Outcome.PASS for node in item.run.nodes}
     for node in dict.fromkeys(node for item in done for node in item.run.nodes):
-        mine = [item.verdict for item in done if node in item.run.nodes]
-        blamed = [_of_node(verdict, node) for verdict in mine if node in verdict.blamed]
-        passed = [verdict for verdict in mine if verdict.outcome is Outcome.PASS]
-        out[node] = blamed or passed or mine[-1:]
+        mine = [item for item in done if node in item.run.nodes]
+        blamed = [_of_node(item.verdict, node) for item in mine if node in item.verdict.blamed]
+        path = [
+            _said(item.verdict, node, "both ends pass with other partners: the path between these two is bad")
+            for item in mine
+            if item.verdict.outcome is not Outcome.PASS and not item.verdict.blamed and good.issuperset(item.run.nodes)
+        ]
+        passed = [item.verdict for item in mine if item.verdict.outcome is Outcome.PASS]
+        out[node] = blamed or path[:1] or passed or [mine[-1].verdict]
     return out

@@ -183,6 +183,36 @@ def test_each_link_of_the_pcie_path(changed: dict[str, float | None], says: str 
     assert len(verdict.measured) == (7 if says else 8)
 
 
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({}, None),
+        (
+            {"current_link_width": 4.0},
+            f"node01 gpu1: PCIe width of 0000:43:00.0 to the end that is not seen - Expected: x16 Actual: x4. {PCIE_STEP}",
+        ),
+        (
+            {"current_link_speed": 2.5},
+            (
+                "node01 gpu1: PCIe generation of 0000:43:00.0 to the end that is not seen - "
+                f"Expected: generation 5 (32 GT/s) Actual: generation 1 (2.5 GT/s). {PCIE_STEP}"
+            ),
+        ),
+    ],
+    ids=["full", "narrow", "slow"],
+)
+def test_a_gpu_whose_other_end_is_not_seen_is_held_to_what_it_can_do(changed: dict[str, float], says: str | None) -> None:
+    """In a virtual machine the GPU may be all that there is of its path: its own end says how it was trained."""
+    found = paths_of()
+    for gpu in found["gpus"]:
+        gpu["links"] = gpu["links"][:1]
+    found["gpus"][1]["links"][0].update(changed)
+    verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)})
+    assert [str(finding) for finding in verdict.findings] == ([says] if says else [])
+    assert verdict.outcome is (Outcome.FAIL if says else Outcome.PASS)
+    assert "judged by the GPU's end alone" in (verdict.note or "")
+
+
 def test_a_card_in_a_slot_may_be_slow_while_idle_and_it_is_said() -> None:
     found = {"format": pcie_path.FORMAT, "complete": True, "gpus": [path(f"0000:{bus:02x}:00.0", bus) for bus in range(16, 96, 10)]}
     found["gpus"][0]["links"][0].update(current_link_speed=2.5, max_link_speed=16.0)  # type: ignore[index]

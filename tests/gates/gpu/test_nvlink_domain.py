@@ -29,6 +29,13 @@ def imex(size: int = 2, **changed: Any) -> str:
     return json.dumps({"nodes": nodes, "timestamp": "11/22/2026 00:37:39.905", "status": "UP"} | changed)
 
 
+def lonely(member: str, other: str) -> str:
+    """A member that does not list its connection to another."""
+    found = json.loads(imex())
+    del found["nodes"][member]["connections"][other]
+    return json.dumps(found)
+
+
 def domain(texts: dict[str, str]) -> Verdict:
     known = facts("gb200_nvl72", 2)
     known = replace(known, nodes={name: replace(of, driver="580.173.02") for name, of in known.nodes.items()})
@@ -61,6 +68,8 @@ def test_a_healthy_domain_passes() -> None:
         ({"imex-node01": imex(1)}, f"node01: members of the IMEX domain - Expected: 2 Actual: 1. {IMEX_STEP}"),
         ({"imex-node01": imex().replace('"READY"', '"UNAVAILABLE"', 1)}, f"node01: IMEX member 198.19.0.1 - Expected: READY Actual: UNAVAILABLE. {IMEX_STEP}"),
         ({"imex-node01": imex().replace('"CONNECTED"', '"DISCONNECTED"', 1)}, f"node01: IMEX connections of 198.19.0.1 - Expected: CONNECTED to every member Actual: 198.19.0.1: DISCONNECTED. {IMEX_STEP}"),
+        ({"imex-node01": lonely("0", "1")}, f"node01: IMEX connections of 198.19.0.1 - Expected: CONNECTED to every member Actual: 198.19.0.2: none. {IMEX_STEP}"),
+        ({"imex-node01": imex().replace('"READY", "host": "198.19.0.2"', '"READY", "host": "198.19.0.1"')}, f"node01: members of the IMEX domain - Expected: 2 Actual: 1. {IMEX_STEP}"),
         ({"imex-node01": imex().replace("580.173.02", "580.95.05", 1)}, "node01: IMEX version of 198.19.0.1 - Expected: 580.173.02 Actual: 580.95.05. IMEX must be exactly the driver's version; run install again."),
     ],
 )  # fmt: skip
@@ -74,6 +83,17 @@ def test_a_domain_that_is_not_one(texts: dict[str, str], says: str) -> None:
 @pytest.mark.parametrize("broken", ["", "IMEX not running", imex()[:80], json.dumps({"status": "UP"}), imex(status="SIDEWAYS")])
 def test_an_imex_that_does_not_answer_is_an_error(broken: str) -> None:
     assert domain({"imex-node01": broken}).outcome is Outcome.ERROR
+
+
+def test_a_gpu_without_a_health_mask_is_an_error() -> None:
+    """Fabric state and status say nothing of links that run degraded."""
+    mask = TRAY.split("<health>", 1)[1].split("</health>", 1)[0]
+    verdict = domain({"smi-node02": TRAY.replace(mask, "", 1)})
+    step = "Update the driver; without its health mask a degraded link or route of the domain is not seen."
+    wanted = f"node02 gpu0: fabric health not reported - Expected: the health mask of its NVLink domain Actual: nothing. {step}"
+    assert [str(finding) for finding in verdict.findings] == [wanted]
+    assert verdict.outcome is Outcome.ERROR
+    assert "node02/gpu0" not in verdict.measured
 
 
 def test_a_domain_of_the_wrong_size_is_an_error() -> None:

@@ -22,7 +22,7 @@ from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import under_load
-from tests.gates.support import text
+from tests.gates.support import rack, text
 
 GEMM = "node/gpu/performance/gemm"
 COPY = "node/gpu/performance/nvbandwidth"
@@ -189,6 +189,28 @@ def test_replays_are_held_against_the_rate_of_the_link(replays: str, outcome: Ou
     assert copies(replays=replays).outcome is outcome
 
 
+@pytest.mark.parametrize(
+    ("replays", "seconds", "actual"),
+    [("-1", 60.0, "2 before, 1 after"), ("3", 0.0, "2 before, 5 after, in a time that is not known")],
+    ids=["went back", "no time"],
+)
+def test_replays_that_cannot_be_counted_are_an_error(replays: str, seconds: float, actual: str) -> None:
+    verdict = copies(replays=replays, seconds=seconds)
+    step = "The driver was loaded anew in between, or the outputs were captured without their time: run the gate again."
+    wanted = f"node01 gpu2: PCIe replays unreadable - Expected: a counter that grows, and the time of the copies Actual: {actual}. {step}"
+    assert says(verdict) == [wanted]
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_a_gpu_that_is_gone_after_the_copies_is_seen() -> None:
+    pieces = SMI.split("\t<gpu id=")
+    last = pieces[8].split("\t</gpu>\n", 1)[1]
+    after = "\t<gpu id=".join(pieces[:8]).replace("<attached_gpus>8<", "<attached_gpus>7<") + last
+    verdict = judge(COPY, {"before": SMI, "copy-0": JSON, "after": after}, {"launches": 1})
+    assert says(verdict) == ["node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory: a GPU is missing."]
+    assert verdict.outcome is Outcome.FAIL
+
+
 def busy(report: str, **changed: tuple[str, str]) -> str:
     out = report.replace("<gpu_util>0 %<", "<gpu_util>100 %<").replace("<sm_clock>345 MHz<", "<sm_clock>1755 MHz<")
     for old, new in changed.values():
@@ -206,8 +228,8 @@ def watched(report: str, loaded: int = 3) -> str:
 DIAG = text("dcgm/dgx_h100_r3_dcgm4_healthy.json")
 
 
-def burn(watch: str | None = None, after: str = SMI, dcgmi: str = DIAG) -> Verdict:
-    outputs = {"before": SMI, "dcgmi": dcgmi, "watch": watched(busy(SMI)) if watch is None else watch, "after": after}
+def burn(watch: str | None = None, after: str = SMI, dcgmi: str = DIAG, before: str = SMI) -> Verdict:
+    outputs = {"before": before, "dcgmi": dcgmi, "watch": watched(busy(SMI)) if watch is None else watch, "after": after}
     return judge(BURN, outputs, {"power_s": 60, "stress_s": 60, "skips": {}})
 
 
@@ -225,6 +247,19 @@ def test_a_healthy_burn_passes() -> None:
     assert ("sm_clock_under_load", "node01/gpu2", 1755.0) in {(metric.name, metric.target, metric.value) for metric in verdict.metrics}
 
 
+def test_a_clock_without_a_bound_is_not_said_to_be_judged() -> None:
+    known = facts("dgx_h100", 1)
+    least = known.nodes["node01"].gpu.power.sm_clock_min
+    node = known.nodes["node01"]
+    gpu = node.gpu.model_copy(update={"power": node.gpu.power.model_copy(update={"sm_clock_min": None})})
+    found = gate(BURN, {"power_s": 60, "stress_s": 60})
+    outputs = {"before": SMI, "dcgmi": DIAG, "watch": watched(busy(SMI)), "after": SMI}
+    said = {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in outputs.items()}
+    notes = [found.evaluate(one, found.plan(one, ["node01"])[0], said).note for one in (known, replace(known, nodes={"node01": replace(node, gpu=gpu)}))]
+    words = "no lowest SM clock under load is published for h100_sxm: recorded, not judged (input least_clock_mhz)"
+    assert notes == [None if least else words, words]
+
+
 @pytest.mark.parametrize(
     ("verdict", "where", "what", "outcome"),
     [
@@ -233,11 +268,12 @@ def test_a_healthy_burn_passes() -> None:
         (lambda: burn(after=third("<dram_correctable>0<", "<dram_correctable>21<")), "node01 gpu2", "corrected ECC errors under load", Outcome.FAIL),
         (lambda: burn(after=third("<dram_uncorrectable>0<", "<dram_uncorrectable>1<")), "node01 gpu2", "uncorrected ECC errors under load", Outcome.FAIL),
         (lambda: burn(after=third("hw_power_brake>0 us<", "hw_power_brake>2500000 us<")), "node01 gpu2", "clocks held down under load: power brake", Outcome.FAIL),
+        (lambda: burn(before=third("<dram_uncorrectable>0<", "<dram_uncorrectable>5<"), after=third("<sram_correctable>0<", "<sram_correctable>2<")), "node01 gpu2", "counters went back under load", Outcome.ERROR),
         (lambda: burn(watched("", loaded=0)), "node01", "GPUs were not seen under load", Outcome.ERROR),
         (lambda: burn("{}"), "node01", "watch under load unreadable", Outcome.ERROR),
         (lambda: burn(dcgmi=text("dcgm/dcgm4_hostengine_down.json")), "node01 burn", "DCGM diagnostic did not run", Outcome.ERROR),
     ],
-    ids=["clock", "thermal", "corrected", "uncorrected", "brake", "idle", "no watch", "no engine"],
+    ids=["clock", "thermal", "corrected", "uncorrected", "brake", "reset", "idle", "no watch", "no engine"],
 )  # fmt: skip
 def test_what_only_load_shows(verdict: Callable[[], Verdict], where: str, what: str, outcome: Outcome) -> None:
     found = verdict()
@@ -304,6 +340,14 @@ def test_dcgm_health(set_: str, check: dict[str, Any], message: str | None, outc
     verdict = judge("node/gpu/validation/dcgm-health", {"set": set_, "check": json.dumps(check)}, {})
     assert says(verdict) == ([message] if message else [])
     assert verdict.outcome is outcome
+
+
+def test_dcgms_watches_have_their_minute_before_they_are_asked() -> None:
+    """Watches (dcgmi health) of memory, PCIe, NVLink and heat need 60 s before the first query; Healthy before that is no measurement."""
+    set_, check = gate("node/gpu/validation/dcgm-health").plan(rack(1), ["node01"])[0].commands
+    assert set_.stage < check.stage
+    assert check.argv == ("sh", "-c", "sleep 60; exec dcgmi health -c -j")
+    assert check.timeout_s > 60 + 30
 
 
 def test_wrong_results_are_found_by_the_integrity_check() -> None:

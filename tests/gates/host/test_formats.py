@@ -154,9 +154,13 @@ def test_a_clocks_largest_error_is_offset_dispersion_and_half_the_delay() -> Non
         (mlxlink.parse, '{"status": {"code": 1, "message": "no device"}, "result": {}}', "mlxlink: status 1: no device"),
         (mlxlink.parse, '{"status": {"code": 0}, "result": {}}', "mlxlink without 'output'"),
         (mlxlink.parse, json.dumps(PORT).replace("4E-7", "low"), "'low' where a number should be"),
+        (mlxlink.parse, json.dumps(PORT).replace("4E-7", "-1"), "'-1' where a bit error rate should be"),
+        (mlxlink.parse, json.dumps(PORT).replace("15E-255", "12"), "'12' where a bit error rate should be"),
         (mlxlink.parse, json.dumps(PORT).replace("Temperature [C]", "Temperature [K]"), "Temperature [K] where Temperature [C] should be"),
         (fio.parse, "fio: command not understood\n", "no JSON: fio: command not understood"),
         (fio.parse, '{"fio version": "fio-3.33", "jobs": []}', "no job ran"),
+        (fio.parse, '{"fio version": "fio-3.33", "jobs": [{"read": {"bw_bytes": Infinity}}]}', "Infinity where JSON has a number"),
+        (lscpu.parse, '{"lscpu": [{"field": "CPU(s):", "data": NaN}]}', "NaN where JSON has a number"),
     ],
 )
 def test_refusals(parse: Callable[[str], object], text: str, words: str) -> None:

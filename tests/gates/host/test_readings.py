@@ -224,6 +224,26 @@ def test_words(healthy: dict[str, Healthy], gate_id: str, tool: str, change: Doc
     assert [str(finding) for finding in verdict.findings] == [text]
 
 
+@pytest.mark.parametrize(
+    ("field", "what"),
+    [("Rx Power Current [dBm]", "received light"), ("Tx Power Current [dBm]", "sent light"), ("Temperature [C]", "module temperature")],
+)
+def test_a_module_that_is_silent_where_its_siblings_are_not_is_an_error(healthy: dict[str, Healthy], field: str, what: str) -> None:
+    def silence(found: Document) -> None:
+        tool = found["commands"]["mlxlink-mlx5_4"]
+        said = json.loads(tool["stdout"])
+        said["result"]["output"]["Module Info"][field] = "N/A"
+        tool["stdout"] = json.dumps(said)
+
+    verdict = healthy["node/host/validation/optics"].judge(silence, "read")
+    step = "Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module."
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node01 mlx5_4 (rail 3): {what} not reported - Expected: a reading with its limits, as 7 modules of the same part have Actual: nothing. {step}"
+    ]
+    assert verdict.outcome is Outcome.ERROR
+    assert "node01/mlx5_4" not in verdict.measured
+
+
 def test_a_load_that_fails_or_a_counter_that_goes_back_is_an_error(healthy: dict[str, Healthy]) -> None:
     one = healthy["node/host/stress/counter-deltas"]
     load = one.outputs["load"]

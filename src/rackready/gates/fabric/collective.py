@@ -83,7 +83,7 @@ def bounds(
         return None, None, None
     published = hardware.published(facts.nodes[node], collective, domain.ranks, algorithm) if domain.count == 1 else None
     expected = reference(domain, collective, algorithm, published=published, efficiency=efficiency(facts.fabric))
-    lower = floor(expected, domain, published=mark, single=domain.count <= _PAIR)
+    lower = floor(expected, domain, collective, published=mark, single=domain.count <= _PAIR)
     return ceiling(domain, collective, algorithm), expected, lower
 
 
@@ -176,7 +176,7 @@ class Multi(NcclGate):
         values = self.busbw(gathered, outputs, where, wanted, count)
         if values is None:
             transport.unseen(gathered, facts, run.nodes, [found.stdout for number in range(count) if (found := outputs.get(f"launch{number}"))])
-            conclude(gathered, facts, run.nodes)
+            conclude(gathered, facts, run.nodes, rails=False)
             return gathered.verdict(where)
         domain = domains.of_run(facts, run.nodes)
         texts = [outputs[f"launch{number}"].stdout for number in range(count)]
@@ -184,7 +184,7 @@ class Multi(NcclGate):
         self._bytes(gathered, facts, run, outputs, domain)
         what = f"{WORDS[self.collective]} of {wanted.ranks} GPUs on {len(run.nodes)} nodes"
         judge_busbw(gathered, where, what, values, bounds(facts, run.nodes[0], domain, self.collective, self.algorithm), _SLOW)
-        conclude(gathered, facts, run.nodes)
+        conclude(gathered, facts, run.nodes, rails=domain is not None and domain.count > 1)
         return gathered.verdict(where)
 
     def _bytes(self, gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs, domain: Domain | None) -> None:
@@ -201,13 +201,16 @@ class Multi(NcclGate):
             carried.judge_bytes(gathered, facts, run.nodes, outputs, (least * moved, most * moved, formula), tolerance)
 
 
-def conclude(gathered: Judge, facts: GateFacts, nodes: Sequence[str]) -> None:
-    """Note what a good run measured, and to which nodes a bad one belongs: to those that are named, unless all are."""
+def conclude(gathered: Judge, facts: GateFacts, nodes: Sequence[str], *, rails: bool) -> None:
+    """Note what a good run measured, and to which nodes a bad one belongs: to those that are named, unless all are.
+
+    ``rails``: it went over the rails. Inside one NVLink domain they rest, and a rail that rested was not measured.
+    """
     if not gathered.fails and not gathered.errors:
         for node in nodes:
             of_node = facts.nodes[node]
             gathered.measured.update(f"{node}/gpu{index}" for index in range(of_node.platform.gpus))
-            gathered.measured.update(part for nic in of_node.nics for part in hardware.rail_parts(node, nic))
+            gathered.measured.update(part for nic in of_node.nics for part in hardware.rail_parts(node, nic) if rails)
     at_fault = {node for node in nodes for finding in gathered.fails if named(finding.where, node)}
     gathered.blamed |= at_fault if at_fault != set(nodes) else set()
 

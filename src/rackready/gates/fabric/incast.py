@@ -27,6 +27,8 @@ _LOST = ("packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "rnr_
 _DROPPED = ("rx_discards_phy", "tx_discards_phy")
 _OTHER_CLASS = 0.01
 """Share of bytes that may be outside of the RoCE class: ARP, LLDP and the exchange over TCP. Judgement."""
+_ASTRAY = 0.05
+"""Share of notifications that may be missing in their class, since two counters are not read in one moment. Judgement."""
 _NEEDED = {"hardware": ("packet_seq_err", "local_ack_timeout_err"), "interface": ("rx_discards_phy", "tx_discards_phy")}
 """Kinds of counters, and what each must have: without them nothing is known of losses."""
 
@@ -172,7 +174,7 @@ class Incast(Gate):
             gathered.fail(where, "packets lost in incast", "0", ", ".join(f"{name} {value}" for name, value in sorted(lost.items())), step)
         self._classes(gathered, facts, where, nic, interface, receives=receives)
         if receives:
-            self._notified(gathered, where, nic, hardware)
+            self._notified(gathered, facts, where, nic, found)
 
     @staticmethod
     def _classes(gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, interface: Mapping[str, int], *, receives: bool) -> None:
@@ -188,6 +190,9 @@ class Incast(Gate):
             actual = ", ".join(f"{value / total:.0%} in priority {prio}" for prio, value in sorted(others.items()))
             step = f"Check the traffic class (cat /sys/class/infiniband/{nic.rdma_device}/tc/1/traffic_class) and trust: run fabric again: {_RUNBOOK}"
             gathered.fail(where, "class of RoCE data", f"priority {qos.priority} (DSCP {qos.dscp})", actual, step)
+        if f"rx_prio{qos.priority}_pause" not in interface:
+            step = f"mlx5 counts them where PFC is on: see `mlnx_qos -i {nic.netdev}`; run fabric again: {_RUNBOOK}"
+            gathered.error(where, "pause frames by priority", f"rx_prio{qos.priority}_pause", "not there", step)
         pauses = {prio: interface.get(f"rx_prio{prio}_pause", 0) + interface.get(f"tx_prio{prio}_pause", 0) for prio in range(8)}
         wrong = {prio: value for prio, value in pauses.items() if value and prio != qos.priority}
         everything = interface.get("rx_global_pause", 0) + interface.get("tx_global_pause", 0)
@@ -198,8 +203,11 @@ class Incast(Gate):
             )
 
     @staticmethod
-    def _notified(gathered: Judge, where: str, nic: NicFacts, hardware: Mapping[str, int]) -> None:
-        """A full port must have marked packets, and its NIC must have told the senders."""
+    def _notified(gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, found: tuple[Mapping[str, int], Mapping[str, int]]) -> None:
+        """A full port must have marked packets, and its NIC must have told the senders, in the class of notifications."""
+        hardware, interface = found
+        prio = facts.fabric.qos.cnp_priority
+        left = interface.get(f"tx_prio{prio}_packets")
         marked, told = hardware.get("np_ecn_marked_roce_packets"), hardware.get("np_cnp_sent")
         if marked is None or told is None:
             step = "See /sys/class/infiniband/*/ports/1/hw_counters: the driver must count np_ecn_marked_roce_packets and np_cnp_sent."
@@ -210,6 +218,12 @@ class Incast(Gate):
         elif not told:
             step = f"Turn ECN on at the NIC (roce_np for priority 3, /sys/class/net/{nic.netdev}/ecn): run fabric again: {_RUNBOOK}"
             gathered.fail(where, "congestion notifications", f"sent for {marked} marked packets", "none", step)
+        elif left is None:
+            step = "See `ethtool -S` on the node: the driver must count packets by priority (tx_prio6_packets)."
+            gathered.error(where, "packets by priority", f"tx_prio{prio}_packets", "not there", step)
+        elif left < told * (1 - _ASTRAY):
+            step = f"Set the class of notifications (/sys/class/net/{nic.netdev}/ecn/roce_np/cnp_dscp) and trust: run fabric again: {_RUNBOOK}"
+            gathered.fail(where, "class of congestion notifications", f"{told} packets in priority {prio}", left, step)
 
     # switches ------------------------------------------------------------------------------------------------------------
 

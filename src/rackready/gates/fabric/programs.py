@@ -1,4 +1,4 @@
-"""HPL and inference out of container images: optional, and left out with a reason where the gate set names no image."""
+"""HPL and inference out of container images: optional, and an error where the gate set lists them and names no image."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.fabric import domains, transport
 from rackready.gates.fabric.collective import DEBUG
 from rackready.gates.fabric.container import Containered
+from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
@@ -113,15 +113,13 @@ def read(text: str) -> dict[str, Any]:
     for line in reversed(text.splitlines()):
         if not line.startswith("{") or ddp_step.FORMAT not in line:
             continue
-        try:
-            found = json.loads(line)
-        except json.JSONDecodeError as error:
-            message = f"JSON cut off or damaged at column {error.colno}"
-            raise FormatError(message) from error
+        found = printed_json.load(line)
         speed = found.get("tokens_per_second")
         lists = all(isinstance(found.get(name), list) for name in ("losses", "checksums", "hosts"))
         numbers = lists and all(loss is None or isinstance(loss, (int, float)) for loss in found["losses"])
-        if not numbers or not isinstance(speed, (int, float)) or isinstance(speed, bool) or found.get("complete") is not True:
+        told = lists and all(isinstance(word, str) and word for word in (*found["checksums"], *found["hosts"]))
+        fast = isinstance(speed, (int, float)) and not isinstance(speed, bool) and speed > 0
+        if not numbers or not told or not fast or found.get("complete") is not True:
             break
         whole: dict[str, Any] = found
         return whole

@@ -19,7 +19,7 @@ PLUGINS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ofi": ("NET/OFI", ("AWS Libfabric", "Libfabric")),
 }
 """What site.yml fabric.nccl_net names: how people call it, and how its network's name begins in NCCL's log (NCCL itself; nccl-rdma-sharp-plugins;
-aws-ofi-nccl)."""
+aws-ofi-nccl). NCCL's own is called IB and nothing more: the plugin's name begins like it (IBext_v10)."""
 _NVLINK_PATHS = frozenset({"NVL", "LOC"})
 """Kinds of path of NCCL src/graph/topo.cc that are NVLink alone; NVB goes through another GPU, PIX to SYS over PCIe."""
 _SILENT = "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE)."
@@ -96,6 +96,8 @@ def _node(judge: Judge, facts: GateFacts, wanted: Wanted, node: str, log: HostLo
     if not log.networks and not log.channels and not log.inside:
         judge.error(node, "NCCL did not say which transport it used", "NCCL INFO lines of every node", "none of this node", _SILENT)
         return
+    for line in sorted(log.unread)[:1]:
+        judge.error(node, "NCCL channel in a form that is not known", "a channel via NET, P2P or SHM", line, "Read NCCL's release notes, and update rackready.")
     if wanted.network:
         _network(judge, facts.fabric.nccl_net, of_node, node, log)
     elif log.channels:
@@ -110,9 +112,11 @@ def _network(judge: Judge, plugin: str, of_node: NodeFacts, node: str, log: Host
     if not log.networks or not log.channels:
         judge.error(node, "NCCL did not say which transport it used", "NCCL INFO lines of every node", "none of this node", _SILENT)
         return
-    others = sorted({f"NET/{net}" for net, _, _ in log.channels if not net.startswith(starts)} | {net for net in log.networks if not net.startswith(starts)})
+    others = sorted({f"NET/{net}" for net, _, _ in log.channels if not _is(net, starts)} | {net for net in log.networks if not _is(net, starts)})
     if others:
         step = f"RDMA was not used: check that the HCAs are ACTIVE and have RoCE v2 GIDs: {RUNBOOK}"
+        if not any("Socket" in other for other in others):
+            step = f"Correct fabric.nccl_net in site.yml, or NCCL_NET_PLUGIN in /etc/nccl.conf: {RUNBOOK}"
         judge.fail(node, "NCCL transport", name, ", ".join(others), step)
     elif not all(direct for _, _, direct in log.channels):
         step = f"Check ACS (`lspci -vvv | grep ACSCtl`), dma-buf and the IOMMU: {RUNBOOK}"
@@ -121,6 +125,10 @@ def _network(judge: Judge, plugin: str, of_node: NodeFacts, node: str, log: Host
         _provider(judge, node, log)
     else:
         _devices(judge, of_node, node, log)
+
+
+def _is(net: str, starts: tuple[str, ...]) -> bool:
+    return net in starts if starts == PLUGINS["ib"][1] else net.startswith(starts)
 
 
 def _provider(judge: Judge, node: str, log: HostLog) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
+from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 _GB = 1e9
@@ -29,15 +29,13 @@ def parse(text: str) -> Transfer:
     if start < 0:
         raise FormatError("empty output" if not text.strip() else f"no JSON: {text.strip().splitlines()[0][:80]}")
     try:
-        found = json.loads(text[start:])  # fio puts warnings before its document
+        found = printed_json.load(text[start:])  # fio puts warnings before its document
         jobs = found["jobs"]
         if not jobs:
             raise FormatError("no job ran")
         read, write = (sum(float(job[way]["bw_bytes"]) for job in jobs) / _GB for way in ("read", "write"))
         runtime = max(float(job[way]["runtime"]) for job in jobs for way in ("read", "write")) / 1000
         return Transfer(str(found["fio version"]), read, write, max(int(job["error"]) for job in jobs), runtime)
-    except json.JSONDecodeError as error:
-        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, FormatError):
             raise

@@ -66,8 +66,8 @@ def _port(output: dict[str, Any]) -> Port:
         state=str(link["State"]),
         speed=str(link["Speed"]),
         fec=str(link["FEC"]),
-        raw_ber=_number(counters["Raw Physical BER"]),
-        effective_ber=_number(counters["Effective Physical BER"]),
+        raw_ber=_rate(counters["Raw Physical BER"]),
+        effective_ber=_rate(counters["Effective Physical BER"]),
         link_downed=None if downed is None else int(downed),
         recommendation=str(output["Troubleshooting Info"]["Recommendation"]),
         part=_word(module["Vendor Part Number"]),
@@ -100,6 +100,14 @@ def _number(value: object) -> float | None:
     if not _NUMBER.match(text):
         raise FormatError(f"{text!r} where a number should be")
     return float(text)
+
+
+def _rate(value: object) -> float | None:
+    """Return an error rate, which is a share: neither below 0 nor above 1."""
+    found = _number(value)
+    if found is not None and not 0 <= found <= 1:
+        raise FormatError(f"{value!r} where a bit error rate should be")
+    return found
 
 
 def _watched(value: object) -> Watched | None:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_LINE = re.compile(r"^(?:\[[^\]\n]*\] )?(?P<host>[\w.-]+):\d+:\d+ \[(?P<gpu>\d+)\] NCCL INFO (?P<text>.*?)\s*$", re.MULTILINE)
+_LINE = re.compile(r"^(?:\[[^\]\n]*\] )?(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] NCCL INFO (?P<text>.*?)\s*$", re.MULTILINE)
 _DEVICES = re.compile(r"NET/IB : Using (?P<list>.*?)(?:;|$)")
 _DEVICE = re.compile(r"\[(?P<index>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)/(?P<link>\w+)")
 _NETWORK = re.compile(r"Using network (?P<name>.+)$")
@@ -20,6 +20,7 @@ _NET = re.compile(
     r"Channel \d+(?:/\d+)? : \S+ -> \S+ \[(?:send|receive)\] via NET/(?P<net>[^/]+)/(?P<device>\d+)(?:\(\d+\))?(?P<rest>\S*)",
 )
 _INSIDE = re.compile(r"Channel \d+(?:/\d+)? : \S+ -> \S+ via (?P<way>(?:P2P|SHM)/.+?)(?: comm .*)?$")
+_OTHER = re.compile(r"Channel \d+(?:/\d+)? : \S+ -> \S+ .*?(?P<way>\bvia .+?)(?: comm .*)?$")
 _NVLS = re.compile(r"NVLS multicast support is (?P<no>not )?available on dev (?P<device>\d+)")
 _MNNVL = re.compile(r"MNNVL (?P<on>\d+) cliqueId \S+ cliqueSize (?P<size>\d+)")
 _PATTERN = re.compile(r"Pattern \d+, crossNic \d+, nChannels \d+, bw [\d.]+/[\d.]+, type (?P<inside>\w+)/(?P<outside>\w+)")
@@ -46,6 +47,8 @@ class HostLog:
     """GPUs of the multi-node NVLink domain that it joined; 0: none."""
     paths: set[str] = field(default_factory=set)
     """Kinds of path between GPUs that its rings and trees use: NVL, PIX, PHB, SYS, ..."""
+    unread: set[str] = field(default_factory=set)
+    """Ways of channels that are none of these, in NCCL's words."""
 
     def used(self) -> frozenset[str]:
         """Return the HCAs that its channels use, as far as the log names them."""
@@ -60,16 +63,19 @@ def parse(text: str) -> dict[str, HostLog]:
     return dict(hosts)
 
 
+def speakers(text: str) -> set[tuple[str, int]]:
+    """Return the processes that said anything, as (host, process id)."""
+    return {(match["host"].split(".")[0], int(match["pid"])) for match in _LINE.finditer(text)}
+
+
 def _lines(text: str) -> Iterator[tuple[str, str]]:
     for match in _LINE.finditer(text):
         yield match["host"], match["text"]
 
 
 def _read(host: HostLog, line: str) -> None:
-    if found := _NET.match(line):
-        host.channels.append((found["net"], int(found["device"]), "GDRDMA" in found["rest"]))
-    elif found := _INSIDE.match(line):
-        host.inside.add(found["way"])
+    if line.startswith("Channel "):
+        _channel(host, line)
     elif found := _PATTERN.match(line):
         host.paths.add(found["inside"])
     elif found := _NVLS.match(line):
@@ -83,3 +89,13 @@ def _read(host: HostLog, line: str) -> None:
     elif found := _DEVICES.match(line):
         for item in _DEVICE.finditer(found["list"]):
             host.devices[int(item["index"])] = (item["name"], item["link"])
+
+
+def _channel(host: HostLog, line: str) -> None:
+    """Take in the way of a channel; what is none that is known is kept in NCCL's words. Lists of ranks have no way."""
+    if found := _NET.match(line):
+        host.channels.append((found["net"], int(found["device"]), "GDRDMA" in found["rest"]))
+    elif found := _INSIDE.match(line):
+        host.inside.add(found["way"])
+    elif found := _OTHER.match(line):
+        host.unread.add(found["way"])

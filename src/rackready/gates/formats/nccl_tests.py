@@ -37,6 +37,8 @@ class CollectiveResult:
     sane: bool
     """The tool's own words: out of bounds values OK."""
     version: str
+    processes: frozenset[tuple[str, int]] = frozenset()
+    """(host, process id) of its ranks."""
     test: str = ""
     """Name of the program as it says it itself, e.g. all_reduce_perf; empty where its version does not."""
 
@@ -45,7 +47,7 @@ class CollectiveResult:
         return next((row for row in self.rows if row.size == size), None)
 
 
-_RANK = re.compile(r"^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d+)\s+\[[0-9A-Fa-fx:.]+\]\s+(.+?)\s*$", re.MULTILINE)
+_RANK = re.compile(r"^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)\s+\[[0-9A-Fa-fx:.]+\]\s+(.+?)\s*$", re.MULTILINE)
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)\s*$", re.MULTILINE)
 _AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*([\d.]+)\s*(?:\S.*)?$", re.MULTILINE)
 _HEADER = re.compile(
@@ -85,8 +87,9 @@ def _parse_text(text: str) -> CollectiveResult:
     return CollectiveResult(
         rows=rows,
         ranks=len(numbers),
-        hosts=tuple(sorted({rank[1] for rank in ranks})),
-        devices=tuple(rank[3] for rank in ranks),
+        hosts=tuple(sorted({rank[2] for rank in ranks})),
+        devices=tuple(rank[4] for rank in ranks),
+        processes=frozenset((rank[2].split(".")[0], int(rank[1])) for rank in ranks),
         out_of_bounds=int(bounds[1]),
         sane=bounds[2] == "OK",
         version=version[1] if version else "",
@@ -165,6 +168,7 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
         ranks=len(numbers),
         hosts=tuple(sorted({str(device["hostname"]) for device in devices})),
         devices=tuple(str(device["device_info"]) for device in devices),
+        processes=frozenset((str(device["hostname"]).split(".")[0], int(device["pid"])) for device in devices),
         out_of_bounds=int(bounds["count"]),
         sane=okay == "true",
         version=str(document["version"]),

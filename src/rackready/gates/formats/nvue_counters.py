@@ -7,11 +7,11 @@ frames, so only the JSON is read.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 _MARK = re.compile(r"^== (?P<port>\S+) (?P<kind>qos|stats)\s*$", re.MULTILINE)
@@ -78,9 +78,9 @@ def parse(text: str, exit_code: int | None = 0) -> dict[str, PortCounters]:
 
 def _document(text: str, where: str) -> Mapping[str, object]:
     try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        message = f"{where}: JSON cut off or damaged at line {error.lineno} column {error.colno}: {' '.join(text.split())[:80]}"
+        found = printed_json.load(text)
+    except FormatError as error:
+        message = f"{where}: {error}: {' '.join(text.split())[:80]}"
         raise FormatError(message) from error
     if not isinstance(found, dict):
         message = f"{where}: no JSON object"

@@ -19,6 +19,8 @@ class WriteBandwidth:
     gid_index: int | None
     gpu_memory: str
     """How GPU memory was used: dmabuf, peer (peer memory) or empty (host memory)."""
+    gpu: int | None
+    """Which GPU's memory, by CUDA's numbers; None where it says none."""
     size: int
     iterations: int
     peak: float
@@ -30,6 +32,7 @@ _COLUMNS = re.compile(r"^\s*#bytes\s+#iterations\s+BW peak\[(?P<peak>[^\]]+)\]\s
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s*$", re.MULTILINE)
 _FIELD = re.compile(r"(?P<name>Device|Transport type|Mtu|Link type|GID index)\s*:\s*(?P<value>[^\s\[]+)")
 _DMABUF = re.compile(r"using DMA-BUF for GPU buffer", re.IGNORECASE)
+_GPU = re.compile(r"\[pid = \d+, dev = (\d+)\]")
 _CUDA = re.compile(r"cuMemAlloc\(\) of a \d+ bytes GPU buffer|allocated GPU buffer|creating CUDA Ctx", re.IGNORECASE)
 
 
@@ -72,6 +75,7 @@ def _result(text: str, row: tuple[str, ...]) -> WriteBandwidth:
         mtu=int(fields["Mtu"]),
         gid_index=int(gid) if gid.isdigit() else None,
         gpu_memory=memory,
+        gpu=int(used[1]) if (used := _GPU.search(text)) else None,
         size=int(size),
         iterations=int(iterations),
         peak=float(peak),

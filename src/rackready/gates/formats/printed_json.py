@@ -9,7 +9,9 @@ from rackready.gates.formats.error import FormatError
 
 
 def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
-    """Return the document that a tool printed. Raises FormatError: empty, cut off, damaged, or nested beyond any tool's.
+    """Return the document that a tool printed. Raises FormatError: empty, cut off, damaged, nested beyond any tool's, or with NaN or Infinity.
+
+    Python would take those two words for numbers; JSON has neither, and a bound that is held against them says nothing.
 
     ``after_words``: a tool may print words before its document (warnings); words without a document are its refusal, and the reason.
     """
@@ -19,8 +21,12 @@ def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
     if start < 0:
         raise FormatError(" ".join(text.split())[:160])
     try:
-        return json.loads(text[start:])
+        return json.loads(text[start:], parse_constant=_no_number)
     except json.JSONDecodeError as error:
         raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
     except RecursionError as error:
         raise FormatError("JSON nested without end") from error
+
+
+def _no_number(word: str) -> float:
+    raise FormatError(f"{word} where JSON has a number")

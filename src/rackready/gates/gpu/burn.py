@@ -121,7 +121,9 @@ class Burn(DcgmDiagnostic):
             if value < bound:
                 step = f"Look for locked clocks (`nvidia-smi -rgc`), a power cap and the clock event reasons: {_RUNBOOK}."
                 judge.fail(f"{node} {part}", "SM clock under load", f"at least {bound:.0f} MHz ({source})", f"{value:.0f} MHz", step)
-        if bound:
+        if not bound:
+            judge.note = f"no lowest SM clock under load is published for {facts.gpu.id}: recorded, not judged (input least_clock_mhz)"
+        else:
             judge.criterion(Criterion(metric="sm_clock_under_load", op=Op.GE, bound=bound, unit="MHz", label="floor", source=source))
         if known:
             judge.metric("sm_clock_under_load_median", node, median(known), "MHz")
@@ -160,6 +162,12 @@ def _counters(judge: Judge, where: str, before: SmiGpu, after: SmiGpu, seconds: 
             where, "ECC counters not reported", "a number before and after", "nothing", "Turn ECC on (gate node/gpu/sanity/ecc); without it nothing is known."
         )
         return
+    held = {what: gain(f"clocks_event_reasons_counters/clocks_event_reasons_counters_{name}") for name, what in _SLOWDOWNS.items()}
+    back = [value for value in (*uncorrected, *corrected, *held.values()) if value is not None and value < 0]
+    if back:
+        step = "The driver was loaded anew or the GPU was reset under load: read the kernel log (gate node/gpu/sanity/xid), then run the gate again."
+        judge.error(where, "counters went back under load", "numbers that grow", f"{back[0]:.0f}", step)
+        return
     if sum(value or 0 for value in uncorrected) > 0:
         judge.fail(
             where,
@@ -179,13 +187,13 @@ def _counters(judge: Judge, where: str, before: SmiGpu, after: SmiGpu, seconds: 
             f"Run the field diagnostic: {_RUNBOOK}.",
         )
     for name, what in _SLOWDOWNS.items():
-        held = gain(f"clocks_event_reasons_counters/clocks_event_reasons_counters_{name}")
-        if held:
+        lasted = held[what]
+        if lasted:
             judge.fail(
                 where,
                 f"clocks held down under load: {what}",
                 "0 s",
-                f"{held / 1e6:.1f} s of {seconds:.0f} s",
+                f"{lasted / 1e6:.1f} s of {seconds:.0f} s",
                 clocks.REASONS["hw_power_brake_slowdown" if "brake" in name else "hw_thermal_slowdown"][1],
             )
 

@@ -12,7 +12,10 @@ from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
 _STEP = "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
+_SETTLE_S = 60
+"""DCGM needs that long from setting the watches of memory, PCIe, NVLink and heat to the first answer about them (dcgmi health --help, flags with *)."""
 _DCGM = "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
+_ASK = ("sh", "-c", f"sleep {_SETTLE_S}; exec dcgmi health -c -j")
 
 
 class DcgmHealth(Gate):
@@ -22,7 +25,7 @@ class DcgmHealth(Gate):
     covers = frozenset({"gpu"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
-        """Set all watches (setting them twice changes nothing), then ask."""
+        """Set all watches (setting them twice changes nothing), give them their time, then ask: sooner, Healthy only means that nothing was watched."""
         return [
             Run(
                 id=node,
@@ -30,7 +33,7 @@ class DcgmHealth(Gate):
                 nodes=(node,),
                 commands=(
                     Command(key="set", node=node, argv=("dcgmi", "health", "-s", "a"), timeout_s=60),
-                    Command(key="check", node=node, argv=("dcgmi", "health", "-c", "-j"), timeout_s=60, stage=1),
+                    Command(key="check", node=node, argv=_ASK, timeout_s=_SETTLE_S + 60, stage=1),
                 ),
             )
             for node in nodes

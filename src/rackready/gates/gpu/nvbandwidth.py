@@ -168,8 +168,9 @@ def _replays(judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> set
     """Hold the replays during the copies against the rate that DCGM allows for the link's generation and width."""
     before, after = (smi.read(judge, outputs.get(key), node) for key in ("before", "after"))
     seconds = sum(output.seconds for key, output in outputs.items() if key.startswith("copy-"))
-    if before is None or after is None or seconds <= 0:
+    if before is None or after is None:
         return set()
+    smi.count(judge, facts.nodes[node], node, after)
     bad: set[int] = set()
     for position, gpu in enumerate(after.gpus):
         where = f"{node} {parts.name(facts.nodes[node], gpu.pci, gpu.position)}"
@@ -194,6 +195,17 @@ def _replay_rate(judge: Judge, where: str, before: SmiLog, after: SmiLog, positi
     if values[0] is None or values[1] is None or gen is None or width is None:
         judge.error(where, "PCIe replays not reported", "a counter before and after", "nothing", "Update the driver; without the value nothing is known.")
         return None
-    rate = (values[1] - values[0]) * 60 / seconds
+    gained = values[1] - values[0]
+    if gained < 0 or (gained > 0 and seconds <= 0):
+        actual = f"{values[0]:.0f} before, {values[1]:.0f} after{'' if gained < 0 else ', in a time that is not known'}"
+        judge.error(
+            where,
+            "PCIe replays unreadable",
+            "a counter that grows, and the time of the copies",
+            actual,
+            "The driver was loaded anew in between, or the outputs were captured without their time: run the gate again.",
+        )
+        return None
+    rate = gained * 60 / seconds if gained else 0.0
     judge.metric("pcie_replays_per_minute", where.replace(" ", "/"), rate, "1/min")
     return rate, math.ceil(_PER_LANE.get(int(gen), _PER_LANE[6]) / 1000 * 60 * width)

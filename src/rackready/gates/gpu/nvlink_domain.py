@@ -97,6 +97,9 @@ def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> list[tuple[
         part = parts.name(facts.nodes[node], gpu.pci, gpu.position)
         before = len(judge.fails) + len(judge.errors)
         fabric.state(judge, facts.nodes[node], f"{node} {part}", gpu)
+        if gpu.text("fabric/health/summary") is None and gpu.text("fabric/health/bandwidth") is None:
+            step = "Update the driver; without its health mask a degraded link or route of the domain is not seen."
+            judge.error(f"{node} {part}", "fabric health not reported", "the health mask of its NVLink domain", "nothing", step)
         judge.judged += 1
         cluster, clique = gpu.text("fabric/clusterUuid"), gpu.text("fabric/cliqueId")
         if cluster is None or clique is None or cluster == _NO_CLUSTER:
@@ -148,14 +151,16 @@ def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -
         judge.error(node, "IMEX contradicts itself", "exit code 0 with a domain", f"exit code {output.exit_code}", _IMEX_STEP)
     if found.status != "UP":
         judge.fail(node, "IMEX domain", "UP", found.status, _IMEX_STEP)
-    if len(found.nodes) != wanted:
-        judge.fail(node, "members of the IMEX domain", f"{wanted}", f"{len(found.nodes)}", _IMEX_STEP)
+    hosts = {member.host for member in found.nodes}
+    if len(hosts) != wanted or len(found.nodes) != wanted:
+        judge.fail(node, "members of the IMEX domain", f"{wanted}", f"{min(len(hosts), len(found.nodes))}", _IMEX_STEP)
     for member in found.nodes:
         if member.status != "READY":
             judge.fail(node, f"IMEX member {member.host}", "READY", member.status, _IMEX_STEP)
         if member.version and member.version != driver:
             judge.fail(node, f"IMEX version of {member.host}", driver, member.version, "IMEX must be exactly the driver's version; run install again.")
-        bad = {host: state for host, state in member.connections.items() if state != "CONNECTED"}
+        ends = dict.fromkeys(hosts - {member.host}, "none") | member.connections
+        bad = {host: state for host, state in ends.items() if state != "CONNECTED"}
         if bad:
             judge.fail(
                 node,

@@ -86,6 +86,7 @@ def _gpu(judge: Judge, facts: NodeFacts, where: str, gpu: dict[str, Any], notes:
     for below, above in zip(links[::2], links[1::2], strict=False):
         _link(judge, facts, where, below, above, notes)
     if len(links) % 2:
+        _link(judge, facts, where, links[-1], links[-1], notes)
         notes.append(f"{where}: the other end of {links[-1]['pci']}'s link is not in sysfs (virtual machine?); judged by the GPU's end alone")
     if len(judge.fails) + len(judge.errors) == before:
         judge.measured.add(where.replace(" ", "/"))
@@ -107,7 +108,7 @@ def own_end(judge: Judge, facts: NodeFacts, where: str, link: dict[str, Any]) ->
 
 def _link(judge: Judge, facts: NodeFacts, where: str, below: dict[str, Any], above: dict[str, Any], notes: list[str]) -> None:
     """Judge one link by the least of what its two ends can do. Links inside a switch chip stand between two links and are none."""
-    name = f"{below['pci']} to {above['pci']}"
+    name = f"{below['pci']} to {above['pci'] if above is not below else 'the end that is not seen'}"
     judge.judged += 2
     values = [below[key] for key in ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width")]
     ends = [above["max_link_speed"], above["max_link_width"]]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from statistics import median
 
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.formats import fio
+from rackready.gates.formats import fio, printed_json
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judge import Judge
@@ -64,7 +63,7 @@ class DiskBandwidth(HostGate):
         if text is None:
             return {}
         try:
-            return {str(item["path"]): str(item["model"] or "no model").strip() for item in json.loads(text)["blockdevices"] if int(item["size"])}
+            return {str(item["path"]): str(item["model"] or "no model").strip() for item in printed_json.load(text)["blockdevices"] if int(item["size"])}
         except (ValueError, KeyError, TypeError) as error:
             judge.error(found.node, "lsblk's output is not understood", "a list of block devices", error, AGAIN)
             return {}

@@ -79,6 +79,24 @@ def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
                 judge.fail(name, what, f"{watched.low:g} to {watched.high:g} {unit} ({_MODULE})", f"{value:g} {unit}", step)
 
 
+def _light(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.Port]) -> None:
+    """What other modules of the same part report (light, temperature, their limits) must be there: without it nothing was held against a limit."""
+    alike = [other for other in ports if other.part == port.part]
+    for what, of in (
+        ("received light", [_limited(other.rx_power) for other in alike]),
+        ("sent light", [_limited(other.tx_power) for other in alike]),
+        ("module temperature", [_limited(other.temperature) for other in alike]),
+    ):
+        own = _limited({"received light": port.rx_power, "sent light": port.tx_power}.get(what, port.temperature))
+        if any(of) and not own:
+            step = "Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module."
+            judge.error(where, f"{what} not reported", f"a reading with its limits, as {sum(of)} modules of the same part have", "nothing", step)
+
+
+def _limited(watched: mlxlink.Watched | None) -> bool:
+    return watched is not None and watched.low is not None and watched.high is not None
+
+
 def _fec(judge: Judge, where: str, port: mlxlink.Port, siblings: list[str]) -> None:
     """Hold the error correction in use against what most ports of the node have: both ends must agree on it, and rails are alike."""
     usual, times = Counter(siblings).most_common(1)[0] if siblings else ("", 0)
@@ -124,6 +142,7 @@ class Optics(HostGate):
             where = f"{node} {nic.rdma_device} (rail {nic.rail})"
             errors(judge, where, port, self.inputs.max_effective_ber, self.inputs.max_raw_ber)
             module(judge, where, port)
+            _light(judge, where, port, list(ports.values()))
             self._part(judge, where, port, [other.part for other in ports.values()])
             _fec(judge, where, port, [other.fec for other in ports.values() if other.state == "Active"])
             if len(judge.fails) + len(judge.errors) == before:
