@@ -34,7 +34,7 @@ PROGRAMS: dict[str, Program] = {
     "journalctl": kmsg.journalctl,
     "dcgmproftester13": proftester.main,
     "nvbandwidth": copies.main,
-    "sh": lambda argv: PROGRAMS[argv[1].split("; exec ")[1].split()[0]](argv[1].split("; exec ")[1].split()[1:]),
+    "sh": lambda argv: PROGRAMS[argv[1].rsplit("exec ", 1)[1].split()[0]](argv[1].rsplit("exec ", 1)[1].split()[1:]),
     "nvidia-ctk": lambda argv: ctk.main(argv, "1.20.0-1"),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -342,12 +343,29 @@ def test_dcgm_health(set_: str, check: dict[str, Any], message: str | None, outc
     assert verdict.outcome is outcome
 
 
-def test_dcgms_watches_have_their_minute_before_they_are_asked() -> None:
+@pytest.mark.parametrize(
+    ("active", "ago_s", "waits_s"),
+    [(False, 600, 60), (True, 600, 0), (True, 25, 35), (True, 0, 60), (True, -500, 60)],
+    ids=["nobody set them", "set long ago", "set 25 s ago", "set just now", "a clock that went back"],
+)
+def test_dcgms_watches_have_their_minute_before_they_are_asked(tmp_path: Path, active: bool, ago_s: int, waits_s: int) -> None:  # noqa: FBT001 - a parameter of the test
     """Watches (dcgmi health) of memory, PCIe, NVLink and heat need 60 s before the first query; Healthy before that is no measurement."""
     set_, check = gate("node/gpu/validation/dcgm-health").plan(rack(1), ["node01"])[0].commands
     assert set_.stage < check.stage
-    assert check.argv == ("sh", "-c", "sleep 60; exec dcgmi health -c -j")
     assert check.timeout_s > 60 + 30
+    up = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    programs = {
+        "systemctl": f"[ $1 = is-active ] && exit {0 if active else 3}; echo {int((up - ago_s) * 1e6)}",
+        "sleep": "echo slept $1",
+        "dcgmi": 'echo "dcgmi $*"',
+    }
+    for name, body in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n", encoding="ascii")
+        (tmp_path / name).chmod(0o755)
+    said = subprocess.run(check.argv, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert said[-1] == "dcgmi health -c -j"
+    slept = int(said[0].removeprefix("slept ")) if said[0].startswith("slept") else 0
+    assert abs(slept - waits_s) <= 1
 
 
 def test_wrong_results_are_found_by_the_integrity_check() -> None:

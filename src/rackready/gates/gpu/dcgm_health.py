@@ -15,7 +15,18 @@ _STEP = "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validatio
 _SETTLE_S = 60
 """DCGM needs that long from setting the watches of memory, PCIe, NVLink and heat to the first answer about them (dcgmi health --help, flags with *)."""
 _DCGM = "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
-_ASK = ("sh", "-c", f"sleep {_SETTLE_S}; exec dcgmi health -c -j")
+_UNIT = "rackready-dcgm-health.service"
+"""Unit of the role dcgm that sets the watches whenever the host engine starts: how long it stands is how long they watch."""
+_ASK = f"""left={_SETTLE_S}
+if systemctl is-active --quiet {_UNIT}; then
+  since=$(systemctl show --property=ActiveEnterTimestampMonotonic --value {_UNIT})
+  now=$(cut -d. -f1 /proc/uptime)
+  left=$(({_SETTLE_S} + since / 1000000 - now))
+fi
+[ "$left" -le {_SETTLE_S} ] || left={_SETTLE_S}
+[ "$left" -le 0 ] || sleep "$left"
+exec dcgmi health -c -j
+"""
 
 
 class DcgmHealth(Gate):
@@ -33,7 +44,7 @@ class DcgmHealth(Gate):
                 nodes=(node,),
                 commands=(
                     Command(key="set", node=node, argv=("dcgmi", "health", "-s", "a"), timeout_s=60),
-                    Command(key="check", node=node, argv=_ASK, timeout_s=_SETTLE_S + 60, stage=1),
+                    Command(key="check", node=node, argv=("sh", "-c", _ASK), timeout_s=_SETTLE_S + 60, stage=1),
                 ),
             )
             for node in nodes

@@ -102,3 +102,18 @@ def test_the_table_has_one_width(machine: Machine) -> None:
     out = machine.run(dcgmi, "diag", "-r", "3")[1]
     assert {len(line) for line in out.splitlines() if line.startswith(("+", "|"))} == {78}
     assert "8 GPUs found." in machine.run(dcgmi, "discovery", "-l")[1]
+
+
+def test_health_knows_only_what_was_watched_for_a_minute(machine: Machine) -> None:
+    machine.ready()
+    machine.inject("ecc-uncorrectable", gpu=4)
+    code, out, _ = machine.run(dcgmi, "health", "-c", "-j")
+    assert (code, out) == (253, "Error: Health watches not enabled. Please enable watches. \n")
+    assert machine.run(dcgmi, "health", "-s", "a")[:2] == (0, "Health monitor systems set successfully.\n")
+    assert json.loads(machine.run(dcgmi, "health", "-c", "-j")[1])["body"] == {"Overall Health": {"value": "Healthy"}}
+    with store.change() as runtime:
+        runtime["dcgm"]["watched"] -= 60
+    machine.run(dcgmi, "health", "-s", "a")
+    found = json.loads(machine.run(dcgmi, "health", "-c", "-j")[1])["body"]
+    assert found["Overall Health"]["value"] == "Failure"
+    assert list(found["GPU"]["children"]) == ["4"]

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 
 from .. import machine, store
 from ..machine import Gpu
 from . import diag, engine, findings
 
 _NOT_CONNECTED = 235
+_NOT_WATCHED = 253
+_SETTLE_S = 60
+_SLOW = ("Memory system", "PCIe system")
+"""Health systems whose watches know nothing in their first minute: those that `dcgmi health --help` marks with a star."""
 
 
 def main(argv: list[str], version: str) -> int:
@@ -60,9 +65,16 @@ def _group(_argv: list[str], _version: str) -> int:
 
 def _health(argv: list[str], _version: str) -> int:
     if "-c" not in argv and "--check" not in argv:
+        with store.change() as runtime:
+            runtime["dcgm"].setdefault("watched", time.time())
         sys.stdout.write("Health monitor systems set successfully.\n")
         return 0
-    incidents = {gpu.index: _incidents(gpu) for gpu in _seen()}
+    since = store.runtime().get("dcgm", {}).get("watched")
+    if since is None:
+        sys.stdout.write("Error: Health watches not enabled. Please enable watches. \n")
+        return _NOT_WATCHED
+    settled = time.time() - since >= _SETTLE_S
+    incidents = {gpu.index: {name: rows for name, rows in _incidents(gpu).items() if settled or name not in _SLOW} for gpu in _seen()}
     overall = "Failure" if any(incidents.values()) else "Healthy"
     if "-j" in argv or "--json" in argv:
         body: dict[str, object] = {"Overall Health": {"value": overall}}
