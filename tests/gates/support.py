@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,12 @@ FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 
 def text(name: str) -> str:
     return (FIXTURES / name).read_text(encoding="utf-8")
+
+
+def wrote(argv: Sequence[str], name: str = "perftest/dgx_h100_rail1_healthy.txt") -> str:
+    """What ib_write_bw's client says, for the device and GPU that its command line names."""
+    gpu = next((word.split("=")[1] for word in argv if word.startswith("--use_cuda=")), "0")
+    return text(name).replace(": mlx5_0", f": {argv[4]}").replace("dev = 0]", f"dev = {gpu}]")
 
 
 def document(name: str) -> Any:  # noqa: ANN401

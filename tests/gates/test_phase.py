@@ -26,7 +26,7 @@ from rackready.model.phase import NodeResult
 from rackready.model.site import DeclaredSkip, Site
 from rackready.paths import EnvPaths
 from tests.gates.fake import FakeConnection, said
-from tests.gates.support import text
+from tests.gates.support import text, wrote
 from tests.gates.test_ib_write_bw import WROTE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,7 +113,7 @@ class Rack:
         far = next(name for number, name in enumerate(NODES, 11) if argv[-1].endswith(f".{number}"))
         slow = {(node, argv[4]), (far, argv[4])} & self.bad_writes
         name = "perftest/dgx_h100_rail1_slow.txt" if slow else "perftest/dgx_h100_rail1_healthy.txt"
-        return said(text(name).replace(": mlx5_0", f": {argv[4]}"))
+        return said(wrote(argv, name))
 
     def _ring_text(self) -> str:
         whole = text("nccl/2x_dgx_h100_ring_healthy.txt")

@@ -121,7 +121,8 @@ def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> Non
         return str(path)
 
     write = tmp_path / "write.txt"
-    write.write_text((FIXTURES / "perftest/dgx_h100_rail1_healthy.txt").read_text(encoding="utf-8").replace(": mlx5_0", ": mlx5_3"), encoding="utf-8")
+    said = (FIXTURES / "perftest/dgx_h100_rail1_healthy.txt").read_text(encoding="utf-8")
+    write.write_text(said.replace(": mlx5_0", ": mlx5_3").replace("dev = 0]", "dev = 1]"), encoding="utf-8")
     files = {"link-first": link("mlx5_3"), "link-second": link("mlx5_3"), "client-forth": str(write), "client-back": str(write)}
     files |= dict.fromkeys(("after-first", "after-second"), link("mlx5_3", 8388608 * 2000))
     given = [word for key, path in files.items() for word in ("--input", f"{key}={path}")]
