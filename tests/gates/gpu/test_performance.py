@@ -319,6 +319,11 @@ HEALTH = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health M
 SET = "Health monitor systems set successfully.\n"
 
 
+def seen_by_dcgm(gpus: int) -> str:
+    rows = "".join(f"| {gpu}      | Name: NVIDIA H100 80GB HBM3 |\n|        | PCI Bus ID: 00000000:1{gpu}:00.0 |\n" for gpu in range(gpus))
+    return f"{gpus} GPUs found.\n+--------+\n| GPU ID |\n{rows}0 NvSwitches found.\n"
+
+
 def incident(word: str) -> dict[str, Any]:
     said = {"value": word, "overflow": ["Detected 1 volatile double-bit ECC error(s) in GPU 3."]}
     return {
@@ -338,9 +343,24 @@ def incident(word: str) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_dcgm_health(set_: str, check: dict[str, Any], message: str | None, outcome: Outcome) -> None:
-    verdict = judge("node/gpu/validation/dcgm-health", {"set": set_, "check": json.dumps(check)}, {})
+    verdict = judge("node/gpu/validation/dcgm-health", {"set": set_, "seen": seen_by_dcgm(8), "check": json.dumps(check)}, {})
     assert says(verdict) == ([message] if message else [])
     assert verdict.outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("seen", "message", "outcome"),
+    [
+        (seen_by_dcgm(7), "node01: GPUs that DCGM watches - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory; the host engine sees what the driver had when it started: restart nvidia-dcgm after a repair.", Outcome.FAIL),
+        ("", "node01: DCGM discovery unreadable - Expected: the GPUs and NVSwitches that were found Actual: nothing (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
+    ],
+    ids=["one is missing", "nothing said"],
+)  # fmt: skip
+def test_healthy_counts_for_the_gpus_that_dcgm_sees(seen: str, message: str, outcome: Outcome) -> None:
+    """The report of `dcgmi health -c` names only GPUs that are ill: one that DCGM does not see at all is none of them."""
+    verdict = judge("node/gpu/validation/dcgm-health", {"set": SET, "seen": seen, "check": json.dumps(HEALTH)}, {})
+    assert says(verdict) == [message]
+    assert (verdict.outcome, verdict.measured) == (outcome, [])
 
 
 @pytest.mark.parametrize(
@@ -350,7 +370,7 @@ def test_dcgm_health(set_: str, check: dict[str, Any], message: str | None, outc
 )
 def test_dcgms_watches_have_their_minute_before_they_are_asked(tmp_path: Path, active: bool, ago_s: int, waits_s: int) -> None:  # noqa: FBT001 - a parameter of the test
     """Watches (dcgmi health) of memory, PCIe, NVLink and heat need 60 s before the first query; Healthy before that is no measurement."""
-    set_, check = gate("node/gpu/validation/dcgm-health").plan(rack(1), ["node01"])[0].commands
+    set_, _, check = gate("node/gpu/validation/dcgm-health").plan(rack(1), ["node01"])[0].commands
     assert set_.stage < check.stage
     assert check.timeout_s > 60 + 30
     up = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])

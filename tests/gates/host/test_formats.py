@@ -160,6 +160,7 @@ def test_a_clocks_largest_error_is_offset_dispersion_and_half_the_delay() -> Non
         (fio.parse, "fio: command not understood\n", "no JSON: fio: command not understood"),
         (fio.parse, '{"fio version": "fio-3.33", "jobs": []}', "no job ran"),
         (fio.parse, '{"fio version": "fio-3.33", "jobs": [{"read": {"bw_bytes": Infinity}}]}', "Infinity where JSON has a number"),
+        (fio.parse, '{"fio version": "fio-3.33", "jobs": [{"read": {"bw_bytes": 1e999}}]}', "1e999 where JSON has a number"),
         (lscpu.parse, '{"lscpu": [{"field": "CPU(s):", "data": NaN}]}', "NaN where JSON has a number"),
     ],
 )

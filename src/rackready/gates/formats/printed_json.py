@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from rackready.gates.formats.error import FormatError
@@ -11,7 +12,7 @@ from rackready.gates.formats.error import FormatError
 def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
     """Return the document that a tool printed. Raises FormatError: empty, cut off, damaged, nested beyond any tool's, or with NaN or Infinity.
 
-    Python would take those two words for numbers; JSON has neither, and a bound that is held against them says nothing.
+    Python would take those two words for numbers, and 1e999 for the second; a bound that is held against them says nothing.
 
     ``after_words``: a tool may print words before its document (warnings); words without a document are its refusal, and the reason.
     """
@@ -21,11 +22,18 @@ def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
     if start < 0:
         raise FormatError(" ".join(text.split())[:160])
     try:
-        return json.loads(text[start:], parse_constant=_no_number)
+        return json.loads(text[start:], parse_constant=_no_number, parse_float=_finite)
     except json.JSONDecodeError as error:
         raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
     except RecursionError as error:
         raise FormatError("JSON nested without end") from error
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        _no_number(digits)
+    return value
 
 
 def _no_number(word: str) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import dcgm_health
 from rackready.gates.formats.dcgm_health import Health
 from rackready.gates.formats.error import FormatError
@@ -15,6 +16,9 @@ _STEP = "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validatio
 _SETTLE_S = 60
 """DCGM needs that long from setting the watches of memory, PCIe, NVLink and heat to the first answer about them (dcgmi health --help, flags with *)."""
 _DCGM = "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
+_SEEN = re.compile(r"^(?P<gpus>\d+) GPUs? found\.", re.MULTILINE)
+_ROW = re.compile(r"^\| *\d+ *\| *Name: ", re.MULTILINE)
+_SWITCHES = re.compile(r"^\d+ NvSwitch(es)? found", re.MULTILINE)
 _UNIT = "rackready-dcgm-health.service"
 """Unit of the role dcgm that sets the watches whenever the host engine starts: how long it stands is how long they watch."""
 _ASK = f"""left={_SETTLE_S}
@@ -44,6 +48,7 @@ class DcgmHealth(Gate):
                 nodes=(node,),
                 commands=(
                     Command(key="set", node=node, argv=("dcgmi", "health", "-s", "a"), timeout_s=60),
+                    Command(key="seen", node=node, argv=("dcgmi", "discovery", "-l"), timeout_s=60),
                     Command(key="check", node=node, argv=("sh", "-c", _ASK), timeout_s=_SETTLE_S + 60, stage=1),
                 ),
             )
@@ -54,8 +59,8 @@ class DcgmHealth(Gate):
         """Name every incident with its entity; the overall word must agree with them."""
         node = run.nodes[0]
         judge = Judge()
-        for key in ("set", "check"):
-            if judge.trouble(trouble(outputs.get(key), node, f"dcgmi health ({key})")):
+        for key, what in (("set", "dcgmi health -s"), ("seen", "dcgmi discovery"), ("check", "dcgmi health -c")):
+            if judge.trouble(trouble(outputs.get(key), node, what)):
                 return judge.verdict(node)
         set_, check = outputs["set"], outputs["check"]
         if set_.exit_code != 0 or "successfully" not in set_.stdout:
@@ -74,8 +79,24 @@ class DcgmHealth(Gate):
             return judge.verdict(node)
         if check.exit_code != 0:
             judge.error(node, "DCGM contradicts itself", "exit code 0 with a report", f"exit code {check.exit_code}", _DCGM)
-        _judge(judge, facts, node, found)
+        if _sees_all(judge, facts, node, outputs["seen"]):
+            _judge(judge, facts, node, found)
         return judge.verdict(node)
+
+
+def _sees_all(judge: Judge, facts: GateFacts, node: str, seen: Output) -> bool:
+    """Hold the GPUs that the host engine sees against the platform: the report names only those that are ill."""
+    found, rows = _SEEN.search(seen.stdout), _ROW.findall(seen.stdout)
+    if found is None or int(found["gpus"]) != len(rows) or not _SWITCHES.search(seen.stdout) or seen.exit_code != 0:
+        actual = f"{' '.join(seen.stdout.split())[:160] or 'nothing'} (exit code {seen.exit_code})"
+        judge.error(node, "DCGM discovery unreadable", "the GPUs and NVSwitches that were found", actual, _DCGM)
+        return False
+    wanted = facts.nodes[node].platform.gpus
+    if int(found["gpus"]) != wanted:
+        step = "See the gate node/gpu/sanity/inventory; the host engine sees what the driver had when it started: restart nvidia-dcgm after a repair."
+        judge.fail(node, "GPUs that DCGM watches", wanted, found["gpus"], step)
+        return False
+    return True
 
 
 def _judge(judge: Judge, facts: GateFacts, node: str, found: Health) -> None:
