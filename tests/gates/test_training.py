@@ -1,6 +1,6 @@
 """The training step and the optional programs in containers: the program itself with a stub for its process group, and what the gates make of reports.
 
-PyTorch is no dependency of this project: class Torch of ondevice/ddp_step.py, its only part that needs it, is not run by any test.
+Class Torch of ondevice/ddp_step.py, its only part that needs PyTorch, is run by test_torch_real.py.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_the_options_of_the_program() -> None:
 def report(**changed: object) -> str:
     whole = {
         "format": ddp_step.FORMAT, "world": 16, "hosts": ["node01"] * 8 + ["node02"] * 8, "losses": [10.37, 9.5, 7.2], "checksums": ["ab"] * 16,
-        "seconds": [2.0] * 16, "tokens_per_second": 812000.5, "versions": {"torch": "2.9"}, "complete": True,
+        "seconds": [2.0] * 16, "tokens_per_second": 812000.5, "versions": {"torch": "2.9", "backend": "nccl"}, "complete": True,
     }  # fmt: skip
     return json.dumps({**whole, **changed})
 
@@ -98,9 +98,10 @@ def test_it_runs_torchrun_on_every_node() -> None:
     run = gate(GATE, IMAGE).plan(known, list(known.nodes))[0]
     words = [" ".join(word for word in command.argv if len(word) < 200) for command in run.commands]
     assert "podman run --rm --device nvidia.com/gpu=all --network=host" in words[0]
-    assert "registry.example/pytorch:25.10 torchrun --nnodes=2 --nproc-per-node=8 --node-rank=0 --master-addr=198.19.0.1" in words[0]
-    assert "--node-rank=1 --master-addr=198.19.0.1" in words[1]
+    assert "registry.example/pytorch:25.10 torchrun --nnodes=2 --nproc_per_node=8 --node_rank=0 --master_addr=198.19.0.1" in words[0]
+    assert "--node_rank=1 --master_addr=198.19.0.1" in words[1]
     assert "--env NCCL_DEBUG=INFO" in words[0]
+    assert run.commands[0].argv[-2:] == ("--wait", "900")
 
 
 def test_a_good_step_passes_and_its_speed_is_for_the_fleet_to_judge() -> None:
@@ -140,8 +141,37 @@ def test_what_cannot_be_judged_is_an_error() -> None:
     assert judged("").outcome is Outcome.ERROR
     assert judged(report()[:80]).outcome is Outcome.ERROR
     assert "ModuleNotFoundError" in str(judged(report(), code=1, stderr="ModuleNotFoundError: No module named 'torch'").findings[0])
-    with pytest.raises(FormatError, match="no whole report"):
-        training.read(report(tokens_per_second=None))
+    for changed in ({"tokens_per_second": None}, {"versions": "2.9"}):
+        with pytest.raises(FormatError, match="no whole report"):
+            training.read(report(**changed))
+
+
+def test_a_step_on_cpus_is_no_evidence() -> None:
+    verdict = judged(report(versions={"torch": "2.9", "backend": "gloo"}))
+    step = "Run the gate as it is planned: a step on CPUs says nothing of GPUs and of the fabric."
+    assert [str(finding) for finding in verdict.findings] == [f"cluster: training ran without GPUs - Expected: backend nccl Actual: backend gloo. {step}"]
+    assert verdict.outcome is Outcome.ERROR
+    assert not verdict.measured
+    assert not verdict.metrics
+
+
+READ = "Read its raw output; check that the image has PyTorch and torchrun, and that the nodes' container toolkit offers the GPUs (CDI)."
+LOST = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:544] Connection closed by peer [127.0.0.1]:1936"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "code", "says"),
+    [
+        (text("torch/torchrun_2.8_rank_killed.txt"), 1, "rank 1 ended with -9: Signal 9 (SIGKILL) received by PID 13905"),
+        (text("torch/torchrun_2.8_peer_lost.txt"), 1, f"rank 0 ended with 1: {LOST}"),
+        ("Error: executable file `torchrun` not found in $PATH\n", 127, "Error: executable file `torchrun` not found in $PATH"),
+        ("=====\n", 125, "nothing said"),
+    ],
+    ids=["killed", "peer lost", "no torchrun", "a ruler alone"],
+)
+def test_a_failed_step_is_told_in_the_words_of_the_rank_that_failed(stderr: str, code: int, says: str) -> None:
+    [finding] = judged("", log="", code=code, stderr=stderr).findings
+    assert str(finding) == f"node01: training step failed - Expected: exit code 0 Actual: exit code {code}: {says}. {READ}"
 
 
 @pytest.mark.parametrize("gate_id", [GATE, "node/gpu/stress/hpl", "node/gpu/performance/inference"])

@@ -12,6 +12,7 @@ from pydantic import Field
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.fabric.container import Containered
+from rackready.gates.formats import complaint
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 
@@ -52,10 +53,8 @@ class OneProgram(Containered):
         if gathered.trouble(trouble(output, node, self.program)) or output is None:
             return gathered.verdict(node)
         if output.exit_code != 0:
-            said = (output.stderr.strip() or output.stdout.strip()).splitlines()
-            gathered.error(
-                node, f"{self.program} failed", "exit code 0", f"exit code {output.exit_code}: {said[-1].strip()[:200] if said else 'nothing said'}", _READ
-            )
+            said = complaint.last_words(output.stdout, output.stderr)
+            gathered.error(node, f"{self.program} failed", "exit code 0", f"exit code {output.exit_code}: {said}", _READ)
         else:
             self.judge_text(gathered, facts, node, output)
         if not gathered.fails and not gathered.errors:
