@@ -26,8 +26,11 @@ SIMULATED_RACK = {
 }
 """What the simulated rack needs of the host, and for what."""
 
-BROWSER = ["chromium"]
-"""Tests open reports and plans in it."""
+TESTS = {
+    "chromium": "opens reports and plans",
+    "python3-torch": "PyTorch for CPUs: runs the programs that nodes run on GPUs (150 MB to fetch, 650 MB on disk with what it needs)",
+}
+"""What tests need of the host beside the simulated rack, and for what. Without root they are not installed; those tests are skipped and say why."""
 
 
 def missing(packages: list[str]) -> list[str]:
@@ -80,17 +83,20 @@ def _install(packages: list[str]) -> None:
     )
 
 
-def browser() -> None:
-    """Install the browser in which tests open reports. Where apt has none, those tests are skipped and say why."""
-    if missing(BROWSER):
-        install(BROWSER, "the browser of the tests of reports")
-
-
 def simulated_rack() -> None:
     """Install what the simulated rack needs of the host."""
-    wanted = missing(list(SIMULATED_RACK))
+    _named(SIMULATED_RACK, "the simulated rack")
+
+
+def of_tests() -> None:
+    """Install what tests need of the host beside it."""
+    _named(TESTS, "tests")
+
+
+def _named(packages: dict[str, str], why: str) -> None:
+    wanted = missing(list(packages))
     if wanted:
         for name in wanted:
-            say(f"  {name}: {SIMULATED_RACK[name]}")
-        install(wanted, "the simulated rack")
-    say("host packages for the simulated rack: ready")
+            say(f"  {name}: {packages[name]}")
+        install(wanted, why)
+    say(f"host packages for {why}: ready")

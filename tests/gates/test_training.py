@@ -1,6 +1,6 @@
 """The training step and the optional programs in containers: the program itself with a stub for its process group, and what the gates make of reports.
 
-PyTorch is no dependency of this project: class Torch of ondevice/ddp_step.py, its only part that needs it, is not run by any test.
+Class Torch of ondevice/ddp_step.py, its only part that needs PyTorch, is run by test_torch_real.py.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_the_options_of_the_program() -> None:
 def report(**changed: object) -> str:
     whole = {
         "format": ddp_step.FORMAT, "world": 16, "hosts": ["node01"] * 8 + ["node02"] * 8, "losses": [10.37, 9.5, 7.2], "checksums": ["ab"] * 16,
-        "seconds": [2.0] * 16, "tokens_per_second": 812000.5, "versions": {"torch": "2.9"}, "complete": True,
+        "seconds": [2.0] * 16, "tokens_per_second": 812000.5, "versions": {"torch": "2.9", "backend": "nccl"}, "complete": True,
     }  # fmt: skip
     return json.dumps({**whole, **changed})
 
@@ -98,9 +98,10 @@ def test_it_runs_torchrun_on_every_node() -> None:
     run = gate(GATE, IMAGE).plan(known, list(known.nodes))[0]
     words = [" ".join(word for word in command.argv if len(word) < 200) for command in run.commands]
     assert "podman run --rm --device nvidia.com/gpu=all --network=host" in words[0]
-    assert "registry.example/pytorch:25.10 torchrun --nnodes=2 --nproc-per-node=8 --node-rank=0 --master-addr=198.19.0.1" in words[0]
-    assert "--node-rank=1 --master-addr=198.19.0.1" in words[1]
+    assert "registry.example/pytorch:25.10 torchrun --nnodes=2 --nproc_per_node=8 --node_rank=0 --master_addr=198.19.0.1" in words[0]
+    assert "--node_rank=1 --master_addr=198.19.0.1" in words[1]
     assert "--env NCCL_DEBUG=INFO" in words[0]
+    assert run.commands[0].argv[-2:] == ("--wait", "900")
 
 
 def test_a_good_step_passes_and_its_speed_is_for_the_fleet_to_judge() -> None:
@@ -140,8 +141,37 @@ def test_what_cannot_be_judged_is_an_error() -> None:
     assert judged("").outcome is Outcome.ERROR
     assert judged(report()[:80]).outcome is Outcome.ERROR
     assert "ModuleNotFoundError" in str(judged(report(), code=1, stderr="ModuleNotFoundError: No module named 'torch'").findings[0])
-    with pytest.raises(FormatError, match="no whole report"):
-        training.read(report(tokens_per_second=None))
+    for changed in ({"tokens_per_second": None}, {"versions": "2.9"}):
+        with pytest.raises(FormatError, match="no whole report"):
+            training.read(report(**changed))
+
+
+def test_a_step_on_cpus_is_no_evidence() -> None:
+    verdict = judged(report(versions={"torch": "2.9", "backend": "gloo"}))
+    step = "Run the gate as it is planned: a step on CPUs says nothing of GPUs and of the fabric."
+    assert [str(finding) for finding in verdict.findings] == [f"cluster: training ran without GPUs - Expected: backend nccl Actual: backend gloo. {step}"]
+    assert verdict.outcome is Outcome.ERROR
+    assert not verdict.measured
+    assert not verdict.metrics
+
+
+READ = "Read its raw output; check that the image has PyTorch and torchrun, and that the nodes' container toolkit offers the GPUs (CDI)."
+LOST = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:544] Connection closed by peer [127.0.0.1]:1936"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "code", "says"),
+    [
+        (text("torch/torchrun_2.8_rank_killed.txt"), 1, "rank 1 ended with -9: Signal 9 (SIGKILL) received by PID 13905"),
+        (text("torch/torchrun_2.8_peer_lost.txt"), 1, f"rank 0 ended with 1: {LOST}"),
+        ("Error: executable file `torchrun` not found in $PATH\n", 127, "Error: executable file `torchrun` not found in $PATH"),
+        ("=====\n", 125, "nothing said"),
+    ],
+    ids=["killed", "peer lost", "no torchrun", "a ruler alone"],
+)
+def test_a_failed_step_is_told_in_the_words_of_the_rank_that_failed(stderr: str, code: int, says: str) -> None:
+    [finding] = judged("", log="", code=code, stderr=stderr).findings
+    assert str(finding) == f"node01: training step failed - Expected: exit code 0 Actual: exit code {code}: {says}. {READ}"
 
 
 @pytest.mark.parametrize(
@@ -174,13 +204,57 @@ def test_without_an_image_nothing_is_measured_and_nobody_declared_a_skip(gate_id
     assert verdict.outcome is Outcome.ERROR
 
 
-HPL = """T/V                N    NB     P     Q               Time                 Gflops
+HPL = """ Prog= 98.71%   N_left= 6144   Time=   33.60    Time_left=   0.05       iGF= 301543.10 GF= 365333.94  GF_per= 45666.74
+================================================================================
+T/V                N    NB     P     Q         Time          Gflops (   per GPU)
 --------------------------------------------------------------------------------
-WC0           264192  1024     4     2              33.65              3.654e+05
+WC0           264192  1024     4     2        33.65       3.654e+05 ( 4.567e+04)
+
+HPL_pdgesv() start time Tue Nov  4 23:23:45 2025
+HPL_pdgesv() end time   Tue Nov  4 23:24:19 2025
+
 --------------------------------------------------------------------------------
-||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   0.0031415 ...... PASSED
+||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   0.000521840189 ...... PASSED
+||Ax-b||_oo  . . . . . . . . . . . . . . . . . = 0.0000000061268288
+||A||_oo . . . . . . . . . . . . . . . . . . . = 66391.3885435541742481
+||x||_oo . . . . . . . . . . . . . . . . . . . = 5.2804384307618703
+||b||_oo . . . . . . . . . . . . . . . . . . . = 0.4999994346680141
+================================================================================
 """
-VLLM = "INFO 11-01 10:00:00 done\nThroughput: 41.22 requests/s, 21103.55 total tokens/s, 5275.89 output tokens/s\n"
+NETLIB = """T/V                N    NB     P     Q               Time                 Gflops
+--------------------------------------------------------------------------------
+WR01C2L8      102144   192     4     2             514.92              1.380e+03
+--------------------------------------------------------------------------------
+||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=        0.0020152 ...... PASSED
+"""
+NO_HPL_SH = """--------------------------------------------------------------------------
+mpirun was unable to find the specified executable file, and therefore
+did not launch the job.
+--------------------------------------------------------------------------
+"""
+VLLM = """INFO 11-01 10:00:00 [gpu_model_runner.py:1800] done
+Throughput: 41.22 requests/s, 21103.55 total tokens/s, 5275.89 output tokens/s
+Total num prompt tokens:  384000
+Total num output tokens:  128000
+"""
+TRTLLM = """===========================================================
+= PERFORMANCE OVERVIEW
+===========================================================
+Request Throughput (req/sec):                     141.3968
+Total Output Throughput (tokens/sec):             18098.7904
+Total Token Throughput (tokens/sec):              36197.5808
+Total Latency (ms):                               21216.8790
+Average request latency (ms):                     15698.2533
+Per User Output Throughput [w/ ctx] (tps/user):   8.2584
+Per GPU Output Throughput (tps/gpu):              2262.3488
+"""
+TRTLLM_FIRST = """= PERFORMANCE OVERVIEW
+===========================================================
+Number of requests:             3000
+Token Throughput (tokens/sec):  28390.4265
+Request Throughput (req/sec):   221.8002
+"""
+SERVING = "Output token throughput (tok/s):         434.40\nTotal Token throughput (tok/s):          868.80\n"
 
 
 def program(gate_id: str, stdout: str, code: int = 0) -> Verdict:
@@ -194,6 +268,9 @@ def program(gate_id: str, stdout: str, code: int = 0) -> Verdict:
     ("gate_id", "stdout", "code", "outcome", "words"),
     [
         ("node/gpu/stress/hpl", HPL, 0, Outcome.PASS, ""),
+        ("node/gpu/stress/hpl", NETLIB, 0, Outcome.PASS, ""),
+        ("node/gpu/stress/hpl", NO_HPL_SH, 134, Outcome.ERROR, "HPL failed - Expected: exit code 0 Actual: exit code 134: did not launch the job."),
+        ("node/gpu/stress/hpl", HPL + HPL.replace(" ...... PASSED", ""), 0, Outcome.ERROR, "HPL unreadable"),
         ("node/gpu/stress/hpl", HPL.replace("PASSED", "FAILED"), 0, Outcome.FAIL, "node01: HPL residual - Expected: PASSED Actual: FAILED."),
         (
             "node/gpu/stress/hpl",
@@ -204,14 +281,18 @@ def program(gate_id: str, stdout: str, code: int = 0) -> Verdict:
         ),
         (
             "node/gpu/stress/hpl",
-            HPL.split("||Ax", maxsplit=1)[0],
+            HPL.partition("||Ax")[0],
             0,
             Outcome.ERROR,
             "HPL unreadable",
         ),
         ("node/gpu/stress/hpl", "", 125, Outcome.ERROR, "HPL failed - Expected: exit code 0 Actual: exit code 125: nothing said."),
         ("node/gpu/performance/inference", VLLM, 0, Outcome.PASS, ""),
-        ("node/gpu/performance/inference", "Token Throughput (tokens/sec):     30100.2\n", 0, Outcome.PASS, ""),
+        ("node/gpu/performance/inference", TRTLLM, 0, Outcome.PASS, ""),
+        ("node/gpu/performance/inference", TRTLLM_FIRST, 0, Outcome.PASS, ""),
+        ("node/gpu/performance/inference", VLLM + TRTLLM, 0, Outcome.ERROR, "inference benchmark unreadable"),
+        ("node/gpu/performance/inference", SERVING, 0, Outcome.ERROR, "inference benchmark unreadable"),
+        ("node/gpu/performance/inference", TRTLLM.replace("36197.5808", "0.0000"), 0, Outcome.FAIL, "node01: inference - Expected: tokens Actual: 0 tokens/s."),
         ("node/gpu/performance/inference", VLLM.replace("21103.55", "0.00"), 0, Outcome.FAIL, "node01: inference - Expected: tokens Actual: 0 tokens/s."),
         ("node/gpu/performance/inference", "done\n", 0, Outcome.ERROR, "inference benchmark unreadable"),
     ],
@@ -221,3 +302,24 @@ def test_programs_in_containers(gate_id: str, stdout: str, code: int, outcome: O
     assert verdict.outcome is outcome
     assert words in " ".join(str(finding) for finding in verdict.findings)
     assert (verdict.note == "fleet pending") is (outcome is Outcome.PASS)
+
+
+@pytest.mark.parametrize(
+    ("gate_id", "stdout", "metric", "value"),
+    [
+        ("node/gpu/stress/hpl", HPL, "hpl", 365.4),
+        ("node/gpu/stress/hpl", NETLIB, "hpl", 1.38),
+        ("node/gpu/performance/inference", VLLM, "tokens_per_second", 21103.55),
+        ("node/gpu/performance/inference", TRTLLM, "tokens_per_second", 36197.5808),
+        ("node/gpu/performance/inference", TRTLLM_FIRST, "tokens_per_second", 28390.4265),
+    ],
+    ids=["NVIDIA's HPL", "Netlib's HPL", "vLLM", "TensorRT-LLM", "TensorRT-LLM 0.12"],
+)
+def test_the_figure_of_each_program_is_the_one_that_is_meant(gate_id: str, stdout: str, metric: str, value: float) -> None:
+    assert {found.name: found.value for found in program(gate_id, stdout).metrics} == {metric: pytest.approx(value)}
+
+
+def test_hpl_is_started_from_the_working_directory_of_its_image() -> None:
+    [command] = gate("node/gpu/stress/hpl", IMAGE).plan(rack(1), ["node01"])[0].commands
+    mpirun = "mpirun --allow-run-as-root -np 8 --bind-to none ./hpl.sh --dat hpl-linux-x86_64/sample-dat/HPL-8GPUs.dat"
+    assert " ".join(command.argv).endswith(f" {IMAGE['image']} {mpirun}")

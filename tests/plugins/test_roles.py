@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from rackready.sim import image
+
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
 TASK_FILES = sorted(path for role in ROLES for path in (role / "tasks").glob("*.yml"))
@@ -89,3 +91,13 @@ def test_every_play_gives_the_token_to_the_fenced_modules_of_its_roles(name: str
     }
     given = play.get("module_defaults", {})
     assert {module for module in used if not {"token", "ledger"} <= set(given.get(module, {}))} == set(), name
+
+
+def test_nodes_of_slurm_get_the_pmix_that_srun_asks_for_before_slurmd_starts() -> None:
+    """Debian's plugin mpi/pmix loads libpmix.so when slurmd starts; the name comes from libpmix-dev alone (libpmix2 has libpmix.so.2)."""
+    packages = read(ROOT / "roles/slurm_node/defaults/main.yml")["slurm_node_packages"]
+    assert packages == {"slurmd": "", "munge": "", "libpmix-dev": ""}
+    assert set(packages) <= set(image.PACKAGES), "a node of the simulated rack has them from its image: its mirror has none of Debian's packages"
+    [install] = tasks(ROOT / "roles/slurm_node/tasks/install.yml")
+    [start] = [task for task in tasks(ROOT / "roles/slurm_node/tasks/service.yml") if task["name"] == "service | Run slurmd"]
+    assert f"{install['register']} is changed" in start["ansible.builtin.systemd_service"]["state"]

@@ -142,6 +142,20 @@ def test_missing_host_packages_without_root_name_them_and_why(scripts: dict[str,
     assert "needs root" in caught.value.what_to_do
 
 
+def test_what_tests_need_of_the_host_is_installed_with_its_reason(
+    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apt = scripts["apt"]
+    installed: list[list[str]] = []
+    monkeypatch.setattr(apt, "missing", lambda names: [name for name in names if name != "chromium"])
+    monkeypatch.setattr(apt.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(apt, "_update", lambda: None)
+    monkeypatch.setattr(apt, "_install", installed.append)
+    apt.of_tests()
+    assert installed == [["python3-torch"]]
+    assert "python3-torch: PyTorch for CPUs: runs the programs that nodes run on GPUs" in capsys.readouterr().out
+
+
 def test_passing_failures_are_retried_and_lasting_ones_raised(scripts: dict[str, ModuleType]) -> None:
     console = scripts["console"]
     calls: list[int] = []

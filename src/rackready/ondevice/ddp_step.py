@@ -14,6 +14,7 @@ import os
 import socket
 import sys
 import time
+from datetime import timedelta
 from typing import Any, Protocol
 
 FORMAT = "rackready/ddp-step/v1"
@@ -71,12 +72,17 @@ class Torch:
         gpu = options.backend == "nccl"
         local = int(os.environ.get("LOCAL_RANK", "0"))
         self.device = self.torch.device(f"cuda:{local}" if gpu else "cpu")
+        if gpu and not self.torch.cuda.is_available():
+            message = "PyTorch finds no CUDA device"
+            raise RuntimeError(message)
         if gpu:
             self.torch.cuda.set_device(self.device)
-        self.dist.init_process_group(options.backend)
+        self.dist.init_process_group(options.backend, timeout=timedelta(seconds=options.wait))
         self.rank, self.world = self.dist.get_rank(), self.dist.get_world_size()
         self.tokens = options.batch * options.sequence * self.world
         self.versions = {"torch": str(self.torch.__version__), "backend": options.backend}
+        if gpu:
+            self.versions |= {"cuda": str(self.torch.version.cuda), "nccl": ".".join(map(str, self.torch.cuda.nccl.version()))}
         self._build(options, gpu=gpu)
 
     def _build(self, options: argparse.Namespace, *, gpu: bool) -> None:
@@ -133,6 +139,7 @@ def options(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl")
     for name, value in (("warmup", 5), ("steps", 50), ("batch", 8), ("sequence", 1024), ("width", 1024), ("layers", 8), ("vocabulary", 32000), ("seed", 7)):
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--wait", type=int, default=900, help="longest time that a rank waits for the others, s")
     parser.add_argument("--rate", type=float, default=3e-4)
     return parser.parse_args(argv)
 
@@ -140,7 +147,11 @@ def options(argv: list[str]) -> argparse.Namespace:
 def main(argv: list[str]) -> int:
     """Train; rank 0 prints the report on a line of its own."""
     wanted = options(argv)
-    backend = Torch(wanted)
+    try:
+        backend = Torch(wanted)
+    except ImportError as error:
+        sys.stderr.write(f"{type(error).__name__}: PyTorch cannot be used by {sys.executable}: {error}\n")
+        return 1
     report = train(backend, wanted.warmup, wanted.steps)
     if backend.rank == 0:
         sys.stdout.write("\n" + json.dumps(report) + "\n")

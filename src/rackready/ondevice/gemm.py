@@ -10,6 +10,7 @@ import importlib
 import json
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 FORMAT = "rackready/gemm/v1"
@@ -27,8 +28,10 @@ def main(seconds: str, dimension: str, *precisions: str) -> int:
         return give_up("PyTorch finds no CUDA device")
     torch.backends.cuda.matmul.allow_tf32 = True
     names = [f"cuda:{index}" for index in range(torch.cuda.device_count())]
-    loads = {kind: load(torch, names, kind, float(seconds), int(dimension)) for kind in precisions}
-    document = {"format": FORMAT, "torch": str(torch.__version__), "cuda": str(torch.version.cuda), "gpus": len(names), "loads": loads, "complete": True}
+    try:
+        document = measure(torch, names, float(seconds), int(dimension), precisions)
+    except (RuntimeError, AttributeError, TypeError) as error:  # out of memory, no such kernel, or a PyTorch older than the number format
+        return give_up(f"PyTorch {torch.__version__}: {type(error).__name__}: {str(error).partition(chr(10))[0]}")
     sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
     return 0
 
@@ -37,6 +40,12 @@ def give_up(reason: str) -> int:
     """Print why there is no measurement."""
     sys.stdout.write(json.dumps({"format": FORMAT, "error": reason}) + "\n")
     return 1
+
+
+def measure(torch: Any, names: list[str], seconds: float, dimension: int, precisions: Sequence[str]) -> dict[str, Any]:  # noqa: ANN401 - a module
+    """Load all devices with one precision after the other and return the document."""
+    loads = {kind: load(torch, names, kind, seconds, dimension) for kind in precisions}
+    return {"format": FORMAT, "torch": str(torch.__version__), "cuda": str(torch.version.cuda), "gpus": len(names), "loads": loads, "complete": True}
 
 
 def load(torch: Any, names: list[str], kind: str, seconds: float, dimension: int) -> list[dict[str, Any]]:  # noqa: ANN401 - a module
@@ -59,12 +68,26 @@ def product(torch: Any, name: str, kind: str, dimension: int) -> Any:  # noqa: A
     generator = torch.Generator().manual_seed(_SEED)
     one, two = (torch.randn(dimension, dimension, generator=generator) for _ in range(2))
     if kind == "fp8":
-        scale = torch.ones(1, device=name)
-        left, right = one.to(name).to(torch.float8_e4m3fn), two.to(name).to(torch.float8_e4m3fn).t()
-        return lambda: torch._scaled_mm(left, right, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16)  # noqa: SLF001 - PyTorch has no public name for it
+        return fp8(torch, one.to(name), two.to(name))
     target = torch.bfloat16 if kind == "bf16" else torch.float32
     left, right = one.to(name).to(target), two.to(name).to(target)
     return lambda: left @ right
+
+
+def fp8(torch: Any, one: Any, two: Any) -> Any:  # noqa: ANN401 - tensors
+    """Return a function that multiplies in FP8 (E4M3, one scale a matrix, result in BF16).
+
+    cuBLASLt wants the left matrix by rows, the right one by columns, and both scales as single float32 on the device (pytorch/pytorch
+    aten/src/ATen/native/cuda/ScaledBlas.cpp). PyTorch 2.1 to 2.4 return the largest value beside the result (pull request 128683).
+    """
+    scale = torch.ones(1, device=one.device)
+    left, right = one.to(torch.float8_e4m3fn), two.to(torch.float8_e4m3fn).t()
+
+    def multiply() -> Any:  # noqa: ANN401 - a tensor
+        result = torch._scaled_mm(left, right, scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16)  # noqa: SLF001 - PyTorch has no public name for it
+        return result[0] if isinstance(result, tuple) else result
+
+    return multiply
 
 
 def digest(torch: Any, result: Any) -> int:  # noqa: ANN401 - tensors

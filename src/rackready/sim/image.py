@@ -29,8 +29,9 @@ SUITE = "bookworm"
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "openssh-server", "openssh-client", "sudo", "python3", "python3-apt", "gnupg", "ca-certificates",
     "iproute2", "iputils-ping", "ethtool", "pciutils", "kmod", "procps", "openmpi-bin", "slurmd", "slurmctld", "slurm-client", "munge",
+    "libpmix-dev",
 )  # fmt: skip
-_RECIPE = "6"
+_RECIPE = "7"
 """Raise it when the steps below change: it is part of the digest."""
 
 _HERE = Path(__file__).resolve().parent

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -93,6 +94,38 @@ def test_a_node_without_pytorch_is_told_what_to_name(monkeypatch: pytest.MonkeyP
     verdict = judge(out=capsys.readouterr().out, code=1)
     assert verdict.findings[0].what == "GEMM by PyTorch did not run"
     assert "podman run --rm -i --device nvidia.com/gpu=all" in verdict.findings[0].next_step
+
+
+class Matrix:
+    """As much of a tensor as FP8 needs."""
+
+    device = "cuda:0"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def to(self, kind: str) -> Matrix:
+        return Matrix(f"{self.name}.{kind}")
+
+    def t(self) -> Matrix:
+        return Matrix(f"{self.name}.t")
+
+
+@pytest.mark.parametrize("answer", [lambda result: result, lambda result: (result, "largest value")], ids=["2.5 and newer", "2.1 to 2.4"])
+def test_fp8_is_asked_for_as_pytorch_wants_it(answer: Callable[[str], object]) -> None:
+    """Left by rows, right by columns, two scales of one float32: PyTorch's _scaled_mm, which returned a pair until 2.4."""
+    calls: list[tuple[object, ...]] = []
+
+    def scaled_mm(left: Matrix, right: Matrix, *, scale_a: object, scale_b: object, out_dtype: object) -> object:
+        calls.append((left.name, right.name, scale_a, scale_b, out_dtype))
+        return answer("result")
+
+    def ones(count: int, *, device: str) -> tuple[int, str]:
+        return count, device
+
+    torch = SimpleNamespace(ones=ones, float8_e4m3fn="e4m3", bfloat16="bf16", _scaled_mm=scaled_mm)
+    assert script.fp8(torch, Matrix("a"), Matrix("b"))() == "result"
+    assert calls == [("a.e4m3", "b.e4m3.t", (1, "cuda:0"), (1, "cuda:0"), "bf16")]
 
 
 def test_the_program_is_sent_with_its_arguments() -> None:

@@ -12,13 +12,16 @@ from pydantic import Field
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.fabric.container import Containered
+from rackready.gates.formats import complaint
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 
 _RESULT = re.compile(r"^\s*W[RC]\w+\s+(?P<n>\d+)\s+\d+\s+(?P<p>\d+)\s+(?P<q>\d+)\s+\d+\.\d+\s+(?P<gflops>\d+\.\d+e[+-]\d+|\d+\.\d+)", re.MULTILINE)
 _CHECK = re.compile(r"\|\|Ax-b\|\|_oo/.*?\.\.\.\s*(?P<word>PASSED|FAILED)", re.DOTALL)
+"""HPL's own table and residual check; NVIDIA's HPL (23.10 to 25) adds the rate per GPU in brackets."""
 _VLLM = re.compile(r"^Throughput:\s+[\d.]+ requests/s, (?P<tokens>[\d.]+) total tokens/s", re.MULTILINE)
 _TRTLLM = re.compile(r"(?:Total Token Throughput|Token Throughput) \(tokens/sec\):\s+(?P<tokens>[\d.]+)")
+"""`vllm bench throughput` (vllm/benchmarks/throughput.py), `trtllm-bench throughput` of TensorRT-LLM, and its first releases, which say "Token Throughput"."""
 _READ = "Read its raw output in the report; check the image, and that the node's container toolkit offers the GPUs (CDI)."
 
 
@@ -52,10 +55,8 @@ class OneProgram(Containered):
         if gathered.trouble(trouble(output, node, self.program)) or output is None:
             return gathered.verdict(node)
         if output.exit_code != 0:
-            said = (output.stderr.strip() or output.stdout.strip()).splitlines()
-            gathered.error(
-                node, f"{self.program} failed", "exit code 0", f"exit code {output.exit_code}: {said[-1].strip()[:200] if said else 'nothing said'}", _READ
-            )
+            said = complaint.last_words(output.stdout, output.stderr)
+            gathered.error(node, f"{self.program} failed", "exit code 0", f"exit code {output.exit_code}: {said}", _READ)
         else:
             self.judge_text(gathered, facts, node, output)
         if not gathered.fails and not gathered.errors:
@@ -81,8 +82,8 @@ class Hpl(OneProgram):
     inputs: Inputs
 
     def argv(self, facts: GateFacts, node: str) -> tuple[str, ...]:
-        """Return NVIDIA's launcher: one process a GPU."""
-        return ("mpirun", "--allow-run-as-root", "-np", str(facts.nodes[node].platform.gpus), "--bind-to", "none", "hpl.sh", "--dat", self.inputs.data)
+        """Return NVIDIA's launcher, which lies in the image's working directory and on no PATH (NVIDIA HPC benchmarks, HPL): one process a GPU."""
+        return ("mpirun", "--allow-run-as-root", "-np", str(facts.nodes[node].platform.gpus), "--bind-to", "none", "./hpl.sh", "--dat", self.inputs.data)
 
     def judge_text(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> None:
         """The residual check must be passed, by as many processes as there are GPUs."""

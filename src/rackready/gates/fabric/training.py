@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import Field
@@ -14,13 +15,14 @@ from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.fabric import domains, transport
 from rackready.gates.fabric.collective import DEBUG
 from rackready.gates.fabric.container import Containered
-from rackready.gates.formats import printed_json
+from rackready.gates.formats import complaint, printed_json
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import ddp_step
 
 _PORT = 29511
+_BACKEND = "nccl"
 _NEAR = 0.1
 _VOCABULARY = 32000
 _CORRUPT = "Gradients were corrupted on the way or a GPU computes wrong: run DCGM's level 4 on these nodes: docs/runbooks/silent-data-corruption.md"
@@ -48,12 +50,22 @@ class DdpStep(Containered):
         master = str(facts.nodes[nodes[0]].node.address)
         commands = []
         for place, node in enumerate(nodes):
-            spread = (f"--nnodes={len(nodes)}", f"--nproc-per-node={facts.nodes[node].platform.gpus}", f"--node-rank={place}")
-            meet = (f"--master-addr={master}", f"--master-port={_PORT}", "--no-python")
-            program = ("python3", "-c", inspect.getsource(ddp_step), "--steps", str(self.inputs.steps), "--vocabulary", str(_VOCABULARY))
+            # with underscores: torchrun knows its options with hyphens only since PyTorch 2.0 (pytorch/pytorch pull request 94505)
+            spread = (f"--nnodes={len(nodes)}", f"--nproc_per_node={facts.nodes[node].platform.gpus}", f"--node_rank={place}")
+            meet = (f"--master_addr={master}", f"--master_port={_PORT}", "--no_python")
+            # ranks that wait for a lost one give up in time to say so: torchrun itself then waits up to 300 s more for the other nodes
+            wait = ("--wait", str(self.inputs.timeout_s // 2))
+            program = ("python3", "-c", inspect.getsource(ddp_step), "--steps", str(self.inputs.steps), "--vocabulary", str(_VOCABULARY), *wait)
             line = self.contained("torchrun", *spread, *meet, *program, environment=[f"{name}={value}" for name, value in DEBUG.items()])
             commands.append(Command(key=f"train-{node}", node=node, argv=line, timeout_s=self.inputs.timeout_s))
         return [Run("cluster", "cluster", tuple(nodes), tuple(commands), frozenset(nodes))]
+
+    def tools(self, outputs: Outputs) -> dict[str, str]:
+        """Return the versions of PyTorch, CUDA and NCCL, and what carried the gradients."""
+        for output in outputs.values():
+            with suppress(FormatError):
+                return {str(name): str(value) for name, value in read(output.stdout)["versions"].items()}
+        return {}
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge that every rank took part, that the loss began and fell as it must, that all ranks agree, and the transport. Speed: the fleet only."""
@@ -81,6 +93,10 @@ class DdpStep(Containered):
     def _judge(self, gathered: Judge, facts: GateFacts, run: Run, report: dict[str, Any]) -> None:
         ranks = domains.ranks(facts, run.nodes)
         losses, sums, hosts = report["losses"], report["checksums"], report["hosts"]
+        if (backend := report["versions"].get("backend")) != _BACKEND:
+            step = "Run the gate as it is planned: a step on CPUs says nothing of GPUs and of the fabric."
+            gathered.error("cluster", "training ran without GPUs", f"backend {_BACKEND}", f"backend {backend}", step)
+            return
         if report["world"] != ranks or len(sums) != ranks or len(hosts) != ranks:
             gathered.error("cluster", "training ran with other ranks", ranks, f"{report['world']} ({len(sums)} reported)", "Check that all GPUs are visible.")
             return
@@ -115,7 +131,7 @@ def read(text: str) -> dict[str, Any]:
             continue
         found = printed_json.load(line)
         speed = found.get("tokens_per_second")
-        lists = all(isinstance(found.get(name), list) for name in ("losses", "checksums", "hosts"))
+        lists = all(isinstance(found.get(name), list) for name in ("losses", "checksums", "hosts")) and isinstance(found.get("versions"), dict)
         numbers = lists and all(loss is None or isinstance(loss, (int, float)) for loss in found["losses"])
         told = lists and all(isinstance(word, str) and word for word in (*found["checksums"], *found["hosts"]))
         fast = isinstance(speed, (int, float)) and not isinstance(speed, bool) and speed > 0
@@ -128,7 +144,5 @@ def read(text: str) -> dict[str, Any]:
 
 
 def _failed(gathered: Judge, node: str, output: Output) -> None:
-    said = (output.stderr.strip() or output.stdout.strip()).splitlines()
-    last = said[-1].strip()[:200] if said else "nothing said"
     step = "Read its raw output; check that the image has PyTorch and torchrun, and that the nodes' container toolkit offers the GPUs (CDI)."
-    gathered.error(node, "training step failed", "exit code 0", f"exit code {output.exit_code}: {last}", step)
+    gathered.error(node, "training step failed", "exit code 0", f"exit code {output.exit_code}: {complaint.torchrun(output.stdout, output.stderr)}", step)

@@ -93,14 +93,6 @@ def install(rootfs: Path) -> None:
         _divert(rootfs, name, module, function)
     for name, (text, target) in _UNITS.items():
         _unit(rootfs, name, text, target)
-    _pmix(rootfs)
-
-
-def _pmix(rootfs: Path) -> None:
-    """Give Debian 12's slurmd the file by which its plugin mpi/pmix looks for PMIx: libpmix.so, which Debian keeps in libpmix-dev."""
-    folder = rootfs / "usr/lib/x86_64-linux-gnu/pmix2/lib"
-    if folder.is_dir() and not _lexists(folder / "libpmix.so"):
-        (folder / "libpmix.so").symlink_to("libpmix.so.2")
 
 
 def _compile(rootfs: Path) -> None:
