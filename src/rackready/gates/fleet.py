@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist, median
 
 from rackready.gates.base import FleetMetric, Gate
@@ -110,6 +111,7 @@ def in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) 
     return compare(metric, units, repeats(gate, nodes, metric, per_node), nodes * per_node)
 
 
+@lru_cache(maxsize=128)
 def _z(comparisons: int) -> float:
     return NormalDist().inv_cdf(1 - _RISK / comparisons)
 

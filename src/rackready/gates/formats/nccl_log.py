@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_LINE = re.compile(r"^(?:\[[^\]\n]*\] )?(?P<host>[\w.-]+):\d+:\d+ \[(?P<gpu>\d+)\] NCCL INFO (?P<text>.*?)\s*$", re.MULTILINE)
+_LINE = re.compile(r"^(?:\[[^\]\n]*\] )?(?P<host>[\w.-]+):\d+:\d+ \[(?P<gpu>\d+)\] NCCL INFO (?P<text>.*)$", re.MULTILINE)
 _DEVICES = re.compile(r"NET/IB : Using (?P<list>.*?)(?:;|$)")
 _DEVICE = re.compile(r"\[(?P<index>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)/(?P<link>\w+)")
 _NETWORK = re.compile(r"Using network (?P<name>.+)$")
@@ -62,14 +62,19 @@ def parse(text: str) -> dict[str, HostLog]:
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
     for match in _LINE.finditer(text):
-        yield match["host"], match["text"]
+        yield match["host"], match["text"].rstrip()
 
 
-def _read(host: HostLog, line: str) -> None:
+def _channel(host: HostLog, line: str) -> None:
     if found := _NET.match(line):
         host.channels.append((found["net"], int(found["device"]), "GDRDMA" in found["rest"]))
     elif found := _INSIDE.match(line):
         host.inside.add(found["way"])
+
+
+def _read(host: HostLog, line: str) -> None:
+    if line.startswith("Channel "):  # most lines: none of the other patterns begins so
+        _channel(host, line)
     elif found := _PATTERN.match(line):
         host.paths.add(found["inside"])
     elif found := _NVLS.match(line):
