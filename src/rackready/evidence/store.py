@@ -159,7 +159,7 @@ class EvidenceStore:
         if not self._written():
             return {}
         with self._engine.connect() as connection:
-            return {gate: _checked(id_, record, digest) for gate, record, digest, id_ in connection.execute(_concluded(), {"target": target})}
+            return {row.gate: _checked(row.id, row.record, row.sha256) for row in connection.execute(_concluded(), {"target": target})}
 
     def over_several(self, campaign: str) -> Iterator[EvidenceRecord]:
         """Yield a campaign's records in which more than one node took part, oldest first, a few at a time. Raises EvidenceError."""
