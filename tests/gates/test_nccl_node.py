@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rackready.gates.formats import nccl_log
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome
 from tests.gates.support import Case, Said, check, judge, rack, text
@@ -162,3 +163,10 @@ def test_the_size_of_the_fleet_sets_the_launches(nodes: int, launches: int) -> N
 def test_the_command_checks_results_and_uses_every_gpu() -> None:
     argv = gate(GATE).plan(rack(), ["node01"])[0].commands[0].argv
     assert argv == ("all_reduce_perf", "-b", "8589934592", "-e", "17179869184", "-f", "2", "-g", "8", "-w", "10", "-n", "50", "-c", "1")
+
+
+def test_blanks_behind_a_line_of_the_log_belong_to_no_name() -> None:
+    said = nccl_log.parse("node01:1:1 [0] NCCL INFO Using network IB \t\r\n\n  node01:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/CUMEM  \n")
+    assert (said["node01"].networks, said["node01"].inside) == ({"IB"}, set())
+    said = nccl_log.parse("node01:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/CUMEM  \n")
+    assert said["node01"].inside == {"P2P/CUMEM"}

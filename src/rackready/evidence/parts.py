@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 from collections import deque
@@ -125,11 +126,11 @@ class Worker:
         """Judge nodes and leave their documents in a file; return it with their figures."""
         path = self._work.folder / f"{task.first}.spool"
         figures: list[Figure] = []
-        with path.open("w", encoding="utf-8") as file:
+        with path.open("wb") as file:
             for name in task.names:
                 found, more = self.judged(name)
                 figures += more
-                file.write(json.dumps(found) + "\n")
+                pickle.dump(found, file, pickle.HIGHEST_PROTOCOL)
         return path, figures
 
     def part(self, task: Task) -> Part:
@@ -150,9 +151,9 @@ class Worker:
         if task.spool is None or self._work.judging is None:
             yield from (self.stored(name) for name in task.names)
             return
-        with task.spool.open(encoding="utf-8") as file:
-            for line in file:
-                found = json.loads(line)
+        with task.spool.open("rb") as file:
+            for _ in task.names:
+                found = pickle.load(file)  # noqa: S301 - this report's own file, in a folder that its owner alone may write
                 change = task.changes.get(found["name"])
                 yield found if change is None else self._work.judging.complete(found, change)
         task.spool.unlink()

@@ -71,7 +71,7 @@ class _Hands:
                 passed = pass_before(self._store, self._ledger, record, name)
                 facts = replace(facts, passed={} if passed is None else {(gate.id, name): passed})
             run = _run(gate, record, facts, name)
-            return gate, evaluated(gate, facts, run, {raw.key: self._output(raw) for raw in _keyed(record, run)})
+            return gate, evaluated(gate, facts, run, {key: self._output(key, raw) for key, raw in _keyed(record, run)})
         except (CannotJudgeError, EvidenceError) as error:
             return None, _not_judged(record, name, error)
 
@@ -87,10 +87,10 @@ class _Hands:
                 raise CannotJudgeError(str(error)) from error
         return self._made[key]
 
-    def _output(self, raw: RawOutput) -> Output:
+    def _output(self, key: str, raw: RawOutput) -> Output:
         said = self._text(raw.stderr_sha256)
         return Output(
-            key=raw.key,
+            key=key,
             node=raw.host,
             command=raw.command,
             exit_code=raw.exit_code,
@@ -128,13 +128,13 @@ def _run(gate: Gate, record: EvidenceRecord, facts: GateFacts, name: str) -> Run
     return found
 
 
-def _keyed(record: EvidenceRecord, run: Run) -> list[RawOutput]:
+def _keyed(record: EvidenceRecord, run: Run) -> list[tuple[str, RawOutput]]:
     """Return the outputs with the keys of their commands; an older record has them where there is no choice."""
     if len(record.raw) == len(run.commands) == 1:
-        return [record.raw[0].model_copy(update={"key": run.commands[0].key})]
+        return [(run.commands[0].key, record.raw[0])]
     if not all(raw.key for raw in record.raw):
         raise CannotJudgeError("outputs - Expected: each with its command's key Actual: none, from an older version.")
-    return record.raw
+    return [(raw.key, raw) for raw in record.raw]
 
 
 def _not_judged(record: EvidenceRecord, name: str, error: RackreadyError) -> Verdict:

@@ -11,6 +11,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import NormalDist, median
 
 from rackready.gates.base import FleetMetric, Gate
@@ -129,6 +130,7 @@ def in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) 
     return replace(found, units=tuple(everyone), outliers=tuple(unit for unit in everyone if unit.target in behind))
 
 
+@lru_cache(maxsize=128)
 def _z(comparisons: int) -> float:
     return NormalDist().inv_cdf(1 - _RISK / comparisons)
 

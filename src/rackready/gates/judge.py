@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+
 from rackready.model.outcome import Criterion, Finding, Metric, Op, Outcome, Verdict
 
 
@@ -18,6 +20,7 @@ class Judge:
         self.transport: str | None = None
         self.note: str | None = None
         self.judged = 0
+        self._said: set[Hashable] = set()
 
     def fail(self, where: str, what: str, expected: object, actual: object, next_step: str) -> None:
         """Add something that was measured and is not as it should be."""
@@ -52,12 +55,19 @@ class Judge:
         """Record a bound as it was applied."""
         self.criteria.append(criterion)
 
+    def once(self, key: Hashable, make: Callable[[], Criterion]) -> None:
+        """Record a bound that is applied to many parts, the first time. ``key``: all that the criterion is made of."""
+        if key in self._said:
+            return
+        criterion = make()
+        self._said.add(key)
+        if criterion not in self.criteria:
+            self.criterion(criterion)
+
     def count(self, name: str, target: str, value: int, bound: int, source: str) -> None:
         """Record a count that must equal its bound."""
         self.metric(name, target, value, "1")
-        criterion = Criterion(metric=name, op=Op.EQ, bound=bound, unit="1", label="identity", source=source)
-        if criterion not in self.criteria:
-            self.criterion(criterion)
+        self.once((name, bound, source), lambda: Criterion(metric=name, op=Op.EQ, bound=bound, unit="1", label="identity", source=source))
 
     def verdict(self, where: str = "") -> Verdict:
         """Return the verdict: fail before error before pass, and error when nothing was judged."""

@@ -317,6 +317,20 @@ def test_what_is_no_report_is_refused(report: str, words: str) -> None:
     assert str(caught.value).startswith(words)
 
 
+def test_a_damaged_report_is_refused_with_its_line() -> None:
+    line = HEALTHY[HEALTHY.index("<nvidia_smi_log") : HEALTHY.index("</gpu>")].count("\n") + 1
+    with pytest.raises(FormatError) as caught:
+        smi_xml.parse(HEALTHY.replace("</pci>", "", 1))
+    assert str(caught.value) == f"the report is damaged: mismatched tag: line {line}, column 3"
+
+
+def test_where_a_report_has_its_lines_says_nothing() -> None:
+    broken = HEALTHY.replace("<current_ecc>Enabled<", "<current_ecc>\n\tEnabled\n<")
+    windows = HEALTHY.replace("\n", "\r\n")
+    assert broken != HEALTHY
+    assert judge(f"{S}ecc", broken) == judge(f"{S}ecc", windows) == judge(f"{S}ecc", HEALTHY)
+
+
 def test_a_driver_that_does_not_answer_is_an_error() -> None:
     said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed and running.\n"
     verdict = judge(f"{S}ecc", said, exit_code=9)

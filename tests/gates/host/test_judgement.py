@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from rackready.gates.base import Done, GateFacts, Output
+from rackready.gates.host.reading import Limit
+from rackready.gates.judge import Judge
 from rackready.gates.offline import facts as platform_facts
 from rackready.gates.registry import gate
-from rackready.model.outcome import Outcome, Verdict
+from rackready.model.outcome import Op, Outcome, Verdict
 from tests.gates.host.machine import Node, facts, judged, sealed
 
 Document = dict[str, Any]
@@ -289,3 +291,18 @@ def test_what_is_not_known_as_a_network_file_system_is_none(kind: str) -> None:
 def test_a_site_may_name_the_type_of_its_file_system() -> None:
     verdict = filesystem(moved("fuse.quobyte", 50, 50), {**RATES, "kinds": ["fuse.quobyte"]})
     assert (verdict.outcome, verdict.transport) == (Outcome.PASS, "fuse.quobyte at /lustre/test")
+
+
+def test_a_bound_of_many_parts_is_recorded_once_and_another_beside_it() -> None:
+    judge = Judge()
+    limits = [Limit("link_downs", Op.LE, bound, "1", source) for bound, source in ((2, "a"), (2, "a"), (3, "a"), (2, "b"))]
+    assert [limit.holds(judge, f"node01 nic{place}", 3) for place, limit in enumerate(limits)] == [False, False, True, False]
+    for count in (8, 7):
+        judge.count("gpu_count", "node01", count, 8, "profile")
+    assert [(item.metric, item.bound, item.source) for item in judge.criteria] == [
+        ("link_downs", 2, "a"),
+        ("link_downs", 3, "a"),
+        ("link_downs", 2, "b"),
+        ("gpu_count", 8, "profile"),
+    ]
+    assert (len(judge.metrics), judge.judged) == (6, 4)

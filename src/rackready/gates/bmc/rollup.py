@@ -85,7 +85,7 @@ def _all_parts(found: Told) -> Iterator[Document]:
 
 def _health(document: Document) -> object:
     status = document.get("Status")
-    return status.get("Health") if isinstance(status, Mapping) and status.get("State") != "Absent" else None
+    return status.get("Health") if isinstance(status, dict) and status.get("State") != "Absent" else None
 
 
 def _below(part: Document, top: Document) -> bool:

@@ -7,7 +7,7 @@ A property may lack, or be null: then the service does not know it. What vendors
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 _NUMBERS = frozenset(
@@ -46,32 +46,32 @@ _LISTS = frozenset(
         *("PowerSupplyRedundancy", "FanRedundancy", "PumpRedundancy", "LeakDetectorGroups", "Detectors"),
     }
 )
+_READ = _NUMBERS | _WORDS | _OBJECTS | _LISTS
 _UNSEEN = frozenset({"Oem", "Attributes"})
+_HOLDS = (dict, list)
 
 
 def odd(document: Mapping[str, Any]) -> str:
-    """Return the first property that is not of its type, in words; empty when every one is."""
-    return next(_odd(document), "")
-
-
-def _odd(document: Mapping[str, Any]) -> Iterator[str]:
+    """Return the first property that is not of its type, in words; empty when every one is. ``document``: as it was read from JSON."""
     for key, value in document.items():
-        if value is not None and (wanted := _wanted(key, value)):
-            yield f"{key} is {str(value)[:40]!r}, not {wanted}"
-        elif key not in _UNSEEN:
-            for item in value if isinstance(value, list) else [value]:
-                if isinstance(item, Mapping):
-                    yield from _odd(item)
+        if key in _READ and value is not None and (wanted := _wanted(key, value)):
+            return f"{key} is {str(value)[:40]!r}, not {wanted}"
+        # A BMC's answer has thousands of properties: only those that hold others are looked into.
+        if isinstance(value, _HOLDS) and key not in _UNSEEN:
+            for item in value if isinstance(value, list) else (value,):
+                if isinstance(item, dict) and (found := odd(item)):
+                    return found
+    return ""
 
 
 def _wanted(key: str, value: Any) -> str:  # noqa: ANN401 - JSON
-    """Return what a property must be; empty when it is, or when nobody reads it."""
+    """Return what a property that gates read must be; empty when it is."""
     if key in _NUMBERS:
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         return "" if number else "a number"
     if key in _WORDS:
         return "" if isinstance(value, str) else "a word"
     if key in _OBJECTS:
-        return "" if isinstance(value, Mapping) else "an object"
+        return "" if isinstance(value, dict) else "an object"
     # The older Power and Thermal list parts where the newer subsystems link to a collection of them.
-    return "" if key not in _LISTS or isinstance(value, list | Mapping) else "a list"
+    return "" if isinstance(value, _HOLDS) else "a list"

@@ -54,4 +54,4 @@ def bounds(document: Document) -> Bounds:
 
 
 def _reading(threshold: Any) -> float | None:  # noqa: ANN401 - JSON
-    return numeric(threshold.get("Reading")) if isinstance(threshold, Mapping) else None
+    return numeric(threshold.get("Reading")) if isinstance(threshold, dict) else None

@@ -30,19 +30,21 @@ def structures(text: str, kind: int) -> list[dict[str, str]]:
     """Return the fields of every structure of one DMI type. Raises FormatError for what is not dmidecode's output."""
     if not text.strip():
         raise FormatError("empty output")
-    if "dmidecode" not in text.splitlines()[0]:
+    lines = text.splitlines()
+    if "dmidecode" not in lines[0]:
         raise FormatError("no line '# dmidecode VERSION' at the top: not dmidecode's output, or cut off")
     found: list[dict[str, str]] = []
     current: dict[str, str] | None = None
-    for line in text.splitlines():
-        if match := _HANDLE.match(line.rstrip()):
+    for line in lines:
+        if line.startswith("\t"):
+            if current is not None and not line.startswith("\t\t"):
+                name, mark, value = line.partition(":")
+                if mark:
+                    current[name.strip()] = value.strip()
+        elif match := _HANDLE.match(line.rstrip()):
             current = {} if int(match[1]) == kind else None
             if current is not None:
                 found.append(current)
-        elif current is not None and line.startswith("\t") and not line.startswith("\t\t"):
-            name, mark, value = line.strip().partition(":")
-            if mark:
-                current[name.strip()] = value.strip()
     return found
 
 

@@ -37,12 +37,12 @@ def parse(text: str) -> list[Bridge]:
         raise FormatError("capabilities: <access denied>, Expected: run as root")
     blocks: list[list[str]] = []
     for line in text.splitlines():
-        if _DEVICE.match(line):
-            blocks.append([line])
-        elif line.strip() and (not line.startswith("\t") or not blocks):
-            raise FormatError(f"not the first line of a device: {line[:60]!r}")
-        elif line.strip():
+        if line.startswith("\t") and blocks:
             blocks[-1].append(line)
+        elif _DEVICE.match(line):
+            blocks.append([line])
+        elif line.strip():
+            raise FormatError(f"not the first line of a device: {line[:60]!r}")
     return [_bridge("\n".join(block)) for block in blocks]
 
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_LINE = re.compile(r"^(?:\[[^\]\n]*\] )?(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] NCCL INFO (?P<text>.*?)\s*$", re.MULTILINE)
+_LINE = re.compile(r"^(?:\[[^\]\n]*\] )?(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] NCCL INFO (?P<text>.*)$", re.MULTILINE)
 _DEVICES = re.compile(r"NET/IB : Using (?P<list>.*?)(?:;|$)")
 _DEVICE = re.compile(r"\[(?P<index>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)/(?P<link>\w+)")
 _NETWORK = re.compile(r"Using network (?P<name>.+)$")
@@ -70,7 +70,7 @@ def speakers(text: str) -> set[tuple[str, int]]:
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:
     for match in _LINE.finditer(text):
-        yield match["host"], match["text"]
+        yield match["host"], match["text"].rstrip()
 
 
 def _read(host: HostLog, line: str) -> None:

@@ -29,10 +29,10 @@ def parse(text: str) -> Loads:
     results: dict[tuple[int, int], str] = {}
     for raw in text.splitlines():
         line = raw.strip()
-        worker, result = _WORKER.match(line), _RESULT.match(line)
-        if worker:
-            readings.setdefault((int(worker["gpu"]), int(worker["field"])), []).append(_number(worker["value"]))
-        elif result:
+        if worker := _WORKER.match(line):
+            gpu, field, value = worker.group("gpu", "field", "value")
+            readings.setdefault((int(gpu), int(field)), []).append(_number(value))
+        elif result := _RESULT.match(line):
             if result["word"] not in {"PASSED", "FAILED"}:
                 raise FormatError(f"result {result['word']!r} of GPU {result['gpu']} is a word that is not known")
             key = (int(result["gpu"]), int(result["field"]))

@@ -27,8 +27,8 @@ def status(text: str) -> dict[int, LinkGpu]:
     """Return every GPU's links. Raises FormatError for a line that is neither a GPU nor a link."""
     found: dict[int, LinkGpu] = {}
     for gpu, line in _lines(text, found):
-        speed, inactive = _SPEED.match(line), _INACTIVE.match(line)
-        match = speed or inactive
+        speed = _SPEED.match(line)
+        match = speed or _INACTIVE.match(line)
         if match is None:
             raise FormatError(f"a line of nvidia-smi nvlink -s that is not known: {line[:80]!r}")
         if int(match["link"]) in gpu.speeds:
@@ -41,15 +41,16 @@ def errors(text: str) -> dict[int, LinkGpu]:
     """Return every GPU's counters. Raises FormatError for a line that is neither a GPU nor a counter."""
     found: dict[int, LinkGpu] = {}
     for gpu, line in _lines(text, found):
-        if _INACTIVE.match(line):
-            continue
         match = _COUNTER.match(line)
         if match is None:
+            if _INACTIVE.match(line):
+                continue
             raise FormatError(f"a line of nvidia-smi nvlink -e that is not known: {line[:80]!r}")
-        counters = gpu.counters.setdefault(int(match["link"]), {})
-        if match["name"] in counters:
-            raise FormatError(f"GPU {gpu.index} link {match['link']} has {match['name']} twice")
-        counters[match["name"]] = match["value"].strip()
+        link, name, value = match.group("link", "name", "value")
+        counters = gpu.counters.setdefault(int(link), {})
+        if name in counters:
+            raise FormatError(f"GPU {gpu.index} link {link} has {name} twice")
+        counters[name] = value
     return found
 
 
@@ -60,8 +61,7 @@ def _lines(text: str, found: dict[int, LinkGpu]) -> list[tuple[LinkGpu, str]]:
     gpu: LinkGpu | None = None
     for raw in text.splitlines():
         line = " ".join(raw.split())
-        match = _GPU.match(line)
-        if match:
+        if match := _GPU.match(line):
             gpu = LinkGpu(int(match["index"]), match["uuid"])
             if gpu.index in found:
                 raise FormatError(f"GPU {gpu.index} is there twice")

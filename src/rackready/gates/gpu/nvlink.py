@@ -116,11 +116,13 @@ class NvLinks(Gate):
                 _rate(judge, where, name, text)
             elif not text.isdigit():
                 judge.error(where, f"NVLink counter {name} unreadable", "a whole number", text, "Run `nvidia-smi nvlink -e` by hand.")
-            elif name in _FAULTS and int(text) > 0:
+            elif int(text) == 0:
+                continue
+            elif name in _FAULTS:
                 judge.fail(where, f"NVLink {name}", "0 since the driver was loaded", text, _STEP)
-            elif name in _WATCHED and int(text) > 0:
+            elif name in _WATCHED:
                 self._watched(judge, where, name, int(text))
-            elif name not in _FAULTS | _WATCHED and not _PLAIN.match(name) and int(text) > 0:
+            elif not _PLAIN.match(name):
                 judge.error(
                     where, f"NVLink counter {name} is not known", "a known counter, or 0", text, "Read the vendor's manual of nvidia-smi, and update rackready."
                 )

@@ -116,8 +116,9 @@ class MemoryErrors(HostGate):
             for path, text in sorted((modules or controllers).items()):
                 self._counter(judge, node, path, int(text), labels, seconds)
             if modules:  # errors that the controller could not pin on a module
+                known = _known(modules)
                 for path, text in sorted(controllers.items()):
-                    self._unassigned(judge, node, path, int(text), modules, seconds)
+                    self._unassigned(judge, node, path, int(text) - known[path], seconds)
         except (ValueError, KeyError) as error:
             judge.error(node, "memory error counters not understood", "whole numbers", error, AGAIN)
 
@@ -142,11 +143,19 @@ class MemoryErrors(HostGate):
         _hold(judge, f"{node} {name}", corrected="ce_count" in path, count=count, seconds=seconds[controller])
 
     @staticmethod
-    def _unassigned(judge: Judge, node: str, path: str, count: int, modules: dict[str, str], seconds: dict[str, int]) -> None:
+    def _unassigned(judge: Judge, node: str, path: str, count: int, seconds: dict[str, int]) -> None:
         controller, kind = path.rsplit("/", 1)
-        known = sum(int(text) for name, text in modules.items() if name.startswith(f"{controller}/") and name.endswith(kind))
-        if count > known:
-            _hold(judge, f"{node} {controller.rsplit('/', 1)[1]}", corrected=kind == "ce_count", count=count - known, seconds=seconds[controller])
+        if count > 0:
+            _hold(judge, f"{node} {controller.rsplit('/', 1)[1]}", corrected=kind == "ce_count", count=count, seconds=seconds[controller])
+
+
+def _known(modules: dict[str, str]) -> Counter[str]:
+    """Return what modules counted, added up by the path of their controller's counter: .../mc0/ce_count of .../mc0/dimm1/dimm_ce_count."""
+    out: Counter[str] = Counter()
+    for path, text in modules.items():
+        folder, name = path.rsplit("/", 1)
+        out[f"{folder.rsplit('/', 1)[0]}/{name.removeprefix('dimm_')}"] += int(text)
+    return out
 
 
 def _hold(judge: Judge, where: str, *, corrected: bool, count: int, seconds: int) -> None:

@@ -162,10 +162,13 @@ class Limit:
         """Record the value and the bound, and say whether it holds."""
         judge.judged += 1
         judge.metric(self.metric, where, value, self.unit)
-        criterion = Criterion(metric=self.metric, op=self.op, bound=self.bound, unit=self.unit, label=self.label, source=self.source, derived=self.derived)
-        if criterion not in judge.criteria:
-            judge.criterion(criterion)
-        return {Op.LE: value <= self.bound, Op.GE: value >= self.bound, Op.EQ: value == self.bound}[self.op]
+        judge.once(self, self._criterion)
+        if self.op is Op.EQ:
+            return value == self.bound
+        return value <= self.bound if self.op is Op.LE else value >= self.bound
+
+    def _criterion(self) -> Criterion:
+        return Criterion(metric=self.metric, op=self.op, bound=self.bound, unit=self.unit, label=self.label, source=self.source, derived=self.derived)
 
 
 class HostGate(Gate):
