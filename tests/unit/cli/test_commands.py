@@ -169,7 +169,7 @@ def shown(project: Path) -> tuple[str, str]:
 
 def test_status_tells_a_campaign_that_runs_from_one_whose_controller_was_killed(project: Path) -> None:
     paths = campaign_of(project, "running")
-    with ControllerLock(paths.lock, "rackready deploy --env lab"):
+    with ControllerLock(paths.lock, "rackready deploy --env lab", paths.database):
         status, last = shown(project)
     assert (status, "goes on" in last) == ("running", False)
     assert shown(project) == ("cut off", "campaign c1 was cut off: the same command (deploy) goes on where it stopped")
@@ -182,7 +182,7 @@ def test_status_of_a_finished_campaign_says_no_more(project: Path) -> None:
 
 
 def test_a_damaged_ledger_is_no_full_disk(project: Path) -> None:
-    EnvPaths(project, "lab").database.write_bytes(b"not a database, and long enough to be looked at as one")
+    EnvPaths(project, "lab").database.file.write_bytes(b"not a database, and long enough to be looked at as one")
     done = rackready(project, "deploy", "--env", "lab")
     assert done.returncode == 2
     assert "Actual: file is not a database. Run `rackready doctor`, which says what to do." in done.stderr

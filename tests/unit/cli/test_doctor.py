@@ -154,7 +154,7 @@ def test_state_that_others_may_enter_fails(project: Path) -> None:
 
 def test_held_lock_names_its_holder(project: Path) -> None:
     paths = EnvPaths(project, "lab")
-    with ControllerLock(paths.lock, "rackready deploy"):
+    with ControllerLock(paths.lock, "rackready deploy", paths.database):
         outcome, text = doctor_checks.controller_lock(scene(project))
     assert outcome is Outcome.FAIL
     assert f"held by pid {os.getpid()} (`rackready deploy`)" in text
@@ -162,7 +162,7 @@ def test_held_lock_names_its_holder(project: Path) -> None:
 
 
 def test_a_ledger_that_is_damaged_or_of_another_version_fails(project: Path) -> None:
-    path = EnvPaths(project, "lab").database
+    path = EnvPaths(project, "lab").database.file
     assert doctor_checks.ledger(scene(project)) == (Outcome.PASS, "none yet: nothing was deployed")
     ledger = Ledger.open(path)
     assert doctor_checks.ledger(scene(project)) == (Outcome.PASS, str(path))
