@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 import json
 import os
@@ -9,10 +10,14 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from rackready.design.database import read_server
 from rackready.paths import Database, EnvPaths
@@ -20,8 +25,9 @@ from rackready.paths import Database, EnvPaths
 PASSWORD = "a-password-that-is-shown-nowhere"
 _INSTALLED = Path("/usr/lib/postgresql")
 """Where Debian and Ubuntu put each version's programs."""
+_NEVER = datetime(2100, 1, 1, tzinfo=UTC)
 _HBA = "local all postgres trust\nlocal all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
-_SETTINGS = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16MB", "max_connections": "60", "listen_addresses": "'127.0.0.1'"}
+_SETTINGS = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16MB", "max_connections": "60", "ssl": "on", "listen_addresses": "'127.0.0.1'"}
 
 
 def programs() -> Path | None:
@@ -42,6 +48,11 @@ class PostgresServer:
         if self._as:
             shutil.chown(folder, "postgres", "postgres")
         self._run("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8")
+        make_certificate(self.ca, self.data / "server.key")
+        shutil.copy(self.ca, self.data / "server.crt")
+        if self._as:
+            shutil.chown(self.data / "server.key", "postgres", "postgres")
+            shutil.chown(self.data / "server.crt", "postgres", "postgres")
         with (self.data / "postgresql.conf").open("a", encoding="utf-8") as conf:
             settings = _SETTINGS | {"port": str(self.port), "unix_socket_directories": f"'{folder}'", "logging_collector": "off"}
             conf.writelines(f"{key} = {value}\n" for key, value in settings.items())
@@ -55,6 +66,11 @@ class PostgresServer:
         folder = programs()
         assert folder is not None
         return cls(Path(tempfile.mkdtemp(prefix="rr-pg-")), folder)
+
+    @property
+    def ca(self) -> Path:
+        """The certificate that signed the server's: itself. It is for 127.0.0.1, and for no name."""
+        return self.folder / "ca.pem"
 
     @property
     def data(self) -> Path:
@@ -100,6 +116,18 @@ class PostgresServer:
         document = {key: value for key, value in (plain | settings).items() if value is not None}
         (paths.inventory / "database.yml").write_text(json.dumps(document), encoding="utf-8")  # JSON is YAML, too
         return paths.database
+
+
+def make_certificate(path: Path, key_path: Path) -> None:
+    """Write a self-signed certificate for 127.0.0.1 and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a test's server")])
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), datetime(2020, 1, 1, tzinfo=UTC), _NEVER)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    made = made.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+    path.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    key_path.touch(mode=0o600)
+    key_path.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
 
 
 def name_of(database: Database) -> str:

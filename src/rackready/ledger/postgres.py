@@ -47,9 +47,11 @@ _STEPS = {
     ("password authentication failed", "no password supplied", "certificate authentication failed", "peer authentication failed"): (
         "Correct user, or what stands in {secret}, then run again."
     ),
+    ("root certificate", "server certificate", "certificate verify", "SSL"): (
+        "Correct tls, ca, certificate and private_key in {settings}, or the server's own certificate."
+    ),
     ("does not exist",): "Make it as docs/howto/postgresql.md says, or correct name and user in {settings}.",
     ("no pg_hba.conf entry",): "Allow this machine, user and database in the server's pg_hba.conf, as docs/howto/postgresql.md says.",
-    ("certificate", "SSL", "root.crt"): "Correct tls, ca, certificate and private_key in {settings}, or the server's own certificate.",
     ("permission denied", "must be owner"): "Grant the role what docs/howto/postgresql.md lists, then run again.",
     ("read-only transaction", "in recovery"): "Name the primary, not a standby, as host in {settings}.",
     ("disk full", "No space left"): "Free disk space on the database's server, then run again.",
