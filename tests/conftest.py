@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server."""
     if programs() is None:
-        pytest.skip("no PostgreSQL server is installed: `make setup-test` as root installs it (apt: postgresql)")
+        pytest.skip("no PostgreSQL server is installed: `make test` as root installs it (apt: postgresql)")
     server = PostgresServer.begin()
     yield server
     server.close()

@@ -93,7 +93,7 @@ class PostgresServer:
         done = subprocess.run(argv, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         assert done.returncode == 0, done.stdout
 
-    def sql(self, statement: str, *, database: str = "postgres") -> list[tuple[Any, ...]]:
+    def sql(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
         """Run a statement as the server's superuser."""
         with psycopg.connect(host=str(self.folder), port=self.port, user="postgres", dbname=database, autocommit=True) as connection:
             cursor = connection.execute(statement)  # type: ignore[call-overload]  # a statement of a test, not a literal

@@ -38,7 +38,7 @@ def _set_up(options: argparse.Namespace) -> None:
         if options.sim:
             apt.simulated_rack()
         if options.sim and options.dev:
-            apt.browser()
+            apt.tests()
         if not options.no_pulumi:
             pulumi_engine.ensure()
 

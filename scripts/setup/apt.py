@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 from console import SetupError, retried, run, say
 
@@ -26,8 +29,14 @@ SIMULATED_RACK = {
 }
 """What the simulated rack needs of the host, and for what."""
 
-BROWSER = ["chromium"]
-"""Tests open reports and plans in it."""
+TESTS = {
+    "chromium": "opens reports and plans",
+    "postgresql": "keeps the ledger of tests; its programs alone, no server is started",
+}
+"""What tests need of the host beside the simulated rack, and for what."""
+
+_CLUSTERS = Path("/etc/postgresql-common/createcluster.d")
+"""Where Debian's postgresql-common reads what its installation is to do."""
 
 
 def missing(packages: list[str]) -> list[str]:
@@ -80,10 +89,25 @@ def _install(packages: list[str]) -> None:
     )
 
 
-def browser() -> None:
-    """Install the browser in which tests open reports. Where apt has none, those tests are skipped and say why."""
-    if missing(BROWSER):
-        install(BROWSER, "the browser of the tests of reports")
+def tests() -> None:
+    """Install what tests need of the host. Where it is absent, those tests are skipped and say why."""
+    wanted = missing(list(TESTS))
+    for name in wanted:
+        say(f"  {name}: {TESTS[name]}")
+    with _no_cluster() if "postgresql" in wanted and os.geteuid() == 0 else nullcontext():
+        install(wanted, "tests")
+
+
+@contextmanager
+def _no_cluster() -> Iterator[None]:
+    """Tests start a server of their own: for this installation Debian's package makes none, and starts none at every boot."""
+    _CLUSTERS.mkdir(parents=True, exist_ok=True)
+    words = _CLUSTERS / "rackready.conf"
+    words.write_text("create_main_cluster = false\n", encoding="utf-8")
+    try:
+        yield
+    finally:
+        words.unlink()
 
 
 def simulated_rack() -> None:

@@ -142,6 +142,17 @@ def test_missing_host_packages_without_root_name_them_and_why(scripts: dict[str,
     assert "needs root" in caught.value.what_to_do
 
 
+def test_database_server_of_tests_is_installed_without_one_that_runs(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    apt, seen = scripts["apt"], []
+    monkeypatch.setattr(apt, "missing", lambda names: [name for name in names if name == "postgresql"])
+    monkeypatch.setattr(apt, "_CLUSTERS", tmp_path / "createcluster.d")
+    monkeypatch.setattr(apt.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(apt, "install", lambda names, _why: seen.append((names, (tmp_path / "createcluster.d/rackready.conf").read_text())))
+    apt.tests()
+    assert seen == [(["postgresql"], "create_main_cluster = false\n")]
+    assert list((tmp_path / "createcluster.d").iterdir()) == [], "what somebody installs later is as they want it"
+
+
 def test_passing_failures_are_retried_and_lasting_ones_raised(scripts: dict[str, ModuleType]) -> None:
     console = scripts["console"]
     calls: list[int] = []

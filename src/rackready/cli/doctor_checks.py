@@ -23,6 +23,7 @@ from rackready.design.check_gates import today, warnings
 from rackready.design.database import read_server
 from rackready.design.secrets import reveal
 from rackready.design.site import load_site
+from rackready.evidence.store import EvidenceStore
 from rackready.ledger.backend import backend_of
 from rackready.ledger.lock import is_held
 from rackready.ledger.schema import metadata
@@ -326,14 +327,18 @@ def ledger(scene: Scene) -> Answer:
     path = scene.database.file
     if not Ledger.exists(scene.database):
         return Outcome.PASS, "none yet: nothing was deployed"
-    if scene.database.settings.exists():
-        Ledger.read_only(scene.database).close()
-        return Outcome.PASS, str(read_server(scene.database.settings))
-    found = _damage(path)
+    server = read_server(scene.database.settings) if scene.database.settings.exists() else None
+    found = "" if server else _damage(path)
     if found:
         step = f"Restore {path} from a backup. Without one, move it away: every node is then taken up from the beginning, and quarantines and evidence are lost"
         return Outcome.FAIL, f"Expected: a ledger that is whole Actual: {found}. {step}"
-    return Outcome.PASS, str(path)
+    record = Ledger.read_only(scene.database)
+    gone = EvidenceStore.read_only(record, path.parent / "raw").unguarded()
+    record.close()
+    if gone:
+        step = "Find out who lifted them and what they changed since: what was measured before counts no longer. Then begin with an empty database"
+        return Outcome.FAIL, f"Expected: evidence that the database keeps from being changed Actual: without {', '.join(gone)}. {step}"
+    return Outcome.PASS, str(server or path)
 
 
 def _damage(path: Path) -> str:

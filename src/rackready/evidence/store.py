@@ -15,7 +15,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from rackready.evidence.scrub import scrub
-from rackready.ledger.append_only import append_only
+from rackready.ledger.append_only import append_only, lifted
 from rackready.ledger.schema import KEY
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
@@ -133,6 +133,13 @@ class EvidenceStore:
             with self._ledger.read() as connection:
                 self._there = sa.inspect(connection).has_table(_records.name)
         return self._there
+
+    def unguarded(self) -> list[str]:
+        """Return which of the database's own guards against changes are gone or switched off."""
+        if not self._written():
+            return []
+        with self._ledger.read() as connection:
+            return lifted(connection, (_records, _nodes))
 
     def records(self, *, node: str | None = None, gate: str | None = None, campaign: str | None = None, target: str | None = None) -> list[EvidenceRecord]:
         """Return records, oldest first. Raises EvidenceError when one is not what was written."""

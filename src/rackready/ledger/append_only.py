@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import sqlalchemy as sa
 
 _REFUSAL = "evidence is append-only"
@@ -16,16 +18,33 @@ END $$
 """``%%``: SQLAlchemy's DDL takes it for one ``%``."""
 
 
+_VERBS = {"sqlite": ("UPDATE", "DELETE"), "postgresql": ("UPDATE", "DELETE", "TRUNCATE")}
+
+_TRIGGERS = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
+    "postgresql": "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A')",
+}
+
+
 def append_only(table: sa.Table) -> None:
     """Guard a table from the moment in which it is made."""
-    for verb in ("UPDATE", "DELETE"):
-        name = f"{table.name}_no_{verb.lower()}"
-        _after(table, "sqlite", f"CREATE TRIGGER IF NOT EXISTS {name} BEFORE {verb} ON {table.name} BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END")
     _after(table, "postgresql", _FUNCTION)
-    for verb in ("UPDATE", "DELETE", "TRUNCATE"):
-        name = f"{table.name}_no_{verb.lower()}"
-        trigger = f"CREATE TRIGGER {name} BEFORE {verb} ON {table.name} FOR EACH STATEMENT EXECUTE FUNCTION rackready_append_only()"
-        _after(table, "postgresql", trigger)
+    for verb in _VERBS["sqlite"]:
+        _after(table, "sqlite", f"CREATE TRIGGER IF NOT EXISTS {_name(table, verb)} BEFORE {verb} ON {table.name} BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END")
+    for verb in _VERBS["postgresql"]:
+        guard = f"CREATE TRIGGER {_name(table, verb)} BEFORE {verb} ON {table.name} FOR EACH STATEMENT EXECUTE FUNCTION rackready_append_only()"
+        _after(table, "postgresql", guard)
+
+
+def lifted(connection: sa.Connection, tables: Iterable[sa.Table]) -> list[str]:
+    """Return the names of guards that are not there any more, or switched off."""
+    dialect = connection.dialect.name
+    there = set(connection.execute(sa.text(_TRIGGERS[dialect])).scalars())
+    return [name for table in tables for verb in _VERBS[dialect] if (name := _name(table, verb)) not in there]
+
+
+def _name(table: sa.Table, verb: str) -> str:
+    return f"{table.name}_no_{verb.lower()}"
 
 
 def _after(table: sa.Table, dialect: str, statement: str) -> None:

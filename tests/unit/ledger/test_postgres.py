@@ -50,7 +50,7 @@ def test_with_settings_there_is_no_file(postgres: PostgresServer, tmp_path: Path
 def test_reading_cannot_write(postgres: PostgresServer, tmp_path: Path) -> None:
     database = postgres.database(tmp_path)
     Ledger.open(database).close()
-    with pytest.raises(LedgerError, match="Actual: cannot execute .* in a read-only transaction. Name the primary, not a standby"):
+    with pytest.raises(LedgerError, match=r"Actual: cannot execute .* in a read-only transaction\. Name the primary, not a standby"):
         Ledger.read_only(database).set_state("node01", NodeState.READY)
 
 
@@ -98,7 +98,11 @@ def test_wrong_password_is_not_shown(postgres: PostgresServer, tmp_path: Path) -
         ({"name": "none"}, 'FATAL: database "none" does not exist', "Make it as docs/howto/postgresql.md says, or correct name and user in "),
         ({"password": None}, "no password supplied", "Correct user, or what stands in "),
         ({"password": {"env": "NOT_SET"}}, "not set", "Export NOT_SET and run again."),
-        ({"host": "127.0.0.1", "ca": "/nonexistent"}, 'root certificate file "/nonexistent" does not exist', "Correct tls, ca, certificate and private_key in "),
+        (
+            {"host": "127.0.0.1", "ca": "/nonexistent"},
+            'root certificate file "/nonexistent" does not exist',
+            "Correct tls, ca, certificate and private_key in ",
+        ),
         ({"host": "127.0.0.1"}, "certificate verify failed", "Correct tls, ca, certificate and private_key in "),
     ],
     ids=["database", "password", "secret", "ca", "unknown-ca"],
@@ -154,17 +158,17 @@ def test_paths_in_settings_are_taken_from_the_top_of_the_checkout(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("by", "said"),
+    ("statement", "said"),
     [
-        (-1, "Actual: version 0, made by an older rackready. Name an empty database, or go on with that rackready."),
-        (1, "Actual: version 2, made by a newer rackready. Use that rackready on this machine, too."),
+        ("UPDATE about SET version = version - 1", "Actual: version 0, made by an older rackready. Name an empty database, or go on with that rackready."),
+        ("UPDATE about SET version = version + 1", "Actual: version 2, made by a newer rackready. Use that rackready on this machine, too."),
     ],
     ids=["older", "newer"],
 )
-def test_tables_of_another_version(postgres: PostgresServer, tmp_path: Path, by: int, said: str) -> None:
+def test_tables_of_another_version(postgres: PostgresServer, tmp_path: Path, statement: str, said: str) -> None:
     database = postgres.database(tmp_path)
     Ledger.open(database).close()
-    postgres.sql(f"UPDATE about SET version = version + {by}", database=name_of(database))
+    postgres.sql(statement, name_of(database))
     assert refusal(database).endswith(f"Expected: tables of version {schema.VERSION} {said}")
     with pytest.raises(LedgerError, match="Expected: tables of version"):
         Ledger.read_only(database)
@@ -183,7 +187,7 @@ def test_role_that_may_not_write(postgres: PostgresServer, tmp_path: Path) -> No
     EvidenceStore.open(Ledger.open(database), tmp_path / "raw")
     name = name_of(database)
     postgres.sql(f"DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN PASSWORD '{PASSWORD}'")
-    postgres.sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader", database=name)
+    postgres.sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader", name)
     ledger = Ledger.open(postgres.settings(tmp_path, name=name, user="reader"))
     store = EvidenceStore.open(ledger, tmp_path / "raw")
     assert ledger.states() == []
@@ -200,7 +204,7 @@ def test_role_that_may_not_make_tables(postgres: PostgresServer, tmp_path: Path)
     postgres.sql(f"CREATE ROLE guest LOGIN PASSWORD '{PASSWORD}'")
     text = refusal(postgres.settings(tmp_path, name=name_of(database), user="guest"))
     assert "Actual: permission denied for schema public" in text
-    assert postgres.sql("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", database=name_of(database)) == [(0,)], "whole or not at all"
+    assert postgres.sql("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", name_of(database)) == [(0,)], "whole or not at all"
 
 
 def test_role_that_owns_no_table_can_do_its_work_and_lift_no_guard(postgres: PostgresServer, tmp_path: Path) -> None:
@@ -209,8 +213,8 @@ def test_role_that_owns_no_table_can_do_its_work_and_lift_no_guard(postgres: Pos
     EvidenceStore.open(Ledger.open(database), tmp_path / "raw")
     name = name_of(database)
     postgres.sql(f"DROP ROLE IF EXISTS controller; CREATE ROLE controller LOGIN PASSWORD '{PASSWORD}'")
-    postgres.sql("GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO controller", database=name)
-    postgres.sql("GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO controller", database=name)
+    postgres.sql("GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public TO controller", name)
+    postgres.sql("GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO controller", name)
     ledger = Ledger.open(postgres.settings(tmp_path, name=name, user="controller"))
     EvidenceStore.open(ledger, tmp_path / "raw").append(record())
     ledger.done(ledger.begin("n", "o", "d", {}).token)
