@@ -32,6 +32,9 @@ class Backend(Protocol):
     def reader(self) -> sa.Engine:
         """Open it for reading alone. Raises LedgerError when nothing was recorded yet."""
 
+    def close(self, engine: sa.Engine) -> None:
+        """Give back the connections of an engine."""
+
     def exists(self) -> bool:
         """Whether anything was ever recorded. Raises LedgerError when that cannot be known."""
 

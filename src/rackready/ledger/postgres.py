@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -54,6 +56,8 @@ _STEPS = {
     ("no pg_hba.conf entry",): "Allow this machine, user and database in the server's pg_hba.conf, as docs/howto/postgresql.md says.",
     ("permission denied", "must be owner"): "Grant the role what docs/howto/postgresql.md lists, then run again.",
     ("read-only transaction", "in recovery"): "Name the primary, not a standby, as host in {settings}.",
+    ("lock timeout",): "Look for what else writes there and does not come to its end (pg_stat_activity), then run again.",
+    ("too many clients", "remaining connection slots"): "Raise max_connections of the server, or end what else uses it, then run again.",
     ("disk full", "No space left"): "Free disk space on the database's server, then run again.",
     ("refused", "could not translate", "Name or service", "No such file", "timeout", "timed out", "unreachable", "No route"): (
         "Start the server, or correct host and port in {settings}, then run again."
@@ -63,6 +67,12 @@ _STEPS = {
     ),
 }
 """Words of the server or of libpq, and what to do then."""
+
+
+_engines: dict[tuple[int, Server, str], sa.Engine] = {}
+_engines_lock = threading.Lock()
+_ENGINES_KEPT = 4
+"""A process needs two, for writing and for reading; each has at most 15 connections (SQLAlchemy's default)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +91,7 @@ class Postgres:
 
     def engine(self) -> sa.Engine:
         """Connect, make the tables when they are absent, and see that they are ours. Raises LedgerError."""
-        engine = self._connect(_OPTIONS)
+        engine = self._pooled(_OPTIONS)
         with self._spoken("cannot be opened"), engine.begin() as connection:
             if not _made(connection):
                 lock.alone(connection)
@@ -91,13 +101,16 @@ class Postgres:
 
     def reader(self) -> sa.Engine:
         """Connect for reading alone. Raises LedgerError when nothing was recorded yet."""
-        engine = self._connect(_READING)
+        engine = self._pooled(_READING)
         with self._spoken("cannot be read"), engine.connect() as connection:
             if not _made(connection):
                 message = f"{self.server}: no ledger - Expected: one made by a run Actual: none. Nothing was deployed yet: run `rackready deploy`."
                 raise LedgerError(message)
             self._is_ours(connection)
         return engine
+
+    def close(self, engine: sa.Engine) -> None:
+        """Leave it to the others of this process."""
 
     def exists(self) -> bool:
         """Whether the ledger's tables are there."""
@@ -135,7 +148,8 @@ class Postgres:
     @contextmanager
     def controller(self, what: str) -> Iterator[None]:
         """Be the one controller, as long as the connection lives. When that ends early, this process is interrupted as by Ctrl-C."""
-        engine = self.engine()
+        self.engine()  # makes what is absent
+        engine = self._connect(_OPTIONS)
         try:
             with self._spoken("cannot be locked"):
                 connection = engine.connect()
@@ -169,22 +183,28 @@ class Postgres:
             way = "Name an empty database, or go on with that rackready" if older else "Use that rackready on this machine, too"
             raise LedgerError(f"{self.server}: {text}. {way}.")
 
+    def _pooled(self, options: str) -> sa.Engine:
+        """Return the engine that everything in this process shares: a hundred nodes that wait for their boot need no connection each."""
+        key = (os.getpid(), self.server, options)
+        with _engines_lock:
+            engine = _engines.pop(key, None) or self._connect(options)
+            _engines[key] = engine
+            while len(_engines) > _ENGINES_KEPT:
+                _engines.pop(next(iter(_engines))).dispose()
+        return engine
+
     def _connect(self, options: str) -> sa.Engine:
         """Return an engine, which connects when it is used. The password goes to the client library alone and is part of no address."""
         server = self.server
         query = {"host": server.host, "port": str(server.port)}
         url = sa.URL.create("postgresql+psycopg", username=server.user, database=server.name, query=query)
         password = {} if server.password is None else {"password": reveal(server.password)}
-        return sa.create_engine(url, connect_args={**_CONNECT, **_tls(server), **password, "options": options}, pool_pre_ping=True)
+        return sa.create_engine(url, connect_args={**_CONNECT, **_tls(server), **password, "options": options}, pool_pre_ping=True, pool_timeout=60)
 
     @contextmanager
     def _looking(self) -> Iterator[sa.Connection]:
-        engine = self._connect(_READING)
-        try:
-            with self._spoken("cannot be read"), engine.connect() as connection:
-                yield connection
-        finally:
-            engine.dispose()
+        with self._spoken("cannot be read"), self._pooled(_READING).connect() as connection:
+            yield connection
 
     @contextmanager
     def _spoken(self, what: str) -> Iterator[None]:

@@ -50,13 +50,21 @@ class SqliteFile:
         url = sa.URL.create("sqlite", database=f"file:{quote(str(self.home))}", query={"mode": "ro", "uri": "true"})
         return sa.create_engine(url, connect_args=_ARGS)
 
+    def close(self, engine: sa.Engine) -> None:
+        """Close the file."""
+        engine.dispose()
+
     def exists(self) -> bool:
         """Whether there is a file."""
         return self.home.exists()
 
     def make(self, engine: sa.Engine, metadata: sa.MetaData) -> None:
-        """Make tables that are absent."""
-        metadata.create_all(engine)
+        """Make tables that are absent; of two processes that both would, the second finds them made."""
+        with engine.begin() as connection:
+            there = sa.inspect(connection)
+            if not all(there.has_table(name) for name in metadata.tables):
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                metadata.create_all(connection)
 
     def guard(self, connection: sa.Connection) -> None:
         """The flock is enough: who has it is the only controller that can reach the file."""

@@ -287,7 +287,7 @@ class Ledger:
     def close(self) -> None:
         """Give back the connections."""
         with suppress(sa.exc.SQLAlchemyError):
-            self._engine.dispose()
+            self._backend.close(self._engine)
 
     def make(self, metadata: sa.MetaData) -> None:
         """Make further tables beside the ledger's, when they are absent. Raises LedgerError."""

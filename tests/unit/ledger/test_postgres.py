@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,26 @@ def test_owner_of_the_tables_is_refused_changes_of_evidence(postgres: PostgresSe
     EvidenceStore.open(ledger, tmp_path / "raw")
     with pytest.raises(sa.exc.IntegrityError, match=said), ledger.engine.begin() as connection:
         connection.execute(sa.text(statement))
+
+
+def test_writer_that_does_not_end_is_not_waited_for_for_ever(postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rackready.ledger.postgres._OPTIONS", "-c lock_timeout=200ms")
+    ledger = Ledger.open(postgres.database(tmp_path))
+    words = (
+        r"Actual: canceling statement due to lock timeout\. Look for what else writes there and does not come to its end \(pg_stat_activity\), then run again\."
+    )
+    with ledger.write(), pytest.raises(LedgerError, match=words):
+        ledger.set_state("n", NodeState.READY)
+
+
+def test_many_ledgers_of_a_process_share_a_few_connections(postgres: PostgresServer, tmp_path: Path) -> None:
+    """The provider opens one for every node that it works on."""
+    database = postgres.database(tmp_path)
+    opened = [Ledger.open(database) for _ in range(40)]
+    with ThreadPoolExecutor(40) as pool:
+        list(pool.map(lambda ledger: ledger.event("c", "n", "p", "x"), opened))
+    assert len(opened[0].events("c")) == 40
+    assert 1 <= postgres.sql("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()", name_of(database))[0][0] - 1 <= 15
 
 
 def test_identity_is_the_same_on_every_machine_and_another_for_another_ledger(postgres: PostgresServer, tmp_path: Path) -> None:
