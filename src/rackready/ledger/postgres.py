@@ -72,7 +72,7 @@ _STEPS = {
 _engines: dict[tuple[int, Server, str], sa.Engine] = {}
 _engines_lock = threading.Lock()
 _ENGINES_KEPT = 4
-"""A process needs two, for writing and for reading; each has at most 15 connections (SQLAlchemy's default)."""
+"""A process needs two, for writing and for reading; each has at most 10 connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,9 @@ class Postgres:
         query = {"host": server.host, "port": str(server.port)}
         url = sa.URL.create("postgresql+psycopg", username=server.user, database=server.name, query=query)
         password = {} if server.password is None else {"password": reveal(server.password)}
-        return sa.create_engine(url, connect_args={**_CONNECT, **_tls(server), **password, "options": options}, pool_pre_ping=True, pool_timeout=60)
+        return sa.create_engine(
+            url, connect_args={**_CONNECT, **_tls(server), **password, "options": options}, pool_pre_ping=True, pool_size=5, max_overflow=5, pool_timeout=60
+        )
 
     @contextmanager
     def _looking(self) -> Iterator[sa.Connection]:

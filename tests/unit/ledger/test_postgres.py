@@ -258,7 +258,7 @@ def test_many_ledgers_of_a_process_share_a_few_connections(postgres: PostgresSer
     with ThreadPoolExecutor(40) as pool:
         list(pool.map(lambda ledger: ledger.event("c", "n", "p", "x"), opened))
     assert len(opened[0].events("c")) == 40
-    assert 1 <= postgres.sql("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()", name_of(database))[0][0] - 1 <= 15
+    assert 1 <= postgres.sql("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()", name_of(database))[0][0] - 1 <= 10
 
 
 def test_identity_is_the_same_on_every_machine_and_another_for_another_ledger(postgres: PostgresServer, tmp_path: Path) -> None:
