@@ -146,6 +146,7 @@ bench-deploy: site-exists setup prepare ## measure one deploy of ENV as it stand
 .PHONY: reference
 reference: setup ## write docs/reference anew from the models
 	@$(BIN)/rackready schema > docs/reference/site.schema.json
+	@$(BIN)/rackready schema --of database > docs/reference/database.schema.json
 
 .PHONY: new-role
 new-role: setup-dev ## begin a role: make new-role NAME=x

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 
 from console import SetupError, retried, run, say
 
@@ -28,9 +31,13 @@ SIMULATED_RACK = {
 
 TESTS = {
     "chromium": "opens reports and plans",
+    "postgresql": "keeps the ledger of tests; its programs alone, no server is started",
     "python3-torch": "PyTorch for CPUs: runs the programs that nodes run on GPUs (150 MB to fetch, 650 MB on disk with what it needs)",
 }
 """What tests need of the host beside the simulated rack, and for what. Without root they are not installed; those tests are skipped and say why."""
+
+_CLUSTERS = Path("/etc/postgresql-common/createcluster.d")
+"""Where Debian's postgresql-common reads what its installation is to do."""
 
 
 def missing(packages: list[str]) -> list[str]:
@@ -83,6 +90,18 @@ def _install(packages: list[str]) -> None:
     )
 
 
+@contextmanager
+def _no_cluster() -> Iterator[None]:
+    """Tests start a server of their own: for this installation Debian's package makes none, and starts none at every boot."""
+    _CLUSTERS.mkdir(parents=True, exist_ok=True)
+    words = _CLUSTERS / "rackready.conf"
+    words.write_text("create_main_cluster = false\n", encoding="utf-8")
+    try:
+        yield
+    finally:
+        words.unlink()
+
+
 def simulated_rack() -> None:
     """Install what the simulated rack needs of the host."""
     _named(SIMULATED_RACK, "the simulated rack")
@@ -90,7 +109,8 @@ def simulated_rack() -> None:
 
 def of_tests() -> None:
     """Install what tests need of the host beside it."""
-    _named(TESTS, "tests")
+    with _no_cluster() if os.geteuid() == 0 and missing(["postgresql"]) else nullcontext():
+        _named(TESTS, "tests")
 
 
 def _named(packages: dict[str, str], why: str) -> None:

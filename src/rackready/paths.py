@@ -35,6 +35,19 @@ def private_dir(path: Path) -> Path:
     return path
 
 
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Where ledger, node states and evidence are kept: in a SQLite file, or on the PostgreSQL server that a settings file names.
+
+    ``file``: the SQLite file; beside a server it is never made, and its folder is still the state of this checkout on this machine.
+    ``settings``: ``database.yml`` of the environment; without such a file the records are in ``file``. ``env``: whose records they are.
+    """
+
+    file: Path
+    settings: Path
+    env: str
+
+
 _ENV = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
 
 
@@ -77,9 +90,13 @@ class EnvPaths:
         return private_dir(self.base / "overlays") / f"{self.env}.yml"
 
     @property
-    def database(self) -> Path:
-        """Ledger, node states and evidence (SQLite)."""
-        return self.state / "state.sqlite"
+    def database(self) -> Database:
+        """Ledger, node states and evidence."""
+        return self.database_in(self.state)
+
+    def database_in(self, state: Path) -> Database:
+        """Return the same, the state of this environment being in that folder; unlike ``database``, asking does not make it."""
+        return Database(state / "state.sqlite", self.inventory / "database.yml", self.env)
 
     @property
     def workflows(self) -> Path:

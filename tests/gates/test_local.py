@@ -219,7 +219,7 @@ def test_a_gate_of_several_nodes_is_refused(tmp_path: Path, gate_id: str) -> Non
 
 
 def test_evidence_lies_in_the_checkout_else_with_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert local.store_paths(tmp_path / "own").database == tmp_path / "own/.rackready/local/state.sqlite"
+    assert local.store_paths(tmp_path / "own").database.file == tmp_path / "own/.rackready/local/state.sqlite"
 
     def nowhere() -> Path:
         raise FileNotFoundError("no checkout")

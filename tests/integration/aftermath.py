@@ -66,7 +66,7 @@ def ledger_problems(project: Project) -> list[str]:
 def orphans(project: Project) -> dict[int, str]:
     """Return the processes that work for this root and should not: pid to command line."""
     ours = f"RACKREADY_ROOT={project.root}".encode()
-    out = {pid: _command(pid) for pid in marked(project_mark(project.paths.database))}
+    out = {pid: _command(pid) for pid in marked(project_mark(project.paths.database.file))}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue

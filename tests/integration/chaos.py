@@ -136,7 +136,7 @@ class Watch:
     """Reads the ledger's progress as it comes, beside the controller that writes it."""
 
     def __init__(self, project: Project) -> None:
-        self._path = project.paths.database
+        self._path = project.paths.database.file
         self._after = max((row.id for row in self._read(0)), default=0)
         self.seen: list[Seen] = []
 

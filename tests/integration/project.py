@@ -94,8 +94,8 @@ class Project:
             if child.poll() is None:
                 child.kill()
                 child.wait()
-        if self.paths.database.exists():
-            mark = project_mark(self.paths.database)
+        if self.paths.database.file.exists():
+            mark = project_mark(self.paths.database.file)
             end_all(lambda: marked(mark))
         self.run("sim", "down")
 
@@ -125,7 +125,7 @@ class Project:
 
     def events(self) -> list[EventRow]:
         """Return the events of all campaigns, oldest first."""
-        if not self.paths.database.exists():
+        if not self.paths.database.file.exists():
             return []
         ledger = self.ledger()
         found = [event for row in ledger.campaigns() for event in ledger.events(row["id"])]

@@ -132,7 +132,7 @@ def test_command_left_at_work_on_a_node_is_found_and_the_search_itself_is_not() 
 
 @pytest.mark.parametrize(("marked", "root"), [(True, False), (False, True)])
 def test_process_left_on_the_controller_is_found_by_its_mark_and_by_its_root(tmp_path: Path, marked: bool, root: bool) -> None:  # noqa: FBT001 - table
-    project = SimpleNamespace(root=tmp_path, paths=SimpleNamespace(database=tmp_path / "state.sqlite"))
+    project = SimpleNamespace(root=tmp_path, paths=SimpleNamespace(database=SimpleNamespace(file=tmp_path / "state.sqlite")))
     env = (
         {**os.environ}
         | ({VARIABLE: child_mark(project_mark(tmp_path / "state.sqlite"))} if marked else {})
@@ -174,8 +174,8 @@ class Rehearsal:
     def __init__(self, root: Path, turns: dict[str, list[int]]) -> None:
         self.root = root
         self.turns = json.dumps(turns)
-        self.paths = SimpleNamespace(database=root / "state.sqlite")
-        ledger = sqlite3.connect(self.paths.database)
+        self.paths = SimpleNamespace(database=SimpleNamespace(file=root / "state.sqlite"))
+        ledger = sqlite3.connect(self.paths.database.file)
         ledger.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, phase TEXT, text TEXT)")
         ledger.close()
 

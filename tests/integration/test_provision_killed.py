@@ -102,7 +102,7 @@ def test_controller_killed_the_next_run_ends_what_is_left_and_goes_on(bench: Ben
     left = ours(bench)
     assert "pulumi" in left.values()
     ledger = bench.ledger()
-    with ControllerLock(bench.paths.lock, "test"):
+    with ControllerLock(bench.paths.lock, "test", bench.paths.database):
         assert reap(ledger)
     ledger.close()
     wait_until(lambda: not ours(bench), 5)

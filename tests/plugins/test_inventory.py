@@ -53,6 +53,15 @@ def test_groups_and_connection_come_from_the_site(checkout: Path) -> None:
     assert [nic["address"] for nic in host["rackready_nics"]][:2] == ["192.168.1.12", "192.168.2.12"]
 
 
+@pytest.mark.parametrize("name", ["machines.yml", "database.yml", "secrets/bmc", "password.txt"])
+def test_what_lies_beside_the_site_file_is_left_alone_or_refused(checkout: Path, name: str) -> None:
+    path = checkout / "inventories/example" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("{}\n", encoding="utf-8")
+    done = ansible_inventory(checkout, "--list")
+    assert (done.returncode == 0) == (name != "password.txt"), done.stderr
+
+
 def test_group_vars_of_the_environment_override_the_site(checkout: Path) -> None:
     folder = checkout / "inventories/example/group_vars"
     folder.mkdir()

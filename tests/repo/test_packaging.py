@@ -22,7 +22,11 @@ PACKAGE_OF = {"yaml": "pyyaml", "ansible": "ansible-core", "ansible_runner": "an
 COME_WITH = {"click": "typer", "google": "pulumi", "grpc": "pulumi", "apt": "the node's own python3-apt", "apt_pkg": "the node's own python3-apt"}
 """Imported where another dependency's interface makes it necessary."""
 
-STARTED_NOT_IMPORTED = {"ansible-core": "started as a program by ansible-runner", "nvidia-ml-py": "shipped to nodes"}
+STARTED_NOT_IMPORTED = {
+    "ansible-core": "started as a program by ansible-runner",
+    "nvidia-ml-py": "shipped to nodes",
+    "psycopg": "loaded by SQLAlchemy where a ledger is on a server",
+}
 
 
 def names(requirements: list[str]) -> set[str]:

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
+from rackready.model.database import Server
 from rackready.model.site import Site
 from rackready.model.site_file import json_schema
 
@@ -18,6 +19,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_schema_of_the_site_file_is_current() -> None:
     written = json.loads((ROOT / "docs/reference/site.schema.json").read_text(encoding="utf-8"))
     assert written == json_schema(), "run: make reference"
+
+
+def test_schema_of_the_database_settings_is_current() -> None:
+    written = json.loads((ROOT / "docs/reference/database.schema.json").read_text(encoding="utf-8"))
+    assert written == Server.model_json_schema(by_alias=True), "run: make reference"
 
 
 def test_site_files_name_the_schema_that_exists() -> None:

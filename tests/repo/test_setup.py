@@ -147,13 +147,24 @@ def test_what_tests_need_of_the_host_is_installed_with_its_reason(
 ) -> None:
     apt = scripts["apt"]
     installed: list[list[str]] = []
-    monkeypatch.setattr(apt, "missing", lambda names: [name for name in names if name != "chromium"])
+    monkeypatch.setattr(apt, "missing", lambda names: [name for name in names if name == "python3-torch"])
     monkeypatch.setattr(apt.os, "geteuid", lambda: 0)
     monkeypatch.setattr(apt, "_update", lambda: None)
     monkeypatch.setattr(apt, "_install", installed.append)
     apt.of_tests()
     assert installed == [["python3-torch"]]
     assert "python3-torch: PyTorch for CPUs: runs the programs that nodes run on GPUs" in capsys.readouterr().out
+
+
+def test_database_server_of_tests_is_installed_without_one_that_runs(scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    apt, seen = scripts["apt"], []
+    monkeypatch.setattr(apt, "missing", lambda names: [name for name in names if name == "postgresql"])
+    monkeypatch.setattr(apt, "_CLUSTERS", tmp_path / "createcluster.d")
+    monkeypatch.setattr(apt.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(apt, "install", lambda names, _why: seen.append((names, (tmp_path / "createcluster.d/rackready.conf").read_text())))
+    apt.of_tests()
+    assert seen == [(["postgresql"], "create_main_cluster = false\n")]
+    assert list((tmp_path / "createcluster.d").iterdir()) == [], "what somebody installs later is as they want it"
 
 
 def test_passing_failures_are_retried_and_lasting_ones_raised(scripts: dict[str, ModuleType]) -> None:

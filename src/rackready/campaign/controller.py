@@ -47,7 +47,7 @@ def run_campaign(paths: EnvPaths, wanted: Request, *, command: str, say: Say, sh
     ``command``: what the operator called, with its options; it is what a second controller is told, and what goes on after a stop.
     When the operator stops it, the process ends here with 130.
     """
-    with ControllerLock(paths.lock, command):
+    with ControllerLock(paths.lock, command, paths.database):
         ledger = Ledger.open(paths.database)
         try:
             for line in reap(ledger):
@@ -80,6 +80,7 @@ def _choose(paths: EnvPaths, ledger: Ledger, wanted: Request, say: Say) -> tuple
             say(f"going on with campaign {row['id']}, which was cut off")
             return Request.load(row["summary"]["request"]), True
         why = "it was made by another version of rackready" if row["abi"] != CAMPAIGN_ABI else "the site or what was asked for has changed since"
+        why = "how far it was is known only on the machine that began it" if same and row["abi"] == CAMPAIGN_ABI else why
         say(f"campaign {row['id']} was cut off and is not resumed ({why}): a new one goes on from what the ledger recorded")
         ledger.put_campaign(row["id"], status="superseded", ended=time.time())
     _forget(paths.workflows)

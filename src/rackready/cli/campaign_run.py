@@ -77,7 +77,7 @@ def choose(site: Site, limit: str) -> list[str]:
 
 def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], list[NodeSummary]]:
     """A node in quarantine is not tried again by a mere repeat: measuring until it passes would launder a fault. One that is retired is left out."""
-    if not paths.database.exists():
+    if not Ledger.exists(paths.database):
         return nodes, []
     ledger = Ledger.open(paths.database)
     rows = {row.name: row for row in ledger.states()}

@@ -20,15 +20,19 @@ from typing import Any
 from urllib.parse import quote
 
 from rackready.design.check_gates import today, warnings
+from rackready.design.database import read_server
 from rackready.design.secrets import reveal
 from rackready.design.site import load_site
+from rackready.evidence.store import EvidenceStore
+from rackready.ledger.backend import backend_of
 from rackready.ledger.lock import is_held
 from rackready.ledger.schema import metadata
+from rackready.ledger.store import Ledger
 from rackready.model.base import Model, SecretRef
 from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
-from rackready.paths import EnvPaths
+from rackready.paths import Database, EnvPaths
 
 MIN_PYTHON = (3, 11)
 MIN_FREE_GIB = 2.0
@@ -62,6 +66,11 @@ class Scene:
     def private(self) -> Path:
         """``.rackready`` as it is now; unlike EnvPaths, asking does not make it."""
         return self.paths.root / ".rackready"
+
+    @property
+    def database(self) -> Database:
+        """Where the records are kept; the same."""
+        return self.paths.database_in(self.private / self.paths.env)
 
 
 def examine(paths: EnvPaths) -> list[Report]:
@@ -196,6 +205,9 @@ def secrets(scene: Scene) -> Answer:
     if scene.site is None:
         return Outcome.SKIP, "the site file cannot be used"
     refs, keys = _secret_places(scene.site)
+    if scene.database.settings.exists():
+        more = _secret_places(read_server(scene.database.settings))
+        refs, keys = refs + more[0], keys + more[1]
     problems = [text for text in (_secret_problem(ref) for ref in refs) if text]
     problems += [text for text in (_file_problem("private key", key) for key in keys) if text]
     if problems:
@@ -210,7 +222,7 @@ def _made_later(scene: Scene) -> list[str]:
     return []
 
 
-def _secret_places(site: Site) -> tuple[list[SecretRef], list[Path]]:
+def _secret_places(site: Model) -> tuple[list[SecretRef], list[Path]]:
     refs: dict[str, SecretRef] = {}
     keys: dict[Path, None] = {}
     for name, value in _fields(site):
@@ -296,11 +308,10 @@ def kill_switches(scene: Scene) -> Answer:
 def controller_lock(scene: Scene) -> Answer:
     """Whether another controller works on this site now."""
     lock = scene.private / scene.paths.env / "controller.lock"
-    if not lock.exists():
-        return Outcome.PASS, "free: nothing was deployed yet"
-    if is_held(lock):
-        return Outcome.FAIL, f"Expected: free Actual: held by {_holder(lock.read_bytes())}. Wait for it (`rackready status`), or stop it with Ctrl-C"
-    return Outcome.PASS, "free"
+    if is_held(lock, scene.database):
+        holder = backend_of(scene.database).holder() or _holder(lock.read_bytes())
+        return Outcome.FAIL, f"Expected: free Actual: held by {holder}. Wait for it (`rackready status`), or stop it with Ctrl-C"
+    return Outcome.PASS, "free" if lock.exists() else "free: nothing was deployed yet"
 
 
 def _holder(content: bytes) -> str:
@@ -313,14 +324,21 @@ def _holder(content: bytes) -> str:
 
 def ledger(scene: Scene) -> Answer:
     """Whether the record of what was done and measured is whole, and of this version."""
-    path = scene.private / scene.paths.env / "state.sqlite"
-    if not path.exists():
+    path = scene.database.file
+    if not Ledger.exists(scene.database):
         return Outcome.PASS, "none yet: nothing was deployed"
-    found = _damage(path)
+    server = read_server(scene.database.settings) if scene.database.settings.exists() else None
+    found = "" if server else _damage(path)
     if found:
         step = f"Restore {path} from a backup. Without one, move it away: every node is then taken up from the beginning, and quarantines and evidence are lost"
         return Outcome.FAIL, f"Expected: a ledger that is whole Actual: {found}. {step}"
-    return Outcome.PASS, str(path)
+    record = Ledger.read_only(scene.database)
+    gone = EvidenceStore.read_only(record, path.parent / "raw").unguarded()
+    record.close()
+    if gone:
+        step = "Find out who lifted them and what they changed since: what was measured before counts no longer. Then begin with an empty database"
+        return Outcome.FAIL, f"Expected: evidence that the database keeps from being changed Actual: without {', '.join(gone)}. {step}"
+    return Outcome.PASS, str(server or path)
 
 
 def _damage(path: Path) -> str:

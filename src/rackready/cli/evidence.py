@@ -45,7 +45,7 @@ def import_evidence(
     site = load_site(env, root=paths.root)
     capture = read(source)
     campaign = f"import-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-    with ControllerLock(paths.lock, f"rackready evidence import {source} --env {env}"):
+    with ControllerLock(paths.lock, f"rackready evidence import {source} --env {env}", paths.database):
         ledger = Ledger.open(paths.database)
         try:
             found = Import(site, EvidenceStore.open(ledger, paths.raw), ledger, capture, campaign, who, datetime.now(UTC)).run()

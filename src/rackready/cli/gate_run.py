@@ -77,7 +77,7 @@ def _here(ids: list[str], gate_set: str, campaign: str, about: tuple[str, int | 
     place = this_machine.here(profile or None, gpus)
     paths = this_machine.store_paths(store)
     progress.print(f"{what} on this machine, as {place.platform.id} with {place.platform.gpus} GPUs; evidence in {paths.state} ...", markup=False)
-    with ControllerLock(paths.lock, f"rackready gate run {what} --local"):
+    with ControllerLock(paths.lock, f"rackready gate run {what} --local", paths.database):
         return {place.name: this_machine.run_here(place, paths, entries, campaign)}
 
 
@@ -112,7 +112,7 @@ def _nodes(ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[
     wanted_ids = [entry.id for entry in _entries(ids, gate_set)]
     progress.print(f"{what} on {', '.join(nodes)} ...", markup=False)
     ctx = PhaseContext(env, paths.root, campaign)
-    with ControllerLock(paths.lock, f"rackready gate run {what} --env {env}"):
+    with ControllerLock(paths.lock, f"rackready gate run {what} --env {env}", paths.database):
         _refuse_in_production(ctx, what, wanted_ids, nodes)
         return run_set(ctx, nodes, gate_set) if gate_set else run_gates(ctx, nodes, only=ids)
 

@@ -93,7 +93,7 @@ def _applied(env: str, gate_id: str) -> None:
 
     try:
         paths = env_paths(env)
-        if not paths.database.exists():
+        if not Ledger.exists(paths.database):
             return
         records = EvidenceStore.read_only(Ledger.read_only(paths.database), paths.raw).newest(gate_id).values()
     except RackreadyError as error:

@@ -38,10 +38,10 @@ def repair(
     if node not in known:
         message = f"{node} - Expected: one of {', '.join(known)} Actual: no such node. Correct the name."
         raise RackreadyError(message)
-    if not paths.database.exists() or Ledger.read_only(paths.database).state(node) is None:
+    if not Ledger.exists(paths.database) or Ledger.read_only(paths.database).state(node) is None:
         message = f"{node} - Expected: a node that was taken up before Actual: nothing is recorded of it. `rackready deploy --env {env}` takes it up."
         raise RackreadyError(message)
-    with ControllerLock(paths.lock, f"rackready repair {node}"):
+    with ControllerLock(paths.lock, f"rackready repair {node}", paths.database):
         ledger = Ledger.open(paths.database)
         for line in reap(ledger):
             progress.print(f"ended what an earlier run left behind: {line}", style="yellow", markup=False)

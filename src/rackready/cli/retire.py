@@ -43,7 +43,7 @@ def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN4
 
     paths = env_paths(ctx.env)
     look(ctx, node)  # a wrong name makes no ledger
-    with ControllerLock(paths.lock, f"rackready retire {node}"):
+    with ControllerLock(paths.lock, f"rackready retire {node}", paths.database):
         ledger = Ledger.open(paths.database)
         for line in reap(ledger):
             progress.print(f"[yellow]ended what an earlier run left behind: {line}[/]")

@@ -1,16 +1,27 @@
-"""`rackready schema`: the site file's JSON schema, for editors."""
+"""`rackready schema`: the JSON schemas of what people write, for editors."""
 
 from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
 
 import typer
 
 from rackready.cli.output import print_json
+from rackready.model.database import Server
 from rackready.model.site_file import json_schema
 
 
-def schema() -> None:
-    """Print the JSON schema of the site file, compact forms included."""
-    print_json(json_schema())
+class Written(StrEnum):
+    """A file that people write."""
+
+    SITE = "site"
+    DATABASE = "database"
+
+
+def schema(of: Annotated[Written, typer.Option("--of", help="site.yml, or database.yml beside it.")] = Written.SITE) -> None:
+    """Print the JSON schema of the site file, compact forms included; or that of database.yml."""
+    print_json(json_schema() if of is Written.SITE else Server.model_json_schema(by_alias=True))
 
 
 def register(app: typer.Typer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -11,6 +10,7 @@ from rich.table import Table
 
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
 from rackready.ledger.lock import is_held
+from rackready.paths import EnvPaths
 
 if TYPE_CHECKING:
     from rackready.ledger.store import Ledger
@@ -28,10 +28,10 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
     site = load_site(env, root=paths.root)
     rows = {}
     campaigns: list[dict[str, Any]] = []
-    if paths.database.exists():
+    if Ledger.exists(paths.database):
         ledger = Ledger.read_only(paths.database)
         rows = {row.name: row for row in ledger.states()}
-        campaigns = _campaigns(ledger, paths.lock)
+        campaigns = _campaigns(ledger, paths)
     nodes = []
     for node in site.nodes():
         row = rows.get(node.name)
@@ -59,13 +59,13 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
         console.print(f"campaign {latest['id']} was {latest['status']}: the same command ({latest['kind']}) goes on where it stopped", markup=False)
 
 
-def _campaigns(ledger: Ledger, lock: Path) -> list[dict[str, Any]]:
+def _campaigns(ledger: Ledger, paths: EnvPaths) -> list[dict[str, Any]]:
     """Return the campaigns, newest first. One on record as running is not when no controller lives; it may have come to its end while we looked."""
     found = ledger.campaigns()
-    if not found or found[0]["status"] != "running" or is_held(lock):
+    if not found or found[0]["status"] != "running" or is_held(paths.lock, paths.database):
         return found
     found = ledger.campaigns()
-    if found[0]["status"] == "running" and not is_held(lock):
+    if found[0]["status"] == "running" and not is_held(paths.lock, paths.database):
         found[0]["status"] = CUT_OFF
     return found
 

@@ -24,7 +24,7 @@ from rackready.model.problems import Problem, RackreadyError, SiteInvalidError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths, project_root
 
-_PATH_KEYS = frozenset({"private_key", "key", "ca", "file", "path"})
+_PATH_KEYS = frozenset({"private_key", "key", "ca", "certificate", "file", "path"})
 
 
 MACHINES = "machines.yml"
@@ -132,7 +132,7 @@ def parse_site(raw: Any, *, source: str, base: Path, overlays: Sequence[Any] = (
         document = expanded.document
         for overlay in overlays:
             document = merge(document, overlay) if isinstance(overlay, dict) else document
-        document = _absolute(document, base)
+        document = absolute(document, base)
         unassigned = assign(document)
         site, problems = _validated(document, expanded, unassigned)
     if problems or site is None:
@@ -156,7 +156,7 @@ def _validated(document: dict[str, Any], expanded: Expanded, unassigned: list[Fo
             break
         except ValidationError as error:
             errors = [item for item in error.errors(include_url=False) if not _follows(item, document, lost, index_map)]
-            problems += [_shape_problem(item, where(item["loc"])) for item in errors if data_path(item["loc"], index_map) not in taken_out]
+            problems += [shape_problem(item, where(item["loc"])) for item in errors if data_path(item["loc"], index_map) not in taken_out]
             taken_out |= {data_path(item["loc"], index_map) for item in errors}
             pruned = prune(document, [item["loc"] for item in error.errors()], [item["type"] for item in error.errors()], index_map)
             if pruned is None:
@@ -200,20 +200,21 @@ def gathered(problems: list[Problem]) -> list[Problem]:
     return out
 
 
-def _absolute(value: Any, base: Path, key: str = "") -> Any:  # noqa: ANN401
+def absolute(value: Any, base: Path, key: str = "") -> Any:  # noqa: ANN401
+    """Return a YAML document whose relative paths are taken from ``base``."""
     kind = type(value)
     if kind is str:
         return str(base / value) if key in _PATH_KEYS and not value.startswith("/") else value
     if kind is dict:
         # Plain values are most of 12,500 nodes: only what may hold or be a path is looked into.
-        return {name: _absolute(item, base, str(name)) if type(item) in _NESTING or name in _PATH_KEYS else item for name, item in value.items()}
+        return {name: absolute(item, base, str(name)) if type(item) in _NESTING or name in _PATH_KEYS else item for name, item in value.items()}
     if kind is list:
-        return [_absolute(item, base) if type(item) in _NESTING else item for item in value]
+        return [absolute(item, base) if type(item) in _NESTING else item for item in value]
     return value
 
 
 _WORDS = {
-    "extra_forbidden": ("unknown key.", "Correct its spelling or remove it; `rackready schema` lists the keys."),
+    "extra_forbidden": ("unknown key.", "Correct its spelling or remove it; {lists_keys} lists the keys."),
     "missing": ("is required and missing.", "Add it."),
 }
 
@@ -224,12 +225,18 @@ _CREDENTIALS = re.compile(r"(?<=://)\S*@")
 _ADDRESS_HINT = "Add it, or say under networks where addresses come from."
 
 
-def _shape_problem(item: Any, path: str) -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
+_MAPPINGS = frozenset({"model_type", "model_attributes_type"})
+"""Kinds of pydantic's errors where a mapping is wanted: what stands in its place is not shown, it may be a secret itself instead of where it is kept."""
+
+
+def shape_problem(item: Any, path: str, lists_keys: str = "`rackready schema`") -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
+    """Return what pydantic found as people read it; ``lists_keys``: where they find the keys that there are."""
     if item["type"] == "missing" and item["loc"][-1] == "address":
         return Problem(path, "is required and missing.", _ADDRESS_HINT)
     words = _WORDS.get(item["type"])
     if words:
-        return Problem(path, *words)
+        return Problem(path, *(text.format(lists_keys=lists_keys) for text in words))
     shown = item.get("input")
-    actual = repr(shown) if isinstance(shown, (str, int, float, bool)) or shown is None else type(shown).__name__
+    plain = (isinstance(shown, (str, int, float, bool)) and item["type"] not in _MAPPINGS) or shown is None
+    actual = repr(shown) if plain else type(shown).__name__
     return Problem(path, f"{item['msg'].removesuffix('.')} - Actual: {_CREDENTIALS.sub('***@', actual)}.", "Correct it.")

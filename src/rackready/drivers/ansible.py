@@ -6,7 +6,6 @@ import errno
 import hashlib
 import json
 import os
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -67,7 +66,7 @@ class _Run:
     def go(self, extra_vars: dict[str, Any], tags: list[str]) -> dict[str, NodeResult]:
         tokens = {} if self.ctx.check else {node: self._begin(node) for node in self.nodes}
         events = Events(self.phase, self.nodes, str(self.log), self._tell, self.ctx.check)
-        variables = {**extra_vars, "rackready_tokens": tokens, "rackready_ledger": _identity(self.paths.database)}
+        variables = {**extra_vars, "rackready_tokens": tokens, "rackready_ledger": self.ledger.identity()}
         try:
             with _vars_file(self.folder / f"{self.ident}.vars.json", variables) as file, connections(self.paths.state) as connection:
                 child = self._child(self._argv(file, tags), connection, events)
@@ -137,11 +136,6 @@ def _environment(root: Path, site: Site) -> dict[str, str]:
     source = str(Path(__file__).resolve().parents[2])
     env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([source, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]))
     return env | {"ANSIBLE_CONFIG": str(root / "ansible.cfg"), "ANSIBLE_HOST_KEY_CHECKING": "True", "ANSIBLE_NOCOLOR": "1", "PYTHONUNBUFFERED": "1"}
-
-
-def _identity(database: Path) -> str:
-    """Return a name for this ledger: tokens of another one are not comparable with its own."""
-    return hashlib.sha256(f"{socket.gethostname()} {database} {database.stat().st_ino}".encode()).hexdigest()[:16]
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def run_child(  # noqa: PLR0913 - what a child process has
     """
     check_stop()
     begun = time.monotonic()
-    mark = child_mark(project_mark(_database(ledger)) if ledger else "unrecorded")
+    mark = child_mark(project_mark(ledger.home) if ledger else "unrecorded")
     with _private(log) as sink:
         gate_read, gate_write = os.pipe()
         try:
@@ -193,10 +193,6 @@ def _end(session: int, mark: str) -> None:
     end_all(lambda: [*session_members(session), *marked(mark)])
 
 
-def _database(ledger: Ledger) -> Path:
-    return Path(str(ledger.engine.url.database))
-
-
 def session_members(session: int) -> list[int]:
     """Return the processes of a session, zombies left out."""
     out = []
@@ -236,8 +232,10 @@ def reap(ledger: Ledger) -> list[str]:
             if members:
                 end_session(child["pid"])
                 ended.append(f"{child['what']} (session {child['pid']}, {len(members)} processes)")
+        elif machine := ledger.machine_of(child["boot_id"]):
+            ended.append(f"{child['what']} is not ended by this: it was begun on {machine}. Nodes refuse its older token; the next controller there ends it")
         ledger.child_ended(child["id"])
-    return ended + _end_strays(_database(ledger))
+    return ended + _end_strays(ledger.home)
 
 
 def _end_strays(database: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The evidence store: append-only records in the ledger's database, raw outputs compressed by hash beside it."""
+"""The evidence store: append-only records in the ledger's database, raw outputs compressed by hash in files of this machine."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from rackready.evidence.scrub import scrub
+from rackready.ledger.append_only import append_only, lifted
+from rackready.ledger.schema import KEY
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Outcome
@@ -26,7 +28,7 @@ _metadata = sa.MetaData()
 _records = sa.Table(
     "evidence",
     _metadata,
-    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("id", KEY, primary_key=True),
     sa.Column("campaign", sa.String, nullable=False, index=True),
     sa.Column("gate", sa.String, nullable=False),
     sa.Column("target", sa.String, nullable=False, index=True),
@@ -44,12 +46,7 @@ _nodes = sa.Table(
 )
 
 for _table in (_records, _nodes):
-    for _verb in ("UPDATE", "DELETE"):
-        _trigger = sa.DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy leaves it untyped
-            f"CREATE TRIGGER IF NOT EXISTS {_table.name}_no_{_verb.lower()} BEFORE {_verb} ON {_table.name} "
-            "BEGIN SELECT RAISE(ABORT, 'evidence is append-only'); END",
-        )
-        sa.event.listen(_table, "after_create", _trigger.execute_if(dialect="sqlite"))
+    append_only(_table)
 
 
 class EvidenceError(RackreadyError):
@@ -70,41 +67,37 @@ def new_id() -> str:
 class EvidenceStore:
     """Reads and appends. There is no method that changes or removes, and the database refuses both."""
 
-    def __init__(self, engine: sa.Engine, raw: Path) -> None:
-        self._engine = engine
+    def __init__(self, ledger: Ledger, raw: Path) -> None:
+        self._ledger = ledger
         self._raw = raw
         self._there = False
 
     @classmethod
     def open(cls, ledger: Ledger, raw: Path) -> EvidenceStore:
-        """Open (and make when absent) the store in the ledger's database. Raises EvidenceError."""
-        try:
-            _metadata.create_all(ledger.engine)
-        except sa.exc.SQLAlchemyError as error:
-            raise EvidenceError(
-                f"evidence cannot be written - Expected: a writable database Actual: {error.__cause__ or error}. Free disk space, then run again."
-            ) from error
-        return cls(ledger.engine, raw)
+        """Open (and make when absent) the store in the ledger's database. Raises LedgerError."""
+        ledger.make(_metadata)
+        return cls(ledger, raw)
 
     @classmethod
     def read_only(cls, ledger: Ledger, raw: Path) -> EvidenceStore:
         """Open the store for reading; one that was never written reads as empty."""
-        return cls(ledger.engine, raw)
+        return cls(ledger, raw)
 
     # writing -----------------------------------------------------------------------------------------------------
 
     def append(self, *records: EvidenceRecord) -> None:
-        """Append records, all or none. Raises EvidenceError, also when an id exists."""
+        """Append records, all or none. Raises EvidenceError, also when an id exists, and LedgerError when another controller works on these records."""
         nodes = [{"record_id": record.id, "node": node} for record in records for node in dict.fromkeys(record.nodes)]
         try:
-            with self._engine.begin() as connection:
+            with self._ledger.write() as connection:
                 connection.execute(sa.insert(_records), [_row(record) for record in records])
                 connection.execute(sa.insert(_nodes), nodes)
         except sa.exc.SQLAlchemyError as error:
+            if isinstance(error, sa.exc.IntegrityError):
+                text = f"evidence {records[0].id} cannot be appended - Expected: a new record Actual: one of its id is there"
+                raise EvidenceError(f"{text}. Measure again: it gets an id of its own.") from error
             names = records[0].id if len(records) == 1 else f"{records[0].id} and {len(records) - 1} more"
-            raise EvidenceError(
-                f"evidence {names} cannot be appended - Expected: a new record Actual: {error.__cause__ or error}. Free disk space, then run again."
-            ) from error
+            raise EvidenceError(self._ledger.in_words(f"evidence {names} cannot be appended", error)) from error
 
     def put_raw(self, text: str) -> str:
         """Store a captured output, secrets scrubbed, and return its SHA-256 (of the scrubbed text)."""
@@ -138,8 +131,17 @@ class EvidenceStore:
 
     def _written(self) -> bool:
         """Whether there are tables: a store that was never written has none. Once there, they stay, and are not asked for again."""
-        self._there = self._there or sa.inspect(self._engine).has_table(_records.name)
+        if not self._there:
+            with self._ledger.read() as connection:
+                self._there = sa.inspect(connection).has_table(_records.name)
         return self._there
+
+    def unguarded(self) -> list[str]:
+        """Return which of the database's own guards against changes are gone or switched off."""
+        if not self._written():
+            return []
+        with self._ledger.read() as connection:
+            return lifted(connection, (_records, _nodes))
 
     def records(self, *, node: str | None = None, gate: str | None = None, campaign: str | None = None, target: str | None = None) -> list[EvidenceRecord]:
         """Return records, oldest first. Raises EvidenceError when one is not what was written."""
@@ -151,14 +153,14 @@ class EvidenceStore:
                 query = query.where(column == value)
         if node is not None:
             query = query.where(_records.c.id.in_(sa.select(_nodes.c.record_id).where(_nodes.c.node == node)))
-        with self._engine.connect() as connection:
+        with self._ledger.read() as connection:
             return [_checked(row.id, row.record, row.sha256) for row in connection.execute(query)]
 
     def concluded(self, target: str) -> dict[str, EvidenceRecord]:
         """Return gate -> the newest record about a target, in the order in which gates were first measured; older ones are not read. Raises EvidenceError."""
         if not self._written():
             return {}
-        with self._engine.connect() as connection:
+        with self._ledger.read() as connection:
             return {row.gate: _checked(row.id, row.record, row.sha256) for row in connection.execute(_concluded(), {"target": target})}
 
     def over_several(self, campaign: str) -> Iterator[EvidenceRecord]:
@@ -168,7 +170,7 @@ class EvidenceStore:
         several = sa.select(_nodes.c.record_id).join(_records, _records.c.id == _nodes.c.record_id).where(_records.c.campaign == campaign)
         several = several.group_by(_nodes.c.record_id).having(sa.func.count() > 1)
         query = sa.select(_records.c.record, _records.c.sha256, _records.c.id).where(_records.c.id.in_(several)).order_by(_records.c.id)
-        with self._engine.connect() as connection:
+        with self._ledger.read() as connection:
             for row in connection.execution_options(yield_per=256).execute(query):
                 yield _checked(row.id, row.record, row.sha256)
 
@@ -196,7 +198,7 @@ class EvidenceStore:
         last = sa.select(sa.func.max(_records.c.id)).where(_records.c.gate == gate).group_by(_records.c.target)
         last = last.order_by(sa.func.max(_records.c.id).desc()).limit(most)
         query = sa.select(_records.c.record, _records.c.sha256, _records.c.id, _records.c.target).where(_records.c.id.in_(last))
-        with self._engine.connect() as connection:
+        with self._ledger.read() as connection:
             return {row.target: _checked(row.id, row.record, row.sha256) for row in connection.execute(query)}
 
     def _name(self, digest: str) -> str:

@@ -65,7 +65,7 @@ def _recorded(paths: EnvPaths, node: str) -> tuple[NodeState, str, bool]:
     """Return state, its reason, and whether we powered the node on."""
     from rackready.stacks.machine import made_by_us  # noqa: PLC0415 - SSH and Redfish take a second to import
 
-    if not paths.database.exists():
+    if not Ledger.exists(paths.database):
         return NodeState.DECLARED, "", False
     ledger = Ledger.read_only(paths.database)
     try:
@@ -76,7 +76,7 @@ def _recorded(paths: EnvPaths, node: str) -> tuple[NodeState, str, bool]:
 
 
 def _free(paths: EnvPaths, node: str, error: RackreadyError) -> bool:
-    if not paths.database.exists():
+    if not Ledger.exists(paths.database):
         return not isinstance(error, JobsUnknownError)
     ledger = Ledger.read_only(paths.database)
     try:

@@ -1,4 +1,7 @@
-"""One controller at a time: an flock that the kernel gives back when its holder dies, and words about who holds it."""
+"""One controller at a time: an flock that the kernel gives back when its holder dies, and words about who holds it.
+
+Where the records lie on a server, its lock (``postgres_lock``) is taken after it: the flock guards what lies beside them on this machine.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,41 @@ import fcntl
 import json
 import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rackready.model.problems import RackreadyError
+from rackready.ledger.backend import backend_of
+from rackready.ledger.error import ControllerBusyError
+from rackready.paths import Database
 
 _LOOKS_S = 0.5
 """How long the lock may be had by `status` or `doctor`, which look whether it is free: far longer than that takes."""
 
 
-class ControllerBusyError(RackreadyError):
-    """Another controller works on the same site."""
-
-
 class ControllerLock:
     """Held while this process may act on a site. Not inherited by children: their death is not needed for it to be free."""
 
-    def __init__(self, path: Path, what: str) -> None:
+    def __init__(self, path: Path, what: str, database: Database | Path) -> None:
         self._path = path
         self._what = what
-        self._fd: int | None = None
+        self._database = database
+        self._held = ExitStack()
 
     def __enter__(self) -> Self:
-        """Take the lock. Raises ControllerBusyError that says who holds it and what to do."""
+        """Take the lock. Raises ControllerBusyError that says who holds it and what to do, LedgerError when a server does not answer."""
+        with ExitStack() as taken:
+            taken.callback(_give, self._flock())
+            taken.enter_context(backend_of(self._database).controller(self._what))
+            self._held = taken.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        """Give the lock back."""
+        self._held.close()
+
+    def _flock(self) -> int:
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             _take(fd)
@@ -43,19 +57,15 @@ class ControllerLock:
             raise ControllerBusyError(text) from error
         os.ftruncate(fd, 0)
         os.pwrite(fd, json.dumps({"pid": os.getpid(), "what": self._what, "since": time.time()}).encode(), 0)
-        self._fd = fd
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        """Give the lock back."""
-        if self._fd is not None:
-            os.ftruncate(self._fd, 0)
-            os.close(self._fd)
-            self._fd = None
+        return fd
 
 
-def is_held(path: Path) -> bool:
-    """Whether a controller that lives holds the lock; reads only."""
+def is_held(path: Path, database: Database | Path) -> bool:
+    """Whether a controller that lives holds the lock, here or on another machine; reads only. Raises LedgerError when a server does not answer."""
+    return _is_locked(path) or bool(backend_of(database).holder())
+
+
+def _is_locked(path: Path) -> bool:
     if not path.exists():
         return False
     with path.open("rb") as file:
@@ -64,6 +74,11 @@ def is_held(path: Path) -> bool:
         except BlockingIOError:
             return True
     return False
+
+
+def _give(fd: int) -> None:
+    os.ftruncate(fd, 0)
+    os.close(fd)
 
 
 def _take(fd: int) -> None:

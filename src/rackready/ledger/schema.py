@@ -1,8 +1,14 @@
-"""Tables of the ledger. SQLAlchemy Core, so that the same code runs on PostgreSQL."""
+"""Tables of the ledger, in SQLAlchemy Core: the same in a SQLite file and on a PostgreSQL server."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
+
+VERSION = 1
+"""Version of these tables and of the evidence store's; raised with every change of them. A server's database says which it has."""
+
+KEY = sa.String().with_variant(sa.String(collation="C"), "postgresql")
+"""What rows are sorted by: byte by byte, as SQLite does, and not by the language of the server."""
 
 metadata = sa.MetaData()
 
@@ -26,7 +32,7 @@ operations = sa.Table(
 nodes = sa.Table(
     "nodes",
     metadata,
-    sa.Column("name", sa.String, primary_key=True),
+    sa.Column("name", KEY, primary_key=True),
     sa.Column("state", sa.String, nullable=False),
     sa.Column("reason", sa.String, nullable=False, default=""),
     sa.Column("phase", sa.String, nullable=False, default="", comment="phase that runs on it now, or ran last"),
@@ -73,7 +79,7 @@ children = sa.Table(
 campaigns = sa.Table(
     "campaigns",
     metadata,
-    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("id", KEY, primary_key=True),
     sa.Column("env", sa.String, nullable=False),
     sa.Column("kind", sa.String, nullable=False, comment="deploy, install, validate, ..."),
     sa.Column("nodes", sa.JSON, nullable=False),

@@ -1,22 +1,21 @@
-"""The ledger: intents and their ends, node states, progress events, child processes, campaigns. One SQLite file (or PostgreSQL)."""
+"""The ledger: intents and their ends, node states, progress events, child processes, campaigns."""
 
 from __future__ import annotations
 
-import os
-import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import sqlalchemy as sa
 
 from rackready.ledger import schema
-from rackready.model.problems import RackreadyError
+from rackready.ledger.backend import Backend, backend_of
+from rackready.ledger.error import LedgerError
 from rackready.model.state import NodeState
+from rackready.paths import Database
 
 CHANGE = "changed"
 """Operation under which every touch of a node is recorded: evidence from before it counts no longer."""
@@ -26,10 +25,6 @@ _LINES = 4096
 
 UNFINISHED = frozenset({"running", "interrupted"})
 """States of a campaign that a later run may go on with."""
-
-
-class LedgerError(RackreadyError):
-    """The ledger cannot be read or written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,40 +72,47 @@ class EventRow:
 class Ledger:
     """Reads and writes the record. Safe to use from several threads and processes."""
 
-    def __init__(self, engine: sa.Engine) -> None:
+    def __init__(self, backend: Backend, engine: sa.Engine) -> None:
+        self._backend = backend
         self._engine = engine
+
+    @classmethod
+    def open(cls, database: Database | Path) -> Ledger:
+        """Open (and make when absent) the ledger of an environment; a path is a SQLite file.
+
+        Raises LedgerError when it cannot be made or written, e.g. because the disk is full or the server does not answer.
+        """
+        backend = backend_of(database)
+        return cls(backend, backend.engine())
+
+    @classmethod
+    def read_only(cls, database: Database | Path) -> Ledger:
+        """Open an existing ledger for reading. Raises LedgerError when there is none: nothing was ever deployed."""
+        backend = backend_of(database)
+        return cls(backend, backend.reader())
+
+    @staticmethod
+    def exists(database: Database | Path) -> bool:
+        """Whether there is a ledger: something was deployed. Raises LedgerError when its server does not answer."""
+        return backend_of(database).exists()
 
     @property
     def engine(self) -> sa.Engine:
-        """The database, for the evidence store, which lives in the same file."""
+        """The database."""
         return self._engine
 
-    @classmethod
-    def open(cls, path: Path) -> Ledger:
-        """Open (and make when absent) the ledger in a SQLite file, readable by its owner alone.
+    @property
+    def home(self) -> Path:
+        """The ledger's file, or where it would lie: names this checkout's state on this machine."""
+        return self._backend.home
 
-        Raises LedgerError when the file cannot be made or written, e.g. because the disk is full.
-        """
-        try:
-            if not path.exists():
-                _make(path)
-            engine = sa.create_engine(_url(path), connect_args={"timeout": 30, "check_same_thread": False})
-            sa.event.listen(engine, "connect", _pragmas)
-            schema.metadata.create_all(engine)
-        except (OSError, sa.exc.SQLAlchemyError) as error:
-            cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
-            message = f"{path}: the ledger cannot be written - Expected: a writable file Actual: {cause}. {_step(cause)}"
-            raise LedgerError(message) from error
-        return cls(engine)
+    def identity(self) -> str:
+        """Return a name for this ledger: fencing tokens of another one are not comparable with its own."""
+        return self._backend.identity(self._engine)
 
-    @classmethod
-    def read_only(cls, path: Path) -> Ledger:
-        """Open an existing ledger for reading. Raises LedgerError when there is none: nothing was ever deployed."""
-        if not path.exists():
-            message = f"{path}: no ledger - Expected: one made by a run Actual: none. Nothing was deployed from this checkout yet: run `rackready deploy`."
-            raise LedgerError(message)
-        url = sa.URL.create("sqlite", database=f"file:{quote(str(path))}", query={"mode": "ro", "uri": "true"})
-        return cls(sa.create_engine(url, connect_args={"timeout": 30, "check_same_thread": False}))
+    def machine_of(self, boot_id: str) -> str:
+        """Return the name of another machine whose controller ran in that boot, "" when it was this one or nobody knows."""
+        return self._backend.machine_of(self._engine, boot_id)
 
     # effects -----------------------------------------------------------------------------------------------------
 
@@ -183,7 +185,7 @@ class Ledger:
 
     def set_state(self, node: str, state: NodeState, reason: str = "", *, phase: str = "", campaign: str = "") -> None:
         """Record that a node is now in a state. Every change is also kept as a transition."""
-        now = time.time()
+        now, reason = time.time(), _words(reason)
         table = schema.nodes
         with self._write() as connection:
             before = connection.execute(sa.select(table).where(table.c.name == node)).mappings().first()
@@ -225,8 +227,9 @@ class Ledger:
 
     def event(self, campaign: str, node: str, phase: str, text: str, level: str = "info") -> None:
         """Append one line of progress (level: info, ok, warn, error)."""
+        values = {"campaign": campaign, "node": node, "phase": phase, "level": level, "text": _words(text), "at": time.time()}
         with self._write() as connection:
-            connection.execute(sa.insert(schema.events).values(campaign=campaign, node=node, phase=phase, level=level, text=text, at=time.time()))
+            connection.execute(sa.insert(schema.events).values(**values))
 
     def events(self, campaign: str, after: int = 0) -> list[EventRow]:
         """Return the progress of a campaign that came after the event of that id."""
@@ -284,57 +287,55 @@ class Ledger:
     def close(self) -> None:
         """Give back the connections."""
         with suppress(sa.exc.SQLAlchemyError):
-            self._engine.dispose()
+            self._backend.close(self._engine)
+
+    def make(self, metadata: sa.MetaData) -> None:
+        """Make further tables beside the ledger's, when they are absent. Raises LedgerError."""
+        try:
+            self._backend.make(self._engine, metadata)
+        except sa.exc.SQLAlchemyError as error:
+            raise LedgerError(self.in_words("the database cannot be written", error)) from error
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """Give a transaction that commits at its end, whole or not at all. Raises LedgerError when another controller works on these records."""
+        with self._engine.begin() as connection:
+            self._backend.guard(connection)
+            yield connection
+
+    def in_words(self, what: str, error: sa.exc.SQLAlchemyError, *, reading: bool = False) -> str:
+        """Return in words that something failed for that error of the database, and the next step."""
+        cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+        said = " ".join(str(cause).split()).removesuffix(".")
+        expected = self._backend.readable if reading else self._backend.writable
+        return f"{what} - Expected: {expected} Actual: {said}. {self._backend.step(said, reading=reading)}"
 
     @contextmanager
     def _write(self) -> Iterator[sa.Connection]:
         try:
-            with self._engine.begin() as connection:
+            with self.write() as connection:
                 yield connection
-        except sa.exc.DBAPIError as error:
-            message = f"the ledger cannot be written - Expected: a writable file Actual: {error.orig}. {_step(error.orig)}"
-            raise LedgerError(message) from error
+        except sa.exc.SQLAlchemyError as error:
+            raise LedgerError(self.in_words("the ledger cannot be written", error)) from error
 
-    def _rows(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """Give a connection for reading. Raises LedgerError."""
         try:
             with self._engine.connect() as connection:
-                return [dict(row) for row in connection.execute(query).mappings()]
+                yield connection
         except sa.exc.SQLAlchemyError as error:
-            message = f"the ledger cannot be read - Expected: a ledger of this version Actual: {error.__cause__ or error}. Run `rackready doctor`."
-            raise LedgerError(message) from error
+            raise LedgerError(self.in_words("the ledger cannot be read", error, reading=True)) from error
+
+    def _rows(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
+        with self.read() as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
 
 
-def _make(path: Path) -> None:
-    """Make the file whole or not at all: `rackready status` may look at any moment, and a kill must leave no half-made ledger."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        fresh.touch(mode=0o600)
-        engine = sa.create_engine(_url(fresh))
-        schema.metadata.create_all(engine)
-        engine.dispose()
-        with suppress(FileExistsError):  # another process was quicker
-            os.link(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)
-
-
-def _url(path: Path) -> sa.URL:
-    """Return the address of a file of any name: a `?` in it begins no options."""
-    return sa.URL.create("sqlite", database=str(path))
-
-
-def _step(cause: object) -> str:
-    """Return the next step: room does not mend a file that is damaged."""
-    damaged = any(words in str(cause) for words in ("not a database", "malformed"))
-    return "Run `rackready doctor`, which says what to do." if damaged else "Free disk space or correct its owner, then run again."
+def _words(text: str) -> str:
+    """Return what others said without its NUL characters: PostgreSQL keeps none."""
+    return text.replace("\0", "\ufffd")
 
 
 def _key(result: sa.CursorResult[Any]) -> int:
     return int((result.inserted_primary_key or (0,))[0])
-
-
-def _pragmas(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DB-API connection
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=FULL")
-    cursor.close()

@@ -32,7 +32,7 @@ from pydantic import ValidationError
 from rackready import __version__
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
-from rackready.paths import EnvPaths, project_root
+from rackready.paths import Database, EnvPaths, project_root
 from rackready.stacks.args import NodeArgs
 from rackready.stacks.machine import Machine, MachineIncompleteError, MachineState
 
@@ -139,7 +139,7 @@ class MetalProvider(api.Provider):
 
     async def _work(self, args: NodeArgs, do: Callable[[Machine], T], inputs: Props | None = None) -> T:
         def run() -> T:
-            ledger = Ledger.open(_state_dir(args.env) / "state.sqlite")
+            ledger = Ledger.open(_database(args.env))
             try:
                 return do(self._machine(args, ledger))
             finally:
@@ -189,6 +189,10 @@ def _state_dir(env: str) -> Path:
     if (given := os.environ.get("RACKREADY_STATE_DIR")) and os.environ.get("RACKREADY_ENV", env) == env:
         return Path(given)
     return EnvPaths(project_root(), env).state
+
+
+def _database(env: str) -> Database:
+    return EnvPaths(project_root(), env).database_in(_state_dir(env))
 
 
 class _Servicer(ProviderServicer):

@@ -17,6 +17,7 @@ from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
+from tests.postgres import PostgresServer, name_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -169,7 +170,7 @@ def shown(project: Path) -> tuple[str, str]:
 
 def test_status_tells_a_campaign_that_runs_from_one_whose_controller_was_killed(project: Path) -> None:
     paths = campaign_of(project, "running")
-    with ControllerLock(paths.lock, "rackready deploy --env lab"):
+    with ControllerLock(paths.lock, "rackready deploy --env lab", paths.database):
         status, last = shown(project)
     assert (status, "goes on" in last) == ("running", False)
     assert shown(project) == ("cut off", "campaign c1 was cut off: the same command (deploy) goes on where it stopped")
@@ -182,10 +183,37 @@ def test_status_of_a_finished_campaign_says_no_more(project: Path) -> None:
 
 
 def test_a_damaged_ledger_is_no_full_disk(project: Path) -> None:
-    EnvPaths(project, "lab").database.write_bytes(b"not a database, and long enough to be looked at as one")
+    EnvPaths(project, "lab").database.file.write_bytes(b"not a database, and long enough to be looked at as one")
     done = rackready(project, "deploy", "--env", "lab")
     assert done.returncode == 2
     assert "Actual: file is not a database. Run `rackready doctor`, which says what to do." in done.stderr
+
+
+def test_states_and_campaigns_of_another_machine_are_shown(postgres: PostgresServer, project: Path, tmp_path: Path) -> None:
+    elsewhere = EnvPaths(tmp_path / "elsewhere", "lab")
+    postgres.settings(elsewhere.root, name=name_of(postgres.database(project)))
+    done = rackready(project, "status", "--env", "lab", "--output", "json")
+    assert (done.returncode, json.loads(done.stdout)["campaign"]) == (0, None), done.stderr
+    with ControllerLock(elsewhere.lock, "rackready deploy", elsewhere.database):
+        ledger = Ledger.open(elsewhere.database)
+        ledger.set_state("node02", NodeState.INSTALLED)
+        ledger.put_campaign("c1", env="lab", kind="deploy", nodes=["node02"], site_digest="", abi="", status="running")
+        shown = json.loads(rackready(project, "status", "--env", "lab", "--output", "json").stdout)
+        assert shown["campaign"] == {"id": "c1", "kind": "deploy", "status": "running"}
+        assert shown["nodes"][1]["state"] == "installed"
+    cut_off = rackready(project, "status", "--env", "lab", "--output", "json")
+    assert json.loads(cut_off.stdout)["campaign"]["status"] == "cut off"
+    assert not (project / ".rackready/lab/state.sqlite").exists()
+
+
+@pytest.mark.parametrize("command", ["status", "deploy"])
+def test_server_that_does_not_answer_is_said(postgres: PostgresServer, project: Path, command: str) -> None:
+    postgres.settings(project, host=str(project), password=None)
+    done = rackready(project, command, "--env", "lab")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"PostgreSQL database rackready on {project}:{postgres.port}: the ledger cannot be read - Expected: a database that can be reached" in done.stderr
+    assert f"Start the server, or correct host and port in {project}/inventories/lab/database.yml, then run again." in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_repair_of_an_unknown_node_is_refused(project: Path) -> None:

@@ -17,10 +17,12 @@ from rackready.cli import doctor_checks
 from rackready.cli.doctor import exit_code
 from rackready.cli.doctor_checks import Report, Scene, judge_key
 from rackready.design.site import load_site
+from rackready.evidence.store import EvidenceStore
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.paths import EnvPaths
+from rackready.paths import Database, EnvPaths
+from tests.postgres import PostgresServer, name_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRET = "a-secret-that-must-not-be-shown"
@@ -154,7 +156,7 @@ def test_state_that_others_may_enter_fails(project: Path) -> None:
 
 def test_held_lock_names_its_holder(project: Path) -> None:
     paths = EnvPaths(project, "lab")
-    with ControllerLock(paths.lock, "rackready deploy"):
+    with ControllerLock(paths.lock, "rackready deploy", paths.database):
         outcome, text = doctor_checks.controller_lock(scene(project))
     assert outcome is Outcome.FAIL
     assert f"held by pid {os.getpid()} (`rackready deploy`)" in text
@@ -162,7 +164,7 @@ def test_held_lock_names_its_holder(project: Path) -> None:
 
 
 def test_a_ledger_that_is_damaged_or_of_another_version_fails(project: Path) -> None:
-    path = EnvPaths(project, "lab").database
+    path = EnvPaths(project, "lab").database.file
     assert doctor_checks.ledger(scene(project)) == (Outcome.PASS, "none yet: nothing was deployed")
     ledger = Ledger.open(path)
     assert doctor_checks.ledger(scene(project)) == (Outcome.PASS, str(path))
@@ -174,6 +176,40 @@ def test_a_ledger_that_is_damaged_or_of_another_version_fails(project: Path) -> 
     outcome, text = doctor_checks.ledger(scene(project))
     assert outcome is Outcome.FAIL
     assert "Actual: file is not a database. Restore " in text
+
+
+def test_doctor_looks_at_the_server(postgres: PostgresServer, project: Path) -> None:
+    database = postgres.database(project)
+    assert doctor_checks.ledger(scene(project)) == (Outcome.PASS, "none yet: nothing was deployed")
+    ledger = Ledger.open(database)
+    EvidenceStore.open(ledger, project / "raw")
+    assert doctor_checks.ledger(scene(project)) == (Outcome.PASS, f"PostgreSQL database {name_of(database)} on {postgres.folder}:{postgres.port}")
+    with ControllerLock(EnvPaths(project, "lab").lock, "rackready deploy", database):
+        outcome, text = doctor_checks.controller_lock(scene(project))
+    assert outcome is Outcome.FAIL
+    assert "Expected: free Actual: held by pid " in text
+    assert " (`rackready deploy`, for 0 min). Wait for it" in text
+    assert doctor_checks.controller_lock(scene(project)) == (Outcome.PASS, "free")
+    (project / "inventories/lab/password").chmod(0o644)
+    assert "inventories/lab/password - Expected: mode 0600 Actual: 0644." in doctor_checks.secrets(scene(project))[1]
+    postgres.settings(project, password={"env": "NOT_SET"})
+    outcomes = {report.check: (report.outcome, report.text) for report in doctor_checks.examine(EnvPaths(project, "lab"))}
+    assert outcomes["ledger"] == (
+        Outcome.ERROR,
+        "could not be looked at: secret in environment variable NOT_SET - Expected: a value Actual: not set. Export NOT_SET and run again.",
+    )
+
+
+def test_evidence_that_could_be_changed_is_no_evidence(project: Path, database: Database) -> None:
+    ledger = Ledger.open(database)
+    EvidenceStore.open(ledger, project / "raw")
+    assert doctor_checks.ledger(scene(project))[0] is Outcome.PASS
+    server = ledger.engine.name == "postgresql"
+    with ledger.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE evidence DISABLE TRIGGER evidence_no_delete" if server else "DROP TRIGGER evidence_no_delete")
+    outcome, text = doctor_checks.ledger(scene(project))
+    assert outcome is Outcome.FAIL
+    assert text.startswith("Expected: evidence that the database keeps from being changed Actual: without evidence_no_delete. Find out who ")
 
 
 def test_wrong_engine_version_fails(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,6 +115,10 @@ REFUSED = [
         change("gates.skip", [{"gate": "node/gpu/none", "nodes": ["node01"], "reason": "not on this machine"}]),
         "gates.skip[0].gate: gate node/gpu/none is not in set bringup",
     ),
+    (
+        change("racks.0.nodes.0.bmc.password", "hunter2"),
+        "racks[0].nodes[0].bmc.password: Input should be a valid dictionary or instance of SecretRef - Actual: str. Correct it.",
+    ),
     (change("racks.0.nodes.0.bmc.password", {}), "racks[0].nodes[0].bmc.password: Value error, give exactly one of file and env - Actual: dict. Correct it."),
     (
         change("handover.kind", "lsf"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from rackready.evidence.store import EvidenceError, EvidenceStore, new_id
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Outcome, Verdict
+from rackready.paths import Database
 
 GATE = "node/gpu/sanity/inventory"
 
@@ -51,8 +53,10 @@ def record(
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    return Ledger.open(tmp_path / "state.sqlite")
+def ledger(database: Database) -> Iterator[Ledger]:
+    made = Ledger.open(database)
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -90,7 +94,7 @@ def test_a_record_is_appended_once(store: EvidenceStore) -> None:
 def test_a_changed_record_is_noticed(store: EvidenceStore, ledger: Ledger) -> None:
     store.append(record(outcome=Outcome.FAIL))
     with ledger.engine.begin() as connection:
-        connection.execute(sa.text("DROP TRIGGER evidence_no_update"))
+        connection.execute(sa.text("DROP TRIGGER evidence_no_update" + (" ON evidence" if ledger.engine.name == "postgresql" else "")))
         connection.execute(sa.text("""UPDATE evidence SET record = replace(record, '"fail"', '"pass"')"""))
     with pytest.raises(EvidenceError, match="tampered"):
         store.records()

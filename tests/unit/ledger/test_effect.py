@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from rackready.ledger.effect import EffectResult, Observation, run_effect
 from rackready.ledger.store import Ledger, LedgerError
 from rackready.model.state import NodeState
+from rackready.paths import Database
 
 
 class Killed(BaseException):
@@ -45,8 +47,10 @@ class World:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    return Ledger.open(tmp_path / "state.sqlite")
+def ledger(database: Database) -> Iterator[Ledger]:
+    made = Ledger.open(database)
+    yield made
+    made.close()
 
 
 def power_on(ledger: Ledger, world: World) -> EffectResult:

@@ -17,7 +17,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from rackready.ledger.lock import ControllerLock
-with ControllerLock(Path(sys.argv[1]), "rackready deploy --env x"):
+with ControllerLock(Path(sys.argv[1]), "rackready deploy --env x", Path(sys.argv[1]).with_name("state.sqlite")):
     print("held", flush=True)
     time.sleep(60)
 """
@@ -34,7 +34,7 @@ def test_second_controller_is_told_who_holds_it(tmp_path: Path) -> None:
     path = tmp_path / "controller.lock"
     child = hold(path)
     try:
-        with pytest.raises(ControllerBusyError) as caught, ControllerLock(path, "me"):
+        with pytest.raises(ControllerBusyError) as caught, ControllerLock(path, "me", path.with_name("state.sqlite")):
             pass
         assert f"Expected: none Actual: pid {child.pid} (`rackready deploy --env x`, for 0 min)" in str(caught.value)
     finally:
@@ -47,16 +47,16 @@ def test_lock_of_a_killed_controller_is_free(tmp_path: Path) -> None:
     child = hold(path)
     child.kill()
     child.wait()
-    with ControllerLock(path, "me"):
+    with ControllerLock(path, "me", path.with_name("state.sqlite")):
         pass
 
 
 def test_lock_is_not_inherited_by_children(tmp_path: Path) -> None:
     path = tmp_path / "controller.lock"
-    with ControllerLock(path, "me"):
+    with ControllerLock(path, "me", path.with_name("state.sqlite")):
         child = subprocess.Popen(["sleep", "30"], close_fds=False)
     try:
-        with ControllerLock(path, "again"):
+        with ControllerLock(path, "again", path.with_name("state.sqlite")):
             assert os.getpid()
     finally:
         child.kill()
@@ -65,12 +65,12 @@ def test_lock_is_not_inherited_by_children(tmp_path: Path) -> None:
 
 def test_who_only_looks_keeps_no_controller_out(tmp_path: Path) -> None:
     path = tmp_path / "controller.lock"
-    assert not is_held(path)
-    with ControllerLock(path, "me"):
-        assert is_held(path)
-    assert not is_held(path)
+    assert not is_held(path, path.with_name("state.sqlite"))
+    with ControllerLock(path, "me", path.with_name("state.sqlite")):
+        assert is_held(path, path.with_name("state.sqlite"))
+    assert not is_held(path, path.with_name("state.sqlite"))
     looks = path.open("rb")
     fcntl.flock(looks, fcntl.LOCK_SH)
     threading.Timer(0.1, looks.close).start()
-    with ControllerLock(path, "me"):
-        assert is_held(path)
+    with ControllerLock(path, "me", path.with_name("state.sqlite")):
+        assert is_held(path, path.with_name("state.sqlite"))

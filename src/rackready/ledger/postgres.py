@@ -1,0 +1,229 @@
+"""The ledger on a PostgreSQL server: for controllers on several machines, of which one works at a time (``postgres_lock``)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from rackready.design.secrets import reveal
+from rackready.ledger import postgres_lock as lock
+from rackready.ledger import schema
+from rackready.ledger.error import LedgerError
+from rackready.model.database import Server
+from rackready.paths import Database
+
+_metadata = sa.MetaData()
+
+_about = sa.Table(
+    "about",
+    _metadata,
+    sa.Column("version", sa.Integer, primary_key=True, comment="schema.VERSION of the code that made the tables"),
+    sa.Column("env", sa.String, nullable=False, comment="environment whose records these are"),
+    sa.Column("id", sa.String, nullable=False, comment="name of this ledger: fencing tokens of another are not comparable"),
+)
+
+_CONNECT: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 15_000,  # ms
+    "application_name": "rackready",
+}
+"""How long we wait for the server, s: a cut is known of within 20 s. Judgement."""
+
+_OPTIONS = "-c lock_timeout=30s -c synchronous_commit=on -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
+"""What our sessions ask of the server: a commit counts once it is on disk, and the lock of a machine that is gone is free after 25 s. Judgement."""
+
+_READING = f"{_OPTIONS} -c default_transaction_read_only=on"
+
+_STEPS = {
+    ("password authentication failed", "no password supplied", "certificate authentication failed", "peer authentication failed"): (
+        "Correct user, or what stands in {secret}, then run again."
+    ),
+    ("root certificate", "server certificate", "certificate verify", "SSL"): (
+        "Correct tls, ca, certificate and private_key in {settings}, or the server's own certificate."
+    ),
+    ("does not exist",): "Make it as docs/howto/postgresql.md says, or correct name and user in {settings}.",
+    ("no pg_hba.conf entry",): "Allow this machine, user and database in the server's pg_hba.conf, as docs/howto/postgresql.md says.",
+    ("permission denied", "must be owner"): "Grant the role what docs/howto/postgresql.md lists, then run again.",
+    ("read-only transaction", "in recovery"): "Name the primary, not a standby, as host in {settings}.",
+    ("lock timeout",): "Look for what else writes there and does not come to its end (pg_stat_activity), then run again.",
+    ("too many clients", "remaining connection slots"): "Raise max_connections of the server, or end what else uses it, then run again.",
+    ("disk full", "No space left"): "Free disk space on the database's server, then run again.",
+    ("refused", "could not translate", "Name or service", "No such file", "timeout", "timed out", "unreachable", "No route"): (
+        "Start the server, or correct host and port in {settings}, then run again."
+    ),
+    ("server closed", "terminating connection", "connection is lost", "connection is closed", "could not receive", "could not send", "connection pointer"): (
+        "Nothing was half written. Run the same command again once the server answers: it goes on from what is recorded."
+    ),
+}
+"""Words of the server or of libpq, and what to do then."""
+
+
+_engines: dict[tuple[int, Server, str], sa.Engine] = {}
+_engines_lock = threading.Lock()
+_ENGINES_KEPT = 4
+"""A process needs two, for writing and for reading; each has at most 10 connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """One database of a server, for one environment."""
+
+    server: Server
+    database: Database
+    writable: str = "a database that can be reached and takes writes"
+    readable: str = "a database that can be reached"
+
+    @property
+    def home(self) -> Path:
+        """Where the SQLite file would lie."""
+        return self.database.file
+
+    def engine(self) -> sa.Engine:
+        """Connect, make the tables when they are absent, and see that they are ours. Raises LedgerError."""
+        engine = self._pooled(_OPTIONS)
+        with self._spoken("cannot be opened"), engine.begin() as connection:
+            if not _made(connection):
+                lock.alone(connection)
+                self._make_all(connection)
+            self._is_ours(connection)
+        return engine
+
+    def reader(self) -> sa.Engine:
+        """Connect for reading alone. Raises LedgerError when nothing was recorded yet."""
+        engine = self._pooled(_READING)
+        with self._spoken("cannot be read"), engine.connect() as connection:
+            if not _made(connection):
+                message = f"{self.server}: no ledger - Expected: one made by a run Actual: none. Nothing was deployed yet: run `rackready deploy`."
+                raise LedgerError(message)
+            self._is_ours(connection)
+        return engine
+
+    def close(self, engine: sa.Engine) -> None:
+        """Leave it to the others of this process."""
+
+    def exists(self) -> bool:
+        """Whether the ledger's tables are there."""
+        with self._looking() as connection:
+            return _made(connection)
+
+    def make(self, engine: sa.Engine, metadata: sa.MetaData) -> None:
+        """Make tables that are absent, all or none; of two processes that both would, the second finds them made."""
+        with engine.begin() as connection:
+            there = sa.inspect(connection)
+            if not all(there.has_table(name) for name in metadata.tables):
+                lock.alone(connection)
+                metadata.create_all(connection)
+
+    def guard(self, connection: sa.Connection) -> None:
+        """See that no other controller works on these records, and keep other writers out until the end of the transaction."""
+        lock.guard(connection, str(self.server))
+
+    def identity(self, engine: sa.Engine) -> str:
+        """Name the ledger by what was drawn when it was made: the same on every machine."""
+        with self._spoken("cannot be read"), engine.connect() as connection:
+            return str(connection.execute(sa.select(_about.c.id)).scalar_one())
+
+    def machine_of(self, engine: sa.Engine, boot_id: str) -> str:
+        """Return the other machine that ran in that boot."""
+        with self._spoken("cannot be read"), engine.connect() as connection:
+            return lock.machine_of(connection, boot_id)
+
+    def step(self, cause: str, *, reading: bool = False) -> str:  # noqa: ARG002 - it is the same for both
+        """Return the next step after that error."""
+        places = {"settings": self.database.settings, "secret": self.server.password or f"{self.database.settings} (it names no password)"}
+        found = (text for words, text in _STEPS.items() if any(word in cause for word in words))
+        return next(found, "Run `rackready doctor`, and look at the server's log.").format(**places)
+
+    @contextmanager
+    def controller(self, what: str) -> Iterator[None]:
+        """Be the one controller, as long as the connection lives. When that ends early, this process is interrupted as by Ctrl-C."""
+        self.engine()  # makes what is absent
+        engine = self._connect(_OPTIONS)
+        try:
+            with self._spoken("cannot be locked"):
+                connection = engine.connect()
+            with closing(connection):
+                with self._spoken("cannot be locked"):
+                    number = lock.take(connection, str(self.server), what)
+                with lock.Hold(connection, str(self.server), number):
+                    yield
+        finally:
+            engine.dispose()
+
+    def holder(self) -> str:
+        """Return the controller that works now, "" when none does."""
+        with self._looking() as connection:
+            return lock.holder(connection) if _made(connection) else ""
+
+    def _make_all(self, connection: sa.Connection) -> None:
+        if not _made(connection):  # else another process was quicker
+            for metadata in (schema.metadata, lock.metadata, _metadata):
+                metadata.create_all(connection)
+            connection.execute(sa.insert(_about).values(version=schema.VERSION, env=self.database.env, id=secrets.token_hex(8)))
+
+    def _is_ours(self, connection: sa.Connection) -> None:
+        about = connection.execute(sa.select(_about)).one()
+        if about.env != self.database.env:
+            text = f"Expected: the records of environment {self.database.env} Actual: those of {about.env}. Give each environment a database of its own"
+            raise LedgerError(f"{self.server}: {text}: correct name in {self.database.settings}.")
+        if about.version != schema.VERSION:
+            older = about.version < schema.VERSION
+            text = f"Expected: tables of version {schema.VERSION} Actual: version {about.version}, made by {'an older' if older else 'a newer'} rackready"
+            way = "Name an empty database, or go on with that rackready" if older else "Use that rackready on this machine, too"
+            raise LedgerError(f"{self.server}: {text}. {way}.")
+
+    def _pooled(self, options: str) -> sa.Engine:
+        """Return the engine that everything in this process shares: a hundred nodes that wait for their boot need no connection each."""
+        key = (os.getpid(), self.server, options)
+        with _engines_lock:
+            engine = _engines.pop(key, None) or self._connect(options)
+            _engines[key] = engine
+            while len(_engines) > _ENGINES_KEPT:
+                _engines.pop(next(iter(_engines))).dispose()
+        return engine
+
+    def _connect(self, options: str) -> sa.Engine:
+        """Return an engine, which connects when it is used. The password goes to the client library alone and is part of no address."""
+        server = self.server
+        query = {"host": server.host, "port": str(server.port)}
+        url = sa.URL.create("postgresql+psycopg", username=server.user, database=server.name, query=query)
+        password = {} if server.password is None else {"password": reveal(server.password)}
+        return sa.create_engine(
+            url, connect_args={**_CONNECT, **_tls(server), **password, "options": options}, pool_pre_ping=True, pool_size=5, max_overflow=5, pool_timeout=60
+        )
+
+    @contextmanager
+    def _looking(self) -> Iterator[sa.Connection]:
+        with self._spoken("cannot be read"), self._pooled(_READING).connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _spoken(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except sa.exc.SQLAlchemyError as error:
+            cause = lock.said(error)
+            raise LedgerError(f"{self.server}: the ledger {what} - Expected: {self.writable} Actual: {cause}. {self.step(cause)}") from error
+
+
+def _made(connection: sa.Connection) -> bool:
+    return sa.inspect(connection).has_table(_about.name)
+
+
+def _tls(server: Server) -> dict[str, str]:
+    """Return libpq's words for how the connection is protected; a Unix socket needs nothing."""
+    if server.host.startswith("/") or server.tls == "disable":
+        return {"sslmode": "disable"}
+    own = {"sslcert": str(server.certificate), "sslkey": str(server.private_key)} if server.certificate is not None else {}
+    return {"sslmode": server.tls, "sslrootcert": str(server.ca or "system"), **own}

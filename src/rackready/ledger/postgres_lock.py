@@ -1,0 +1,171 @@
+"""Who may write to a ledger that controllers of several machines share.
+
+The controller holds a session's advisory lock on a connection of its own, and has the highest number in ``controllers``. Every
+transaction that writes takes a second lock, so that there is one writer at a time as in a SQLite file, and then asks for
+both: whoever lost them records nothing more, so begins nothing more either.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import sqlalchemy as sa
+
+from rackready.ledger.error import ControllerBusyError, LedgerError
+
+LEASE = "RACKREADY_LEASE"
+"""Number under which this process, or the controller that started it, took the lock."""
+
+metadata = sa.MetaData()
+
+_controllers = sa.Table(
+    "controllers",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True, comment="the highest is the controller"),
+    sa.Column("host", sa.String, nullable=False),
+    sa.Column("boot_id", sa.String, nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("backend", sa.Integer, nullable=False, comment="process of the server that holds its lock"),
+    sa.Column("what", sa.String, nullable=False),
+    sa.Column("begun", sa.Float, nullable=False),
+)
+
+_KEYS = {"key": 0x7261636B, "controller": 1, "writer": 2}
+"""Our advisory locks, of two numbers: "rack" in ASCII, and which. They are the database's own: other databases of the server have theirs."""
+_TAKE = sa.text("SELECT pg_try_advisory_lock(:key, :controller)")
+_GIVE = sa.text("SELECT pg_advisory_unlock(:key, :controller)")
+_ALONE = sa.text("SELECT pg_advisory_xact_lock(:key, :writer)")
+_HOLDS = sa.text(
+    "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = :key AND objid = :controller AND objsubid = 2"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+_TRIED_S = 1.0
+"""How long the lock is tried for: the server needs a moment to see that a killed holder is gone."""
+_LOOK_EVERY_S = 5.0
+"""How often the holder looks whether its connection lives. Judgement: a cut is acted upon before the server gives the lock to another machine."""
+
+
+def alone(connection: sa.Connection) -> None:
+    """Wait until nobody else writes, and keep others from it until this transaction ends."""
+    connection.execute(_ALONE, _KEYS)
+
+
+def guard(connection: sa.Connection, where: str) -> None:
+    """Be the one writer until this transaction ends. Raises LedgerError when another controller works on these records, or we lost the lock."""
+    alone(connection)
+    holds = connection.execute(_HOLDS, _KEYS).scalar()
+    lease = os.environ.get(LEASE)
+    if lease is None and holds is None:
+        return
+    last = _last(connection)
+    if lease is not None and last is not None and (last.backend, last.number) == (holds, int(lease)):
+        return
+    holder = "" if holds is None else _who(last)
+    if lease is None:
+        text = f"another controller works on this site - Expected: none Actual: {holder}. Nothing was recorded: wait for it (`rackready status`)"
+        raise LedgerError(f"{where}: {text}.")
+    actual = f"it is {holder}" if holder else "the connection that held it ended"
+    text = f"this controller has lost its lock - Expected: lock number {lease} Actual: {actual}"
+    raise LedgerError(f"{where}: {text}. Nothing more is begun. Run the same command again: it goes on from what is recorded.")
+
+
+def holder(connection: sa.Connection) -> str:
+    """Return who is the controller now, "" when nobody is."""
+    return _who(_last(connection)) if connection.execute(_HOLDS, _KEYS).scalar() is not None else ""
+
+
+def machine_of(connection: sa.Connection, boot_id: str) -> str:
+    """Return the name of another machine whose controller ran in that boot, "" when it was this one or nobody knows."""
+    query = sa.select(_controllers.c.host).where(_controllers.c.boot_id == boot_id, _controllers.c.host != socket.gethostname())
+    return str(connection.execute(query.limit(1)).scalar() or "")
+
+
+def take(connection: sa.Connection, where: str, what: str) -> int:
+    """Be the controller as long as this connection lives. Returns our number: what was under way under an earlier one is committed, or will be refused.
+
+    Raises ControllerBusyError that says who it is.
+    """
+    deadline = time.monotonic() + _TRIED_S
+    while not connection.execute(_TAKE, _KEYS).scalar_one():
+        if time.monotonic() > deadline:
+            text = f"another controller works on this site - Expected: none Actual: {holder(connection) or 'one that begins just now'}"
+            raise ControllerBusyError(f"{where}: {text}. Wait for it (`rackready status`), or stop it with Ctrl-C where it runs.")
+        time.sleep(_TRIED_S / 10)
+    alone(connection)
+    values = {"host": socket.gethostname(), "boot_id": _boot_id(), "pid": os.getpid(), "what": what, "begun": time.time()}
+    backend = connection.execute(sa.text("SELECT pg_backend_pid()")).scalar_one()
+    number = connection.execute(sa.insert(_controllers).values(backend=backend, **values).returning(_controllers.c.number)).scalar_one()
+    connection.commit()
+    return int(number)
+
+
+def interrupt(reason: str) -> None:
+    """Stop this process as Ctrl-C does: children are ended, nothing new is begun."""
+    with suppress(OSError):
+        sys.stderr.write(f"{reason}\n")
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+class Hold:
+    """The lock while it is held: watches the connection, and says to children of this process under which number it was taken."""
+
+    def __init__(self, connection: sa.Connection, where: str, number: int, lost: Callable[[str], None] = interrupt) -> None:
+        self._connection, self._where, self._number, self._lost = connection, where, number, lost
+        self._over = threading.Event()
+        self._watch = threading.Thread(target=self._look, daemon=True, name="controller lock")
+
+    def __enter__(self) -> Self:
+        os.environ[LEASE] = str(self._number)
+        self._watch.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        """Give the lock back. One that was lost is another's by now, or nobody's."""
+        self._over.set()
+        self._watch.join()
+        os.environ.pop(LEASE, None)
+        with suppress(sa.exc.SQLAlchemyError):
+            self._connection.execute(_GIVE, _KEYS)
+            self._connection.commit()
+
+    def _look(self) -> None:
+        while not self._over.wait(_LOOK_EVERY_S):
+            try:
+                self._connection.execute(sa.text("SELECT 1"))
+                self._connection.commit()
+            except sa.exc.SQLAlchemyError as error:
+                text = f"this controller has lost its lock - Expected: a connection that stays Actual: {said(error)}"
+                self._lost(f"{self._where}: {text}. What runs is ended; run the same command again once the database answers.")
+                return
+
+
+def said(error: BaseException) -> str:
+    """Return what a database said, on one line."""
+    cause = error.orig if isinstance(error, sa.exc.DBAPIError) and error.orig is not None else error
+    return " ".join(str(cause).split()).removesuffix(".")
+
+
+def _last(connection: sa.Connection) -> Any:  # noqa: ANN401 - a row of controllers, or None
+    return connection.execute(sa.select(_controllers).order_by(_controllers.c.number.desc()).limit(1)).first()
+
+
+def _who(row: Any) -> str:  # noqa: ANN401 - the same
+    if row is None:
+        return "a process that has not said who it is"
+    minutes = max(0.0, time.time() - row.begun) / 60
+    return f"pid {row.pid} on {row.host} (`{row.what}`, for {minutes:.0f} min)"
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -1,0 +1,119 @@
+"""The ledger in a SQLite file: one machine, one controller, which an flock beside the file keeps alone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import socket
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+
+from rackready.ledger import schema
+from rackready.ledger.error import LedgerError
+
+_ARGS = {"timeout": 30, "check_same_thread": False}
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteFile:
+    """A SQLite file, readable by its owner alone."""
+
+    home: Path
+    writable: str = "a writable file"
+    readable: str = "a ledger of this version"
+
+    def engine(self) -> sa.Engine:
+        """Open the file, and make it when it is absent. Raises LedgerError, e.g. because the disk is full."""
+        try:
+            if not self.home.exists():
+                _make(self.home)
+            engine = sa.create_engine(_url(self.home), connect_args=_ARGS)
+            sa.event.listen(engine, "connect", _pragmas)
+            self.make(engine, schema.metadata)
+        except (OSError, sa.exc.SQLAlchemyError) as error:
+            cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+            message = f"{self.home}: the ledger cannot be written - Expected: {self.writable} Actual: {cause}. {self.step(str(cause))}"
+            raise LedgerError(message) from error
+        return engine
+
+    def reader(self) -> sa.Engine:
+        """Open the file for reading alone."""
+        if not self.exists():
+            message = f"{self.home}: no ledger - Expected: one made by a run Actual: none. Nothing was deployed from this checkout yet: run `rackready deploy`."
+            raise LedgerError(message)
+        url = sa.URL.create("sqlite", database=f"file:{quote(str(self.home))}", query={"mode": "ro", "uri": "true"})
+        return sa.create_engine(url, connect_args=_ARGS)
+
+    def close(self, engine: sa.Engine) -> None:
+        """Close the file."""
+        engine.dispose()
+
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return self.home.exists()
+
+    def make(self, engine: sa.Engine, metadata: sa.MetaData) -> None:
+        """Make tables that are absent; of two processes that both would, the second finds them made."""
+        with engine.begin() as connection:
+            there = sa.inspect(connection)
+            if not all(there.has_table(name) for name in metadata.tables):
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+                metadata.create_all(connection)
+
+    def guard(self, connection: sa.Connection) -> None:
+        """The flock is enough: who has it is the only controller that can reach the file."""
+
+    def identity(self, _engine: sa.Engine) -> str:
+        """Name the ledger by machine and file."""
+        return hashlib.sha256(f"{socket.gethostname()} {self.home} {self.home.stat().st_ino}".encode()).hexdigest()[:16]
+
+    def machine_of(self, _engine: sa.Engine, _boot_id: str) -> str:
+        """No other machine writes here."""
+        return ""
+
+    def step(self, cause: str, *, reading: bool = False) -> str:
+        """Return the next step: room does not mend a file that is damaged."""
+        if reading:
+            return "Run `rackready doctor`."
+        damaged = any(words in cause for words in ("not a database", "malformed"))
+        return "Run `rackready doctor`, which says what to do." if damaged else "Free disk space or correct its owner, then run again."
+
+    def controller(self, _what: str) -> AbstractContextManager[object]:
+        """Nothing beside the flock."""
+        return nullcontext()
+
+    def holder(self) -> str:
+        """Nobody beside who has the flock."""
+        return ""
+
+
+def _make(path: Path) -> None:
+    """Make the file whole or not at all: `rackready status` may look at any moment, and a kill must leave no half-made ledger."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        fresh.touch(mode=0o600)
+        engine = sa.create_engine(_url(fresh))
+        schema.metadata.create_all(engine)
+        engine.dispose()
+        with suppress(FileExistsError):  # another process was quicker
+            os.link(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _url(path: Path) -> sa.URL:
+    """Return the address of a file of any name: a `?` in it begins no options."""
+    return sa.URL.create("sqlite", database=str(path))
+
+
+def _pragmas(connection: Any, _record: object) -> None:  # noqa: ANN401 - a DB-API connection
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.close()

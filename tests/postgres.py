@@ -1,0 +1,142 @@
+"""A real PostgreSQL server for tests: an ordinary process with its files in a temporary folder, a fresh database for each test."""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from rackready.design.database import read_server
+from rackready.paths import Database, EnvPaths
+
+PASSWORD = "a-password-that-is-shown-nowhere"
+_INSTALLED = Path("/usr/lib/postgresql")
+"""Where Debian and Ubuntu put each version's programs."""
+_NEVER = datetime(2100, 1, 1, tzinfo=UTC)
+_HBA = "local all postgres trust\nlocal all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
+_SETTINGS = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "16MB", "max_connections": "60", "ssl": "on", "listen_addresses": "'127.0.0.1'"}
+
+
+def programs() -> Path | None:
+    """Return the folder of the newest server's programs, None when no server is installed."""
+    found = shutil.which("initdb")
+    folders = [path.parent for path in _INSTALLED.glob("*/bin/initdb")] + ([Path(found).parent] if found else [])
+    return max(folders, key=lambda folder: [int(part) for part in folder.parts if part.isdigit()], default=None)
+
+
+class PostgresServer:
+    """One server. As root it runs as user postgres, since it refuses root."""
+
+    def __init__(self, folder: Path, bin_: Path) -> None:
+        self.folder, self._bin = folder, bin_
+        self.port = _free_port()
+        self._numbers = itertools.count(1)
+        self._as = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.geteuid() == 0 else []
+        if self._as:
+            shutil.chown(folder, "postgres", "postgres")
+        self._run("initdb", "-D", str(self.data), "-U", "postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8")
+        make_certificate(self.ca, self.data / "server.key")
+        shutil.copy(self.ca, self.data / "server.crt")
+        if self._as:
+            shutil.chown(self.data / "server.key", "postgres", "postgres")
+            shutil.chown(self.data / "server.crt", "postgres", "postgres")
+        with (self.data / "postgresql.conf").open("a", encoding="utf-8") as conf:
+            settings = _SETTINGS | {"port": str(self.port), "unix_socket_directories": f"'{folder}'", "logging_collector": "off"}
+            conf.writelines(f"{key} = {value}\n" for key, value in settings.items())
+        (self.data / "pg_hba.conf").write_text(_HBA, encoding="utf-8")
+        self.start()
+        self.sql(f"CREATE ROLE rackready LOGIN PASSWORD '{PASSWORD}'")
+
+    @classmethod
+    def begin(cls) -> PostgresServer:
+        """Make and start a server. Its folder must be one that user postgres can reach, which pytest's are not."""
+        folder = programs()
+        assert folder is not None
+        return cls(Path(tempfile.mkdtemp(prefix="rr-pg-")), folder)
+
+    @property
+    def ca(self) -> Path:
+        """The certificate that signed the server's: itself. It is for 127.0.0.1, and for no name."""
+        return self.folder / "ca.pem"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def start(self) -> None:
+        self._run("pg_ctl", "-D", str(self.data), "-l", str(self.folder / "log"), "-w", "start")
+
+    def stop(self) -> None:
+        """Stop at once, as a crash does."""
+        self._run("pg_ctl", "-D", str(self.data), "-m", "immediate", "-w", "stop")
+
+    def close(self) -> None:
+        if (self.data / "postmaster.pid").exists():
+            self.stop()
+        shutil.rmtree(self.folder)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        argv = [*self._as, str(self._bin / program), *arguments]
+        done = subprocess.run(argv, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+    def sql(self, statement: str, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """Run a statement as the server's superuser."""
+        with psycopg.connect(host=str(self.folder), port=self.port, user="postgres", dbname=database, autocommit=True) as connection:
+            cursor = connection.execute(statement)  # type: ignore[call-overload]  # a statement of a test, not a literal
+            return cursor.fetchall() if cursor.description else []
+
+    def database(self, root: Path, env: str = "lab", **settings: Any) -> Database:
+        """Make an empty database and write the settings of an environment of a checkout in ``root`` that name it; ``settings`` differ from the plain ones."""
+        name = f"test{next(self._numbers)}"
+        self.sql(f"CREATE DATABASE {name} OWNER rackready")
+        return self.settings(root, env, name=name, **settings)
+
+    def settings(self, root: Path, env: str = "lab", **settings: Any) -> Database:
+        """Write the settings alone."""
+        paths = EnvPaths(root, env)
+        paths.inventory.mkdir(parents=True, exist_ok=True)
+        secret = paths.inventory / "password"
+        secret.write_text(PASSWORD, encoding="utf-8")
+        secret.chmod(0o600)
+        plain = {"schema": "rackready/database/v1", "host": str(self.folder), "port": self.port, "password": {"file": str(secret)}}
+        document = {key: value for key, value in (plain | settings).items() if value is not None}
+        (paths.inventory / "database.yml").write_text(json.dumps(document), encoding="utf-8")  # JSON is YAML, too
+        return paths.database
+
+
+def make_certificate(path: Path, key_path: Path) -> None:
+    """Write a self-signed certificate for 127.0.0.1 and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a test's server")])
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), datetime(2020, 1, 1, tzinfo=UTC), _NEVER)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    made = made.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+    path.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    key_path.touch(mode=0o600)
+    key_path.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+
+
+def name_of(database: Database) -> str:
+    """Return which database of the server the settings name."""
+    return read_server(database.settings).name
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

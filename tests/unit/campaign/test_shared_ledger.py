@@ -1,0 +1,76 @@
+"""Campaigns whose ledger is on a PostgreSQL server: whole, killed, refused beside another machine's, and stopped when the server is lost."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from rackready.ledger.store import Ledger
+from rackready.paths import Database, EnvPaths
+from tests.postgres import PASSWORD, PostgresServer, name_of
+from tests.unit.campaign.test_campaign import did, run, start
+
+
+@pytest.fixture
+def shared(postgres: PostgresServer, tmp_path: Path) -> Database:
+    return postgres.database(tmp_path, "x")
+
+
+def begun(root: Path, phase: str) -> None:
+    """Wait until a phase works."""
+    deadline = time.monotonic() + 60
+    while not ((root / "did.log").exists() and any(line.startswith(phase) for line in did(root))):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_killed_it_goes_on_and_no_password_is_left_anywhere(tmp_path: Path, shared: Database) -> None:
+    code, _ = run(tmp_path, "die:fabric")
+    assert code == -signal.SIGKILL
+    code, text = run(tmp_path, "run")
+    assert code == 0, text
+    assert "which was cut off" in text
+    assert "ROW node02 ready handover pass" in text
+    assert did(tmp_path).count("provision node01,node02,node03") == 1
+    assert {row.state.value for row in Ledger.read_only(shared).states()} == {"ready"}
+    assert not shared.file.exists()
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
+    assert kept == [tmp_path / "inventories/x/password"]
+
+
+def test_another_machine_is_refused_and_takes_over_once_it_is_free(postgres: PostgresServer, tmp_path: Path, shared: Database) -> None:
+    """What the other machine does not have is how far the workflow was: a new campaign goes on from the ledger, and says so."""
+    other = tmp_path / "other"
+    postgres.settings(other, "x", name=name_of(shared))
+    child = start(tmp_path, "hang:fabric")
+    begun(tmp_path, "fabric")
+    code, text = run(other, "run")
+    assert code == 1, text
+    assert f"ControllerBusyError: PostgreSQL database {name_of(shared)} on " in text
+    assert "another controller works on this site - Expected: none Actual: pid " in text
+    assert not (other / "did.log").exists()
+    child.kill()
+    child.communicate()
+    code, text = run(other, "run")
+    assert code == 0, text
+    assert "was cut off and is not resumed (how far it was is known only on the machine that began it)" in text
+    assert "ROW node02 ready handover pass" in text
+
+
+def test_lost_server_stops_the_campaign_and_the_next_run_goes_on(postgres: PostgresServer, tmp_path: Path, shared: Database) -> None:
+    child = start(tmp_path, "hang:fabric")
+    begun(tmp_path, "fabric")
+    held = "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = '{}')"
+    assert postgres.sql(held.format(name_of(shared))) == [(True,)]
+    text, _ = child.communicate(timeout=60)
+    assert child.returncode == 2, text
+    assert "this controller has lost its lock - Expected: a connection that stays Actual: " in text
+    assert "this controller has lost its lock - Expected: lock number 1 Actual: the connection that held it ended. Nothing more is begun." in text
+    assert (tmp_path / "ended.log").read_text(encoding="utf-8") == "fabric held\n", "what was under way ended before the lock of this machine was given back"
+    code, text = run(tmp_path, "run")
+    assert code == 0, text
+    assert did(tmp_path).count("provision node01,node02,node03") == 1
+    assert EnvPaths(tmp_path, "x").workflows.exists()
