@@ -1,0 +1,101 @@
+"""DCGM's health watches: what they say, for which GPUs, and only after their minute."""
+
+# ruff: noqa: E501 - a row of a table is one exact message
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.gates.base import Output
+from rackready.gates.offline import facts
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome, Verdict
+from tests.gates.support import rack
+
+GATE = "node/gpu/validation/dcgm-health"
+HEALTH = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}
+SET = "Health monitor systems set successfully.\n"
+
+
+def judge(set_: str, seen: str, check: dict[str, Any]) -> Verdict:
+    known, found = facts("dgx_h100", 1), gate(GATE)
+    said = {key: Output(key, "node01", "x", 0, out, seconds=1.0) for key, out in (("set", set_), ("seen", seen), ("check", json.dumps(check)))}
+    return found.evaluate(known, found.plan(known, ["node01"])[0], said)
+
+
+def says(verdict: Verdict) -> list[str]:
+    return [str(finding) for finding in verdict.findings]
+
+
+def seen_by_dcgm(gpus: int) -> str:
+    rows = "".join(f"| {gpu}      | Name: NVIDIA H100 80GB HBM3 |\n|        | PCI Bus ID: 00000000:1{gpu}:00.0 |\n" for gpu in range(gpus))
+    return f"{gpus} GPUs found.\n+--------+\n| GPU ID |\n{rows}0 NvSwitches found.\n"
+
+
+def incident(word: str) -> dict[str, Any]:
+    said = {"value": word, "overflow": ["Detected 1 volatile double-bit ECC error(s) in GPU 3."]}
+    return {
+        "body": {"Overall Health": {"value": word}, "GPU": {"children": {"3": {"value": word, "children": {"Errors": {"children": {"Memory system": said}}}}}}},
+        "header": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("set_", "check", "message", "outcome"),
+    [
+        (SET, HEALTH, None, Outcome.PASS),
+        (SET, incident("Failure"), "node01 gpu3: DCGM health: Memory system - Expected: Healthy Actual: Failure: Detected 1 volatile double-bit ECC error(s) in GPU 3.. Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md.", Outcome.FAIL),
+        (SET, {"body": {"Overall Health": {"value": "Warning"}}}, "node01: DCGM health - Expected: Healthy Actual: Warning, and no entity is named. Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md.", Outcome.FAIL),
+        (SET, {"body": {"Overall Health": {"value": "Splendid"}}}, "node01: DCGM health unreadable - Expected: JSON of dcgmi health -c Actual: health 'Splendid' is a word that is not known (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
+        ("Error: Unable to set health watches.\n", HEALTH, "node01: DCGM health watches could not be set - Expected: Health monitor systems set successfully Actual: Error: Unable to set health watches. (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
+    ],
+)  # fmt: skip
+def test_dcgm_health(set_: str, check: dict[str, Any], message: str | None, outcome: Outcome) -> None:
+    verdict = judge(set_, seen_by_dcgm(8), check)
+    assert says(verdict) == ([message] if message else [])
+    assert verdict.outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("seen", "message", "outcome"),
+    [
+        (seen_by_dcgm(7), "node01: GPUs that DCGM watches - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory; the host engine sees what the driver had when it started: restart nvidia-dcgm after a repair.", Outcome.FAIL),
+        ("", "node01: DCGM discovery unreadable - Expected: the GPUs and NVSwitches that were found Actual: nothing (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
+    ],
+    ids=["one is missing", "nothing said"],
+)  # fmt: skip
+def test_healthy_counts_for_the_gpus_that_dcgm_sees(seen: str, message: str, outcome: Outcome) -> None:
+    """The report of `dcgmi health -c` names only GPUs that are ill: one that DCGM does not see at all is none of them."""
+    verdict = judge(SET, seen, HEALTH)
+    assert says(verdict) == [message]
+    assert (verdict.outcome, verdict.measured) == (outcome, [])
+
+
+@pytest.mark.parametrize(
+    ("active", "ago_s", "waits_s"),
+    [(False, 600, 60), (True, 600, 0), (True, 25, 35), (True, 0, 60), (True, -500, 60)],
+    ids=["nobody set them", "set long ago", "set 25 s ago", "set just now", "a clock that went back"],
+)
+def test_dcgms_watches_have_their_minute_before_they_are_asked(tmp_path: Path, active: bool, ago_s: int, waits_s: int) -> None:  # noqa: FBT001 - a parameter of the test
+    """Watches (dcgmi health) of memory, PCIe, NVLink and heat need 60 s before the first query; Healthy before that is no measurement."""
+    set_, _, check = gate(GATE).plan(rack(1), ["node01"])[0].commands
+    assert set_.stage < check.stage
+    assert check.timeout_s > 60 + 30
+    up = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    programs = {
+        "systemctl": f"[ $1 = is-active ] && exit {0 if active else 3}; echo {int((up - ago_s) * 1e6)}",
+        "sleep": "echo slept $1",
+        "dcgmi": 'echo "dcgmi $*"',
+    }
+    for name, body in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n", encoding="ascii")
+        (tmp_path / name).chmod(0o755)
+    said = subprocess.run(check.argv, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert said[-1] == "dcgmi health -c -j"
+    slept = int(said[0].removeprefix("slept ")) if said[0].startswith("slept") else 0
+    assert abs(slept - waits_s) <= 1
