@@ -6,6 +6,14 @@ import os
 
 import pytest
 
+from tests.gates.outcomes import EveryOutcome
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count outcomes of gates in the one process to which all workers report."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(EveryOutcome())
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put quick tests first, so that a mistake shows within seconds; leave out what root is needed for."""
