@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from rackready.paths import Database, EnvPaths
+from tests.gates.outcomes import EveryOutcome
 from tests.postgres import PostgresServer, programs
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Count outcomes of gates in the one process to which all workers report."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(EveryOutcome())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

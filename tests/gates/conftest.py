@@ -8,6 +8,7 @@ import pytest
 
 from rackready.gates import phase
 from tests.gates.corpus import Collector, some
+from tests.gates.outcomes import told
 from tests.gates.redfish_world import FakeBmcs
 
 
@@ -30,5 +31,6 @@ def damaged_as_well(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     noted.stand_between(monkeypatch.setattr)
     yield
     noted.closed = True
+    request.node.user_properties += told({(one.gate.id, one.outcome) for one in noted.seen.values()})
     wrong = some(noted.seen.values(), request.node.nodeid)
     assert not wrong, "\n".join(f"{item.gate} {item.mutator} of {item.key}: {item.what}\n{item.text[-1500:]}" for item in wrong)

@@ -24,6 +24,7 @@ from rackready.gates.base import Gate, GateFacts, Output, Run
 from rackready.gates.registry import all_gates
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.mutators import MUTATORS, sealed
+from tests.gates.outcomes import OUTCOMES, lacking
 
 _LOG = "the kernel's log: what its line says was never logged once the line is lost, and a log has no count of its lines"
 LOSABLE: Mapping[str, str] = {
@@ -41,12 +42,6 @@ SILENT: Mapping[tuple[str, str], str] = {
     ("node/host/stress/counter-deltas", "load"): "a load that the site names may print nothing: that it ended with 0 is its proof, the counters are measured"
 }
 """(Gate, command) -> why an empty output of it is no contradiction."""
-
-OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.ERROR)
-"""Each gate must be seen with each of these. A skip is declared in the site file and never reaches a gate (gates.skip)."""
-
-WITHOUT: Mapping[tuple[str, Outcome], str] = {}
-"""(Gate, outcome) -> why it cannot have that outcome."""
 
 _INSIDE = 0.75
 """Share of the mutants of a sealed document that are damaged before they were sealed."""
@@ -208,16 +203,6 @@ def some(seen: Iterable[Seen], seed: str) -> list[Wrong]:
     return [found for found in (judge(one, name, key, outputs), judge(replace(one, outcome=Outcome.ERROR), *bad)) if found]
 
 
-def lacking(seen: Iterable[Seen]) -> list[str]:
-    """Return which gates the tests never show with an outcome that they must be seen with."""
-    return [
-        f"{gate}: {wanted.value}"
-        for gate, those in by_gate(seen).items()
-        for wanted in OUTCOMES
-        if (gate, wanted) not in WITHOUT and all(one.outcome is not wanted for one in those)
-    ]
-
-
 def main() -> int:
     """Make the corpus and judge it; exit code 1 when a gate did not hold, or was not seen with each outcome."""
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__.splitlines()[0])
@@ -234,7 +219,7 @@ def main() -> int:
     for gate, those in by_gate(seen).items():
         outcomes = Counter(one.outcome.value for one in those)
         sys.stdout.write(f"{gate}: {played[gate]} mutants of {', '.join(f'{count} {outcome}' for outcome, count in sorted(outcomes.items())) or 'nothing'}\n")
-    missing = lacking(seen)
+    missing = lacking((one.gate.id, one.outcome) for one in seen)
     for text in missing:
         sys.stdout.write(f"never seen in tests: {text}\n")
     sys.stdout.write(f"{played.total()} mutants of {len(seen)} outputs, seed {chosen.seed}: {len(wrong)} wrong, {time.monotonic() - began:.0f} s\n")

@@ -1,0 +1,65 @@
+"""Every gate is seen by the tests to pass, to fail and to err: told at the end of a run of all gate tests, whichever workers ran them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from rackready.gates.registry import all_gates
+from rackready.model.outcome import Outcome
+
+GATES = Path(__file__).resolve().parent
+OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.ERROR)
+"""Each gate must be seen with each of these. A skip is declared in the site file and never reaches a gate (gates.skip): test_skips.py plays it for all."""
+WITHOUT: Mapping[tuple[str, Outcome], str] = {}
+"""(Gate, outcome) -> why it cannot have that outcome."""
+_PROPERTY = "gate outcome"
+
+
+def told(seen: Iterable[tuple[str, Outcome]]) -> list[tuple[str, object]]:
+    """Return what a test's report carries of the gates that it judged; it travels from a worker to the process that counts."""
+    return [(_PROPERTY, f"{gate} {outcome.value}") for gate, outcome in sorted(seen)]
+
+
+def lacking(seen: Iterable[tuple[str, Outcome]]) -> list[str]:
+    """Return which gates were never seen with an outcome that they must be seen with."""
+    known = set(seen)
+    return [f"{gate}: {wanted.value}" for gate in all_gates() for wanted in OUTCOMES if (gate, wanted) not in WITHOUT and (gate, wanted) not in known]
+
+
+def files() -> set[str]:
+    """Return the files of all gate tests."""
+    return {path.relative_to(GATES.parents[1]).as_posix() for path in GATES.rglob("test_*.py")}
+
+
+@dataclass(slots=True, eq=False)
+class EveryOutcome:
+    """A pytest plug-in of the process that counts. It says nothing where only some of the gate tests were chosen."""
+
+    seen: set[tuple[str, Outcome]] = field(default_factory=set)
+    ran: set[str] = field(default_factory=set)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what a test judged."""
+        self.ran.add(report.nodeid.split("::", 1)[0])
+        for name, value in report.user_properties:
+            if name == _PROPERTY:
+                gate, outcome = str(value).split(" ")
+                self.seen.add((gate, Outcome(outcome)))
+
+    def missing(self, config: pytest.Config) -> list[str]:
+        """Return what was not seen, once all files were run and none of their tests was left out by name."""
+        return [] if config.getoption("keyword") or not files() <= self.ran else lacking(self.seen)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A gate without one of its cases fails the run."""
+        if self.missing(session.config) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+        """Name the gates and the outcomes."""
+        for text in self.missing(config):
+            terminalreporter.write_line(f"FAILED no gate test shows {text} - give tests/gates a case, or say in tests/gates/outcomes.py why it has none")

@@ -1,0 +1,39 @@
+"""The count of outcomes at the end of all gate tests: silent over a part of them, red over a gate without one of its cases."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from rackready.gates.registry import all_gates
+from tests.gates.outcomes import OUTCOMES, EveryOutcome, files, told
+
+EVERYTHING = {(gate, outcome) for gate in all_gates() for outcome in OUTCOMES}
+
+
+def finished(seen: set[Any], ran: set[str], keyword: str = "") -> tuple[EveryOutcome, Any]:
+    plugin = EveryOutcome()
+    for file in ran:
+        plugin.pytest_runtest_logreport(cast("Any", SimpleNamespace(nodeid=f"{file}::test", user_properties=told(seen))))
+    config = SimpleNamespace(getoption=lambda _name: keyword)
+    session = SimpleNamespace(config=config, exitstatus=pytest.ExitCode.OK)
+    plugin.pytest_sessionfinish(cast("Any", session))
+    return plugin, session
+
+
+def test_all_cases_of_all_gates_are_green() -> None:
+    assert finished(EVERYTHING, files())[1].exitstatus == pytest.ExitCode.OK
+
+
+@pytest.mark.parametrize("lost", sorted(EVERYTHING)[:3], ids=str)
+def test_a_case_that_no_test_shows_is_red_and_named(lost: Any) -> None:  # noqa: ANN401 - a gate and an outcome
+    plugin, session = finished(EVERYTHING - {lost}, files())
+    assert session.exitstatus == pytest.ExitCode.TESTS_FAILED
+    assert plugin.missing(session.config) == [f"{lost[0]}: {lost[1].value}"]
+
+
+def test_a_part_of_the_tests_says_nothing() -> None:
+    assert finished(set(), set(sorted(files())[1:]))[1].exitstatus == pytest.ExitCode.OK
+    assert finished(set(), files(), keyword="skip")[1].exitstatus == pytest.ExitCode.OK
