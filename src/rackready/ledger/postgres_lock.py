@@ -111,10 +111,10 @@ def take(connection: sa.Connection, where: str, what: str) -> int:
 
 
 def interrupt(reason: str) -> None:
-    """Stop this process as Ctrl-C does: children are ended, nothing new is begun."""
+    """Stop this process as Ctrl-C does: children are ended, nothing new is begun. One that ignores it (a shell's background job) is ended as by `kill`."""
     with suppress(OSError):
         sys.stderr.write(f"{reason}\n")
-    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else signal.SIGINT)
 
 
 class Hold:

@@ -166,8 +166,12 @@ def test_lost_connection_interrupts_the_process(postgres: PostgresServer, machin
             drop_connections(postgres, machines[0].database)
             threading.Event().wait(20)
 
-    with pytest.raises(KeyboardInterrupt):
-        work()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest may run as a shell's background job, which ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert time.monotonic() - begun < 10
     assert "this controller has lost its lock - Expected: a connection that stays Actual: " in said[0]
     assert said[0].endswith("What runs is ended; run the same command again once the database answers.\n")
@@ -185,11 +189,13 @@ def test_takeover_says_what_it_cannot_end(machines: tuple[EnvPaths, EnvPaths], p
         assert reap(ledger) == []
 
 
-def test_interrupt_is_what_ctrl_c_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("handler", "number"), [(signal.default_int_handler, signal.SIGINT), (signal.SIG_IGN, signal.SIGTERM)], ids=["heeded", "ignored"])
+def test_interrupt_is_what_ctrl_c_sends_or_kill_where_that_is_ignored(monkeypatch: pytest.MonkeyPatch, handler: object, number: int) -> None:
     sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(postgres_lock.signal, "getsignal", lambda _number: handler)
     monkeypatch.setattr(postgres_lock.os, "kill", lambda *what: sent.append(what))
     postgres_lock.interrupt("why")
-    assert sent == [(os.getpid(), signal.SIGINT)]
+    assert sent == [(os.getpid(), number)]
 
 
 def test_server_that_restarts_loses_nothing_and_the_next_run_goes_on(postgres: PostgresServer, machines: tuple[EnvPaths, EnvPaths]) -> None:
