@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +21,21 @@ if TYPE_CHECKING:
 _JUDGED = {Outcome.PASS: 0, Outcome.FAIL: 1}
 
 
+class Plugin(StrEnum):
+    """What NCCL must be seen to use, as in a site's fabric.nccl_net."""
+
+    IB = "ib"
+    IBEXT = "ibext"
+    OFI = "ofi"
+
+
+class Kind(StrEnum):
+    """Link layer of the compute fabric, as in a site's fabric.kind."""
+
+    ROCE = "roce"
+    INFINIBAND = "infiniband"
+
+
 def evaluate(  # noqa: PLR0913, PLR0917 - what an output that was captured elsewhere does not say of itself
     gate_id: GateId,
     captured: Annotated[
@@ -30,8 +47,13 @@ def evaluate(  # noqa: PLR0913, PLR0917 - what an output that was captured elsew
     ],
     profile: Annotated[str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100 or h100_sxm.")],
     exit_code: Annotated[list[str] | None, typer.Option("--exit-code", help="Exit code of all commands, or KEY=CODE; 0 when left out.")] = None,
+    seconds: Annotated[
+        list[str] | None, typer.Option("--seconds", help="How long all commands ran, s, or KEY=SECONDS; what is rated by time needs it.")
+    ] = None,
     nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes that took part.")] = 1,
     gpus: Gpus = None,
+    fabric: Annotated[Kind, typer.Option("--fabric", help="Link layer of the compute fabric.")] = Kind.ROCE,
+    nccl_net: Annotated[Plugin, typer.Option("--nccl-net", help="Network plugin that NCCL must be seen to use; ofi: aws-ofi-nccl (EFA).")] = Plugin.IB,
     run: Annotated[str, typer.Option("--run", help="Which of the gate's runs it was; `gate show` lists them. The first when left out.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
@@ -42,11 +64,12 @@ def evaluate(  # noqa: PLR0913, PLR0917 - what an output that was captured elsew
 
     found = gate(gate_id, _inputs(gate_id, captured))
     known = facts_for("", profile, max(found.min_nodes, nodes), gpus)
+    known = replace(known, fabric=known.fabric.model_copy(update={"kind": fabric.value, "nccl_net": nccl_net.value}))
     plan = _run(found.plan(known, list(known.nodes)), run)
     keys = [command.key for command in plan.commands if command.role != "server"]
     texts = _texts(captured, keys, [command.key for command in plan.commands])
-    codes = _codes(exit_code or [], list(texts))
-    verdict = judge_captured(found, known, plan, {key: Captured(text, codes[key]) for key, text in texts.items()})
+    codes, times = _numbers("--exit-code", exit_code or [], list(texts)), _numbers("--seconds", seconds or [], list(texts))
+    verdict = judge_captured(found, known, plan, {key: Captured(text, codes[key], seconds=float(times[key])) for key, text in texts.items()})
     if output is Format.JSON:
         print_json(verdict.model_dump(mode="json"))
     else:
@@ -74,14 +97,14 @@ def _texts(captured: list[str], keys: list[str], every: list[str]) -> dict[str, 
     return out
 
 
-def _codes(given: list[str], keys: list[str]) -> dict[str, int]:
-    """Return the exit code of every command that was captured."""
+def _numbers(option: str, given: list[str], keys: list[str]) -> dict[str, int]:
+    """Return a number for every command that was captured, 0 where none was given."""
     out = dict.fromkeys(keys, 0)
     for item in given:
-        key, sign, code = item.rpartition("=")
-        if not code.lstrip("-").isdigit() or (sign and key not in keys):
-            raise RackreadyError(f"--exit-code {item} - Expected: a number, or KEY=NUMBER with KEY one of {', '.join(keys)}. Correct it.")
-        out |= {key: int(code)} if sign else dict.fromkeys(keys, int(code))
+        key, sign, number = item.rpartition("=")
+        if not number.lstrip("-").isdigit() or (sign and key not in keys):
+            raise RackreadyError(f"{option} {item} - Expected: a number, or KEY=NUMBER with KEY one of {', '.join(keys)}. Correct it.")
+        out |= {key: int(number)} if sign else dict.fromkeys(keys, int(number))
     return out
 
 

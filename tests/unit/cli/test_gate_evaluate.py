@@ -1,0 +1,77 @@
+"""`rackready gate evaluate`: what an output that was captured elsewhere does not say of itself, and its options do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.cli.main import main
+from tests.gates.test_published_runs import RUNS, Evidence, counters, known, log, table
+
+ROOT = Path(__file__).resolve().parents[3]
+FIXTURES = ROOT / "tests/fixtures"
+GATHER = "cluster/fabric/performance/nccl-all-gather"
+COPIES = "node/gpu/performance/nvbandwidth"
+
+
+@pytest.fixture
+def evaluate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401
+    """Call the command; returns (exit code, standard output, standard error)."""
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["rackready", "gate", "evaluate", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def captured(tmp_path: Path) -> list[str]:
+    """The published all-gather of two nodes on EFA, with evidence of its transport, as --input options."""
+    run = next(run for run in RUNS if (run.platform, run.collective) == ("dgx_h100", "all_gather"))
+    site, evidence = known(run), Evidence(run.busbw)
+    texts = {"launch0": log(run, site, evidence) + table(run, site, run.busbw)}
+    texts |= {key: said.stdout for key, said in counters(run, site, evidence).items()}
+    for key, text in texts.items():
+        (tmp_path / key).write_text(text, encoding="utf-8")
+    return [word for key in texts for word in ("--input", f"{key}={tmp_path / key}")]
+
+
+def test_the_plugin_that_nccl_must_use_is_said(evaluate: Any, captured: list[str]) -> None:  # noqa: ANN401
+    code, out, _ = evaluate(GATHER, "--profile", "dgx_h100", "--nodes", "2", "--nccl-net", "ofi", *captured)
+    assert (code, out.splitlines()[0]) == (0, f"{GATHER}: pass")
+    code, out, _ = evaluate(GATHER, "--profile", "dgx_h100", "--nodes", "2", *captured)
+    assert (code, out.splitlines()[0]) == (1, f"{GATHER}: fail")
+    assert "NCCL transport - Expected: NET/IB Actual: AWS Libfabric, " in out
+
+
+def test_a_plugin_or_fabric_that_is_none_is_refused(evaluate: Any, captured: list[str]) -> None:  # noqa: ANN401
+    for option, word in (("--nccl-net", "tcp"), ("--fabric", "omnipath")):
+        code, _, err = evaluate(GATHER, "--profile", "dgx_h100", option, word, *captured)
+        assert code == 2
+        assert f"'{word}' is not one of" in err
+
+
+def test_what_is_rated_by_time_takes_how_long_it_ran(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    before = (FIXTURES / "smi/dgx_h100_healthy.xml").read_text(encoding="utf-8")
+    (tmp_path / "after").write_text(before.replace("<replay_counter>0<", "<replay_counter>1<", 1), encoding="utf-8")
+    (tmp_path / "before").write_text(before, encoding="utf-8")
+    files = {"before": tmp_path / "before", "copy-0": FIXTURES / "nvbandwidth/dgx_h100_healthy.json", "after": tmp_path / "after"}
+    given = [word for key, path in files.items() for word in ("--input", f"{key}={path}")]
+    code, out, _ = evaluate(COPIES, "--profile", "dgx_h100", *given)
+    assert (code, "0 before, 1 after, in a time that is not known" in out) == (2, True)
+    code, out, _ = evaluate(COPIES, "--profile", "dgx_h100", "--seconds", "copy-0=60", *given)
+    assert "in a time that is not known" not in out
+    assert "pcie_replays_per_minute on node01/gpu" in out
+    code, _, err = evaluate(COPIES, "--profile", "dgx_h100", "--seconds", "soon", *given)
+    assert (code, err.splitlines()[-1].startswith("--seconds soon - Expected: a number, or KEY=NUMBER with KEY one of before, ")) == (2, True)
