@@ -309,14 +309,16 @@ def test_programs_in_containers(gate_id: str, stdout: str, code: int, outcome: O
     [
         ("node/gpu/stress/hpl", HPL, "hpl", 365.4),
         ("node/gpu/stress/hpl", NETLIB, "hpl", 1.38),
+        ("node/gpu/stress/hpl", NETLIB + HPL, "hpl", 365.4),
         ("node/gpu/performance/inference", VLLM, "tokens_per_second", 21103.55),
         ("node/gpu/performance/inference", TRTLLM, "tokens_per_second", 36197.5808),
         ("node/gpu/performance/inference", TRTLLM_FIRST, "tokens_per_second", 28390.4265),
     ],
-    ids=["NVIDIA's HPL", "Netlib's HPL", "vLLM", "TensorRT-LLM", "TensorRT-LLM 0.12"],
+    ids=["NVIDIA's HPL", "Netlib's HPL", "the best of two sizes", "vLLM", "TensorRT-LLM", "TensorRT-LLM 0.12"],
 )
 def test_the_figure_of_each_program_is_the_one_that_is_meant(gate_id: str, stdout: str, metric: str, value: float) -> None:
     assert {found.name: found.value for found in program(gate_id, stdout).metrics} == {metric: pytest.approx(value)}
+    assert [found.name for found in gate(gate_id).fleet] == [metric], "only its fleet can judge it"
 
 
 def test_hpl_is_started_from_the_working_directory_of_its_image() -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.base import Command, FleetMetric, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.fabric.container import Containered
 from rackready.gates.formats import complaint
@@ -69,6 +69,7 @@ class Hpl(OneProgram):
     """All GPUs of a node solve one dense system (HPL), and the result is right."""
 
     id = "node/gpu/stress/hpl"
+    fleet = (FleetMetric("hpl", effect=0.03),)
     in_no_set = "it runs in a container whose image the site has to name; such a site adds it (gates.also)"
     program = "HPL"
 
@@ -86,15 +87,15 @@ class Hpl(OneProgram):
         return ("mpirun", "--allow-run-as-root", "-np", str(facts.nodes[node].platform.gpus), "--bind-to", "none", "./hpl.sh", "--dat", self.inputs.data)
 
     def judge_text(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> None:
-        """The residual check must be passed, by as many processes as there are GPUs."""
+        """The residual check must be passed, by as many processes as there are GPUs. Of several sizes the best counts."""
         found, checks = _RESULT.findall(output.stdout), [match["word"] for match in _CHECK.finditer(output.stdout)]
         if not found or len(checks) != len(found):
             gathered.error(node, "HPL unreadable", "a result with its residual check", f"{len(found)} results, {len(checks)} checks", _READ)
             return
         gathered.judged += 1
         gpus = facts.nodes[node].platform.gpus
-        for _n, p, q, gflops in found:
-            gathered.metric("hpl", node, float(gflops) / 1000, "TFLOPS")
+        gathered.metric("hpl", node, max(float(gflops) for _n, _p, _q, gflops in found) / 1000, "TFLOPS")
+        for _n, p, q, _gflops in found:
             if int(p) * int(q) != gpus:
                 gathered.error(
                     node, "HPL ran on other GPUs", f"a grid of {gpus}", f"{p} x {q}", "Give the gate an HPL.dat for all GPUs of the node (input data)."
@@ -109,6 +110,7 @@ class Inference(OneProgram):
     """A model answers on all GPUs of a node, and says how many tokens a second."""
 
     id = "node/gpu/performance/inference"
+    fleet = (FleetMetric("tokens_per_second", effect=0.03),)
     in_no_set = "it runs in a container whose image the site has to name; such a site adds it (gates.also)"
     program = "inference benchmark"
 
