@@ -260,12 +260,56 @@ def test_a_load_that_fails_or_a_counter_that_goes_back_is_an_error(healthy: dict
     assert back.outcome is Outcome.ERROR
 
 
-def test_nvlink_counters_in_words_that_are_not_known_are_an_error(healthy: dict[str, Healthy]) -> None:
+def nvlink_says(one: Healthy, key: str, *changes: tuple[str, str], first: tuple[str, str] = ("", "")) -> str:
+    """What the healthy node says of its links before or after the load, with other words; ``first``: in the first place only."""
+    text: str = json.loads(one.outputs[key].stdout)["commands"]["nvlink"]["stdout"]
+    for old, new in changes:
+        text = text.replace(old, new)
+    return text.replace(*first, 1)
+
+
+def with_links(one: Healthy, before: str, after: str) -> Verdict:
+    changed = {}
+    for key, text in (("before", before), ("after", after)):
+        found = json.loads(one.outputs[key].stdout)
+        found["commands"]["nvlink"]["stdout"] = text
+        changed[key] = replace(one.outputs[key], stdout=sealed(found))
+    return one.gate.evaluate(one.known, one.run, {**one.outputs, **changed})
+
+
+BLACKWELL = (("Replay Errors", "Malformed packet Errors"), ("Recovery Errors", "Effective Errors"), ("CRC Errors", "Symbol Errors"))
+"""Words of drivers for Blackwell in place of Hopper's."""
+
+
+def test_nvlink_counters_of_another_name_after_the_load_are_an_error(healthy: dict[str, Healthy]) -> None:
     one = healthy["node/host/stress/counter-deltas"]
-    text = json.loads(one.outputs["after"].stdout)["commands"]["nvlink"]["stdout"].replace("Replay Errors", "Link Recovery")
-    verdict = one.judge(lambda found: found["commands"]["nvlink"].update(stdout=text), "after")
-    assert [(finding.where, finding.what) for finding in verdict.findings] == [(f"node01 gpu{gpu}", "nvlink_replay not readable") for gpu in range(8)]
+    verdict = with_links(one, nvlink_says(one, "before"), nvlink_says(one, "after", ("Replay Errors", "Link Recovery")))
+    said = [(finding.where, finding.what) for finding in verdict.findings]
+    assert said == [(f"node01 gpu{gpu}", f"nvlink_{name} not readable") for gpu in range(8) for name in ("link_recovery", "replay")]
     assert verdict.outcome is Outcome.ERROR
+
+
+def test_nvlink_counters_of_blackwell_are_held(healthy: dict[str, Healthy]) -> None:
+    one = healthy["node/host/stress/counter-deltas"]
+    assert with_links(one, nvlink_says(one, "before", *BLACKWELL), nvlink_says(one, "after", *BLACKWELL)).outcome is Outcome.PASS
+    grown = nvlink_says(one, "after", *BLACKWELL, first=("Effective Errors: 0", "Effective Errors: 3"))
+    verdict = with_links(one, nvlink_says(one, "before", *BLACKWELL), grown)
+    assert [(finding.where, finding.what, finding.actual) for finding in verdict.findings] == [("node01 gpu0", "nvlink_effective grew under load", "3")]
+    healed = nvlink_says(one, "after", *BLACKWELL, first=("Symbol Errors: 0", "Symbol Errors: 3"))
+    assert with_links(one, nvlink_says(one, "before", *BLACKWELL), healed).outcome is Outcome.PASS, "error correction does its work on a healthy link"
+
+
+def test_nvlinks_that_count_no_faults_or_go_away_under_load_are_said(healthy: dict[str, Healthy]) -> None:
+    one = healthy["node/host/stress/counter-deltas"]
+    only = [nvlink_says(one, key, ("Recovery Errors", "Symbol Errors"), ("Replay Errors", "Total link recovery events")) for key in ("before", "after")]
+    verdict = with_links(one, *only)
+    assert {(finding.what, finding.expected) for finding in verdict.findings} == {("NVLink faults not counted", "a counter of faults on every link")}
+    lines = nvlink_says(one, "after").splitlines(keepends=True)
+    gone = "".join(line for line in lines if "Link 4:" not in line)
+    verdict = with_links(one, nvlink_says(one, "before"), gone)
+    assert [(finding.where, finding.what, finding.actual) for finding in verdict.findings] == [
+        (f"node01 gpu{gpu}", "nvlink_inactive grew under load", "1") for gpu in range(8)
+    ]
 
 
 def test_huge_pages_that_the_command_line_asks_for_but_the_kernel_does_not_show(healthy: dict[str, Healthy]) -> None:

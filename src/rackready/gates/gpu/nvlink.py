@@ -20,16 +20,16 @@ from rackready.model.profile import NvLink
 
 _RUNBOOK = "docs/runbooks/nvlink-down.md"
 _STEP = f"Power the node off and on once; if it stays so, reseat the GPU, then replace it: {_RUNBOOK}."
-_FAULTS = frozenset(
+FAULTS = frozenset(
     {
         "Replay Errors", "Recovery Errors", "Malformed packet Errors", "Buffer overrun Errors", "Rx Errors", "Rx remote Errors", "Rx General Errors",
         "Local link integrity Errors", "Tx discards", "Link recovery failed events", "Effective Errors",
     }
 )  # fmt: skip
 """Counters of which one is a fault (NVIDIA/DCGM modules/health: replay, recovery and failed recovery; DCGM_LIMIT_MAX_NVLINK_ERROR 1)."""
-_WATCHED = frozenset({"CRC Errors", "Link recovery successful events", "Total link recovery events", "Symbol Errors", "PLR Rcv Uncorrectable Code"})
+WATCHED = frozenset({"CRC Errors", "Link recovery successful events", "Total link recovery events", "Symbol Errors", "PLR Rcv Uncorrectable Code"})
 """Counters that a healthy link may have: CRC errors matter from 100 per second on, successful recoveries are a warning (DCGM). Noted."""
-_PLAIN = re.compile(r"^(?:(?:Tx|Rx) (?:packets|bytes)|FEC Errors - \d+|Raw (?:Errors|BER).*|PLR .*|(?:Tx|Rx)\d* .*)$")
+PLAIN = re.compile(r"^(?:(?:Tx|Rx) (?:packets|bytes)|FEC Errors - \d+|Raw (?:Errors|BER).*|PLR .*|(?:Tx|Rx)\d* .*)$")
 """Traffic and what forward error correction does on a healthy link."""
 _BER = re.compile(r"^(\d+(?:\.\d+)?)e-(\d+)$")
 _MOST_EFFECTIVE = 1e-12
@@ -118,11 +118,11 @@ class NvLinks(Gate):
                 judge.error(where, f"NVLink counter {name} unreadable", "a whole number", text, "Run `nvidia-smi nvlink -e` by hand.")
             elif int(text) == 0:
                 continue
-            elif name in _FAULTS:
+            elif name in FAULTS:
                 judge.fail(where, f"NVLink {name}", "0 since the driver was loaded", text, _STEP)
-            elif name in _WATCHED:
+            elif name in WATCHED:
                 self._watched(judge, where, name, int(text))
-            elif not _PLAIN.match(name):
+            elif not PLAIN.match(name):
                 judge.error(
                     where, f"NVLink counter {name} is not known", "a known counter, or 0", text, "Read the vendor's manual of nvidia-smi, and update rackready."
                 )

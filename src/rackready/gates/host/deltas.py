@@ -12,6 +12,9 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.formats import smi_nvlink
+from rackready.gates.formats.error import FormatError
+from rackready.gates.gpu import nvlink
 from rackready.gates.host import optics
 from rackready.gates.host.links import folder
 from rackready.gates.host.memory import CE_PER_DAY, CE_SOURCE, COUNTS
@@ -30,7 +33,7 @@ _LANES = 16
 _AER_SOURCE = "derived: lanes x rate x seconds x 10^-12 (PCI Express base specification: bit error rate of a link), plus three standard deviations"
 _NONE_SOURCE = "PCI Express base specification: an uncorrectable error lost data or the link"
 _REPLAY_SOURCE = "DCGM 4.6, pcie plugin, max_pcie_replays: 80 a run"
-_NVLINK_SOURCE = "DCGM 4.6, pcie plugin, max_nvlink_recovery_errors: 0"
+_NVLINK_SOURCE = "DCGM 4.6, pcie plugin, max_nvlink_recovery_errors: 0; the other counters of faults: one is a fault (DCGM_LIMIT_MAX_NVLINK_ERROR 1)"
 _NIC_SOURCE = "judgement: a link that loses, drops or retrains while it is loaded is not healthy"
 _SEAT = "Reseat the card and its riser; then swap it with another slot's, to see whether the errors move with it."
 _CABLE = "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them."
@@ -98,7 +101,7 @@ class CounterDeltas(Gate):
         if not self._loaded(judge, node, load) or load is None or readings[0] is None or readings[1] is None:
             return judge.verdict(node)
         before, after = (_values(judge, known, reading) for reading in readings if reading is not None)
-        for counter in _counters(known, readings[1], load.seconds):
+        for counter in (*_counters(known, readings[1], load.seconds), *_nvlinks(known, before, after)):
             _hold(judge, counter, before, after)
         for nic in known.nics:
             port = optics.read(judge, node, nic, readings[1])
@@ -143,12 +146,18 @@ def _counters(facts: NodeFacts, after: Answers, seconds: float) -> list[Counter]
     for gpu in range(facts.platform.gpus):
         where = f"{facts.node.name} gpu{gpu}"
         out.append(Counter(where, f"gpu{gpu}/pcie_replay", Limit("pcie_replay", Op.LE, 80, "1", _REPLAY_SOURCE), _SEAT))
-        if facts.gpu.nvlink is not None:
-            for kind in ("replay", "recovery"):
-                limit = Limit(f"nvlink_{kind}", Op.LE, 0, "1", _NVLINK_SOURCE)
-                out.append(Counter(where, f"gpu{gpu}/nvlink_{kind}", limit, "Reset the GPU; if it comes back, reseat the board, then replace it."))
     limit = Limit("memory_corrected", Op.LE, CE_PER_DAY, "1", CE_SOURCE)
     return [*out, Counter(facts.node.name, "memory/ce_count", limit, "See node/host/sanity/memory-errors for the module, and reseat it.")]
+
+
+def _nvlinks(facts: NodeFacts, before: Mapping[str, int], after: Mapping[str, int]) -> list[Counter]:
+    """Return every GPU's counters of NVLink faults, under the names that its driver gives them; where it names none, one that cannot be read."""
+    out = []
+    for gpu in range(facts.platform.gpus if facts.gpu.nvlink is not None else 0):
+        names = sorted({key for key in (*before, *after) if key.startswith(f"gpu{gpu}/nvlink_")}) or [f"gpu{gpu}/nvlink_errors"]
+        step = "Reset the GPU; if it comes back, reseat the board, then replace it."
+        out += [Counter(f"{facts.node.name} gpu{gpu}", name, Limit(name.split("/")[1], Op.LE, 0, "1", _NVLINK_SOURCE), step) for name in names]
+    return out
 
 
 def _generation(speed: str | None) -> int:
@@ -197,12 +206,25 @@ def _gpu_values(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, int
     if len(replays) == facts.platform.gpus:
         out.update({f"gpu{index}/pcie_replay": int(count) for index, count in enumerate(replays)})
     if facts.gpu.nvlink is not None:
-        gpu = -1
-        for line in (found.text("nvlink") or "").splitlines():
-            if match := re.match(r"^GPU (\d+):", line):
-                gpu = int(match[1])
-            elif (match := re.match(r"^\s*Link \d+: (Replay|Recovery) Errors: (\d+)$", line)) and gpu >= 0:
-                name = f"gpu{gpu}/nvlink_{match[1].lower()}"
-                out[name] = out.get(name, 0) + int(match[2])
+        out.update(_nvlink_values(judge, facts, found.text("nvlink") or ""))
         judge.judged += 1
+    return out
+
+
+def _nvlink_values(judge: Judge, facts: NodeFacts, text: str) -> dict[str, int]:
+    """Return the faults that all links of a GPU count, by kind: every counter that is no traffic, no error correction and none that a healthy link has."""
+    out: dict[str, int] = {}
+    try:
+        gpus = smi_nvlink.errors(text)
+    except FormatError as error:
+        judge.error(facts.node.name, "NVLink counters unreadable", "every GPU's counters", error, "Run `nvidia-smi nvlink -e` by hand.")
+        return out
+    for gpu in gpus.values():
+        out[f"gpu{gpu.index}/nvlink_inactive"] = (facts.gpu.nvlink.links if facts.gpu.nvlink else 0) - len(gpu.counters)
+        if not gpu.counters or not all(nvlink.FAULTS & counters.keys() for counters in gpu.counters.values()):
+            judge.error(f"{facts.node.name} gpu{gpu.index}", "NVLink faults not counted", "a counter of faults on every link", "none", AGAIN)
+        for name, value in (item for counters in gpu.counters.values() for item in counters.items()):
+            if value.isdigit() and name not in nvlink.WATCHED and not nvlink.PLAIN.match(name):
+                key = f"gpu{gpu.index}/nvlink_{name.removesuffix(' Errors').lower().replace(' ', '_')}"
+                out[key] = out.get(key, 0) + int(value)
     return out
