@@ -50,22 +50,14 @@ class Incast(Gate):
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """For every rail and every receiver on it one run: its port is filled by the nodes after it.
+        """For every rail one run into every node, another one first on every rail: its port is filled by the nodes after it.
 
-        A node is in one run at a time, so that its memory feeds one rail only; runs that have no node in common go side by side.
+        Every node must receive, since only who receives shows whether its NIC notifies senders; by that every node sends, too: a switch slows
+        senders down at the port by which they enter. A node is in one run at a time, so that its memory feeds one rail only; runs that have no
+        node in common go side by side.
         """
         rails = sorted({nic.rail for node in nodes for nic in facts.nodes[node].nics})
-        return [self._run(facts, nodes, rail, place) for rail in rails for place in self._receivers(len(nodes), rail)]
-
-    def _receivers(self, count: int, rail: int) -> list[int]:
-        """Return which nodes receive on a rail, another one first on every rail: so many that every node also sends.
-
-        A switch slows senders down at the port by which they enter, so a port that was only written to is not measured. The node before
-        each receiver receives too, and the first one is among its senders.
-        """
-        step = min(self.inputs.senders, count - 1) + 1
-        places = ((first + rail + shift) % count for first in range(0, count, step) for shift in (0, -1))
-        return list(dict.fromkeys(places))
+        return [self._run(facts, nodes, rail, (rail + step) % len(nodes)) for rail in rails for step in range(len(nodes))]
 
     def _run(self, facts: GateFacts, nodes: Sequence[str], rail: int, place: int) -> Run:
         senders = min(self.inputs.senders, len(nodes) - 1)
@@ -107,9 +99,7 @@ class Incast(Gate):
                 self._nic(gathered, facts, outputs, (node, nic_of(facts, node, rail)), receives=node == receiver)
             self._switches(gathered, facts, run, outputs, rail)
         if not gathered.fails and not gathered.errors:
-            for node in run.nodes:
-                nic = nic_of(facts, node, rail)
-                gathered.measured.update(rail_parts(node, nic))
+            gathered.measured.update(rail_parts(receiver, nic_of(facts, receiver, rail)))
         gathered.transport = "RoCE, host memory"
         return gathered.verdict(run.target)
 
