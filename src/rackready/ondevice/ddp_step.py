@@ -14,8 +14,9 @@ import os
 import socket
 import sys
 import time
+import traceback
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 FORMAT = "rackready/ddp-step/v1"
 
@@ -160,5 +161,17 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def end(argv: list[str]) -> NoReturn:
+    """Train, and end without taking Python down piece by piece: a rank whose peers are gone may wait there for ever (seen with PyTorch 1.13 and gloo)."""
+    code = 1
+    try:
+        code = main(argv)
+    except Exception:  # noqa: BLE001 - printed, whatever it is, and told by the exit code
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    end(sys.argv[1:])
