@@ -134,6 +134,11 @@ class Torch:
         return str(digest.hexdigest())
 
 
+KEPT: list[Backend] = []
+"""What lives until the process ends: PyTorch 1.13 may wait for ever while it destroys a process group of gloo. The thread that destroys it holds Python's
+lock and waits for gloo's thread, which waits for that lock to destroy a tensor."""
+
+
 def options(argv: list[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="short data-parallel training run")
@@ -153,6 +158,7 @@ def main(argv: list[str]) -> int:
     except ImportError as error:
         sys.stderr.write(f"{type(error).__name__}: PyTorch cannot be used by {sys.executable}: {error}\n")
         return 1
+    KEPT.append(backend)
     report = train(backend, wanted.warmup, wanted.steps)
     if backend.rank == 0:
         sys.stdout.write("\n" + json.dumps(report) + "\n")
@@ -162,7 +168,7 @@ def main(argv: list[str]) -> int:
 
 
 def end(argv: list[str]) -> NoReturn:
-    """Train, and end without taking Python down piece by piece: a rank whose peers are gone may wait there for ever (seen with PyTorch 1.13 and gloo)."""
+    """Train, and end without taking Python down piece by piece, which destroys what KEPT must keep."""
     code = 1
     try:
         code = main(argv)
