@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,7 @@ import typer
 
 from rackready.cli.gate_show import GateId, Gpus, facts_for
 from rackready.cli.output import Format, Output, console, print_json
+from rackready.model.choices import FabricKind, NcclNet
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.problems import RackreadyError
 
@@ -19,21 +19,6 @@ if TYPE_CHECKING:
     from rackready.gates.base import Run
 
 _JUDGED = {Outcome.PASS: 0, Outcome.FAIL: 1}
-
-
-class Plugin(StrEnum):
-    """What NCCL must be seen to use, as in a site's fabric.nccl_net."""
-
-    IB = "ib"
-    IBEXT = "ibext"
-    OFI = "ofi"
-
-
-class Kind(StrEnum):
-    """Link layer of the compute fabric, as in a site's fabric.kind."""
-
-    ROCE = "roce"
-    INFINIBAND = "infiniband"
 
 
 def evaluate(  # noqa: PLR0913, PLR0917 - what an output that was captured elsewhere does not say of itself
@@ -52,8 +37,8 @@ def evaluate(  # noqa: PLR0913, PLR0917 - what an output that was captured elsew
     ] = None,
     nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes that took part.")] = 1,
     gpus: Gpus = None,
-    fabric: Annotated[Kind, typer.Option("--fabric", help="Link layer of the compute fabric.")] = Kind.ROCE,
-    nccl_net: Annotated[Plugin, typer.Option("--nccl-net", help="Network plugin that NCCL must be seen to use; ofi: aws-ofi-nccl (EFA).")] = Plugin.IB,
+    fabric: Annotated[FabricKind, typer.Option("--fabric", help="Link layer of the compute fabric.")] = "roce",
+    nccl_net: Annotated[NcclNet, typer.Option("--nccl-net", help="Network plugin that NCCL must be seen to use; ofi: aws-ofi-nccl (EFA).")] = "ib",
     run: Annotated[str, typer.Option("--run", help="Which of the gate's runs it was; `gate show` lists them. The first when left out.")] = "",
     output: Output = Format.TEXT,
 ) -> None:
@@ -64,7 +49,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - what an output that was captured elsew
 
     found = gate(gate_id, _inputs(gate_id, captured))
     known = facts_for("", profile, max(found.min_nodes, nodes), gpus)
-    known = replace(known, fabric=known.fabric.model_copy(update={"kind": fabric.value, "nccl_net": nccl_net.value}))
+    known = replace(known, fabric=known.fabric.model_copy(update={"kind": fabric, "nccl_net": nccl_net}))
     plan = _run(found.plan(known, list(known.nodes)), run)
     keys = [command.key for command in plan.commands if command.role != "server"]
     texts = _texts(captured, keys, [command.key for command in plan.commands])

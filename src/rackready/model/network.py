@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from rackready.model.base import Model, Name, Names, ProfileId, RangeText
+from rackready.model.choices import FabricKind, NcclNet
 
 
 class Link(Model):
@@ -39,11 +40,11 @@ class Qos(Model):
 class Fabric(Model):
     """The compute fabric."""
 
-    kind: Literal["roce", "infiniband"] = Field(description="link layer; InfiniBand is planned, and not configured yet")
+    kind: FabricKind = Field(description="link layer; InfiniBand is planned, and not configured yet")
     mtu: int = Field(9000, ge=1280, le=9216, description="L3 MTU in bytes on hosts")
     switch_mtu: int = Field(9216, ge=1280, le=9216, description="L3 MTU in bytes on switch ports")
     qos: Qos = Field(default_factory=Qos)
-    nccl_net: Literal["ib", "ibext", "ofi"] = Field(
+    nccl_net: NcclNet = Field(
         "ib", description="network plugin that NCCL must be seen to use; ib: its own, ibext: nccl-rdma-sharp-plugins, ofi: aws-ofi-nccl (EFA)"
     )
     rails: list[Rail] = Field(default_factory=list, description="one VLAN and subnet a rail for the whole site; none where networks.compute plans them")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rackready.cli.main import main
 from tests.gates.test_published_runs import RUNS, Evidence, counters, known, log, table
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,21 +16,9 @@ COPIES = "node/gpu/performance/nvbandwidth"
 
 
 @pytest.fixture
-def evaluate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401
+def evaluate(call: Any) -> Any:  # noqa: ANN401
     """Call the command; returns (exit code, standard output, standard error)."""
-    monkeypatch.setenv("COLUMNS", "400")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["rackready", "gate", "evaluate", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
+    return lambda *arguments: call("gate", "evaluate", *arguments)
 
 
 @pytest.fixture

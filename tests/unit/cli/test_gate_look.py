@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from rackready.cli.main import main
 from rackready.gates import base, describe
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
 from rackready.gates.inventory import Inventory
@@ -21,28 +19,6 @@ FIXTURES = ROOT / "tests/fixtures"
 INVENTORY = "node/gpu/sanity/inventory"
 RING = "cluster/fabric/performance/nccl-all-reduce-ring"
 WRITE = "pair/fabric/performance/ib-write-bw"
-
-
-@pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401
-    """Call the command line; returns (exit code, standard output, standard error)."""
-    (tmp_path / "inventories/sim").mkdir(parents=True)
-    (tmp_path / "playbooks").mkdir()
-    (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
-    monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "400")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["rackready", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
 
 
 def test_show_prints_every_command_in_full_and_equal_launches_once(call: Any) -> None:  # noqa: ANN401

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from pydantic import Field
 
@@ -43,6 +44,17 @@ def read(judge: Judge, node: str, nic: NicFacts, found: Answers) -> mlxlink.Port
 
 
 EFFECTIVE_BER, RAW_BER = 1e-12, 2.4e-4
+_WATCHED: tuple[tuple[str, str, Callable[[mlxlink.Port], mlxlink.Watched | None], str], ...] = (
+    (
+        "module temperature",
+        "C",
+        lambda port: port.temperature,
+        "Check the airflow at this slot, and that the module has the heat sink that its cage needs.",
+    ),
+    ("received light", "dBm", lambda port: port.rx_power, _SWAP),
+    ("sent light", "dBm", lambda port: port.tx_power, "Replace the module."),
+)
+"""What a module watches itself: name, unit, reading, next step where it is out of its limits."""
 
 
 def errors(judge: Judge, where: str, port: mlxlink.Port, effective: float = EFFECTIVE_BER, raw: float = RAW_BER) -> None:
@@ -63,11 +75,8 @@ def errors(judge: Judge, where: str, port: mlxlink.Port, effective: float = EFFE
 
 def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
     """Hold temperature and light against the limits that the module itself gives; copper has neither light nor, mostly, a sensor."""
-    for what, unit, watched, step in (
-        ("module temperature", "C", port.temperature, "Check the airflow at this slot, and that the module has the heat sink that its cage needs."),
-        ("received light", "dBm", port.rx_power, _SWAP),
-        ("sent light", "dBm", port.tx_power, "Replace the module."),
-    ):
+    for what, unit, reading, step in _WATCHED:
+        watched = reading(port)
         if watched is None or watched.low is None or watched.high is None:
             continue
         for lane, value in enumerate(watched.values):
@@ -81,16 +90,11 @@ def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
 
 def _light(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.Port]) -> None:
     """What other modules of the same part report (light, temperature, their limits) must be there: without it nothing was held against a limit."""
-    alike = [other for other in ports if other.part == port.part]
-    for what, of in (
-        ("received light", [_limited(other.rx_power) for other in alike]),
-        ("sent light", [_limited(other.tx_power) for other in alike]),
-        ("module temperature", [_limited(other.temperature) for other in alike]),
-    ):
-        own = _limited({"received light": port.rx_power, "sent light": port.tx_power}.get(what, port.temperature))
-        if any(of) and not own:
+    for what, _unit, reading, _step in _WATCHED:
+        having = sum(_limited(reading(other)) for other in ports if other.part == port.part)
+        if having and not _limited(reading(port)):
             step = "Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module."
-            judge.error(where, f"{what} not reported", f"a reading with its limits, as {sum(of)} modules of the same part have", "nothing", step)
+            judge.error(where, f"{what} not reported", f"a reading with its limits, as {having} modules of the same part have", "nothing", step)
 
 
 def _limited(watched: mlxlink.Watched | None) -> bool:

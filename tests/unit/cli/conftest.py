@@ -1,0 +1,35 @@
+"""Calling the command line in a checkout that has the site file of the simulated rack."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401
+    """Call the command line; returns (exit code, standard output, standard error)."""
+    (tmp_path / "inventories/sim").mkdir(parents=True)
+    (tmp_path / "playbooks").mkdir()
+    (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
+    monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["rackready", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
