@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackready.drivers.remote import Answer, UnreachableError
+from tests.gates.support import port, ports
 
 Reply = Answer | Callable[[str, Sequence[str]], Answer]
 
@@ -78,5 +78,5 @@ class FakeConnection:
 def links(node: str, argv: Sequence[str]) -> Answer:
     """Answer rdma_counters with every port up, whose count of bytes sent stands still."""
     del node
-    devices = {device: {"state": "4: ACTIVE", "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": 0, "rcv_bytes": 0} for device in argv[2:]}
-    return said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": devices, "complete": True}))
+    devices = {device: port() for device in argv[2:]}
+    return said(ports(devices))

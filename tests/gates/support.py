@@ -12,6 +12,7 @@ from rackready.gates.base import GateFacts, Output, Run
 from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
+from rackready.ondevice import rdma_counters
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 
@@ -32,6 +33,17 @@ def document(name: str) -> Any:  # noqa: ANN401
 
 def rack(nodes: int = 1) -> GateFacts:
     return facts("dgx_h100", nodes)
+
+
+def port(sent: float = 0, **changed: object) -> dict[str, object]:
+    """One device as rdma_counters reads it: up, with bytes sent, and no errors."""
+    plain = {"state": "4: ACTIVE", "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": int(sent), "rcv_bytes": 0}
+    return {**plain, "errors": dict.fromkeys(rdma_counters.ERRORS, 0), **changed}
+
+
+def ports(devices: Mapping[str, Mapping[str, object]]) -> str:
+    """What rdma_counters prints of these devices."""
+    return json.dumps({"format": rdma_counters.FORMAT, "devices": devices, "complete": True})
 
 
 @dataclass(frozen=True)

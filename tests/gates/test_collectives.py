@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 
@@ -15,7 +14,7 @@ from rackready.gates.fabric.scaling import steps
 from rackready.gates.nccl import collectives_run
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.support import Said, outputs, rack
+from tests.gates.support import Said, outputs, port, ports, rack
 
 SEVERAL = [kind.id for kind in GATES] + ["pair/fabric/performance/nccl-all-reduce-ring", "cluster/fabric/performance/nccl-all-reduce-ring"]
 ALONE = [f"node/gpu/performance/nccl-{name}" for name in ("all-reduce", "all-gather", "reduce-scatter", "alltoall")]
@@ -59,8 +58,8 @@ def counters(site: GateFacts, bytes_of: dict[str, float], shares: dict[str, floa
             each = {
                 nic.rdma_device: int(5e9 + (moved / 8 * (shares or {}).get(nic.rdma_device, 1.0) if when == "after" else 0)) for nic in site.nodes[node].nics
             }
-            devices = {device: {"state": "4: ACTIVE", "xmit_bytes": value, "rcv_bytes": value} for device, value in each.items()}
-            out[f"{when}-{node}"] = Said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": devices, "complete": True}))
+            devices = {device: port(value) for device, value in each.items()}
+            out[f"{when}-{node}"] = Said(ports(devices))
     return out
 
 

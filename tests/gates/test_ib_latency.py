@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from rackready.gates.base import Done
@@ -11,7 +9,7 @@ from rackready.gates.formats import perftest_lat
 from rackready.gates.formats.error import FormatError
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.support import Case, Said, check, judge, rack, text
+from tests.gates.support import Case, Said, check, judge, port, ports, rack, text
 
 WRITE, READ = "pair/fabric/performance/ib-write-lat", "pair/fabric/performance/ib-read-lat-gpu"
 HEALTHY = text("perftest/dgx_h100_rail1_lat_healthy.txt")
@@ -31,8 +29,8 @@ def lat(rail: int, typical: float = 1.99, *, gpu: bool = False, average: float |
 
 
 def links(**state: str) -> Said:
-    devices = {nic.rdma_device: {"state": state.get(nic.rdma_device, "4: ACTIVE"), "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": 0} for nic in NICS.values()}
-    return Said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": devices, "complete": True}))
+    devices = {nic.rdma_device: port(state=state.get(nic.rdma_device, "4: ACTIVE")) for nic in NICS.values()}
+    return Said(ports(devices))
 
 
 def said(*, gpu: bool = False, **changed: Said) -> dict[str, Said]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from rackready.gates.base import Done
+from rackready.gates.host.reading import AGAIN
 from rackready.gates.ib_write_bw import payload_rate
 from rackready.gates.pairs import rounds
 from rackready.gates.registry import gate
 from rackready.gates.schedule import batches
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.support import Case, Said, check, judge, rack, text
+from rackready.ondevice.rdma_counters import ERRORS
+from tests.gates.support import Case, Said, check, judge, port, ports, rack, text
 
 GATE = "pair/fabric/performance/ib-write-bw"
 
@@ -20,11 +20,12 @@ GATE = "pair/fabric/performance/ib-write-bw"
 WROTE = 8388608 * 2000
 
 
-def link(device: str = "mlx5_0", state: str | None = "4: ACTIVE", rate: str = "400 Gb/sec (4X NDR)", sent: float = 7e9) -> Said:
-    port = {"state": state, "link_layer": "Ethernet", "rate": rate, "xmit_bytes": int(sent), "rcv_bytes": 0}
-    return Said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": {device: port}, "complete": True}))
+def link(device: str = "mlx5_0", state: str | None = "4: ACTIVE", rate: str = "400 Gb/sec (4X NDR)", sent: float = 7e9, **changed: object) -> Said:
+    return Said(ports({device: port(sent, state=state, rate=rate, **changed)}))
 
 
+NONE = dict.fromkeys(ERRORS, 0)
+CABLE = "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them."
 HEALTHY = Said(text("perftest/dgx_h100_rail1_healthy.txt"))
 AFTER = link(sent=7e9 + WROTE * 1.02)
 UP = {"link-first": link(), "link-second": link(), "server-forth": Said(), "server-back": Said(), "after-first": AFTER, "after-second": AFTER}
@@ -102,6 +103,37 @@ CASES = [
         "node02 mlx5_0 (rail 1): bytes sent by the port - Expected: 16.8 GB within 5% Actual: 0.0 GB. The data went over another port, or something else "
         "used this one: check that no job runs, and the node's RDMA devices: docs/runbooks/rail-slow.md.",
         after_second=link(),
+    ),
+    pair(
+        "a port that counts errors while it is loaded",
+        Outcome.FAIL,
+        f"node02 mlx5_0 (rail 1): port_rcv_errors grew under load - Expected: by at most 0 Actual: 41. {CABLE}",
+        link_second=link(errors={**NONE, "port_rcv_errors": 7}),
+        after_second=link(sent=7e9 + WROTE, errors={**NONE, "port_rcv_errors": 48}),
+    ),
+    pair(
+        "a counter of errors that is not there",
+        Outcome.ERROR,
+        f"node02 mlx5_0 (rail 1): symbol_error not readable - Expected: a count that does not go back Actual: 0 before, nothing after. {AGAIN}",
+        after_second=link(sent=7e9 + WROTE, errors={**NONE, "symbol_error": None}),
+    ),
+    pair(
+        "a counter of errors that went back",
+        Outcome.ERROR,
+        f"node01 mlx5_0 (rail 1): link_downed not readable - Expected: a count that does not go back Actual: 3 before, 0 after. {AGAIN}",
+        link_first=link(errors={**NONE, "link_downed": 3}),
+    ),
+    pair(
+        "a device without counters of errors (EFA)",
+        Outcome.PASS,
+        link_first=link(errors={}),
+        after_first=link(sent=7e9 + WROTE, errors={}),
+    ),
+    pair(
+        "a reading without counters of errors",
+        Outcome.ERROR,
+        f"node01 mlx5_0 (rail 1): counters of errors not readable - Expected: counts before and after Actual: none. {AGAIN}",
+        link_first=link(errors=None),
     ),
     pair(
         "a counter that cannot be read",

@@ -20,7 +20,7 @@ from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
 from rackready.paths import EnvPaths
 from tests.gates.stage import fingerprint_of, site_with
-from tests.gates.support import text
+from tests.gates.support import port, ports, text
 
 INVENTORY = "node/gpu/sanity/inventory"
 PAIR = "pair/fabric/performance/ib-write-bw"
@@ -249,10 +249,8 @@ def test_nobody_imports_nothing() -> None:
 
 
 def test_a_pair_is_imported_rail_by_rail_and_concluded_for_both_ends(carried: Carried) -> None:
-    up = {"state": "4: ACTIVE", "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": 0, "rcv_bytes": 0}
     for name, sent in (("link.json", 0), ("after.json", 8388608 * 2000)):
-        counters = {"format": "rackready/rdma-counters/v1", "devices": {"mlx5_0": {**up, "xmit_bytes": sent}}, "complete": True}
-        carried.put(name, json.dumps(counters))
+        carried.put(name, ports({"mlx5_0": port(sent)}))
     carried.put("write.txt", text("perftest/dgx_h100_rail1_healthy.txt"))
     for node in ("node01", "node02"):
         carried.prints(f"{node}.json", node)

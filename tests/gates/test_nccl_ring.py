@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from rackready.gates.base import Done
@@ -11,17 +9,20 @@ from rackready.gates.fabric.launchers import common_network
 from rackready.gates.nccl import collectives_run
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.support import Case, Said, check, judge, rack, text
+from rackready.ondevice.rdma_counters import ERRORS
+from tests.gates.support import Case, Said, check, judge, port, ports, rack, text
 
 GATE = "cluster/fabric/performance/nccl-all-reduce-ring"
 DEVICES = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11")
 MUST = 2 * 15 / 16 * collectives_run("16G")
 
 
-def counters(total: float = 0.0, shares: dict[str, float] | None = None, **missing: None) -> Said:
-    devices = {device: {"state": "4: ACTIVE", "xmit_bytes": int(7e9 + total / 8 * (shares or {}).get(device, 1.0)), "rcv_bytes": 0} for device in DEVICES}
-    devices |= {device: {"state": None, "xmit_bytes": value} for device, value in missing.items()}
-    return Said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": devices, "complete": True}))
+def counters(total: float = 0.0, shares: dict[str, float] | None = None, errors: dict[str, dict[str, int]] | None = None, **missing: None) -> Said:
+    devices = {device: port(7e9 + total / 8 * (shares or {}).get(device, 1.0)) for device in DEVICES}
+    devices |= {device: port(state=None, xmit_bytes=value) for device, value in missing.items()}
+    for device, grown in (errors or {}).items():
+        devices[device]["errors"] = dict.fromkeys(ERRORS, 0) | grown
+    return Said(ports(devices))
 
 
 BASE = {"before-node01": counters(), "before-node02": counters(), "after-node01": counters(MUST), "after-node02": counters(MUST * 1.02)}
@@ -95,6 +96,13 @@ CASES = [
         f"node01: bytes sent over its rails - Expected: {MUST / 1e9:.0f} GB within 5% Actual: {MUST / 2e9:.0f} GB. "
         "The data went another way than over the rails, or something else used them: check the transport and that no job runs.",
         after_node01=counters(MUST / 2),
+    ),
+    ring(
+        "a port that counts errors while it is loaded",
+        Outcome.FAIL,
+        "node02 mlx5_4 (rail 3): port_xmit_discards grew under load - Expected: by at most 0 Actual: 3120. "
+        "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them.",
+        after_node02=counters(MUST, errors={"mlx5_4": {"port_xmit_discards": 3120}}),
     ),
     ring(
         "a counter that cannot be read",

@@ -26,7 +26,7 @@ from rackready.model.phase import NodeResult
 from rackready.model.site import DeclaredSkip, Site
 from rackready.paths import EnvPaths
 from tests.gates.fake import FakeConnection, said
-from tests.gates.support import text, wrote
+from tests.gates.support import port, ports, text, wrote
 from tests.gates.test_ib_write_bw import WROTE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,11 +103,7 @@ class Rack:
             self.read[key] = self.read.get(key, 0) + 1
             sent = self.read[key] // 2 * WROTE
         state = {device: "1: DOWN" if (node, device) in self.bad_links else "4: ACTIVE" for device in argv[2:]}
-        devices = {
-            device: {"state": state[device], "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": sent, "rcv_bytes": sent}
-            for device in argv[2:]
-        }
-        return said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": devices, "complete": True}))
+        return said(ports({device: port(sent, state=state[device]) for device in argv[2:]}))
 
     def _write(self, node: str, argv: Sequence[str]) -> Answer:
         far = next(name for number, name in enumerate(NODES, 11) if argv[-1].endswith(f".{number}"))

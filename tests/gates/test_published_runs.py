@@ -8,7 +8,6 @@ are stood for by the eight 400 Gb/s NICs of dgx_h100, the same rate a node.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -21,7 +20,7 @@ from rackready.gates.nccl import collectives_run
 from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.support import Said, outputs
+from tests.gates.support import Said, outputs, port, ports
 
 _GIB = 1 << 30
 _NAMES = {"all_reduce": "all-reduce", "all_gather": "all-gather", "alltoall": "alltoall"}
@@ -133,8 +132,8 @@ def counters(run: Published, site: GateFacts, evidence: Evidence) -> dict[str, S
     for node, of_node in site.nodes.items():
         for when, amount in (("before", 0.0), ("after", moved)):
             each = {nic.rdma_device: int(5e9 + amount / len(of_node.nics) * evidence.shares.get((node, nic.rdma_device), 1.0)) for nic in of_node.nics}
-            devices = {device: {"state": "4: ACTIVE", "xmit_bytes": value, "rcv_bytes": value} for device, value in each.items()}
-            out[f"{when}-{node}"] = Said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": devices, "complete": True}))
+            devices = {device: port(value) for device, value in each.items()}
+            out[f"{when}-{node}"] = Said(ports(devices))
     return out
 
 

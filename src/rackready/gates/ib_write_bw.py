@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from ipaddress import IPv4Address
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,7 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.hardware import rail_parts
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import attribute, retests, rounds
+from rackready.gates.port_errors import judge_errors
 from rackready.gates.shipped import command, document
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
@@ -187,11 +188,12 @@ class IbWriteBw(Gate):
     def _carried(self, gathered: Judge, outputs: Outputs, end: str, node: str, nic: NicFacts) -> None:
         """Hold the port's own count of bytes sent against what perftest wrote: the data went over this port and no other."""
         where = f"{node} {nic.rdma_device} (rail {nic.rail})"
-        found = [_sent(gathered, outputs.get(f"{when}-{end}"), where, nic) for when in ("link", "after")]
+        found = [_port(gathered, outputs.get(f"{when}-{end}"), where, nic) for when in ("link", "after")]
         before, after = found
         if before is None or after is None:
             return
-        expected, moved = self.inputs.size * self.inputs.iterations, after - before
+        judge_errors(gathered, node, {where: (before, after)})
+        expected, moved = self.inputs.size * self.inputs.iterations, after["xmit_bytes"] - before["xmit_bytes"]
         gathered.judged += 1
         gathered.metric("xmit_bytes", f"{node}/{nic.rdma_device}", float(moved), "B")
         tolerance = self.inputs.bytes_tolerance
@@ -315,12 +317,13 @@ def judge_link(gathered: Judge, output: Output | None, node: str, nic: NicFacts)
     return True
 
 
-def _sent(gathered: Judge, output: Output | None, where: str, nic: NicFacts) -> int | None:
-    """Return a port's count of bytes sent; what is wrong with the reading goes to the judge."""
+def _port(gathered: Judge, output: Output | None, where: str, nic: NicFacts) -> dict[str, Any] | None:
+    """Return a port's reading with its count of bytes sent; what is wrong with it goes to the judge."""
     if gathered.trouble(trouble(output, where, "reading of byte counters")) or output is None:
         return None
     try:
-        value = document(output, rdma_counters.FORMAT)["devices"][nic.rdma_device]["xmit_bytes"]
+        port: dict[str, Any] = document(output, rdma_counters.FORMAT)["devices"][nic.rdma_device]
+        value = port["xmit_bytes"]
     except (FormatError, KeyError, TypeError) as error:
         gathered.error(where, "byte counters unreadable", "a complete document", error, "Run the gate again.")
         return None
@@ -328,7 +331,7 @@ def _sent(gathered: Judge, output: Output | None, where: str, nic: NicFacts) -> 
         step = "Check /sys/class/infiniband on the node."
         gathered.error(where, "byte counter", "a number", value, step)
         return None
-    return value
+    return port
 
 
 def client_failed(

@@ -1,7 +1,8 @@
-"""Prints link state and byte counters of RDMA devices as one JSON document. Sent to python3 on standard input; arguments: devices.
+"""Prints link state, byte counters and counters of errors of RDMA devices as one JSON document. Sent to python3 on standard input; arguments: devices.
 
 port_xmit_data and port_rcv_data count words of 4 bytes (InfiniBand specification, PortCounters); here they are bytes. An EFA device has no such
 counters, but tx_bytes and rx_bytes among its hardware counters (kernel drivers/infiniband/hw/efa/efa_verbs.c), which count bytes.
+It has no counters of errors at all, which is an empty table here.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import json
 import sys
 from typing import Any
 
-FORMAT = "rackready/rdma-counters/v1"
+FORMAT = "rackready/rdma-counters/v2"
 WORD = 4
+ERRORS = ("link_downed", "link_error_recovery", "symbol_error", "port_rcv_errors", "port_xmit_discards", "local_link_integrity_errors")
 
 
 def read(path: str) -> str | None:
@@ -32,6 +34,14 @@ def count(base: str, words: str, plain: str) -> int | None:
     return None
 
 
+def errors(base: str) -> dict[str, int | None]:
+    """Return the counters of errors, None for one that cannot be read; empty for a device that has none."""
+    if read(base + "/counters/port_xmit_data") is None and read(base + "/hw_counters/tx_bytes") is not None:
+        return {}
+    values = {name: read(base + "/counters/" + name) or "" for name in ERRORS}
+    return {name: int(value) if value.isdigit() else None for name, value in values.items()}
+
+
 def device(name: str) -> dict[str, Any]:
     """Return one device, port 1."""
     base = f"/sys/class/infiniband/{name}/ports/1"
@@ -41,6 +51,7 @@ def device(name: str) -> dict[str, Any]:
         "rate": read(base + "/rate"),
         "xmit_bytes": count(base, "port_xmit_data", "tx_bytes"),
         "rcv_bytes": count(base, "port_rcv_data", "rx_bytes"),
+        "errors": errors(base),
     }
 
 

@@ -13,6 +13,7 @@ from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
 from rackready.gates.inventory import Inventory
 from rackready.gates.offline import facts
 from rackready.model.outcome import Outcome, Verdict
+from tests.gates.support import port, ports
 
 ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests/fixtures"
@@ -91,9 +92,8 @@ def test_a_skip_that_nobody_declared_is_no_pass(call: Any, monkeypatch: pytest.M
 
 def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> None:  # noqa: ANN401
     def link(device: str, sent: int = 0) -> str:
-        up = {"state": "4: ACTIVE", "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": sent, "rcv_bytes": 0}
         path = tmp_path / f"{device}-{sent}.json"
-        path.write_text(json.dumps({"format": "rackready/rdma-counters/v1", "devices": {device: up}, "complete": True}), encoding="utf-8")
+        path.write_text(ports({device: port(sent)}), encoding="utf-8")
         return str(path)
 
     write = tmp_path / "write.txt"

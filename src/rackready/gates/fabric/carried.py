@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rackready.gates import port_errors
 from rackready.gates.base import Command, GateFacts, Outputs, trouble
 from rackready.gates.expectation import Algorithm, Collective, Domain
 from rackready.gates.fabric import domains
@@ -155,21 +156,27 @@ def _sent(judge: Judge, facts: GateFacts, node: str, outputs: Outputs, *, may_re
         except (FormatError, KeyError) as error:
             judge.error(node, "byte counters unreadable", "a complete document", error, "Run the gate again.")
             return None
+    names = {nic.rdma_device: f"{node} {nic.rdma_device} (rail {nic.rail})" for nic in facts.nodes[node].nics}
     sent: dict[str, float] = {}
-    for device in devices(facts, node):
+    for device in names:
         before, after = (_bytes(reading, device) for reading in found)
         if before is None or after is None or after < before:
             step = "Check /sys/class/infiniband on the node; a NIC that was reset loses its counters."
             judge.error(f"{node} {device}", "byte counter", "a number that grows", f"{before} then {after}", step)
             return None
         sent[device] = float(after - before)
+    port_errors.judge_errors(judge, node, {where: (_port(found[0], device), _port(found[1], device)) for device, where in names.items()})
     if not may_rest and not sum(sent.values()):
         judge.fail(node, "bytes sent over its rails", "traffic on every rail", "0 bytes", f"NCCL did not use the rails: {_RUNBOOK}")
         return None
     return sent
 
 
-def _bytes(reading: object, device: str) -> int | None:
+def _port(reading: object, device: str) -> dict[str, Any]:
     port = reading.get(device) if isinstance(reading, dict) else None
-    value = port.get("xmit_bytes") if isinstance(port, dict) else None
+    return port if isinstance(port, dict) else {}
+
+
+def _bytes(reading: object, device: str) -> int | None:
+    value = _port(reading, device).get("xmit_bytes")
     return value if isinstance(value, int) and not isinstance(value, bool) else None

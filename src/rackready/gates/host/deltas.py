@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
-from rackready.gates import base
+from rackready.gates import base, port_errors
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import smi_nvlink
 from rackready.gates.formats.error import FormatError
@@ -22,11 +22,11 @@ from rackready.gates.host.pcie import parts
 from rackready.gates.host.reading import AGAIN, Answers, Limit, Tool, Wanted, answers
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op, Verdict
+from rackready.ondevice.rdma_counters import ERRORS
 
 _REPLAYS = Tool("nvidia-smi", ("nvidia-smi", "-q"), "nvidia-open", keep=r"^GPU [0-9A-Fa-f:.]+$|Replays Since Reset")
 _NVLINK = Tool("nvlink", ("nvidia-smi", "nvlink", "-e"), "nvidia-open")
 _AER = ("aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal")
-_LINK = ("link_downed", "link_error_recovery", "symbol_error", "port_rcv_errors", "port_xmit_discards", "local_link_integrity_errors")
 _GT_S = {1: 2.5e9, 2: 5e9, 3: 8e9, 4: 16e9, 5: 32e9, 6: 64e9}
 _BER = 1e-12
 _LANES = 16
@@ -34,9 +34,7 @@ _AER_SOURCE = "derived: lanes x rate x seconds x 10^-12 (PCI Express base specif
 _NONE_SOURCE = "PCI Express base specification: an uncorrectable error lost data or the link"
 _REPLAY_SOURCE = "DCGM 4.6, pcie plugin, max_pcie_replays: 80 a run"
 _NVLINK_SOURCE = "DCGM 4.6, pcie plugin, max_nvlink_recovery_errors: 0; the other counters of faults: one is a fault (DCGM_LIMIT_MAX_NVLINK_ERROR 1)"
-_NIC_SOURCE = "judgement: a link that loses, drops or retrains while it is loaded is not healthy"
 _SEAT = "Reseat the card and its riser; then swap it with another slot's, to see whether the errors move with it."
-_CABLE = "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class CounterDeltas(Gate):
     def wanted(self, facts: NodeFacts, key: str) -> Wanted:
         """Say what is read before or after: counters both times, links and modules while they are still warm."""
         pcie = tuple(f"/sys/bus/pci/devices/{pci}/{leaf}" for pci in parts(facts) for leaf in (*_AER, "current_link_speed"))
-        nics = tuple(f"{folder(nic.rdma_device)}/counters/{leaf}" for nic in facts.nics for leaf in (*_LINK, "port_xmit_data"))
+        nics = tuple(f"{folder(nic.rdma_device)}/counters/{leaf}" for nic in facts.nics for leaf in (*ERRORS, "port_xmit_data"))
         gpus = (_REPLAYS, _NVLINK) if facts.gpu.nvlink else (_REPLAYS,)
         return Wanted((*gpus, *(optics.tools(facts) if key == "after" else ())), (*pcie, *nics, COUNTS))
 
@@ -130,7 +128,9 @@ class CounterDeltas(Gate):
         keys = [f"{nic.rdma_device}/port_xmit_data" for nic in facts.nics]
         idle = [key.split("/", 1)[0] for key in keys if after.get(key, 0) <= before.get(key, 0)]
         if idle:
-            judge.note = f"the load sent nothing over {', '.join(idle)}: their counters were read, not loaded"
+            judge.note = (
+                f"the load sent nothing over {', '.join(idle)}: their counters were read, not loaded; the gates that send over them hold the same counters"
+            )
 
 
 def _counters(facts: NodeFacts, after: Answers, seconds: float) -> list[Counter]:
@@ -142,7 +142,7 @@ def _counters(facts: NodeFacts, after: Answers, seconds: float) -> list[Counter]
         out += [Counter(where, f"{part}/{leaf}", Limit(leaf.replace("_dev", ""), Op.LE, 0, "1", _NONE_SOURCE), _SEAT) for leaf in _AER[1:]]
     for nic in facts.nics:
         where = f"{facts.node.name} {nic.rdma_device} (rail {nic.rail})"
-        out += [Counter(where, f"{nic.rdma_device}/{leaf}", Limit(leaf, Op.LE, 0, "1", _NIC_SOURCE), _CABLE) for leaf in _LINK]
+        out += [Counter(where, f"{nic.rdma_device}/{leaf}", Limit(leaf, Op.LE, 0, "1", port_errors.SOURCE), port_errors.STEP) for leaf in ERRORS]
     for gpu in range(facts.platform.gpus):
         where = f"{facts.node.name} gpu{gpu}"
         out.append(Counter(where, f"gpu{gpu}/pcie_replay", Limit("pcie_replay", Op.LE, 80, "1", _REPLAY_SOURCE), _SEAT))
@@ -185,7 +185,7 @@ def _values(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, int]:
         for leaf in _AER:
             out.update(_total(part, leaf, found.one(f"/sys/bus/pci/devices/{pci}/{leaf}")))
     for nic in facts.nics:
-        for leaf in (*_LINK, "port_xmit_data"):
+        for leaf in (*ERRORS, "port_xmit_data"):
             text = found.one(f"{folder(nic.rdma_device)}/counters/{leaf}") or ""
             out.update({f"{nic.rdma_device}/{leaf}": int(text)} if text.isdigit() else {})
     corrected = [text for path, text in found.matching(COUNTS).items() if path.endswith("/ce_count") and text.isdigit()]

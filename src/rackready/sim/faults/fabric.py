@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rackready.sim.faults.base import NIC, Fault, FaultError, State, part
 
 
@@ -60,6 +62,15 @@ def _sockets(state: State) -> None:
     state.setdefault("nccl", {})["NCCL_NET"] = "Socket"
 
 
+def _port_counts(counter: str) -> Callable[[State, int, int], None]:
+    """Return the fault of a port that raises this counter whenever it carries data."""
+
+    def apply(state: State, nic: int, count: int) -> None:
+        state["host"]["under_load"].setdefault("nic", {})[part(state, "nics", nic, "rail")["rdma_device"]] = {counter: count}
+
+    return apply
+
+
 def _p2p_off(state: State) -> None:
     state.setdefault("nccl", {})["NCCL_P2P_DISABLE"] = "1"
 
@@ -107,6 +118,8 @@ FAULTS = (
     Fault("nic-slow", "fabric", "a NIC carries a fraction of its rate", _nic_slow, {"nic": 1, "factor": 0.5}, _BW),
     Fault("nic-rate", "fabric", "a link trained at a lower rate, Gb/s", _nic_rate, {"nic": 1, "rate": 200}, _BW),
     Fault("nic-latency", "fabric", "a NIC answers late, microseconds", _latency, {"nic": 1, "microseconds": 4.0}, _LAT),
+    Fault("nic-discards", "fabric", "a NIC drops some of the packets that it should send", _port_counts("port_xmit_discards"), {"nic": 1, "count": 3120}, _BW),
+    Fault("nic-receive-errors", "optics", "some packets reach a NIC damaged", _port_counts("port_rcv_errors"), {"nic": 1, "count": 41}, _BW),
     Fault("nic-roce-v1", "fabric", "a NIC offers its address with RoCE v1 only", _roce_v1, NIC, _BW),
     Fault("nic-path-mtu", "fabric", "the RDMA path MTU of a NIC is too small, bytes", _path_mtu, {"nic": 1, "mtu": 1024}, _BW),
     Fault("nic-traffic-class", "fabric", "a NIC sends RoCE data with DSCP 0, whatever it is told", _traffic_class, NIC, _INCAST),

@@ -159,10 +159,6 @@ def _aer(state: State, gpu: int, count: int) -> None:
     state["host"]["under_load"]["aer"][part(state, "gpus", gpu)["pci"]] = count
 
 
-def _discards(state: State, nic: int, count: int) -> None:
-    state["host"]["under_load"].setdefault("nic", {})[part(state, "nics", nic, "rail")["rdma_device"]] = {"port_xmit_discards": count}
-
-
 _CPU, _MODULES, _ERRORS = "node/host/sanity/cpu", "node/host/sanity/memory-modules", "node/host/sanity/memory-errors"
 _NUMA, _CLOCK, _SERVICES, _KERNEL = "node/host/sanity/numa", "node/host/sanity/clock", "node/host/sanity/services", "node/host/sanity/kernel-settings"
 _DISKS, _FIRMWARE = "node/host/sanity/disks", "group/host/validation/firmware"
@@ -204,5 +200,4 @@ FAULTS = (
     Fault("fec-wrong", "link", "a link runs another error correction than its siblings", _fec, {"nic": 1, "mode": "No FEC"}, _OPTICS),
     Fault("cable-wrong-part", "optics", "another module or cable than the others have", _wrong_part, {"nic": 1, "number": "MCP4Y10-N003"}, _OPTICS),
     Fault("aer-under-load", "pcie", "a GPU's PCIe link makes corrected errors under load", _aer, {"gpu": 0, "count": 48000}, _DELTAS),
-    Fault("nic-discards-under-load", "fabric", "a NIC drops packets under load", _discards, {"nic": 1, "count": 3120}, _DELTAS),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from rackready.gates.fabric.scaling import steps
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.sim.programs.hwsim.perf import facts
+from tests.gates.support import port, ports
 
 from .conftest import Machine
 from .test_programs_nccl import _quick, launch, roce  # noqa: F401 - _quick is a fixture that this file uses as well
@@ -50,8 +50,8 @@ def counters(known: GateFacts, carried: Mapping[str, Mapping[str, int]]) -> dict
     for node, of_node in known.nodes.items():
         for when in ("before", "after"):
             moved = carried.get(node, {}) if when == "after" else {}
-            devices = {nic.rdma_device: {"xmit_bytes": int(5e9 + moved.get(nic.rdma_device, 0) * 1.016)} for nic in of_node.nics}
-            out[f"{when}-{node}"] = json.dumps({"format": "rackready/rdma-counters/v1", "devices": devices, "complete": True})
+            devices = {nic.rdma_device: port(5e9 + moved.get(nic.rdma_device, 0) * 1.016) for nic in of_node.nics}
+            out[f"{when}-{node}"] = ports(devices)
     return out
 
 

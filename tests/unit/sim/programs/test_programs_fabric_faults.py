@@ -19,6 +19,7 @@ from rackready.sim.faults import FAULTS, inject
 from rackready.sim.hardware import build_switch_state
 from rackready.sim.programs.hwsim.perf import facts, perftest, probe
 from rackready.sim.programs.hwsim.switch import asic
+from tests.gates.support import port, ports
 
 from .conftest import Machine
 from .test_programs_nccl import _quick, launch, roce  # noqa: F401 - _quick is a fixture that this file uses as well
@@ -63,8 +64,8 @@ def ring(machine: Machine, monkeypatch: pytest.MonkeyPatch, fault: str | None, *
     for node, of_node in known.nodes.items():
         for when in ("before", "after"):
             carried = answer["carried"].get(node, {}) if when == "after" else {}
-            devices = {nic.rdma_device: {"xmit_bytes": int(5e9 + carried.get(nic.rdma_device, 0) * 1.016)} for nic in of_node.nics}
-            said[f"{when}-{node}"] = json.dumps({"format": "rackready/rdma-counters/v1", "devices": devices, "complete": True})
+            devices = {nic.rdma_device: port(5e9 + carried.get(nic.rdma_device, 0) * 1.016) for nic in of_node.nics}
+            said[f"{when}-{node}"] = ports(devices)
     outputs = {key: Output(key, "node01", "run", 0 if key != "launch0" else answer["code"], text) for key, text in said.items()}
     return found.evaluate(known, run, outputs)
 

@@ -5,7 +5,9 @@ import threading
 
 import pytest
 
+from rackready.ondevice import rdma_counters
 from rackready.sim.programs.hwsim import firmware, paths
+from rackready.sim.programs.hwsim.host import strain
 from rackready.sim.programs.hwsim.perf import perftest, probe
 
 from .conftest import Machine
@@ -50,6 +52,19 @@ def test_two_sides_meet_and_measure(machine: Machine) -> None:
     assert " Picking device No. 0\n" in out
     sent = int(paths.at("/sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data").read_text())
     assert sent * 4 == pytest.approx(2 * average(out) * 1e9 / 8, rel=0.1)
+
+
+@pytest.mark.parametrize(("fault", "counter", "count"), [("nic-discards", "port_xmit_discards", 3120), ("nic-receive-errors", "port_rcv_errors", 41)])
+def test_a_port_counts_errors_only_while_it_carries_data(machine: Machine, fault: str, counter: str, count: int) -> None:
+    """The document that gates read before and after: each end of the one connection is this port, so it grows twice."""
+    machine.ready()
+    machine.inject(fault)
+    firmware.lay_out()
+    base = str(paths.at("/sys/class/infiniband/mlx5_0/ports/1"))
+    strain.strain()
+    assert rdma_counters.errors(base) == dict.fromkeys(rdma_counters.ERRORS, 0)
+    assert both(machine)[0] == 0
+    assert rdma_counters.errors(base) == {**dict.fromkeys(rdma_counters.ERRORS, 0), counter: 2 * count}
 
 
 def test_latency(machine: Machine) -> None:

@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from . import machine, rdmatree
+from .host import strain
 from .perf import facts, nccl, probe
 
 Facts = dict[str, Any]
@@ -56,4 +57,5 @@ def _account(_argv: list[str]) -> int:
         if amount:
             words, packets = int(amount * 1.016 / 4), amount // 4096 + 1
             rdmatree.add(nic, {"port_xmit_data": words, "port_rcv_data": words, "port_xmit_packets": packets, "port_rcv_packets": packets})
+            strain.port(nic)
     return 0

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .. import paths, rdmatree, store
 from . import pcie
 
 
 def strain() -> None:
-    """Add the errors of the hardware state to the counters; a healthy machine has none."""
-    state = store.hardware()
-    found = state.get("host", {}).get("under_load", {})
+    """Add the errors that PCIe links make while GPUs are busy; a healthy machine has none."""
+    found = store.hardware().get("host", {}).get("under_load", {})
     if found.get("aer"):
         with store.change() as runtime:
             for pci, count in found["aer"].items():
@@ -18,6 +19,9 @@ def strain() -> None:
         for pci in found["aer"]:
             for name, text in pcie.aer(pci).items():
                 paths.at(f"/sys/bus/pci/devices/{pci}/{name}").write_text(f"{text}\n")
-    for nic in state["nics"]:
-        if nic["rdma_device"] in found.get("nic", {}):
-            rdmatree.add(nic, found["nic"][nic["rdma_device"]])
+
+
+def port(nic: dict[str, Any]) -> None:
+    """Add the errors that this port makes when it carries data."""
+    found = store.hardware().get("host", {}).get("under_load", {}).get("nic", {})
+    rdmatree.add(nic, found.get(nic["rdma_device"], {}))

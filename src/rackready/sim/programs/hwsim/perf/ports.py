@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from .. import machine, rdmatree, store
+from ..host import strain
 
 Facts = dict[str, Any]
 _MEET_S = 2.0
@@ -39,6 +40,7 @@ def count(end: Facts, result: Facts, *, client: bool) -> None:
             "port_rcv_packets": packets if receives else acks,
         },
     )
+    strain.port(nic)
 
 
 def congestion(end: Facts, result: Facts, *, sends: bool) -> None:
