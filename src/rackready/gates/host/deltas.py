@@ -12,7 +12,7 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates import base, port_errors
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.formats import smi_nvlink
+from rackready.gates.formats import complaint, smi_nvlink
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import nvlink
 from rackready.gates.host import optics
@@ -116,8 +116,7 @@ class CounterDeltas(Gate):
         if judge.trouble(trouble(load, node, "load")) or load is None:
             return False
         if load.exit_code != 0:
-            said = (load.stderr.strip() or load.stdout.strip()).splitlines()
-            words = f"exit {load.exit_code}" + (f": {said[-1].strip()[:160]}" if said else "")
+            words = f"exit {load.exit_code}: {complaint.last_words(load.stdout, load.stderr)}"
             judge.error(node, "load failed", "exit 0", words, f"Run the gates of what it tests first; by hand: `{' '.join(self.inputs.load)}`.")
             return False
         return True
