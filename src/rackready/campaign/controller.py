@@ -10,14 +10,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.request import Request
+from rackready.design.names import listed
 from rackready.drivers.process import STOP, busy, kill_all_children, reap
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import UNFINISHED, EventRow, Ledger
@@ -156,10 +158,12 @@ def stop_words(request: Request, command: str) -> str:
 
 
 def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:
-    for event in ledger.events(campaign, after):
-        show(event)
-        after = event.id
-    return after
+    """Show what is new; what several nodes say in the same words, one right after the other, is one line."""
+    events = ledger.events(campaign, after)
+    for _, same in groupby(events, key=lambda event: (event.phase, event.level, event.text)):
+        row = list(same)
+        show(replace(row[0], node=listed(dict.fromkeys(event.node for event in row))))
+    return events[-1].id if events else after
 
 
 @contextmanager
