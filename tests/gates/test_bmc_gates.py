@@ -151,6 +151,14 @@ def test_faults_are_named_down_to_the_part(fault: str, outcome: Outcome, message
             ),
         ),
         (
+            Fans,
+            lambda there: there[f"{CHASSIS}/ThermalSubsystem/Fans/SPD_FAN_SYS4_F"]["SpeedPercent"].update(DataSourceUri="/redfish/v1/none"),
+            (
+                "node01 fan SPD_FAN_SYS4_F: sensor of the fan not read - Expected: /redfish/v1/none Actual: not among the sensors of the BMC. "
+                "Update or restart the BMC, then run the gate again."
+            ),
+        ),
+        (
             Temperatures,
             lambda there: _drop(there, "TEMP_AMBIENT") or there[f"{CHASSIS}/Sensors/TEMP_CPU0"].update(PhysicalContext="CPU"),
             f"node01 BMC: inlet temperature not reported - Expected: a sensor of the air at the inlet Actual: none. {SENSOR}",

@@ -204,6 +204,20 @@ def test_without_an_image_nothing_is_measured_and_nobody_declared_a_skip(gate_id
     assert verdict.outcome is Outcome.ERROR
 
 
+def finished(passed: int, failed: int = 0, skipped: int = 0) -> str:
+    """How HPL ends."""
+    return f"""
+Finished {passed + failed + skipped:6d} tests with the following results:
+         {passed:6d} tests completed and passed residual checks,
+         {failed:6d} tests completed and failed residual checks,
+         {skipped:6d} tests skipped because of illegal input values.
+--------------------------------------------------------------------------------
+
+End of Tests.
+================================================================================
+"""
+
+
 HPL = """ Prog= 98.71%   N_left= 6144   Time=   33.60    Time_left=   0.05       iGF= 301543.10 GF= 365333.94  GF_per= 45666.74
 ================================================================================
 T/V                N    NB     P     Q         Time          Gflops (   per GPU)
@@ -221,6 +235,7 @@ HPL_pdgesv() end time   Tue Nov  4 23:24:19 2025
 ||b||_oo . . . . . . . . . . . . . . . . . . . = 0.4999994346680141
 ================================================================================
 """
+UNREADABLE = "HPL unreadable - Expected: results with their residual checks, and one summary that counts the same Actual:"
 NETLIB = """T/V                N    NB     P     Q               Time                 Gflops
 --------------------------------------------------------------------------------
 WR01C2L8      102144   192     4     2             514.92              1.380e+03
@@ -267,14 +282,17 @@ def program(gate_id: str, stdout: str, code: int = 0) -> Verdict:
 @pytest.mark.parametrize(
     ("gate_id", "stdout", "code", "outcome", "words"),
     [
-        ("node/gpu/stress/hpl", HPL, 0, Outcome.PASS, ""),
-        ("node/gpu/stress/hpl", NETLIB, 0, Outcome.PASS, ""),
+        ("node/gpu/stress/hpl", HPL + finished(1), 0, Outcome.PASS, ""),
+        ("node/gpu/stress/hpl", NETLIB + finished(1), 0, Outcome.PASS, ""),
+        ("node/gpu/stress/hpl", HPL, 0, Outcome.ERROR, f"{UNREADABLE} 1 results, 1 checks, 0 summaries."),
+        ("node/gpu/stress/hpl", HPL + finished(1, skipped=1), 0, Outcome.ERROR, f"{UNREADABLE} 1 results, 1 checks, and it says 2 tests."),
+        ("node/gpu/stress/hpl", HPL + finished(0, 1), 0, Outcome.ERROR, f"{UNREADABLE} 1 results, 1 checks, and it says 1 tests."),
         ("node/gpu/stress/hpl", NO_HPL_SH, 134, Outcome.ERROR, "HPL failed - Expected: exit code 0 Actual: exit code 134: did not launch the job."),
-        ("node/gpu/stress/hpl", HPL + HPL.replace(" ...... PASSED", ""), 0, Outcome.ERROR, "HPL unreadable"),
-        ("node/gpu/stress/hpl", HPL.replace("PASSED", "FAILED"), 0, Outcome.FAIL, "node01: HPL residual - Expected: PASSED Actual: FAILED."),
+        ("node/gpu/stress/hpl", HPL + HPL.replace(" ...... PASSED", "") + finished(1, 1), 0, Outcome.ERROR, "2 results, 1 checks, and it says 2 tests."),
+        ("node/gpu/stress/hpl", HPL.replace("PASSED", "FAILED") + finished(0, 1), 0, Outcome.FAIL, "node01: HPL residual - Expected: PASSED Actual: FAILED."),
         (
             "node/gpu/stress/hpl",
-            HPL.replace("     4     2 ", "     2     2 "),
+            HPL.replace("     4     2 ", "     2     2 ") + finished(1),
             0,
             Outcome.ERROR,
             "a grid of 8 Actual: 2 x 2.",
@@ -291,6 +309,13 @@ def program(gate_id: str, stdout: str, code: int = 0) -> Verdict:
         ("node/gpu/performance/inference", TRTLLM, 0, Outcome.PASS, ""),
         ("node/gpu/performance/inference", TRTLLM_FIRST, 0, Outcome.PASS, ""),
         ("node/gpu/performance/inference", VLLM + TRTLLM, 0, Outcome.ERROR, "inference benchmark unreadable"),
+        (
+            "node/gpu/performance/inference",
+            TRTLLM.replace("36197.5808", "36,197.58"),
+            0,
+            Outcome.ERROR,
+            "(vLLM or TensorRT-LLM) Actual: Total Token Throughput (tokens/sec): 36,197.58.",
+        ),
         ("node/gpu/performance/inference", SERVING, 0, Outcome.ERROR, "inference benchmark unreadable"),
         ("node/gpu/performance/inference", TRTLLM.replace("36197.5808", "0.0000"), 0, Outcome.FAIL, "node01: inference - Expected: tokens Actual: 0 tokens/s."),
         ("node/gpu/performance/inference", VLLM.replace("21103.55", "0.00"), 0, Outcome.FAIL, "node01: inference - Expected: tokens Actual: 0 tokens/s."),
@@ -307,9 +332,9 @@ def test_programs_in_containers(gate_id: str, stdout: str, code: int, outcome: O
 @pytest.mark.parametrize(
     ("gate_id", "stdout", "metric", "value"),
     [
-        ("node/gpu/stress/hpl", HPL, "hpl", 365.4),
-        ("node/gpu/stress/hpl", NETLIB, "hpl", 1.38),
-        ("node/gpu/stress/hpl", NETLIB + HPL, "hpl", 365.4),
+        ("node/gpu/stress/hpl", HPL + finished(1), "hpl", 365.4),
+        ("node/gpu/stress/hpl", NETLIB + finished(1), "hpl", 1.38),
+        ("node/gpu/stress/hpl", NETLIB + HPL + finished(2), "hpl", 365.4),
         ("node/gpu/performance/inference", VLLM, "tokens_per_second", 21103.55),
         ("node/gpu/performance/inference", TRTLLM, "tokens_per_second", 36197.5808),
         ("node/gpu/performance/inference", TRTLLM_FIRST, "tokens_per_second", 28390.4265),

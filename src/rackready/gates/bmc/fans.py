@@ -49,6 +49,9 @@ class Fans(Gate):
         where = f"{node} fan {name(fan)}"
         if not works(judge, where, "fan", fan, _STEP) or resting(fan):
             return
+        if isinstance(lost := fan.get("Sensor"), str):
+            judge.error(where, "sensor of the fan not read", lost, "not among the sensors of the BMC", "Update or restart the BMC, then run the gate again.")
+            return
         speed, unit = _speed(fan)
         if speed is None:
             judge.error(where, "fan speed not reported", "a reading", "none", "Reseat the fan; if it stays so, replace it, or update the BMC's firmware.")
@@ -81,7 +84,10 @@ def nothing(judge: Judge, node: str, note: str) -> Verdict:
 
 
 def _fans(found: Told) -> Iterator[tuple[Document, Bounds]]:
-    """Every fan with its bounds: of the newer schema with those of its sensor, else of the older one, else the sensors that are a fan's."""
+    """Every fan with its bounds: of the newer schema with those of its sensor, else of the older one, else the sensors that are a fan's.
+
+    Where a fan names a sensor that is not listed, its name stands in the sensor's place.
+    """
     newer = list(found.at(_NEW))
     older = [fan for document in found.at(_OLD) for fan in parts(document, "Fans")]
     if not newer and not older:
@@ -93,7 +99,7 @@ def _fans(found: Told) -> Iterator[tuple[Document, Bounds]]:
         speed = fan.get("SpeedPercent")
         source = str(speed.get("DataSourceUri", "")) if isinstance(speed, dict) else ""
         sensor = sensors.get(source)
-        yield ({**fan, "Sensor": sensor} if sensor else fan), bounds(sensor or {})
+        yield ({**fan, "Sensor": sensor or source} if source else fan), bounds(sensor or {})
 
 
 def _turns(sensor: Document) -> bool:

@@ -19,8 +19,15 @@ from rackready.model.outcome import Criterion, Op, Verdict
 _RESULT = re.compile(r"^\s*W[RC]\w+\s+(?P<n>\d+)\s+\d+\s+(?P<p>\d+)\s+(?P<q>\d+)\s+\d+\.\d+\s+(?P<gflops>\d+\.\d+e[+-]\d+|\d+\.\d+)", re.MULTILINE)
 _CHECK = re.compile(r"\|\|Ax-b\|\|_oo/.*?\.\.\.\s*(?P<word>PASSED|FAILED)", re.DOTALL)
 """HPL's own table and residual check; NVIDIA's HPL (23.10 to 25) adds the rate per GPU in brackets."""
-_VLLM = re.compile(r"^Throughput:\s+[\d.]+ requests/s, (?P<tokens>[\d.]+) total tokens/s", re.MULTILINE)
-_TRTLLM = re.compile(r"(?:Total Token Throughput|Token Throughput) \(tokens/sec\):\s+(?P<tokens>[\d.]+)")
+_FINISHED = re.compile(
+    r"^Finished +(?P<all>\d+) tests with the following results:\s+(?P<passed>\d+) tests completed and passed residual checks,"
+    r"\s+(?P<failed>\d+) tests completed and failed residual checks,\s+(?P<skipped>\d+) tests skipped because of illegal input values\.$",
+    re.MULTILINE,
+)
+"""How HPL ends (Netlib's testing/ptest/HPL_pddriver.c; NVIDIA's ends the same way): what was cut off before it is not the whole."""
+_FIGURE = re.compile(r"^(?:Throughput:|\s*(?:Total )?Token Throughput \(tokens/sec\):).*$", re.MULTILINE)
+_VLLM = re.compile(r"Throughput:\s+[\d.]+ requests/s, (?P<tokens>\d+(?:\.\d+)?) total tokens/s\b.*")
+_TRTLLM = re.compile(r"\s*(?:Total )?Token Throughput \(tokens/sec\):\s+(?P<tokens>\d+(?:\.\d+)?)\s*")
 """`vllm bench throughput` (vllm/benchmarks/throughput.py), `trtllm-bench throughput` of TensorRT-LLM, and its first releases, which say "Token Throughput"."""
 _READ = "Read its raw output in the report; check the image, and that the node's container toolkit offers the GPUs (CDI)."
 
@@ -89,8 +96,11 @@ class Hpl(OneProgram):
     def judge_text(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> None:
         """The residual check must be passed, by as many processes as there are GPUs. Of several sizes the best counts."""
         found, checks = _RESULT.findall(output.stdout), [match["word"] for match in _CHECK.finditer(output.stdout)]
-        if not found or len(checks) != len(found):
-            gathered.error(node, "HPL unreadable", "a result with its residual check", f"{len(found)} results, {len(checks)} checks", _READ)
+        ends = [tuple(map(int, match.groups())) for match in _FINISHED.finditer(output.stdout)]
+        told = (len(found), checks.count("PASSED"), checks.count("FAILED"), 0)
+        if not found or len(checks) != len(found) or ends != [told]:
+            said = f"{len(found)} results, {len(checks)} checks, " + (f"and it says {ends[0][0]} tests" if len(ends) == 1 else f"{len(ends)} summaries")
+            gathered.error(node, "HPL unreadable", "results with their residual checks, and one summary that counts the same", said, _READ)
             return
         gathered.judged += 1
         gpus = facts.nodes[node].platform.gpus
@@ -130,11 +140,14 @@ class Inference(OneProgram):
 
     def judge_text(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> None:  # noqa: ARG002
         """A figure of vLLM's or TensorRT-LLM's benchmark must be there, and above zero."""
-        found = _VLLM.findall(output.stdout) + _TRTLLM.findall(output.stdout)
-        if len(found) != 1:
-            gathered.error(node, "inference benchmark unreadable", "one figure of tokens per second (vLLM or TensorRT-LLM)", f"{len(found)}", _READ)
+        lines = _FIGURE.findall(output.stdout)
+        found = [match for line in lines if (match := _VLLM.fullmatch(line) or _TRTLLM.fullmatch(line))]
+        if len(lines) != 1 or len(found) != 1:
+            said = f"{len(found)}" if len(lines) == len(found) else " ".join(lines[0].split())[:80]
+            gathered.error(node, "inference benchmark unreadable", "one figure of tokens per second (vLLM or TensorRT-LLM)", said, _READ)
             return
         gathered.judged += 1
-        gathered.metric("tokens_per_second", node, float(found[0]), "1/s")
-        if float(found[0]) <= 0:
+        rate = float(found[0]["tokens"])
+        gathered.metric("tokens_per_second", node, rate, "1/s")
+        if rate <= 0:
             gathered.fail(node, "inference", "tokens", "0 tokens/s", _READ)
