@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from rackready.design.site import parse_site
 from rackready.design.yaml import read_yaml
 from rackready.drivers.remote import Answer
+from rackready.gates import set_run
 from rackready.gates.alone import Pace
 from rackready.gates.base import REGISTRY, Command, Gate, GateFacts, Outputs, Run
 from rackready.gates.phase import Stage
@@ -19,7 +21,7 @@ from rackready.gates.registry import all_gates
 from rackready.gates.set_run import BURN_IN, SetRun
 from rackready.gates.waves import Waves, waves
 from rackready.model.outcome import Finding, Outcome, Verdict
-from rackready.model.phase import NodeResult
+from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.profile import GateSet
 from rackready.model.site import Site
 from tests.gates.fake import said
@@ -138,6 +140,23 @@ def test_a_staged_set_loads_all_nodes_at_once_in_the_end(tmp_path: Path) -> None
     nodes = [f"node{number:02}" for number in range(1, 41)]
     run = SetRun(trial_set(wave_gap_s=0), Waves((tuple(nodes),)), lambda _: rack.begin(NODES), rack.clock)
     assert run._stage(nodes, 1).pace == Pace(40, dict.fromkeys(nodes, 0))
+
+
+def test_a_set_is_run_with_what_the_site_says_of_its_gates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    torch, image = "node/gpu/performance/gemm-torch", {"image": "registry.example/pytorch:25.10"}
+    document = read_yaml(ROOT / "inventories/sim/site.yml")
+    site = parse_site({**document, "gates": {"set": "bringup", "also": [{"id": torch, "inputs": image}]}}, source="site.yml", base=ROOT)
+    ran: list[GateSet] = []
+
+    def run(self: SetRun, _nodes: Sequence[str]) -> dict[str, NodeResult]:
+        ran.append(self.found)
+        return {}
+
+    monkeypatch.setattr(set_run, "load_site", lambda *_, **__: site)
+    monkeypatch.setattr(set_run, "stages", lambda *_: nullcontext(lambda nodes: Rack(tmp_path).begin(nodes)))
+    monkeypatch.setattr(SetRun, "run", run)
+    set_run.run_set(PhaseContext("sim", tmp_path, "c1"), NODES, "burnin")
+    assert {entry.id: entry.inputs for entry in ran[0].gates if entry.inputs} == {torch: image}
 
 
 # from the capacity plan ---------------------------------------------------------------------------------------------

@@ -164,10 +164,12 @@ LOST = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:544]
     [
         (text("torch/torchrun_2.8_rank_killed.txt"), 1, "rank 1 ended with -9: Signal 9 (SIGKILL) received by PID 13905"),
         (text("torch/torchrun_2.8_peer_lost.txt"), 1, f"rank 0 ended with 1: {LOST}"),
-        ("Error: executable file `torchrun` not found in $PATH\n", 127, "Error: executable file `torchrun` not found in $PATH"),
+        ("Error: executable file `torchrun` not found in $PATH\n", 127, "executable file `torchrun` not found in $PATH"),
+        ("docker: Error response from daemon: no such image: x.\n\nRun 'docker run --help' for more information\n", 125, "no such image: x"),
+        ("Error: a training program's own\nit ended\n", 1, "it ended"),
         ("=====\n", 125, "nothing said"),
     ],
-    ids=["killed", "peer lost", "no torchrun", "a ruler alone"],
+    ids=["killed", "peer lost", "no torchrun", "docker's hint", "no runtime's words", "a ruler alone"],
 )
 def test_a_failed_step_is_told_in_the_words_of_the_rank_that_failed(stderr: str, code: int, says: str) -> None:
     [finding] = judged("", log="", code=code, stderr=stderr).findings

@@ -90,7 +90,7 @@ def export_kit(
     known = [item.name for item in site.nodes()]
     if unknown := sorted(set(node) - set(known)):
         raise RackreadyError(f"--node {', '.join(unknown)} - Expected: one of {', '.join(known)}.")
-    entries = loader.gate_set(gate_set).gates if gate_set else loader.gates_of(site.gates)
+    entries = loader.set_of(site.gates, gate_set).gates if gate_set else loader.gates_of(site.gates)
     kits = [write_kit(site, name, entries, out) for name in node]
     if output is Format.JSON:
         print_json({"kits": [{"folder": str(kit.folder), "gates": list(kit.gates), "left_out": kit.left_out} for kit in kits]})

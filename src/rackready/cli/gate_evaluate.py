@@ -94,10 +94,13 @@ def _numbers(option: str, given: list[str], keys: list[str]) -> dict[str, int]:
 
 
 def _inputs(gate_id: str, captured: list[str]) -> dict[str, object]:
-    """As many launches are judged as were captured: the file says what was run, not the size of a fleet."""
+    """As many launches are judged as were captured, and no image is asked for: the file says what was run, not the size of a fleet or the site."""
+    from rackready.gates.container import Containered  # noqa: PLC0415
     from rackready.gates.registry import all_gates  # noqa: PLC0415
 
     kind = all_gates().get(gate_id)
+    if kind is not None and issubclass(kind, Containered):
+        return {"image": "captured elsewhere"}
     launches = [item for item in captured if item.partition("=")[0].startswith("launch") or "=" not in item]
     return {"launches": max(1, len(launches))} if kind is not None and "launches" in kind.Inputs.model_fields else {}
 

@@ -112,5 +112,7 @@ def _aside(runner: Runner, gate: Gate, node: str) -> _Measured:
 
 def _stand(board: Board, gate: Gate, node: str, done: Sequence[Done]) -> Verdict:
     verdicts = gate.attribute(board.facts, done).get(node, [])
+    if not done:  # there was nothing to run, and no attempt that could have been recorded: why, is
+        return board.note(gate.id, node, merged(verdicts))
     board.verdicts[node][gate.id] = verdicts
     return merged(verdicts)

@@ -25,9 +25,12 @@ Begin = Callable[[Sequence[str]], Stage]
 
 
 def run_set(ctx: PhaseContext, nodes: Sequence[str], wanted: str) -> dict[str, NodeResult]:
-    """Run a shipped gate set on nodes and return what it means for each. Raises RackreadyError for a set or site that cannot be used, Interrupted."""
-    found = loader.gate_set(wanted)
+    """Run a shipped gate set on nodes, with what the site says otherwise of its gates, and return what it means for each.
+
+    Raises RackreadyError for a set or site that cannot be used, Interrupted.
+    """
     site = load_site(ctx.env, root=ctx.root)
+    found = loader.set_of(site.gates, wanted)
     order = waves(site, nodes) if found.wave_gap_s is not None else Waves((tuple(nodes),))
     with stages(ctx, site, EnvPaths(ctx.root, ctx.env), nodes) as begin:
         return SetRun(found, order, begin).run([node for node in nodes if node not in order.refused]) | {

@@ -15,6 +15,8 @@ from typing import Any
 FORMAT = "rackready/containers/v1"
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 """Where CDI specifications lie (CDI specification; nvidia-cdi-refresh writes /var/run/cdi/nvidia.yaml)."""
+GPUS = ("nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader")
+"""Asks for every GPU's index and UUID, on the host as in a container."""
 _RUNTIMES = {
     "docker": ("/etc/docker/daemon.json",),
     "containerd": ("/etc/containerd/conf.d/99-nvidia.toml", "/etc/containerd/config.toml"),
@@ -33,7 +35,7 @@ def main() -> int:
         "format": FORMAT,
         "toolkit": run(["nvidia-ctk", "--version"]),
         "list": run(["nvidia-ctk", "cdi", "list"]),
-        "gpus": run(["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]),
+        "gpus": run([*GPUS]),
         "specs": specs,
         "runtimes": {name: configured(paths) for name, paths in _RUNTIMES.items()},
         "complete": True,

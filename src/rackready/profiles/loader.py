@@ -76,11 +76,18 @@ def gate_set(wanted: str) -> GateSet:
     return _load("gate_sets", wanted, GateSet)
 
 
+def set_of(gates: Gates, wanted: str) -> GateSet:
+    """Return a gate set as a site runs it: where the site says otherwise of one of its gates (gates.also), that. Raises UnknownProfileError."""
+    own = {entry.id: entry for entry in gates.also}
+    found = gate_set(wanted)
+    return found.model_copy(update={"gates": [own.get(entry.id, entry) for entry in found.gates]})
+
+
 def gates_of(gates: Gates) -> list[GateSetEntry]:
     """Return the gates that a site wants: its set's, as far as it does not say otherwise of them, then those that it adds. Raises UnknownProfileError."""
+    of_set = set_of(gates, gates.set).gates
     own = {entry.id: entry for entry in gates.also}
-    of_set = gate_set(gates.set).gates
-    return [own.get(entry.id, entry) for entry in of_set] + [entry for entry in own.values() if entry.id not in {item.id for item in of_set}]
+    return [*of_set, *(entry for entry in own.values() if entry.id not in {item.id for item in of_set})]
 
 
 @cache

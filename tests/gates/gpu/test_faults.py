@@ -12,8 +12,14 @@ from rackready.model.outcome import Outcome
 from rackready.sim.faults import gpu as layer
 from tests.gates.gpu.simulated import node
 
-OTHERS = {"node/gpu/sanity/inventory", "node/gpu/sanity/versions", "node/gpu/performance/nccl-all-reduce", "node/gpu/performance/gemm-torch"}
-"""Gates of other test files: they ask a real NVML library, mpirun or PyTorch."""
+OTHERS = {
+    "node/gpu/sanity/inventory",
+    "node/gpu/sanity/versions",
+    "node/gpu/performance/nccl-all-reduce",
+    "node/gpu/performance/gemm-torch",
+    "node/gpu/validation/container-run",
+}
+"""Gates of other test files: they ask a real NVML library, mpirun, PyTorch or a container runtime."""
 GATES = [
     name
     for name, kind in all_gates().items()

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +16,7 @@ from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import gemm as script
+from rackready.profiles import loader
 
 GATE = "node/gpu/performance/gemm-torch"
 RATES = {"bf16": 7.1e5, "fp8": 1.31e6, "tf32": 3.7e5}
@@ -51,6 +52,10 @@ def test_a_healthy_node_passes_in_every_precision_that_the_gpu_has() -> None:
     assert gate(GATE).tools({"gemm-0": Output("gemm-0", "node01", "x", 0, json.dumps(measured()))}) == {"torch": "2.9.0", "cuda": "13.0"}
 
 
+NAME = (
+    "Name an image with PyTorch for CUDA (gates.also, input `image`), or a python3 of the node that has it (`python`); or declare the gate's skip with its "
+    "reason (site.yml gates.skip)."
+)
 WRONG = "Take the GPU out of service at once, run the field diagnostic, then replace it: docs/runbooks/silent-data-corruption.md."
 
 
@@ -92,8 +97,9 @@ def test_a_node_without_pytorch_is_told_what_to_name(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     assert script.main("5", "256", "bf16") == 1
     verdict = judge(out=capsys.readouterr().out, code=1)
-    assert verdict.findings[0].what == "GEMM by PyTorch did not run"
-    assert "podman run --rm -i --device nvidia.com/gpu=all" in verdict.findings[0].next_step
+    why = "PyTorch is not installed: import of torch halted; None in sys.modules"
+    assert [str(finding) for finding in verdict.findings] == [f"node01: GEMM by PyTorch did not run - Expected: a measurement Actual: {why}. {NAME}"]
+    assert verdict.outcome is Outcome.ERROR
 
 
 class Matrix:
@@ -128,7 +134,56 @@ def test_fp8_is_asked_for_as_pytorch_wants_it(answer: Callable[[str], object]) -
     assert calls == [("a.e4m3", "b.e4m3.t", (1, "cuda:0"), (1, "cuda:0"), "bf16")]
 
 
-def test_the_program_is_sent_with_its_arguments() -> None:
-    run = gate(GATE, {"python": ["podman", "run", "-i", "image", "python3"], "launches": 2}).plan(facts("dgx_h100", 1), ["node01"])[0]
-    assert [command.argv for command in run.commands] == [("podman", "run", "-i", "image", "python3", "-", "20", "8192", "bf16", "fp8", "tf32")] * 2
+IMAGE = "registry.example/pytorch:25.10"
+SENT = ("python3", "-", "20", "8192", "bf16", "fp8", "tf32")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "argv", "longest"),
+    [
+        ({}, SENT, 360),
+        ({"python": ["/opt/torch/bin/python3"]}, ("/opt/torch/bin/python3", *SENT[1:]), 360),
+        ({"image": IMAGE}, ("podman", "run", "--rm", "--device", "nvidia.com/gpu=all", "--interactive", IMAGE, *SENT), 1860),
+        ({"image": IMAGE, "runtime": "docker"}, ("docker", "run", "--rm", "--gpus", "all", "--interactive", IMAGE, *SENT), 1860),
+    ],
+    ids=["on the node", "a python3 of its own", "podman", "docker"],
+)
+def test_the_program_is_sent_with_its_arguments(inputs: Mapping[str, object], argv: tuple[str, ...], longest: float) -> None:
+    run = gate(GATE, {**inputs, "launches": 2}).plan(facts("dgx_h100", 1), ["node01"])[0]
+    assert [(command.argv, command.timeout_s) for command in run.commands] == [(argv, longest)] * 2
     assert "torch.equal" in run.commands[0].stdin
+
+
+@pytest.mark.parametrize(("platform", "kinds"), [("dgx_a100", ("bf16", "tf32")), ("dgx_h100", ("bf16", "fp8", "tf32"))])
+def test_fp8_is_multiplied_only_where_the_gpu_has_it(platform: str, kinds: tuple[str, ...]) -> None:
+    run = gate(GATE, {"image": IMAGE, "launches": 1}).plan(facts(platform, 1), ["node01"])[0]
+    assert run.commands[0].argv[-len(kinds) - 1 :] == ("8192", *kinds)
+
+
+@pytest.mark.parametrize(
+    ("code", "stderr", "ended"),
+    [
+        (
+            126,
+            "Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all\n",
+            "setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all",
+        ),
+        (127, "bash: line 1: podman: command not found\n", "bash: line 1: podman: command not found"),
+        (125, "docker: Error response from daemon: no such image.\n\nRun 'docker run --help' for more information\n", "no such image"),
+        (137, "", "nothing said"),
+    ],
+    ids=["CDI", "no runtime", "no image", "killed"],
+)
+def test_a_container_that_was_not_started_says_why(code: int, stderr: str, ended: str) -> None:
+    known = facts("dgx_h100", 1)
+    made = gate(GATE, {"image": IMAGE, "launches": 1})
+    run = made.plan(known, ["node01"])[0]
+    verdict = made.evaluate(known, run, {"gemm-0": Output("gemm-0", "node01", "x", code, "", stderr, seconds=1.0)})
+    says = f"readings of every GPU and precision Actual: empty output (exit code {code}: {ended})"
+    assert [str(finding) for finding in verdict.findings] == [f"node01: GEMM by PyTorch unreadable - Expected: {says}. {NAME}"]
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_burn_in_asks_for_it_and_waives_it_for_nobody() -> None:
+    entry = next(entry for entry in loader.gate_set("burnin").gates if entry.id == GATE)
+    assert (entry.required, entry.inputs) == (True, {}), "which image is for the site to say"

@@ -61,3 +61,14 @@ def test_what_is_rated_by_time_takes_how_long_it_ran(evaluate: Any, tmp_path: Pa
     assert "pcie_replays_per_minute on node01/gpu" in out
     code, _, err = evaluate(COPIES, "--profile", "dgx_h100", "--seconds", "soon", *given)
     assert (code, err.splitlines()[-1].startswith("--seconds soon - Expected: a number, or KEY=NUMBER with KEY one of before, ")) == (2, True)
+
+
+def test_what_a_container_said_elsewhere_needs_no_image_of_the_site(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    gpus = "".join(f"{gpu}, GPU-{gpu}\n" for gpu in range(8))
+    for key, text in {"host": gpus, "runtime": "podman version 4.3.1\n", "container": gpus, "fewer": gpus.replace("3, GPU-3\n", "")}.items():
+        (tmp_path / key).write_text(text, encoding="utf-8")
+    given = ["node/gpu/validation/container-run", "--profile", "dgx_h100", "--input", f"host={tmp_path}/host", "--input", f"runtime={tmp_path}/runtime"]
+    code, out, _ = evaluate(*given, "--input", f"container={tmp_path}/container")
+    assert (code, out.splitlines()[0]) == (0, "node/gpu/validation/container-run: pass")
+    code, out, _ = evaluate(*given, "--input", f"container={tmp_path}/fewer")
+    assert (code, "node01 gpu3: not seen in a container - Expected: GPU-3 Actual: 7 GPUs without it." in out) == (1, True)

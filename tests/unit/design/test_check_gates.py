@@ -13,7 +13,7 @@ from rackready.design.site import parse_site
 from rackready.design.yaml import read_yaml
 from rackready.model.problems import SiteInvalidError
 from rackready.model.site import Site
-from rackready.profiles.loader import gate_set, gates_of
+from rackready.profiles.loader import gate_set, gates_of, set_of
 
 ROOT = Path(__file__).resolve().parents[3]
 R1 = "node/gpu/validation/dcgm-r1"
@@ -81,3 +81,17 @@ def test_a_site_adds_gates_to_its_set_and_says_otherwise_of_some() -> None:
     assert len(found) == len(gate_set("bringup").gates) + 1
     with pytest.raises(SiteInvalidError, match=rf"gates\.also\[1\]\.id: gate {R1} is given twice\. Keep one of the two\."):
         parse_site({**document, "gates": {"set": "bringup", "also": [own[0], own[0]]}}, source="site.yml", base=ROOT)
+
+
+def test_a_set_that_is_run_by_name_takes_the_sites_values_and_nothing_more() -> None:
+    """An image that the site names is for every set that asks for it; gates that the site adds to its own set are not added to others."""
+    document = read_yaml(ROOT / "inventories/sim/site.yml")
+    torch = {"id": "node/gpu/performance/gemm-torch", "inputs": {"image": "registry.example/pytorch:25.10"}, "max_age_hours": 2160}
+    own = [torch, {"id": "node/gpu/validation/container-run", "inputs": {"image": "registry.example/cuda:13.0"}}]
+    site = parse_site({**document, "gates": {"set": "bringup", "also": own}}, source="site.yml", base=ROOT)
+    burnin = set_of(site.gates, "burnin")
+    assert {entry.id: entry.inputs for entry in burnin.gates if entry.inputs} == {torch["id"]: torch["inputs"]}
+    assert [entry.id for entry in burnin.gates] == [entry.id for entry in gate_set("burnin").gates]
+    assert (burnin.repeat_hours, burnin.wave_gap_s) == (gate_set("burnin").repeat_hours, gate_set("burnin").wave_gap_s)
+    assert set_of(site.gates, "nightly") == gate_set("nightly")
+    assert [entry.id for entry in gates_of(site.gates)][-2:] == [entry["id"] for entry in own]

@@ -10,9 +10,8 @@ from typing import ClassVar
 from pydantic import Field
 
 from rackready.gates.base import Command, FleetMetric, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.container import Containered, ended
 from rackready.gates.expectation import FLEET_PENDING
-from rackready.gates.fabric.container import Containered
-from rackready.gates.formats import complaint
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 
@@ -62,8 +61,7 @@ class OneProgram(Containered):
         if gathered.trouble(trouble(output, node, self.program)) or output is None:
             return gathered.verdict(node)
         if output.exit_code != 0:
-            said = complaint.last_words(output.stdout, output.stderr)
-            gathered.error(node, f"{self.program} failed", "exit code 0", f"exit code {output.exit_code}: {said}", _READ)
+            gathered.error(node, f"{self.program} failed", "exit code 0", ended(output), _READ)
         else:
             self.judge_text(gathered, facts, node, output)
         if not gathered.fails and not gathered.errors:
@@ -77,7 +75,6 @@ class Hpl(OneProgram):
 
     id = "node/gpu/stress/hpl"
     fleet = (FleetMetric("hpl", effect=0.03),)
-    in_no_set = "it runs in a container whose image the site has to name; such a site adds it (gates.also)"
     program = "HPL"
 
     class Inputs(OneProgram.Inputs):
@@ -121,7 +118,6 @@ class Inference(OneProgram):
 
     id = "node/gpu/performance/inference"
     fleet = (FleetMetric("tokens_per_second", effect=0.03),)
-    in_no_set = "it runs in a container whose image the site has to name; such a site adds it (gates.also)"
     program = "inference benchmark"
 
     class Inputs(OneProgram.Inputs):

@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import Field
 
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.container import Containered
 from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.fabric import domains, transport
 from rackready.gates.fabric.collective import DEBUG
-from rackready.gates.fabric.container import Containered
 from rackready.gates.formats import complaint, printed_json
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
@@ -32,7 +32,6 @@ class DdpStep(Containered):
     """All GPUs of all nodes train one small model together: its loss falls as it must, and every rank ends with the same parameters."""
 
     id = "cluster/fabric/stress/ddp-step"
-    in_no_set = "it runs in a container whose image the site has to name; such a site adds it (gates.also)"
     covers = frozenset({"gpu"})
     min_nodes = 2
 
@@ -145,4 +144,5 @@ def read(text: str) -> dict[str, Any]:
 
 def _failed(gathered: Judge, node: str, output: Output) -> None:
     step = "Read its raw output; check that the image has PyTorch and torchrun, and that the nodes' container toolkit offers the GPUs (CDI)."
-    gathered.error(node, "training step failed", "exit code 0", f"exit code {output.exit_code}: {complaint.torchrun(output.stdout, output.stderr)}", step)
+    said = complaint.torchrun(output.exit_code, output.stdout, output.stderr)
+    gathered.error(node, "training step failed", "exit code 0", f"exit code {output.exit_code}: {said}", step)

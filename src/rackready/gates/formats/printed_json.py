@@ -10,9 +10,11 @@ from rackready.gates.formats.error import FormatError
 
 
 def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
-    """Return the document that a tool printed. Raises FormatError: empty, cut off, damaged, nested beyond any tool's, or with NaN or Infinity.
+    """Return the document that a tool printed. Raises FormatError: empty, cut off, damaged, nested beyond any tool's, with NaN or Infinity, or a key twice.
 
-    Python would take those two words for numbers, and 1e999 for the second; a bound that is held against them says nothing.
+    Python would take those two words for numbers, and 1e999 for the second; a bound that is held against them says nothing. Of a key that an object
+    has twice it would keep the second value alone: two answers to one question, of which nobody knows the right one (RFC 8259, 4: unpredictable).
+    fio repeats options that it was given several times under "job options" (axboe/fio issue 1571); no command line of a gate does that.
 
     ``after_words``: a tool may print words before its document (warnings); words without a document are its refusal, and the reason.
     """
@@ -22,11 +24,20 @@ def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
     if start < 0:
         raise FormatError(" ".join(text.split())[:160])
     try:
-        return json.loads(text[start:], parse_constant=_no_number, parse_float=_finite)
+        return json.loads(text[start:], parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
     except RecursionError as error:
         raise FormatError("JSON nested without end") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise FormatError(f"key {twice[:80]!r} twice in one JSON object")
+    return found
 
 
 def _finite(digits: str) -> float:

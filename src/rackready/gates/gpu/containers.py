@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.formats import smi_gpus
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import command, document
@@ -16,7 +17,7 @@ from rackready.ondevice import containers as script
 _KEY = "containers"
 _PREFIX = "nvidia.com/gpu="
 _DEVICE = re.compile(r"^(?:(?:management\.|runtime\.)?nvidia\.com/[a-z-]+=\S+|(?!nvid)[a-z0-9.-]+/[a-z0-9_-]+=\S+)$")
-_REFRESH = "Write it anew (`systemctl restart nvidia-cdi-refresh.service`); it is not done by itself after a driver was removed or MIG was changed."
+REFRESH = "Write it anew (`systemctl restart nvidia-cdi-refresh.service`); it is not done by itself after a driver was removed or MIG was changed."
 
 
 class Containers(Gate):
@@ -79,24 +80,27 @@ def _judge(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None:
 
 def _devices(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None:
     """CDI names a GPU by index, by UUID, or by both: each GPU must be there by one of them, and none that is gone."""
-    rows = [line.split(",") for line in found["gpus"]["out"].splitlines() if line.strip()]
-    if any(len(row) != 2 for row in rows):  # noqa: PLR2004 - index and UUID
-        raise FormatError(f"GPUs of the driver: {found['gpus']['out'][:80]!r}")
+    gpus = smi_gpus.parse(found["gpus"]["out"])
     names = _names(found["list"]["out"]) - {"all"}
-    judge.count("gpus_of_the_driver", node, len(rows), count, "platform profile")
-    if len(rows) != count:
-        judge.fail(node, "GPUs of the driver", f"{count}", f"{len(rows)}", "See the gate node/gpu/sanity/inventory: a GPU is missing.")
+    of_the_driver(judge, node, count, gpus)
     known: set[str] = set()
-    for index, uuid in ((row[0].strip(), row[1].strip()) for row in rows):
+    for index, uuid in gpus.items():
         known |= {index, uuid}
         judge.judged += 1
         if not {index, uuid} & names:
             judge.fail(
-                f"{node} gpu{index}", "not offered to containers", f"{_PREFIX}{index} or {_PREFIX}{uuid}", f"{len(names)} CDI devices without it", _REFRESH
+                f"{node} gpu{index}", "not offered to containers", f"{_PREFIX}{index} or {_PREFIX}{uuid}", f"{len(names)} CDI devices without it", REFRESH
             )
     stale = sorted(name for name in names if name not in known and ":" not in name)
     if stale:
-        judge.fail(node, "CDI specification is stale", "devices that the driver has", f"also {', '.join(stale)}", _REFRESH)
+        judge.fail(node, "CDI specification is stale", "devices that the driver has", f"also {', '.join(stale)}", REFRESH)
+
+
+def of_the_driver(judge: Judge, node: str, count: int, gpus: Mapping[str, str]) -> None:
+    """Hold the number of GPUs that the driver on the host has (index -> UUID) against the platform's."""
+    judge.count("gpus_of_the_driver", node, len(gpus), count, "platform profile")
+    if len(gpus) != count:
+        judge.fail(node, "GPUs of the driver", f"{count}", f"{len(gpus)}", "See the gate node/gpu/sanity/inventory: a GPU is missing.")
 
 
 def _names(listed: str) -> set[str]:
@@ -111,13 +115,13 @@ def _names(listed: str) -> set[str]:
 def _paths(judge: Judge, node: str, found: dict[str, Any]) -> None:
     judge.judged += 1
     if not found["specs"]:
-        judge.fail(node, "no CDI specification for nvidia.com/gpu", f"one below {' or '.join(script.FOLDERS)}", "none", _REFRESH)
+        judge.fail(node, "no CDI specification for nvidia.com/gpu", f"one below {' or '.join(script.FOLDERS)}", "none", REFRESH)
     for spec in found["specs"]:
         if not isinstance(spec["absent"], list) or spec["paths"] != spec["there"] + len(spec["absent"]) or spec["paths"] < 1:
             raise FormatError(f"paths of {spec['path']} do not add up")
         if spec["absent"]:
             shown = ", ".join(spec["absent"][:3]) + (f" and {len(spec['absent']) - 3} more" if len(spec["absent"]) > 3 else "")  # noqa: PLR2004 - as many as are shown
-            judge.fail(node, "CDI specification names what is not there", f"every path of {spec['path']} exists", f"absent: {shown}", _REFRESH)
+            judge.fail(node, "CDI specification names what is not there", f"every path of {spec['path']} exists", f"absent: {shown}", REFRESH)
 
 
 def _runtimes(judge: Judge, found: dict[str, Any]) -> None:

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
-from rackready.gates import base
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.container import ImageInputs, ended, started
 from rackready.gates.expectation import FLEET_PENDING, IMPLAUSIBLE, launches
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
@@ -25,10 +25,14 @@ from rackready.ondevice import gemm as script
 
 _KINDS: tuple[Literal["bf16", "fp8", "tf32"], ...] = ("bf16", "fp8", "tf32")
 _EFFECT, _SIGMA = 0.03, 0.01
-_START_S = 300
+_START_S, _FETCH_S = 300, 1800
+"""For Python and PyTorch to start; with an image as long as any gate of a container may take to fetch it. Judgement, ours."""
 _STEP = "Look at clocks, power and temperature under load (gate node/gpu/stress/burn); a GPU that stays behind is replaced: docs/runbooks/gpu.md."
 _WRONG = "Take the GPU out of service at once, run the field diagnostic, then replace it: docs/runbooks/silent-data-corruption.md."
-_TORCH = "Name a python3 with PyTorch for CUDA under the gate's input `python`, e.g. a container: podman run --rm -i --device nvidia.com/gpu=all IMAGE python3."
+_TORCH = (
+    "Name an image with PyTorch for CUDA (gates.also, input `image`), or a python3 of the node that has it (`python`); or declare the gate's skip with its "
+    "reason (site.yml gates.skip)."
+)
 
 
 class GemmTorch(Gate):
@@ -37,12 +41,12 @@ class GemmTorch(Gate):
     id = "node/gpu/performance/gemm-torch"
     covers = frozenset({"gpu"})
     fleet = tuple(FleetMetric(f"gemm_{kind}", _EFFECT, _SIGMA) for kind in _KINDS)
-    in_no_set = "it needs PyTorch on the nodes, or an image with it, which the site has to name"
 
-    class Inputs(base.Inputs):
+    class Inputs(ImageInputs):
         """Where PyTorch is, and how long."""
 
-        python: tuple[str, ...] = Field(("python3",), min_length=1, description="command that runs a Python with PyTorch, reading a program on standard input")
+        image: str = Field("", description="container image with PyTorch for CUDA; without one the node's own python3 is asked for PyTorch")
+        python: tuple[str, ...] = Field(("python3",), min_length=1, description="command that runs a Python with PyTorch: in the image, else on the node")
         precisions: tuple[Literal["bf16", "fp8", "tf32"], ...] | None = Field(None, min_length=1, description="null: those that the GPU profile has a rate for")
         duration_s: int = Field(20, ge=5, le=3600, description="length of one launch and precision, s")
         warm_up_s: int = Field(5, ge=0, le=600, description="readings of the first seconds that are left out; two a second")
@@ -66,8 +70,9 @@ class GemmTorch(Gate):
 
     def _command(self, facts: GateFacts, node: str, number: int) -> Command:
         kinds = self._kinds(facts.nodes[node])
-        argv = (*self.inputs.python, "-", str(self.inputs.duration_s), str(self.inputs.dimension), *kinds)
-        longest = self.inputs.duration_s * len(kinds) + _START_S
+        python = (*self.inputs.python, "-", str(self.inputs.duration_s), str(self.inputs.dimension), *kinds)
+        argv = started(self.inputs, *python, options=("--interactive",)) if self.inputs.image else python
+        longest = self.inputs.duration_s * len(kinds) + (_FETCH_S if self.inputs.image else _START_S)
         return Command(key=f"gemm-{number}", node=node, argv=argv, stdin=inspect.getsource(script), timeout_s=longest, stage=number)
 
     def tools(self, outputs: Outputs) -> dict[str, str]:
@@ -104,7 +109,7 @@ class GemmTorch(Gate):
                 return None
             return {kind: self._rows(found["loads"][kind], parts.gpus(facts, node)) for kind in self._kinds(facts.nodes[node])}
         except (FormatError, KeyError, TypeError, ValueError) as error:
-            judge.error(node, "GEMM by PyTorch unreadable", "readings of every GPU and precision", f"{error} (exit code {output.exit_code})", _TORCH)
+            judge.error(node, "GEMM by PyTorch unreadable", "readings of every GPU and precision", f"{error} ({ended(output)})", _TORCH)
             return None
 
     def _rows(self, rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:

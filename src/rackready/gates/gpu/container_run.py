@@ -1,0 +1,133 @@
+"""What a container really sees of the GPUs: one is started, and the GPUs inside are held against those of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.container import Containered, ended, started
+from rackready.gates.formats import smi_gpus
+from rackready.gates.formats.error import FormatError
+from rackready.gates.gpu.containers import REFRESH, of_the_driver
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Verdict
+from rackready.ondevice.containers import GPUS
+
+_HOST, _RUNTIME, _INSIDE = "host", "runtime", "container"
+_ASK_S = 60
+_UTILITY = ("--env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
+"""Without `utility` the toolkit leaves nvidia-smi out of docker's containers, and an image may say so (Container Toolkit, Driver Capabilities)."""
+_REFUSED = ("unresolvable CDI devices", "could not select device driver", "failed to inject devices", "stat nvidia.com/gpu=all: no such file")
+"""Words of podman and docker for GPUs that they cannot give: CDI without them (podman, docker 25 and newer), docker without the toolkit's runtime, a device
+that CDI names and that is not there, podman before 4.1, which knows no CDI."""
+_ABSENT = ("executable file not found", "executable file `nvidia-smi` not found")
+"""Words of runc and crun for a program that is not in the image."""
+_BY_HAND = "Run its command line by hand on the node (`rackready gate show node/gpu/validation/container-run`)."
+
+
+class ContainerRun(Containered):
+    """A container that is started on the node sees every GPU that the driver on the host has, and no other."""
+
+    id = "node/gpu/validation/container-run"
+    covers = frozenset({"gpu"})
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
+        """Ask the host, then the runtime for its version, then the container; none without an image."""
+        return [Run(node, node, (node,), self._commands(node), chained=True) for node in nodes if self.inputs.image]
+
+    def _commands(self, node: str) -> tuple[Command, ...]:
+        return (
+            Command(key=_HOST, node=node, argv=GPUS, timeout_s=_ASK_S),
+            Command(key=_RUNTIME, node=node, argv=(self.inputs.runtime, "--version"), timeout_s=_ASK_S, stage=1),
+            Command(key=_INSIDE, node=node, argv=started(self.inputs, *GPUS, options=_UTILITY), timeout_s=self.inputs.timeout_s, stage=2),
+        )
+
+    def tools(self, outputs: Outputs) -> dict[str, str]:
+        """Return the runtime's version: "podman version 4.3.1", "Docker version 27.5.1, build 9f9e405"."""
+        words = outputs[_RUNTIME].stdout.replace(",", " ").split() if _RUNTIME in outputs else []
+        return {self.inputs.runtime: words[words.index("version") + 1]} if "version" in words[:-1] else {}
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Hold the UUIDs inside against those of the host, one by one."""
+        node = run.nodes[0]
+        judge = Judge()
+        count = facts.nodes[node].platform.gpus
+        host = self._host(judge, node, outputs.get(_HOST))
+        if host is None or not self._runtime(judge, node, outputs.get(_RUNTIME)):
+            return judge.verdict(node)
+        inside = self._inside(judge, node, outputs.get(_INSIDE))
+        if inside is not None:
+            judge.judged += 1
+            of_the_driver(judge, node, count, host)
+            judge.measured.update(_same(judge, node, host, inside))
+        return judge.verdict(node)
+
+    @staticmethod
+    def _host(judge: Judge, node: str, output: Output | None) -> dict[str, str] | None:
+        """Return the GPUs that the driver has, index -> UUID; None, with the reason, where it does not say."""
+        if judge.trouble(trouble(output, node, "nvidia-smi")) or output is None:
+            return None
+        try:
+            found = smi_gpus.parse(output.stdout)
+        except FormatError as error:
+            step = "Run gate node/gpu/sanity/inventory; it says what is wrong with the driver or a GPU."
+            judge.error(node, "nvidia-smi on the host unreadable", "index and UUID of every GPU", f"{error} ({ended(output)})", step)
+            return None
+        if output.exit_code != 0:
+            judge.error(node, "nvidia-smi on the host contradicts itself", "exit code 0 with a list", ended(output), "Run it by hand on the node.")
+            return None
+        return found
+
+    def _runtime(self, judge: Judge, node: str, output: Output | None) -> bool:
+        name = self.inputs.runtime
+        if judge.trouble(trouble(output, node, name)) or output is None:
+            return False
+        if output.exit_code != 0 or not output.stdout.strip():
+            step = (
+                f"Install {name}, or name the runtime that the nodes have (input runtime); where they have none, declare the gate's skip (site.yml gates.skip)."
+            )
+            judge.error(node, f"no {name} on the node", f"`{name} --version` answers", ended(output), step)
+            return False
+        return True
+
+    def _inside(self, judge: Judge, node: str, output: Output | None) -> dict[str, str] | None:
+        """Return the GPUs that the container sees; None, with the reason, where it does not say."""
+        if judge.trouble(trouble(output, node, "container")) or output is None:
+            return None
+        if output.exit_code != 0:
+            self._not_ended(judge, node, output)
+            return None
+        try:
+            return smi_gpus.parse(output.stdout)
+        except FormatError as error:
+            judge.error(node, "nvidia-smi in the container unreadable", "index and UUID of every GPU", error, _BY_HAND)
+            return None
+
+    def _not_ended(self, judge: Judge, node: str, output: Output) -> None:
+        """Tell GPUs that were refused (a fail) from a container that could not be started for another reason (an error)."""
+        said, how = f"{output.stdout}\n{output.stderr}", ended(output)
+        refusal = smi_gpus.refusal(output.stdout)
+        if refusal is not None:
+            judge.fail(node, "no GPUs in the container", "those of the host", f"exit code {output.exit_code}: {refusal}", REFRESH)
+        elif any(words in said for words in _REFUSED):
+            step = f"See gate node/gpu/sanity/containers. {REFRESH}"
+            if self.inputs.runtime == "docker":
+                step = "Configure docker (`nvidia-ctk runtime configure --runtime=docker`), restart it, and see gate node/gpu/sanity/containers."
+            judge.fail(node, f"{self.inputs.runtime} gives a container no GPUs", "a container with all GPUs", how, step)
+        elif any(words in said for words in _ABSENT):
+            step = "The toolkit puts it there: name an image with glibc, and see gate node/gpu/sanity/containers for what CDI names."
+            judge.error(node, "no nvidia-smi in the container", "nvidia-smi, put there by the Container Toolkit", how, step)
+        else:
+            step = f"Check that the node reaches the registry of image {self.inputs.image}, or holds the image. {_BY_HAND}"
+            judge.error(node, "the container was not started, or did not end well", "exit code 0", how, step)
+
+
+def _same(judge: Judge, node: str, host: Mapping[str, str], inside: Mapping[str, str]) -> set[str]:
+    """Fail every GPU of the host (index -> UUID) that is not inside, and those inside that the host has not; return the GPUs that were seen."""
+    seen = set(inside.values())
+    for index, uuid in host.items():
+        if uuid not in seen:
+            judge.fail(f"{node} gpu{index}", "not seen in a container", uuid, f"{len(seen)} GPUs without it", REFRESH)
+    if strange := sorted(seen - set(host.values())):
+        judge.fail(node, "a container sees other GPUs than the driver has", "those of the host", f"also {', '.join(strange)}", REFRESH)
+    return {f"{node}/gpu{index}" for index, uuid in host.items() if uuid in seen}

@@ -1,0 +1,52 @@
+"""JSON as tools print it: what is not one clear document is refused, word for word."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackready.gates.base import Output
+from rackready.gates.formats import printed_json
+from rackready.gates.formats.error import FormatError
+from rackready.gates.offline import facts
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome
+from tests.gates.support import text
+
+TWICE = "key 'status' twice in one JSON object"
+
+
+@pytest.mark.parametrize(
+    ("printed", "says"),
+    [
+        ('{"status": "FAIL", "status": "PASS"}', TWICE),
+        ('{"status": "PASS", "status": "PASS"}', TWICE),
+        ('{"tests": [{"name": "memory", "status": "FAIL", "gpu": 1, "status": "PASS"}]}', TWICE),
+        ('{"' + "k" * 200 + '": 1, "' + "k" * 200 + '": 2}', f"key '{'k' * 80}' twice in one JSON object"),
+        ('{"status": NaN}', "NaN where JSON has a number"),
+        ('{"status": "PASS"', "JSON cut off or damaged at line 1 column 18"),
+        (" ", "empty output"),
+    ],
+    ids=["other value", "same value", "inside", "long name", "nan", "cut off", "empty"],
+)
+def test_what_is_no_clear_document_is_refused(printed: str, says: str) -> None:
+    with pytest.raises(FormatError) as refused:
+        printed_json.load(printed)
+    assert str(refused.value) == says
+
+
+def test_a_key_may_stand_in_several_objects() -> None:
+    assert printed_json.load('{"a": {"id": 1}, "b": {"id": 2}, "id": [{"id": 3}]}') == {"a": {"id": 1}, "b": {"id": 2}, "id": [{"id": 3}]}
+
+
+def test_a_second_answer_in_a_diagnostic_never_makes_it_pass() -> None:
+    """DCGM's own document with the failing GPU's status said a second time, as what a damaged file could have."""
+    bad = text("dcgm/dgx_h100_r3_dcgm4_gpu3_memory.json")
+    both = bad.replace('"status": "Fail"', '"status": "Fail", "status": "Pass"').replace('"status" : "Fail"', '"status" : "Fail", "status" : "Pass"')
+    assert both != bad
+    made = gate("node/gpu/validation/dcgm-r3")
+    known = facts("dgx_h100", 1)
+    run = made.plan(known, ["node01"])[0]
+    [key] = [command.key for command in run.commands if command.role == "step"][-1:]
+    verdict = made.evaluate(known, run, {key: Output(key, "node01", "x", 0, both)})
+    assert verdict.outcome is Outcome.ERROR
+    assert TWICE in str(verdict.findings[0])
