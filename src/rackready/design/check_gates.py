@@ -44,8 +44,13 @@ def _twice(site: Site) -> Iterator[Found]:
 
 
 def _unknown(site: Site, ids: list[str], gate: str, loc: tuple[str | int, ...]) -> Iterator[Found]:
-    if gate not in ids:
-        yield Found(loc, f"gate {gate} is not in set {site.gates.set} - Expected: one of {', '.join(ids)}.", "Correct it.")
+    if gate not in ids and gate not in _of_any_set():
+        yield Found(loc, f"gate {gate} is in no set - Expected: one of {', '.join(ids)} (set {site.gates.set}), or of another set.", "Correct it.")
+
+
+def _of_any_set() -> set[str]:
+    """Return the gates of all sets: others than the site's own may be run by name, and leave out the same."""
+    return {entry.id for name in loader.known("gate_sets") for entry in loader.gate_set(name).gates}
 
 
 def _disabled(site: Site, ids: list[str]) -> Iterator[Found]:

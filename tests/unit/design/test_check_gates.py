@@ -52,9 +52,17 @@ def test_what_is_missing_is_refused(key: str) -> None:
     assert refusals({name: value for name, value in GOOD.items() if name != key}) == [f"gates.disabled[0].{key}: is required and missing. Add it."]
 
 
-def test_a_gate_that_is_not_in_the_set_is_refused_and_so_is_one_given_twice() -> None:
+def test_a_gate_of_another_set_may_be_switched_off_since_that_set_may_be_run_by_name() -> None:
+    gate = "node/gpu/performance/gemm-torch"
+    site = site_of({**GOOD, "gate": gate})
+    assert gate not in {entry.id for entry in gates_of(site.gates)}
+    assert gate in {entry.id for entry in set_of(site.gates, "burnin").gates}
+    assert set(site.gates.skipped("node01", today())) == {gate}
+
+
+def test_a_gate_that_is_in_no_set_is_refused_and_so_is_one_given_twice() -> None:
     found = refusals({**GOOD, "gate": "node/gpu/sanity/inventry"}, GOOD, GOOD)
-    assert found[0].startswith("gates.disabled[0].gate: gate node/gpu/sanity/inventry is not in set bringup - Expected: one of node/gpu/sanity/inventory, ")
+    assert found[0].startswith("gates.disabled[0].gate: gate node/gpu/sanity/inventry is in no set - Expected: one of node/gpu/sanity/inventory, ")
     assert found[1] == f"gates.disabled[2].gate: gate {R1} is switched off twice. Keep one of the two."
 
 

@@ -113,7 +113,7 @@ REFUSED = [
     ),
     (
         change("gates.skip", [{"gate": "node/gpu/none", "nodes": ["node01"], "reason": "not on this machine"}]),
-        "gates.skip[0].gate: gate node/gpu/none is not in set bringup",
+        "gates.skip[0].gate: gate node/gpu/none is in no set",
     ),
     (
         change("racks.0.nodes.0.bmc.password", "hunter2"),
