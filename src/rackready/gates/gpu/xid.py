@@ -70,7 +70,7 @@ class Xids(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """One command per node: the kernel's messages of the present boot; where a time is given from which they count, the node's clock as well."""
-        argv = {_KEY: ("journalctl", "--dmesg", "--boot", "--no-pager", "--output=short-iso")}
+        argv: dict[str, tuple[str, ...]] = {_KEY: ("journalctl", "--dmesg", "--boot", "--no-pager", "--output=short-iso")}
         if self.inputs.since is not None:
             argv[_CLOCK] = ("date", "+%s")
         return [
