@@ -125,6 +125,7 @@ def test_old_drivers_print_whole_gigabytes() -> None:
 def test_a_gpu_without_nvlink_has_nothing_to_judge() -> None:
     verdict = judge(f"{S}nvlink", {}, "sys_521ge_l40s")
     assert (verdict.outcome, verdict.note) == (Outcome.PASS, "GPU l40s has no NVLink: there is nothing to judge")
+    assert verdict.measured == [], "nothing was asked, and nothing was measured"
 
 
 def path(gpu: str, bus: int, **changed: float | None) -> dict[str, Any]:
