@@ -91,6 +91,29 @@ def test_an_entry_of_the_very_second_of_the_pass_counts() -> None:
     assert after(last_pass(), with_entry(PASSED)).outcome is Outcome.FAIL
 
 
+TO_COME = "Set the BMC's clock (NTP) or the input `since`, read the log by hand, then say with `rackready repair` that it was dealt with."
+
+
+def test_a_bmc_whose_clock_was_set_back_is_an_error() -> None:
+    """What it logs now is dated before the last pass, and would never count."""
+    there = with_entry(PASSED - timedelta(days=2))
+    there[SEL]["DateTime"] = there[MANAGER]["DateTime"] = (PASSED - timedelta(days=2)).isoformat()
+    found = after(last_pass(), there)
+    wanted = "at most 2026-05-30 12:00:00 UTC, the BMC's clock Actual: 2026-06-01 12:00:00 UTC"
+    assert texts(found)[0] == f"node01 BMC: entries count from a time that is still to come - Expected: {wanted}. {TO_COME}"
+    assert found.outcome is Outcome.ERROR
+
+
+def test_an_input_that_lies_ahead_of_the_bmcs_clock_is_an_error() -> None:
+    there = with_entry(PASSED)
+    there[SEL]["DateTime"] = there[MANAGER]["DateTime"] = PASSED.isoformat()
+    found = after(None, there, since=PASSED + timedelta(seconds=1))
+    wanted = "at most 2026-06-01 12:00:00 UTC, the BMC's clock Actual: 2026-06-01 12:00:01 UTC"
+    assert texts(found) == [f"node01 BMC: entries count from a time that is still to come - Expected: {wanted}. {TO_COME}"]
+    assert found.outcome is Outcome.ERROR
+    assert after(None, there, since=PASSED).outcome is Outcome.FAIL, "at that very second the entry counts"
+
+
 def test_without_a_pass_every_entry_counts() -> None:
     assert after(None, with_entry(PASSED - timedelta(days=100))).outcome is Outcome.FAIL
 

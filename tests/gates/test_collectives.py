@@ -1,4 +1,4 @@
-"""Every collective gate passes what a healthy run says and carries, and fails without its transport: node, pair, rack, leaf group, cluster, scaling."""
+"""Every collective gate passes what a healthy run says and carries, and fails without its transport: node, pair, rack, leaf group, cluster."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import dataclasses
 
 import pytest
 
-from rackready.gates.base import GateFacts, Run
+from rackready.gates.base import GateFacts
 from rackready.gates.fabric import carried, domains
 from rackready.gates.fabric.collective import NcclGate
 from rackready.gates.fabric.collectives import GATES
-from rackready.gates.fabric.scaling import steps
 from rackready.gates.nccl import collectives_run
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
@@ -18,7 +17,6 @@ from tests.gates.support import Said, outputs, port, ports, rack
 
 SEVERAL = [kind.id for kind in GATES] + ["pair/fabric/performance/nccl-all-reduce-ring", "cluster/fabric/performance/nccl-all-reduce-ring"]
 ALONE = [f"node/gpu/performance/nccl-{name}" for name in ("all-reduce", "all-gather", "reduce-scatter", "alltoall")]
-SCALING = "cluster/fabric/performance/nccl-scaling"
 BUSBW = {"all_reduce": 420.0, "all_gather": 360.0, "reduce_scatter": 361.0, "alltoall": 86.0}
 INSIDE = {"all_reduce": 478.0, "all_gather": 362.0, "reduce_scatter": 363.0, "alltoall": 340.0}
 
@@ -138,37 +136,6 @@ def test_a_node_whose_results_are_wrong_fails_at_any_speed(gate_id: str) -> None
     assert verdict.outcome is Outcome.FAIL
 
 
-def scaled(figures: dict[int, float]) -> Verdict:
-    site = rack(4)
-    found = gate(SCALING, {"launches": 1})
-    assert isinstance(found, NcclGate)
-    run: Run
-    (run,) = found.plan(site, list(site.nodes))
-    texts, bytes_of = {}, dict.fromkeys(run.nodes, 0.0)
-    for size in (size for size in steps(4) if size in figures):
-        nodes = run.nodes[:size]
-        texts[f"n{size}-launch0"] = Said(log(site, nodes) + table(nodes, "all_reduce", figures[size]))
-        for node in nodes if size > 1 else ():
-            bytes_of[node] += moved(site, found, nodes)
-    return found.evaluate(site, run, outputs(run, {**texts, **counters(site, bytes_of)}))
-
-
-def test_scaling_is_judged_size_by_size() -> None:
-    good = scaled({1: 370.0, 2: 366.0, 4: 362.0})
-    assert said(good) == ""
-    assert good.outcome is Outcome.PASS
-    bad = scaled({1: 370.0, 2: 366.0, 4: 250.0})
-    assert bad.outcome is Outcome.FAIL
-    assert said(bad).startswith("4 nodes: all-reduce of 32 GPUs is slow - Expected: at least 312.8 GB/s (floor) Actual: 250.0 GB/s")
-
-
-def test_a_size_that_was_not_run_is_an_error() -> None:
-    verdict = scaled({1: 370.0, 4: 362.0})
-    step = "Run the gate again; if it stays so, report a bug."
-    assert said(verdict) == f"2 nodes launch 1: all_reduce_perf was not run - Expected: an output Actual: none. {step}"
-    assert verdict.outcome is Outcome.ERROR
-
-
 def test_unequal_domains_have_no_bound_and_are_an_error() -> None:
     """Three trays of one NVLink rack and one of another: what each must carry is not computed."""
     site = rack(4)
@@ -182,46 +149,6 @@ def test_unequal_domains_have_no_bound_and_are_an_error() -> None:
     verdict = found.evaluate(site, run, outputs(run, {"launch0": Said(text), **counters(site, dict.fromkeys(run.nodes, 1e12))}))
     assert verdict.outcome is Outcome.ERROR
     assert "cluster: NVLink domains are unequal - Expected: as many nodes of every domain Actual: other numbers." in said(verdict)
-
-
-def trays(names: dict[str, str]) -> GateFacts:
-    """Nodes of one NVLink domain a rack, as many GPUs and NICs as the others have here. ``names``: node -> rack."""
-    site = rack(len(names))
-    tray = site.nodes["node01"].platform.model_copy(update={"nvlink_domain": 72})
-    return dataclasses.replace(site, nodes={name: dataclasses.replace(node, platform=tray, rack=names[name]) for name, node in site.nodes.items()})
-
-
-def scaled_trays(site: GateFacts, sent: float) -> Verdict:
-    found = gate(SCALING, {"launches": 1})
-    assert isinstance(found, NcclGate)
-    (run,) = found.plan(site, list(site.nodes))
-    texts = {}
-    for size in steps(len(run.nodes)):
-        domain = f"MNNVL 1 cliqueId 7ffd cliqueSize {8 * size} cliqueRank 0"
-        lines = log(site, run.nodes[:size]).replace("P2P/CUMEM", "P2P/MNNVL") if size > 1 else log(site, run.nodes[:1])
-        told = [line for line in lines.splitlines() if "[send]" not in line]
-        told += [f"{node}:{2000 + 8 * place}:3000 [0] NCCL INFO {domain}" for place, node in enumerate(run.nodes[:size])]
-        texts[f"n{size}-launch0"] = Said("\n".join(told) + "\n" + table(run.nodes[:size], "all_reduce", 370.0))
-    return found.evaluate(site, run, outputs(run, {**texts, **counters(site, dict.fromkeys(run.nodes, sent))}))
-
-
-def test_scaling_inside_one_nvlink_domain_must_leave_the_rails_alone() -> None:
-    site = trays({"node01": "a", "node02": "a"})
-    good = scaled_trays(site, 1e6)
-    assert said(good) == ""
-    assert not any("rail" in part or "mlx5" in part for part in good.measured)
-    bad = scaled_trays(site, 1e13)
-    assert bad.outcome is Outcome.FAIL
-    assert "node01: bytes sent over its rails - Expected: less than" in said(bad)
-
-
-def test_scaling_over_several_nvlink_domains_has_no_proof_of_its_rails() -> None:
-    site = trays({"node01": "a", "node02": "a", "node03": "b", "node04": "b"})
-    verdict = scaled_trays(site, 1e12)
-    step = "Run it over the nodes of one NVLink domain, or cluster/fabric/performance/nccl-all-reduce-ring over whole domains."
-    wanted = f"cluster: bytes over the rails not proved - Expected: what each node must have sent Actual: unequal or several NVLink domains. {step}"
-    assert wanted in said(verdict)
-    assert verdict.outcome is not Outcome.PASS
 
 
 RING = "cluster/fabric/performance/nccl-all-reduce-ring"

@@ -21,6 +21,7 @@ from rackready.model.outcome import Outcome
 
 H100 = {"gpus": 8, "nvlink": 450.0, "nic": 50.0, "nvls": True, "link_ring": 18 * 20.6}
 A100 = {"gpus": 8, "nvlink": 300.0, "nic": 25.0, "link_ring": 12 * 20.0}
+RACK = {"gpus": 72, "nvlink": 900.0, "nic": 50.0, "nvls": True, "link_ring": 18 * 40.1, "boards": 18}
 EFA = Efficiency(0.84, "AWS H100 2 nodes, published validation results", measured=True)
 NDR = Efficiency(0.92, "46-48 of 50 GB/s per NIC, nccl-tests issue 290", measured=True)
 
@@ -66,6 +67,9 @@ def test_ceiling(domain: Domain, collective: Collective, algorithm: str, value: 
         (Domain(count=2, **H100), "alltoall", "default", 0.84 * 93.75, EFA),
         (Domain(count=2, **H100), "all_reduce", "default", None, NDR),
         (Domain(count=1, **H100), "alltoall", "default", None, None),
+        (Domain(count=2, **RACK), "all_reduce", "ring", None, NDR),
+        (Domain(count=2, **RACK), "all_gather", "default", None, NDR),
+        (Domain(count=2, **RACK), "alltoall", "default", 0.92 * 50.0 * 143 / 72, NDR),
     ],
 )
 def test_reference(domain: Domain, collective: Collective, algorithm: str, value: float | None, efficiency: Efficiency | None) -> None:

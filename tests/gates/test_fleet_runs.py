@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -42,6 +43,16 @@ def test_a_run_counts_once_and_falls_back_with_all_of_its_nodes() -> None:
     assert found.criterion().inputs["M"] == 16, "32 nodes make 16 pairs"
     assert [(unit.node, unit.target) for unit in found.outliers] == [("node030", "run15"), ("node031", "run15")]
     assert {unit.node for unit in found.units} == {f"node{number:03}" for number in range(32)}
+
+
+@pytest.mark.parametrize("stored", [0, 1])
+def test_a_run_that_one_of_its_nodes_has_from_another_day_is_judged_by_the_worse_figure(stored: int) -> None:
+    """node030 was measured again with node031, whose record of before stands."""
+    units = runs([100.0] * 16)
+    units[30 + stored] = dataclasses.replace(units[30 + stored], value=90.0)
+    found = in_site(gate(GATES[0].id), RATE, units, 32)
+    assert found is not None
+    assert [(unit.node, unit.value) for unit in found.outliers] == [("node030", 90.0), ("node031", 90.0)]
 
 
 def test_sixteen_nodes_of_one_run_are_no_fleet() -> None:

@@ -119,6 +119,8 @@ class FleetMetric:
     better: Literal["higher", "lower"] = "higher"
     of: Literal["part", "run"] = "part"
     """What a unit is: the node (target ``node03``) or a part of it (``node03/gpu2``), or a run over several nodes, whose figure is that of all of them."""
+    look: str = ""
+    """What to look at first where a unit falls behind; empty: what suits every unit of its kind."""
 
 
 class Gate(ABC):

@@ -120,7 +120,7 @@ def in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) 
         runs[unit.target].append(unit)
     sizes = Counter(map(len, runs.values()))
     size = max(sizes, key=lambda one: (sizes[one], one), default=1)
-    alike = [members for members in runs.values() if len(members) == size]
+    alike = [_worst(metric, members) for members in runs.values() if len(members) == size]
     per_node = max(Counter(unit.node for members in alike for unit in members).values(), default=1)
     found = compare(metric, [members[0] for members in alike], repeats(gate, nodes, metric, per_node), math.ceil(nodes * per_node / size))
     if found is None:
@@ -128,6 +128,15 @@ def in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) 
     behind = {unit.target for unit in found.outliers}
     everyone = [unit for members in alike for unit in members]
     return replace(found, units=tuple(everyone), outliers=tuple(unit for unit in everyone if unit.target in behind))
+
+
+def _worst(metric: FleetMetric, members: list[Unit]) -> list[Unit]:
+    """Return a run's units with one figure: where one of its nodes has it from another day, the worse of the two judges it."""
+    values = {unit.value for unit in members}
+    if len(values) == 1:
+        return members
+    figure = min(values) if metric.better == "higher" else max(values)
+    return [replace(unit, value=figure) for unit in members]
 
 
 @lru_cache(maxsize=128)

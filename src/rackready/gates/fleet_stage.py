@@ -156,7 +156,7 @@ def _finding(unit: Unit, found: Comparison, gate: Gate) -> Finding:
         what=f"{found.metric.name} falls behind its fleet",
         expected=f"{side} {found.bound:.4g} {unit.unit} (median of {found.count} identical units {found.centre:.4g})",
         actual=f"{unit.value:.4g} {unit.unit}",
-        next_step=f"{_LOOK[found.metric.of]}, repair, then run {gate.id} again: docs/runbooks/fleet-outlier.md",
+        next_step=f"{found.metric.look or _LOOK[found.metric.of]}, repair, then run {gate.id} again: docs/runbooks/fleet-outlier.md",
     )
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.expectation import Bound, judge
 from rackready.gates.formats import perftest
 from rackready.gates.formats.error import FormatError
@@ -43,6 +43,10 @@ _UNREACHABLE = re.compile(
 _NO_GPUDIRECT = re.compile(r"(?:Couldn't register MR|Failed to create MR|ibv_reg_dmabuf_mr failed)[^\n]*", re.IGNORECASE)
 _REFUSED_OPTION = re.compile(r"(unrecognized option|invalid option)[^\n]*", re.IGNORECASE)
 _RUNBOOK = "docs/runbooks/rail-slow.md"
+_LOOK = (
+    "Which of its two NICs is not told by one pair: measure each with another partner (`rackready gate run`, twice `--node`), "
+    "compare both cables, PCIe widths and the errors of both ports with those of a good rail"
+)
 
 
 class IbWriteBw(Gate):
@@ -50,6 +54,8 @@ class IbWriteBw(Gate):
 
     id = "pair/fabric/performance/ib-write-bw"
     covers = frozenset({"nic", "rail", "cable"})
+    fleet = (FleetMetric("bw_average", effect=0.03, of="run", look=_LOOK),)
+    """One direction from NIC to NIC is one unit: its figure is that of both ends, and a slow one is not laid to either."""
     min_nodes = 2
 
     class Inputs(base.Inputs):

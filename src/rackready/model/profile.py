@@ -48,6 +48,14 @@ class PcieLink(Model):
     rate: Figure = Field(description="rate of one direction, GB/s")
 
 
+class GpuPath(Model):
+    """What every link between a GPU and its root port can do, switches and risers included."""
+
+    gen: int = Field(ge=3, le=7, description="generation")
+    lanes: int = Field(ge=1, le=16)
+    source: str = Field(min_length=5)
+
+
 class Mig(Model):
     """What MIG makes of one GPU."""
 
@@ -164,6 +172,9 @@ class PlatformProfile(Model):
     gpu: ProfileId
     gpus: int = Field(ge=1, le=16)
     gpu_pci: list[str] = Field(default_factory=list, description="PCI address of every GPU, by index; empty: not published")
+    gpu_path: GpuPath | None = Field(
+        None, description="PCIe from each GPU to its root port; null: not published, the GPU's own link is held against the GPU model, the rest end against end"
+    )
     nvswitch: bool = Field(description="GPUs are joined by NVSwitches: the fabric manager is needed")
     nics: list[PlatformNic] = Field(default_factory=list, description="compute NICs, one a rail; empty: the server has no compute fabric of its own")
     rack_units: int = Field(ge=1)

@@ -48,7 +48,8 @@ def one(path: Path) -> dict[str, Any]:
 def link(path: Path) -> dict[str, Any]:
     """Return one end of a link as sysfs has it: speeds in GT/s, widths in lanes."""
     values = {name: text(path / name) for name in _LEAVES}
-    return {"pci": path.name, **{name: number(value) for name, value in values.items()}, "correctable": total(path / "aer_dev_correctable")}
+    numbers = {name: number(value) for name, value in values.items()}
+    return {"pci": path.name, "vendor": text(path / "vendor"), **numbers, "correctable": total(path / "aer_dev_correctable")}
 
 
 def number(value: str | None) -> float | None:

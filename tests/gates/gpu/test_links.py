@@ -125,6 +125,7 @@ def test_old_drivers_print_whole_gigabytes() -> None:
 def test_a_gpu_without_nvlink_has_nothing_to_judge() -> None:
     verdict = judge(f"{S}nvlink", {}, "sys_521ge_l40s")
     assert (verdict.outcome, verdict.note) == (Outcome.PASS, "GPU l40s has no NVLink: there is nothing to judge")
+    assert verdict.measured == [], "nothing was asked, and nothing was measured"
 
 
 def path(gpu: str, bus: int, **changed: float | None) -> dict[str, Any]:
@@ -163,7 +164,21 @@ PCIE_STEP = "Power the node off and on; if it stays so, reseat the board or rise
             f"PCIe generation of 0000:41:00.0 to 0000:40:01.0 - Expected: generation 5 (32 GT/s) Actual: generation 4 (16 GT/s). {PCIE_STEP}",
             Outcome.FAIL,
         ),
-        ({"n3_max_link_speed": 16.0, "n2_current_link_speed": 16.0}, None, Outcome.PASS),
+        (
+            {"n3_max_link_speed": 16.0, "n2_current_link_speed": 16.0},
+            f"PCIe generation that 0000:40:01.0 above the GPU can do - Expected: 5 (platform profile dgx_h100) Actual: 4. {PCIE_STEP}",
+            Outcome.FAIL,
+        ),
+        (
+            {"n1_max_link_speed": 16.0, "n0_current_link_speed": 16.0, "n1_current_link_speed": 16.0},
+            f"PCIe generation that 0000:42:00.0 above the GPU can do - Expected: 5 (platform profile dgx_h100) Actual: 4. {PCIE_STEP}",
+            Outcome.FAIL,
+        ),
+        (
+            {"n1_max_link_width": 8.0, "n0_current_link_width": 8.0, "n1_current_link_width": 8.0},
+            f"PCIe lanes that 0000:42:00.0 above the GPU can do - Expected: 16 (platform profile dgx_h100) Actual: 8. {PCIE_STEP}",
+            Outcome.FAIL,
+        ),
         ({"n0_max_link_speed": 16.0}, f"PCIe generation that the GPU can do - Expected: 5 (GPU profile) Actual: 4. {PCIE_STEP}", Outcome.FAIL),
         ({"n0_max_link_width": 8.0}, f"PCIe lanes that the GPU can do - Expected: 16 (GPU profile) Actual: 8. {PCIE_STEP}", Outcome.FAIL),
         (
@@ -181,6 +196,42 @@ def test_each_link_of_the_pcie_path(changed: dict[str, float | None], says: str 
     assert [str(finding) for finding in verdict.findings] == ([f"node01 gpu1: {says}"] if says else [])
     assert verdict.outcome is outcome
     assert len(verdict.measured) == (7 if says else 8)
+
+
+def test_a_server_whose_path_nobody_publishes_is_held_to_the_gpu_at_its_own_link_alone() -> None:
+    slow = {"n3_max_link_speed": 16.0, "n2_current_link_speed": 16.0, "n3_current_link_speed": 16.0}
+    found = {"format": pcie_path.FORMAT, "complete": True, "gpus": [path(f"0000:{bus:02x}:00.0", bus, **slow) for bus in range(16, 96, 10)]}
+    verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "sys_521ge_h100_pcie")
+    assert [str(finding) for finding in verdict.findings] == []
+    assert verdict.note == "platform profile sys_521ge_h100_pcie does not say what the PCIe path above it can do: held end against end"
+    near = {"n1_max_link_speed": 16.0, "n0_current_link_speed": 16.0, "n1_current_link_speed": 16.0}
+    found["gpus"] = [path(f"0000:{bus:02x}:00.0", bus, **(near if bus == 26 else {})) for bus in range(16, 96, 10)]
+    verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "sys_521ge_h100_pcie")
+    says = f"PCIe generation that 0000:19:00.0 above the GPU can do - Expected: 5 (GPU profile) Actual: 4. {PCIE_STEP}"
+    assert [str(finding) for finding in verdict.findings] == [f"node01 gpu1: {says}"]
+
+
+def test_a_gpu_whose_own_link_nobody_publishes_is_held_end_against_end() -> None:
+    found = {"format": pcie_path.FORMAT, "complete": True, "gpus": [path(f"0000:{bus:02x}:00.0", bus, n1_max_link_speed=16.0) for bus in range(16, 96, 10)]}
+    for gpu in found["gpus"]:
+        gpu["links"][0]["current_link_speed"] = 16.0
+    verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)}, "dgx_b200")
+    assert [str(finding) for finding in verdict.findings] == []
+    own = "GPU profile b200_sxm does not say what a GPU's own PCIe link can do: held end against end"
+    assert verdict.note == f"{own}; platform profile dgx_b200 does not say what the PCIe path above it can do: held end against end"
+
+
+@pytest.mark.parametrize(("vendor", "outcome"), [("0x1b36", Outcome.PASS), ("0x15ad", Outcome.PASS), ("0x8086", Outcome.FAIL)])
+def test_a_virtual_port_says_nothing_of_the_hardware(vendor: str, outcome: Outcome) -> None:
+    """QEMU's root port says generation 4 of itself, whatever the GPU runs at."""
+    found = paths_of()
+    for gpu in found["gpus"]:
+        gpu["links"] = gpu["links"][:2]
+        gpu["links"][1].update(vendor=vendor, max_link_speed=16.0)
+    verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)})
+    assert verdict.outcome is outcome
+    words = "node01 gpu1: 0000:42:00.0 is a virtual port: what it can do is about no hardware, and not judged"
+    assert (words in (verdict.note or "")) is (outcome is Outcome.PASS)
 
 
 @pytest.mark.parametrize(
@@ -248,6 +299,7 @@ def test_the_script_reads_sysfs(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert [link["pci"] for link in found["gpus"][0]["links"]] == ["0000:16:00.0", "0000:15:01.0"]
     assert found["gpus"][0]["links"][0] == {
         "pci": "0000:16:00.0",
+        "vendor": "0x10de",
         "current_link_speed": 16.0,
         "max_link_speed": 32.0,
         "current_link_width": None,

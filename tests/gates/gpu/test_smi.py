@@ -345,6 +345,7 @@ def test_a_platform_without_switches_has_no_fabric_to_judge() -> None:
     found = gate(f"{S}fabric")
     verdict = evaluate(found, known, found.plan(known, ["node01"])[0], {"smi": HEALTHY.replace(">Completed<", ">N/A<")}, 0)
     assert (verdict.outcome, verdict.note) == (Outcome.PASS, "platform dgx_h100 has no NVSwitches: there is no fabric to judge")
+    assert verdict.measured == [], "no GPU was measured by it"
 
 
 def test_banks_without_spare_rows_are_noted() -> None:

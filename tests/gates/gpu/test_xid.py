@@ -28,6 +28,8 @@ def xid(code: int, words: str, pci: str = "0000:43:00") -> Said:
     return with_line(f"NVRM: Xid (PCI:{pci}): {code}, {words}")
 
 
+NOW = Said("1795253400\n")
+"""2026-11-21T09:30:00+00:00."""
 CASES = [
     Case("noise, an application's Xids and a non-fatal SXid", {"log": Said(NOISE)}, Outcome.PASS),
     Case(
@@ -149,9 +151,55 @@ CASES = [
     ),
     Case(
         "only what came after a recorded reset counts",
-        {"log": xid(79, "GPU has fallen off the bus.")},
+        {"log": xid(79, "GPU has fallen off the bus."), "clock": NOW},
         Outcome.PASS,
         (),
+        {"since": "2026-11-21T08:00:00+00:00"},
+    ),
+    Case(
+        "a time without a zone is UTC",
+        {"log": xid(79, "GPU has fallen off the bus."), "clock": NOW},
+        Outcome.PASS,
+        (),
+        {"since": "2026-11-21T09:30:00"},
+    ),
+    Case(
+        "from a time to come on no event would count",
+        {"log": xid(79, "GPU has fallen off the bus."), "clock": NOW},
+        Outcome.ERROR,
+        (
+            (
+                "node01: events count from a time that is still to come - Expected: at most 2026-11-21T09:30:00+00:00, the node's clock Actual: "
+                "2026-11-21T09:30:01+00:00. Correct the input `since` in the gate set, or the node's clock (gate node/host/sanity/clock): from a time to come on "
+                "no event would count."
+            ),
+        ),
+        {"since": "2026-11-21T09:30:01+00:00"},
+    ),
+    Case(
+        "a clock that was not read",
+        {"log": xid(79, "GPU has fallen off the bus.")},
+        Outcome.ERROR,
+        ("node01: reading of the node's clock was not run - Expected: an output Actual: none. Run the gate again; if it stays so, report a bug.",),
+        {"since": "2026-11-21T08:00:00+00:00"},
+    ),
+    Case(
+        "a clock that is none",
+        {"log": xid(79, "GPU has fallen off the bus."), "clock": Said("bash: date: command not found\n", exit_code=127)},
+        Outcome.ERROR,
+        (
+            (
+                "node01: the node's clock unreadable - Expected: seconds since 1970 Actual: 'bash: date: command not found' (exit code 127). "
+                "Run `date +%s` on the node."
+            ),
+        ),
+        {"since": "2026-11-21T08:00:00+00:00"},
+    ),
+    Case(
+        "a clock of another age",
+        {"log": xid(79, "GPU has fallen off the bus."), "clock": Said("9" * 18)},
+        Outcome.ERROR,
+        ("node01: the node's clock unreadable - Expected: seconds since 1970 Actual: '999999999999999999' (exit code 0). Run `date +%s` on the node.",),
         {"since": "2026-11-21T08:00:00+00:00"},
     ),
 ]

@@ -171,6 +171,15 @@ TEXTS = [
         ),
     ),
     (
+        "node/host/sanity/clock",
+        "chronyc",
+        {"stdout": "C0000202,192.0.2.2,3,1700000000.0,-0.002,0.0,0.0,0.0,0.0,0.0,4.0,1.5,64.0,Normal\n"},
+        (
+            "node01: clock's largest error - Expected: at most 3 s Actual: 3.502000 s (offset 0.002000 s, root dispersion 1.500000 s, root delay 4.000000 s). "
+            "Check that the node reaches its time servers now (`chronyc -n sources -v`) and which path they take: the bound grows while none answers."
+        ),
+    ),
+    (
         "node/host/sanity/disks",
         "smart /dev/nvme4",
         {"exit_code": 2},

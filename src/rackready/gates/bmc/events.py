@@ -73,6 +73,8 @@ class Events(Gate):
             judge.error(f"{node} BMC", "clock not reported", "DateTime of its log service or manager", "none", "Set the BMC's clock (NTP).")
         else:
             judge.metric("bmc_clock", f"{node}/bmc", clock, "s since 1970")
+            by_its_clock = run.about if set(run.about) != {"since"} else {}  # a repair's time is of our clock, which may go a little before
+            _past(judge, f"{node} BMC", clock, _since(by_its_clock, self.inputs.since))
         # A declared repair is a pass that saw no log: somebody has dealt with all that was there, undated entries among it.
         dealt_with = self.inputs.since is not None or set(run.about) == {"since"}
         for log in there:
@@ -160,6 +162,13 @@ def _clock(found: Told, there: Sequence[Log]) -> float | None:
     documents: list[Document] = list(found.at(_MANAGERS))
     times = [stamp for stamp in (*(log.clock for log in there), *(_time(document.get("DateTime")) for document in documents)) if stamp is not None]
     return max(times, default=None)
+
+
+def _past(judge: Judge, where: str, clock: float, since: float | None) -> None:
+    """Hold the time from which entries count against the BMC's clock: one that was set back dates what happens now before the last pass."""
+    if since is not None and int(since) > clock:
+        step = "Set the BMC's clock (NTP) or the input `since`, read the log by hand, then say with `rackready repair` that it was dealt with."
+        judge.error(where, "entries count from a time that is still to come", f"at most {_stamp(clock)}, the BMC's clock", _stamp(since), step)
 
 
 def _time(value: object) -> float | None:

@@ -1,11 +1,25 @@
-"""Scaling: the same collective on 1, 2, 4, ... nodes up to all, each size judged against what its own hardware can do."""
+"""Scaling: the same collective over more and more nodes, each size judged against what its own hardware can do, and like held against like.
+
+Sizes grow inside one NVLink domain first (1, 2, 4 ... of its nodes, up to the whole), then by whole domains (2, 4 ... up to all): part of a domain
+beside a whole one has no bound. Where a domain is one node, that is 1, 2, 4 ... nodes.
+
+The efficiency of a size is its busbw over that of the smallest size that goes the same way: one node inside a domain, two domains across the network.
+A figure over the network divided by one over NVLink is no efficiency: the one is bound by NICs, the other by links (DOMAIN: min(P, B) and P).
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
 from statistics import median
+from typing import Literal
+
+from pydantic import Field
 
 from rackready.gates.base import Command, GateFacts, Outputs, Run
+from rackready.gates.expectation import Bound, Domain
 from rackready.gates.fabric import carried, domains, transport
 from rackready.gates.fabric.collective import Multi, bounds, conclude, judge_busbw
 from rackready.gates.judge import Judge
@@ -13,10 +27,13 @@ from rackready.gates.nccl import Launch, collectives_run, read_launch
 from rackready.model.outcome import Verdict
 
 _STEP = "It is slow from this number of nodes on: run the pair gate over the nodes that were added, and look at the spine's ports: docs/runbooks/nccl-slow.md"
-_WHOLE = "cluster/fabric/performance/nccl-all-reduce-ring"
+_UNEQUAL = "Run it over domains of equal size and one platform: leave out the nodes that make them unequal (`--limit`)."
+_RECORDED = "scaling efficiency is recorded and not judged: the gate set declares no min_efficiency"
+
+Way = Literal["nvlink", "network"]
 
 
-def steps(count: int) -> list[int]:
+def doubled(count: int) -> list[int]:
     """Return 1, 2, 4, ... and the number itself."""
     found = []
     size = 1
@@ -26,80 +43,130 @@ def steps(count: int) -> list[int]:
     return [*found, count]
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One size: its nodes, their domains, and the way that its data go."""
+
+    nodes: tuple[str, ...]
+    domain: Domain
+
+    @property
+    def way(self) -> Way:
+        """NVLink alone inside one domain, the network as well across several."""
+        return "nvlink" if self.domain.count == 1 else "network"
+
+
+def steps(facts: GateFacts, nodes: Sequence[str]) -> list[Step]:
+    """Return the sizes in their order; none where the domains are unequal or their platforms differ: no bound of ours is made for them."""
+    if domains.of_run(facts, nodes) is None:
+        return []
+    parts = domains.groups(facts, nodes)
+    members = [parts[0][:size] for size in doubled(len(parts[0]))]
+    members += [tuple(chain.from_iterable(parts[:count])) for count in doubled(len(parts))[1:]]
+    return [Step(some, domain) for some in members if (domain := domains.of_run(facts, some)) is not None]
+
+
 class NcclScaling(Multi):
-    """All-reduce keeps its bandwidth from one node to all (forced ring), each number of nodes held against its own bound."""
+    """All-reduce keeps its bandwidth from one node to all (forced ring): over NVLink inside a domain, over the network from two whole domains on."""
 
     id = "cluster/fabric/performance/nccl-scaling"
     algorithm = "ring"
 
+    class Inputs(Multi.Inputs):
+        """How the launches are made, and what share of its bandwidth a growing run must keep."""
+
+        min_efficiency: float | None = Field(
+            None, gt=0, le=1, description="least busbw of any size as a share of the smallest that goes the same way; recorded and not judged when absent"
+        )
+
+    inputs: Inputs
+
     def run(self, facts: GateFacts, nodes: Sequence[str], name: str) -> Run:
-        """Counters, then one set of launches for every number of nodes, then counters."""
+        """Counters, then one set of launches for every size, then counters. Nothing where there is no size: evaluate says why."""
         count = self.count(facts)
-        commands = carried.readings(facts, nodes, "before", 0)
+        ordered = tuple(chain.from_iterable(domains.groups(facts, nodes)))
+        sizes = steps(facts, nodes)
+        if not sizes:
+            return Run(id=name, target=name, nodes=ordered, commands=(), claims=frozenset(nodes))
+        commands = carried.readings(facts, ordered, "before", 0)
         stage = 1
-        for size in steps(len(nodes)):
-            line = self.line(facts, nodes[:size])
-            commands += [Command(key=f"n{size}-launch{number}", node=nodes[0], argv=line, timeout_s=1800, stage=stage + number) for number in range(count)]
+        for size in sizes:
+            line, key = self.line(facts, size.nodes), f"n{len(size.nodes)}-launch"
+            commands += [Command(key=f"{key}{number}", node=ordered[0], argv=line, timeout_s=1800, stage=stage + number) for number in range(count)]
             stage += count
-        commands += carried.readings(facts, nodes, "after", stage)
-        return Run(id=name, target=name, nodes=tuple(nodes), commands=tuple(commands), claims=frozenset(nodes), launch_from=nodes[0])
+        commands += carried.readings(facts, ordered, "after", stage)
+        return Run(id=name, target=name, nodes=ordered, commands=tuple(commands), claims=frozenset(nodes), launch_from=ordered[0])
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge every number of nodes against its own bounds; the efficiency over one node's figure is recorded, and judged by those bounds alone."""
+        """Judge every size against its own bounds, and what all of them moved; efficiencies are recorded, and judged where a mark is declared."""
         gathered = Judge()
-        figures: dict[int, float] = {}
-        for size in steps(len(run.nodes)):
-            found = self._size(gathered, facts, run.nodes[:size], outputs)
-            if found is not None:
-                figures[size] = found
-        rails = False
-        if len(figures) == len(steps(len(run.nodes))):
-            rails = self._bytes_of_all(gathered, facts, run, outputs)
-        for size, value in figures.items():
-            if size > 1 and 1 in figures:
-                gathered.metric("scaling_efficiency", f"{size} nodes", value / figures[1], "1")
+        sizes = steps(facts, run.nodes)
+        if not sizes:
+            gathered.error(run.target, "NVLink domains are unequal", "as many nodes of one platform in every domain", _kinds(facts, run.nodes), _UNEQUAL)
+            return gathered.verdict("cluster")
+        first: dict[Way, float] = {}
+        judged = 0
+        for size in sizes:
+            found = self._size(gathered, facts, size, outputs, first.get(size.way))
+            if found is None:
+                continue
+            judged += 1
+            base = first.setdefault(size.way, found)
+            gathered.metric(f"scaling_efficiency_{size.way}", _where(size), found / base, "1")
+        if judged > len(first) and self.inputs.min_efficiency is None:
+            gathered.note = "; ".join(part for part in (gathered.note, _RECORDED) if part)
+        rails = judged == len(sizes) and self._bytes_of_all(gathered, facts, run, sizes, outputs)
         conclude(gathered, facts, run.nodes, rails=rails)
         return gathered.verdict("cluster")
 
-    def _size(self, gathered: Judge, facts: GateFacts, nodes: Sequence[str], outputs: Outputs) -> float | None:
-        """Judge one number of nodes; returns the median busbw, None when it cannot be judged."""
-        count, size = self.count(facts), len(nodes)
-        where = f"{size} node{'s' if size > 1 else ''}"
+    def _mark(self, base: float | None) -> Bound | None:
+        """Return the busbw that the declared efficiency asks for; None where none is declared or the size has none before it."""
+        share = self.inputs.min_efficiency
+        if share is None or base is None:
+            return None
+        source = f"declared in the gate set: min_efficiency {share} x busbw of the smallest size that goes the same way"
+        return Bound(share * base, source, derived=False, inputs={"min_efficiency": share, "base": base})
+
+    def _size(self, gathered: Judge, facts: GateFacts, size: Step, outputs: Outputs, base: float | None) -> float | None:
+        """Judge one size; returns the median busbw, None when it cannot be judged. ``base``: busbw of the smallest that goes the same way."""
+        count, where, key = self.count(facts), _where(size), f"n{len(size.nodes)}-launch"
         trial = Judge()
-        wanted = Launch(self.inputs.size, domains.ranks(facts, nodes), tuple(nodes))
-        read = [read_launch(trial, outputs.get(f"n{size}-launch{number}"), where, number, wanted) for number in range(count)]
+        wanted = Launch(self.inputs.size, domains.ranks(facts, size.nodes), size.nodes)
+        read = [read_launch(trial, outputs.get(f"{key}{number}"), where, number, wanted) for number in range(count)]
         gathered.fails += trial.fails
         gathered.errors += trial.errors
         values = [value for value in read if value is not None]
         if trial.fails or trial.errors or len(values) != count:
             return None
-        domain = domains.of_run(facts, nodes)
-        texts = [outputs[f"n{size}-launch{number}"].stdout for number in range(count)]
-        transport.prove(gathered, facts, transport.Wanted(tuple(nodes), self.collective, self.algorithm, domain), texts)
-        found = bounds(facts, nodes[0], domain, self.collective, self.algorithm)
+        texts = [outputs[f"{key}{number}"].stdout for number in range(count)]
+        transport.prove(gathered, facts, transport.Wanted(size.nodes, self.collective, self.algorithm, size.domain), texts)
+        found = bounds(facts, size.nodes[0], size.domain, self.collective, self.algorithm, self._mark(base))
         judge_busbw(gathered, where, f"all-reduce of {wanted.ranks} GPUs", values, found, _STEP)
         return median(values)
 
-    def _bytes_of_all(self, gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs) -> bool:
-        """Hold each node's rails against the sum of what the sizes that it took part in must have moved; returns whether any went over rails.
+    def _bytes_of_all(self, gathered: Judge, facts: GateFacts, run: Run, sizes: Sequence[Step], outputs: Outputs) -> bool:
+        """Hold the rails of each domain against the sum of what the sizes that it took part in must have moved; returns whether any went over rails.
 
-        Inside one NVLink domain of several servers they must have rested. How the trays of several such domains share what leaves a domain
-        is NCCL's choice, so nothing is computed for a single node there, and without bytes there is no proof.
+        Sizes inside one domain of several nodes must have left its rails alone: they add nothing.
         """
         moved = collectives_run(self.inputs.size) * self.count(facts)
         tolerance = carried.Tolerance(self.inputs.bytes_tolerance, self.inputs.share_tolerance)
-        of_size = {size: domains.of_run(facts, run.nodes[:size]) for size in steps(len(run.nodes))}
-        if any(domain is None or (domain.count > 1 and domain.boards > 1) for domain in of_size.values()):
-            step = f"Run it over the nodes of one NVLink domain, or {_WHOLE} over whole domains."
-            gathered.error(run.target, "bytes over the rails not proved", "what each node must have sent", "unequal or several NVLink domains", step)
-            return False
-        if all(domain.count == 1 for domain in of_size.values() if domain is not None):
+        over = [size.domain for size in sizes if size.way == "network"]
+        if not over:
             carried.judge_idle(gathered, facts, run.nodes, outputs, moved)
             return False
-        for place, node in enumerate(run.nodes):
-            total = 0.0
-            for size, domain in of_size.items():
-                if place < size and domain is not None and domain.count > 1:
-                    total += carried.must_leave(self.collective, self.algorithm, domain)[1] * moved
-            carried.judge_bytes(gathered, facts, (node,), outputs, (total, total, "sum over sizes of 2 (n-1)/n"), tolerance)
+        for place, part in enumerate(domains.groups(facts, run.nodes)):
+            shares = [carried.must_leave(self.collective, self.algorithm, domain)[1] for domain in over if place < domain.count]
+            total = sum(shares) * moved
+            carried.judge_bytes(gathered, facts, part, outputs, (total, total, "sum over sizes of 2 (n-1)/n"), tolerance)
         return True
+
+
+def _kinds(facts: GateFacts, nodes: Sequence[str]) -> str:
+    """Return how many domains of which size there are."""
+    found = Counter((len(part), facts.nodes[part[0]].platform.id) for part in domains.groups(facts, nodes))
+    return ", ".join(f"{count} of {size} x {platform}" for (size, platform), count in sorted(found.items()))
+
+
+def _where(size: Step) -> str:
+    return f"{len(size.nodes)} node{'s' if len(size.nodes) > 1 else ''}"

@@ -33,8 +33,9 @@ class Fabric(SmiGate):
             judge.judged += 1
 
     def together(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:  # noqa: ARG002 - the platform alone decides
-        """Say why there is nothing to judge on a server without NVSwitches."""
+        """Say why there is nothing to judge on a server without NVSwitches: no GPU was measured by it then."""
         if not facts.platform.nvswitch:
+            judge.measured.clear()
             judge.note = f"platform {facts.platform.id} has no NVSwitches: there is no fabric to judge"
 
 

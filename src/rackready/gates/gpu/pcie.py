@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rackready.design.facts import NodeFacts
@@ -17,11 +18,13 @@ from rackready.ondevice import pcie_path
 _KEY = "path"
 _RUNBOOK = "docs/runbooks/gpu.md"
 _STEP = f"Power the node off and on; if it stays so, reseat the board or riser of that link, then look at the BIOS's link speed: {_RUNBOOK}."
+_VIRTUAL = frozenset({"0x1b36", "0x15ad"})
+"""Vendors of ports that no wire leaves (pci.ids: Red Hat, for QEMU; VMware): what they say that they can do is about no hardware."""
 _GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 class PciePath(Gate):
-    """Every PCIe link between a GPU and the root port runs at the generation and width that both its ends can do."""
+    """Every PCIe link between a GPU and the root port runs at the generation and width that both its ends can do, and both can do what the profiles say."""
 
     id = "node/gpu/sanity/pcie-path"
     covers = frozenset({"gpu"})
@@ -31,7 +34,7 @@ class PciePath(Gate):
         return [Run(id=node, target=node, nodes=(node,), commands=(command(_KEY, node, pcie_path),)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge each link by what its two ends say they can do, and the GPU's own by the profile."""
+        """Judge each link by what its two ends say they can do, and the ends by the profiles of GPU and server."""
         node = run.nodes[0]
         judge = Judge()
         output = outputs.get(_KEY)
@@ -83,6 +86,7 @@ def _gpu(judge: Judge, facts: NodeFacts, where: str, gpu: dict[str, Any], notes:
         judge.error(where, "PCIe path not reported", "the GPU and its bridges", "nothing", "Read `lspci -t` by hand.")
         return
     own_end(judge, facts, where, links[0])
+    _ends_above(judge, facts, where, links[1:], notes)
     for below, above in zip(links[::2], links[1::2], strict=False):
         _link(judge, facts, where, below, above, notes)
     if len(links) % 2:
@@ -95,15 +99,50 @@ def _gpu(judge: Judge, facts: NodeFacts, where: str, gpu: dict[str, Any], notes:
 def own_end(judge: Judge, facts: NodeFacts, where: str, link: dict[str, Any]) -> None:
     """Hold what the GPU's end can do against the profile: a card that cannot do its model's lanes is another card, or behind a wrong slot's straps."""
     judge.judged += 1
-    wanted = facts.gpu.pcie
-    if wanted is None:
-        return
-    can = _generation(link["max_link_speed"])
-    if can is not None and can < wanted.gen:
-        judge.fail(where, "PCIe generation that the GPU can do", f"{wanted.gen} (GPU profile)", f"{can}", _STEP)
-    lanes = link["max_link_width"]
+    if facts.gpu.pcie is not None:
+        _can(judge, where, link, "the GPU", _Wanted(facts.gpu.pcie.gen, facts.gpu.pcie.lanes, "GPU profile"))
+
+
+def _ends_above(judge: Judge, facts: NodeFacts, where: str, links: Sequence[dict[str, Any]], notes: list[str]) -> None:
+    """Hold what the ports above can do: a port that a wrong riser or a BIOS limit keeps below its generation makes a slow link look right.
+
+    The port at the other end of the GPU's own link must do what the GPU does, unless the server's profile says otherwise; the ports further up
+    only what the server's profile says, for a server may well share a slower uplink among its GPUs.
+    """
+    path, own = facts.platform.gpu_path, facts.gpu.pcie
+    declared = None if path is None else _Wanted(path.gen, path.lanes, f"platform profile {facts.platform.id}")
+    nearest = declared or (None if own is None else _Wanted(own.gen, own.lanes, "GPU profile"))
+    for place, link in enumerate(links):
+        wanted = declared if place else nearest
+        if link.get("vendor") in _VIRTUAL:
+            notes.append(f"{where}: {link['pci']} is a virtual port: what it can do is about no hardware, and not judged")
+        elif wanted is not None:
+            judge.judged += 1
+            _can(judge, where, link, f"{link['pci']} above the GPU", wanted)
+    unsaid = []
+    if own is None:
+        unsaid.append(f"GPU profile {facts.gpu.id} does not say what a GPU's own PCIe link can do")
+    if len(links) > 1 and declared is None:
+        unsaid.append(f"platform profile {facts.platform.id} does not say what the PCIe path above it can do")
+    notes.extend(text for said in unsaid if (text := f"{said}: held end against end") not in notes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the end of a link must be able to do, and who says so."""
+
+    gen: int
+    lanes: int
+    source: str
+
+
+def _can(judge: Judge, where: str, link: dict[str, Any], whom: str, wanted: _Wanted) -> None:
+    """Hold one end; what it does not report, the judgement of its link says."""
+    gen, lanes = _generation(link["max_link_speed"]), link["max_link_width"]
+    if gen is not None and gen < wanted.gen:
+        judge.fail(where, f"PCIe generation that {whom} can do", f"{wanted.gen} ({wanted.source})", f"{gen}", _STEP)
     if lanes is not None and lanes < wanted.lanes:
-        judge.fail(where, "PCIe lanes that the GPU can do", f"{wanted.lanes} (GPU profile)", f"{lanes:.0f}", _STEP)
+        judge.fail(where, f"PCIe lanes that {whom} can do", f"{wanted.lanes} ({wanted.source})", f"{lanes:.0f}", _STEP)
 
 
 def _link(judge: Judge, facts: NodeFacts, where: str, below: dict[str, Any], above: dict[str, Any], notes: list[str]) -> None:

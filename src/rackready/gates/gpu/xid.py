@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -9,7 +10,7 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import kernel_log
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.kernel_log import Event, KernelLog
@@ -19,6 +20,7 @@ from rackready.model.outcome import Verdict
 from rackready.profiles import loader
 
 _KEY = "log"
+_CLOCK = "clock"
 _NVLINK5 = range(144, 151)
 _RECOVERY = 154
 _INTERRUPTED = 45
@@ -67,9 +69,14 @@ class Xids(Gate):
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
-        """One command per node: the kernel's messages of the present boot."""
-        argv = ("journalctl", "--dmesg", "--boot", "--no-pager", "--output=short-iso")
-        return [Run(id=node, target=node, nodes=(node,), commands=(Command(key=_KEY, node=node, argv=argv, timeout_s=60),)) for node in nodes]
+        """One command per node: the kernel's messages of the present boot; where a time is given from which they count, the node's clock as well."""
+        argv: dict[str, tuple[str, ...]] = {_KEY: ("journalctl", "--dmesg", "--boot", "--no-pager", "--output=short-iso")}
+        if self.inputs.since is not None:
+            argv[_CLOCK] = ("date", "+%s")
+        return [
+            Run(id=node, target=node, nodes=(node,), commands=tuple(Command(key=key, node=node, argv=words, timeout_s=60) for key, words in argv.items()))
+            for node in nodes
+        ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Look every event up in the vendor's catalogue."""
@@ -84,8 +91,31 @@ class Xids(Gate):
             step = "Read it by hand (`journalctl --dmesg --boot` as root on the node), then run the gate again."
             judge.error(node, "kernel log unreadable", "the kernel's messages since boot", f"{error} (exit code {output.exit_code})", step)
             return judge.verdict(node)
-        self._judge(judge, facts.nodes[node], node, log, output.exit_code)
+        if self._since_is_past(judge, node, outputs.get(_CLOCK)):
+            self._judge(judge, facts.nodes[node], node, log, output.exit_code)
         return judge.verdict(node)
+
+    def _since(self) -> datetime | None:
+        since = self.inputs.since
+        return since if since is None or since.tzinfo else since.replace(tzinfo=UTC)
+
+    def _since_is_past(self, judge: Judge, node: str, output: Output | None) -> bool:
+        """Whether the time from which events count has come on the node: from one to come no event would count, and every log would pass."""
+        since = self._since()
+        if since is None:
+            return True
+        if judge.trouble(trouble(output, node, "reading of the node's clock")) or output is None:
+            return False
+        text = output.stdout.strip()
+        if output.exit_code != 0 or re.fullmatch(r"[0-9]{9,11}", text) is None:
+            said = f"{text[:80]!r} (exit code {output.exit_code})"
+            judge.error(node, "the node's clock unreadable", "seconds since 1970", said, "Run `date +%s` on the node.")
+            return False
+        clock = datetime.fromtimestamp(int(text), UTC)
+        if since > clock:
+            step = "Correct the input `since` in the gate set, or the node's clock (gate node/host/sanity/clock): from a time to come on no event would count."
+            judge.error(node, "events count from a time that is still to come", f"at most {clock.isoformat()}, the node's clock", since.isoformat(), step)
+        return since <= clock
 
     def _judge(self, judge: Judge, facts: NodeFacts, node: str, log: KernelLog, exit_code: int | None) -> None:
         judge.judged += 1
@@ -106,9 +136,9 @@ class Xids(Gate):
 
     def _counted(self, events: Sequence[Event], notes: list[str]) -> list[Event]:
         """Leave out what was before the time from which the log counts."""
-        if self.inputs.since is None:
+        since = self._since()
+        if since is None:
             return list(events)
-        since = self.inputs.since if self.inputs.since.tzinfo else self.inputs.since.replace(tzinfo=UTC)
         old = [event for event in events if (found := kernel_log.date(event.when)) is not None and found < since]
         if old:
             notes.append(f"{len(old)} events before {since.isoformat()} not counted")

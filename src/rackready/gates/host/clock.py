@@ -1,4 +1,4 @@
-"""Clock: it follows a source, and is right to within what monitoring takes for a skew."""
+"""Clock: it follows a source, is right to within what monitoring takes for a skew, and cannot be further off than a source may be."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rackready.model.outcome import Op
 
 TRACKING = Tool("chronyc", ("chronyc", "-n", "-c", "tracking"), "chrony")
 _SILENT = "506 Cannot talk to daemon"
+_DISTANCE = "chrony.conf(5), maxdistance: a source that may be wrong by more than 3 s is rejected by default"
 _SOURCE = "Prometheus node mixin, alert NodeClockSkewDetected: offset above 0.05 s"
 
 
@@ -27,6 +28,12 @@ class Clock(HostGate):
         """How far off the clock may be."""
 
         max_offset_s: float = Field(0.05, gt=0, description=f"largest offset from the source in seconds; source of the default: {_SOURCE}")
+        max_error_s: float = Field(
+            3.0,
+            gt=0,
+            description="largest error that cannot be ruled out, in seconds: offset, root dispersion and half the root delay (chronyc(1)); less where jobs or "
+            f"PTP need less; source of the default: {_DISTANCE}",
+        )
 
     inputs: Inputs
 
@@ -56,7 +63,11 @@ class Clock(HostGate):
             step = "Check that the node reaches its time servers (`chronyc -n sources`), and that UDP port 123 is open."
             judge.fail(node, "clock is not synchronised", "a time source that is followed", f"leap status {state.leap}, stratum {state.stratum}", step)
             return
-        judge.metric("clock_max_error", node, state.max_error, "s")
+        most = Limit("clock_max_error", Op.LE, self.inputs.max_error_s, "s", _DISTANCE)
+        if not most.holds(judge, node, state.max_error):
+            parts = f"offset {abs(state.offset):.6f} s, root dispersion {state.root_dispersion:.6f} s, root delay {state.root_delay:.6f} s"
+            step = "Check that the node reaches its time servers now (`chronyc -n sources -v`) and which path they take: the bound grows while none answers."
+            judge.fail(node, "clock's largest error", f"at most {self.inputs.max_error_s:g} s", f"{state.max_error:.6f} s ({parts})", step)
         limit = Limit("clock_offset", Op.LE, self.inputs.max_offset_s, "s", _SOURCE)
         if not limit.holds(judge, node, abs(state.offset)):
             step = "Wait until chrony has slewed it, or step it once with `chronyc makestep` while no job runs; then run the gate again."

@@ -78,6 +78,18 @@ def _bridge_gen(state: State, gpu: int, gen: int) -> None:
     _bridge(state, gpu, "gen", gen)
 
 
+def _slot_gen(state: State, gpu: int, gen: int) -> None:
+    """The port above the GPU can do no more, by a BIOS limit or a wrong riser: the link trains at what both ends can do, and looks right."""
+    _end(state, gpu, "gen", gen)
+    gpu_of(state, gpu)["pcie"]["bridges"][0]["max_gen"] = gen
+
+
+def _root_gen(state: State, gpu: int, gen: int) -> None:
+    """The root port can do no more: the link below it trains at what both ends can do."""
+    _bridge(state, gpu, "gen", gen)
+    gpu_of(state, gpu)["pcie"]["bridges"][-1]["max_gen"] = gen
+
+
 def _replays(state: State, gpu: int, rate: int) -> None:
     gpu_of(state, gpu)["replay_rate_per_min"] = rate
 
@@ -269,6 +281,8 @@ FAULTS = (
     Fault("pcie-gen", "pcie", "a GPU's PCIe link trained at a lower generation", _pcie_gen, {"gpu": 0, "gen": 3}, _PCIE),
     Fault("pcie-bridge-width", "pcie", "the link above a GPU's PCIe switch trained with fewer lanes", _bridge_width, {"gpu": 0, "width": 8}, _PCIE),
     Fault("pcie-bridge-gen", "pcie", "the link above a GPU's PCIe switch trained at a lower generation", _bridge_gen, {"gpu": 0, "gen": 4}, _PCIE),
+    Fault("pcie-slot-gen", "pcie", "the port above a GPU can do a lower generation only: wrong riser, BIOS limit", _slot_gen, {"gpu": 0, "gen": 4}, _PCIE),
+    Fault("pcie-root-gen", "pcie", "the root port of a GPU can do a lower generation only: BIOS limit", _root_gen, {"gpu": 0, "gen": 4}, _PCIE),
     Fault("pcie-replays", "pcie", "a GPU's PCIe link replays under load, per minute", _replays, {"gpu": 0, "rate": 90000}, _COPY),
     Fault("thermal-slowdown", "thermal", "a GPU runs too hot and slows down", _throttle, {"gpu": 0, "mask": 0x40}, _CLOCKS),
     Fault("hot-idle", "thermal", "a GPU is hot while idle: its cooling does not reach it", _hot_idle, {"gpu": 0, "celsius": 74}, _CLOCKS),

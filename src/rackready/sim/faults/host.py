@@ -72,6 +72,11 @@ def _clock_lost(state: State) -> None:
     state["host"]["clock"]["synchronised"] = False
 
 
+def _clock_alone(state: State, seconds: float) -> None:
+    """No source answers any more: the daemon goes on by itself and still calls itself synchronised, while what it vouches for grows."""
+    state["host"]["clock"]["dispersion_s"] = seconds
+
+
 def _clock_off(state: State, seconds: float) -> None:
     state["host"]["clock"]["offset_s"] = seconds
 
@@ -179,6 +184,7 @@ FAULTS = (
     Fault("memory-uncorrected", "memory", "a module had an uncorrectable error", _uncorrected, {"dimm": 5, "count": 1}, _ERRORS),
     Fault("machine-check", "cpu", "the processor reports an uncorrected machine check", _machine_check, {"bank": 7}, _ERRORS, at_boot=True),
     Fault("clock-unsynchronised", "clock", "no time server is reached", _clock_lost, {}, _CLOCK),
+    Fault("clock-unsure", "clock", "the time servers are silent, and the clock may be off by so many seconds", _clock_alone, {"seconds": 3.6}, _CLOCK),
     Fault("clock-offset", "clock", "the clock is off by so many seconds", _clock_off, {"seconds": 0.42}, _CLOCK),
     Fault("service-failed", "services", "a service fails", _service, {"unit": "node-agent.service"}, _SERVICES),
     Fault("hugepages-missing", "kernel", "fewer huge pages than the command line asks for", _huge, {"pages": 611}, _KERNEL),

@@ -13,7 +13,7 @@ from rackready.design.facts import node_facts
 from rackready.design.site import load_site
 from rackready.gates.base import Done, GateFacts, Output, Run
 from rackready.gates.fabric.collectives import GATES
-from rackready.gates.fabric.scaling import steps
+from rackready.gates.fabric.scaling import doubled
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.sim.programs.hwsim.perf import facts
@@ -149,7 +149,7 @@ def scaled(nodes: list[dict[str, Any]], slow: int = 0) -> tuple[Verdict, Run]:
     found = gate(SCALING, {"launches": 1})
     (run,) = found.plan(known, list(known.nodes))
     texts, total = {}, {node: {} for node in known.nodes}  # type: ignore[var-annotated]
-    for size in steps(4):
+    for size in doubled(4):
         used = copy.deepcopy(nodes[:size])
         for nic in used[-1]["nics"] if slow and size >= slow else []:
             nic["factor"] = 0.5
@@ -161,15 +161,15 @@ def scaled(nodes: list[dict[str, Any]], slow: int = 0) -> tuple[Verdict, Run]:
 
 
 def test_steps_are_powers_of_two_and_all() -> None:
-    assert [steps(count) for count in (1, 2, 3, 4, 6, 8)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4], [1, 2, 4, 6], [1, 2, 4, 8]]
+    assert [doubled(count) for count in (1, 2, 3, 4, 6, 8)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4], [1, 2, 4, 6], [1, 2, 4, 8]]
 
 
 def test_a_fabric_that_scales_passes_and_its_efficiency_is_recorded(nodes: list[dict[str, Any]]) -> None:
     verdict, run = scaled(nodes)
     assert words(verdict) == ""
     assert verdict.outcome is Outcome.PASS
-    efficiency = {metric.target: metric.value for metric in verdict.metrics if metric.name == "scaling_efficiency"}
-    assert sorted(efficiency) == ["2 nodes", "4 nodes"]
+    efficiency = {(metric.name.removeprefix("scaling_efficiency_"), metric.target): metric.value for metric in verdict.metrics if "efficiency" in metric.name}
+    assert sorted(efficiency) == [("network", "2 nodes"), ("network", "4 nodes"), ("nvlink", "1 node")]
     assert all(0.9 < value < 1.1 for value in efficiency.values())
     assert [command.key for command in run.commands if "launch" in command.key] == ["n1-launch0", "n2-launch0", "n4-launch0"]
 

@@ -1,0 +1,103 @@
+"""RDMA writes held against their fleet: every direction from NIC to NIC is one unit, and a NIC that is slow above the floor is found."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rackready.drivers.remote import Answer
+from rackready.gates.phase import Stage
+from rackready.model.evidence import EvidenceRecord
+from rackready.model.outcome import Outcome
+from rackready.model.phase import NodeResult
+from rackready.model.profile import GateSetEntry
+from tests.gates.fake import said
+from tests.gates.stage import fingerprint_of, site_with, stage_of
+from tests.gates.support import wrote
+from tests.gates.test_ib_write_bw import WROTE
+
+PAIR = "pair/fabric/performance/ib-write-bw"
+NODES = ["node01", "node02", "node03", "node04"]
+HEALTHY = 391.27
+
+
+class Ports:
+    """Answers for every port and every write; ``slow``: (writing node, device) -> Gb/s."""
+
+    def __init__(self, slow: dict[tuple[str, str], float]) -> None:
+        self.slow = slow
+        self.read: Counter[str] = Counter()
+        self.lock = threading.Lock()
+
+    def link(self, node: str, argv: Sequence[str]) -> Answer:
+        device = argv[2]
+        with self.lock:
+            self.read[f"{node} {device}"] += 1
+            sent = self.read[f"{node} {device}"] // 2 * WROTE
+        port = {"state": "4: ACTIVE", "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": sent, "rcv_bytes": sent}
+        return said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": {device: port}, "complete": True}))
+
+    def write(self, node: str, argv: Sequence[str]) -> Answer:
+        return said(wrote(argv).replace("391.27", f"{self.slow.get((node, argv[4]), HEALTHY):.2f}"))
+
+
+def measure(tmp_path: Path, nodes: Sequence[str], slow: dict[tuple[str, str], float], gate: str = PAIR) -> tuple[Stage, dict[str, NodeResult]]:
+    ports = Ports(slow)
+    replies = {"Prints what a node is": fingerprint_of, "Prints link state": ports.link, "ib_write_bw": ports.write}
+    stage = stage_of(tmp_path, replies, nodes, site_with(len(nodes)))
+    return stage, stage.run(list(nodes), [], [GateSetEntry(id=gate, max_age_hours=24)], whole=False)
+
+
+def newest(stage: Stage, node: str) -> EvidenceRecord:
+    return stage.board.recorder.store.records(target=node, gate=PAIR)[-1]
+
+
+def test_a_healthy_site_passes_and_says_what_it_was_held_against(tmp_path: Path) -> None:
+    stage, results = measure(tmp_path, NODES, {})
+    assert {result.outcome for result in results.values()} == {Outcome.PASS}
+    record = newest(stage, "node01")
+    assert record.inputs["fleet"] == {"bw_average": 32}, "two pairs, eight rails, both directions"
+    fleet = record.verdict.criteria[-1]
+    assert (fleet.label, fleet.metric, fleet.inputs["M"], fleet.inputs["median"]) == ("fleet", "bw_average", 32, HEALTHY)
+
+
+def test_a_nic_that_is_slow_above_the_floor_is_found_and_the_pair_is_named(tmp_path: Path) -> None:
+    """375 Gb/s is above the floor of 372.2, and 4.2 % below what all others give."""
+    stage, results = measure(tmp_path, NODES, {("node03", "mlx5_4"): 375.0})
+    where = "node03 mlx5_4 -> node04 mlx5_4 (rail 3)"
+    words = (
+        f"{where}: bw_average falls behind its fleet - Expected: at least 377.9 Gb/s (median of 32 identical units 391.3) Actual: 375 Gb/s. "
+        "Which of its two NICs is not told by one pair: measure each with another partner (`rackready gate run`, twice `--node`), "
+        "compare both cables, PCIe widths and the errors of both ports with those of a good rail, repair, "
+        f"then run {PAIR} again: docs/runbooks/fleet-outlier.md"
+    )
+    bad = {node: result.message for node, result in results.items() if result.outcome is not Outcome.PASS}
+    assert bad == {"node03": words, "node04": words}
+    assert newest(stage, "node04").verdict.outcome is Outcome.FAIL
+    assert newest(stage, "node04").verdict.measured == [], "a slow run proves nothing of its ends"
+
+
+def test_both_directions_of_a_slow_nic_are_named(tmp_path: Path) -> None:
+    stage, _ = measure(tmp_path, NODES, {("node03", "mlx5_4"): 375.0, ("node04", "mlx5_4"): 374.0})
+    found = [finding.where for finding in newest(stage, "node03").verdict.findings]
+    assert found == ["node03 mlx5_4 -> node04 mlx5_4 (rail 3)", "node04 mlx5_4 -> node03 mlx5_4 (rail 3)"]
+
+
+@pytest.mark.parametrize("rate", [390.0, 386.0, 380.0])
+def test_what_is_within_the_noise_of_one_launch_is_not_called_slow(tmp_path: Path, rate: float) -> None:
+    _, results = measure(tmp_path, NODES, {("node03", "mlx5_4"): rate})
+    assert {result.outcome for result in results.values()} == {Outcome.PASS}
+
+
+def test_what_fails_below_the_floor_is_no_part_of_the_fleet(tmp_path: Path) -> None:
+    stage, results = measure(tmp_path, NODES, {("node03", "mlx5_4"): 200.0})
+    assert [node for node, result in results.items() if result.outcome is not Outcome.PASS] == ["node03"], "a third partner acquits node04"
+    assert "RDMA write is slow" in (results["node03"].message or "")
+    record = newest(stage, "node01")
+    assert record.inputs["fleet"] == {"bw_average": 18}, "node01 with node02 on eight rails, and node04 with its third partner on one"
+    assert not any("node03" in metric.target for metric in record.verdict.metrics)
