@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ from rackready.sim.store import Store
 log = logging.getLogger("rackready.sim.machines")
 _STOP_GRACE_S = 20
 _BOOTS = 3
+_NOTICED_S = 5.0
+"""How long podman may take to notice that a container ended. Our choice: it takes a fraction of a second on an idle machine."""
 REBOOTED = 129
 """Exit status of a container whose system asked for a reboot: the kernel ends its first process with SIGHUP."""
 _REAPPLY = "/usr/lib/hw/switch-reapply"
@@ -33,7 +36,14 @@ class Machines:
 
     def running(self, name: str) -> bool:
         """Whether a machine's system runs now."""
-        found = podman.inspect(self.plan.machines[name].container)
+        container = self.plan.machines[name].container
+        found = podman.inspect(container)
+        if found is not None and found.lost:
+            time.sleep(_NOTICED_S)
+            found = podman.inspect(container)
+        if found is not None and found.lost:
+            hint = "It was killed together with podman's monitor of it, and podman cannot start it again: run `rackready sim down`, then the command again."
+            raise describe(f"{name}: container {found.name}", f"its first process {found.pid}, since podman says that it runs", "no such process", hint)
         return found is not None and found.running
 
     def boot(self, name: str) -> bool:

@@ -31,6 +31,11 @@ class Container:
         """Whether its first process runs; while it is going down it still does."""
         return self.status in ("running", "stopping")
 
+    @property
+    def lost(self) -> bool:
+        """Whether its first process is gone while podman takes it for running: for a moment where it just ended, for good where its monitor was killed."""
+        return self.running and self.pid > 0 and not Path(f"/proc/{self.pid}").exists()
+
 
 def podman(*args: str, timeout_s: float = 60.0, stdin: bytes | None = None, check: bool = True) -> str:
     """Run podman and return its standard output. Raises SimError with podman's words."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rackready.sim import hostnet, podman
+from rackready.sim import hostnet, machines, podman
 from rackready.sim.errors import SimError
 from rackready.sim.machines import Machines
 from rackready.sim.store import Store
@@ -79,3 +81,26 @@ def test_a_machine_that_runs_without_cables_is_ended_and_begins_anew(tmp_path: P
 def test_a_machine_that_never_keeps_its_namespaces_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SimError, match="leaf01: container rr-x-leaf01 - Expected: a running system within 3 tries Actual: none"):
         boot(tmp_path, monkeypatch, ["init"] * 3)
+
+
+def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: str) -> Machines:
+    """A machine whose process is gone while podman says that it runs; ``later``: what podman says when it is asked again."""
+    ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True)
+    statuses = iter(["running", later])
+    monkeypatch.setattr(podman, "inspect", lambda name: podman.Container(name, next(statuses), int(ended.stdout), 137))
+    monkeypatch.setattr(machines, "_NOTICED_S", 0.0)
+    plan: Any = SimpleNamespace(machines={"leaf01": SimpleNamespace(name="leaf01", container="rr-x-leaf01", role="switch")})
+    return Machines(plan, Store(tmp_path), "image")
+
+
+def test_a_machine_that_was_killed_with_its_monitor_is_told_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SimError) as refused:
+        lost(tmp_path, monkeypatch, "running").boot("leaf01")
+    assert re.sub(r"process \d+", "process N", str(refused.value)) == (
+        "leaf01: container rr-x-leaf01 - Expected: its first process N, since podman says that it runs Actual: no such process. "
+        "It was killed together with podman's monitor of it, and podman cannot start it again: run `rackready sim down`, then the command again."
+    )
+
+
+def test_a_machine_that_has_just_ended_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lost(tmp_path, monkeypatch, "exited").running("leaf01") is False
