@@ -6,7 +6,7 @@ A value that a script could not read is null; what null means is for the gate to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -85,6 +85,15 @@ class PartInventory(Shape):
     pci: dict[str, _Function]
     disks: dict[str, _Disk]
     memory_bytes: int | None = None
+
+
+class PowerCycle(Shape):
+    """What is told of a power cycle that was done; ``by``: what took the mains away."""
+
+    kind: Literal["ac", "cold", "warm"]
+    by: Literal["pdu", "bmc"] | None = None
+    result: Literal["done"]
+    complete: Literal[True]
 
 
 def hold(found: Mapping[str, Any], shape: type[Shape]) -> None:
