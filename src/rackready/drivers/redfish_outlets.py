@@ -48,6 +48,11 @@ class PduOutlet:
             text = f"{self.stated.called}: switching - Expected: action Outlet.PowerControl with On and Off Actual: {why}. Allow it in the PDU."
             raise BmcError(text)
 
+    def is_on(self) -> bool:
+        """Whether it is on, and stays so as far as it knows. Raises BmcError."""
+        with self._pdu() as pdu:
+            return _is(self._read(pdu), "On")
+
     def switch(self, state: State) -> None:
         """Ask for a state, once. Raises BmcError; what the outlet did then is not known."""
         with self._pdu() as pdu:

@@ -165,6 +165,8 @@ class Cycler:
         try:
             mains.on()
             _on_again(bmc)
+            if not mains.all_on():  # a PDU whose answer was lost may have switched off late
+                mains.on()
         except RackreadyError as worse:
             return RackreadyError(f"{error} It could not be undone: {worse} Bring outlets and node to On by hand, or run the gate again, which tries it.")
         self.ledger.failed(token, f"undone: {error}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from rackready.model.site import Outlet, Site
 
 @dataclass(slots=True)
 class Mains:
-    """The outlets of one node; ``asked``: those that were asked to go off since they were last all on."""
+    """The outlets of one node; ``asked``: those that were asked to go off."""
 
     outlets: Sequence[PduOutlet]
     asked: list[PduOutlet] = field(default_factory=list)
@@ -43,17 +43,19 @@ class Mains:
 
     def on(self) -> None:
         """Switch on those that were asked to go off, each even where another fails. Raises RackreadyError that names those that did not come on."""
-        failed: dict[str, RackreadyError] = {}
-        for step in (_ask_on, _wait_on):
-            for outlet in self.asked:
-                try:
-                    if outlet.stated.called not in failed:
-                        step(outlet)
-                except RackreadyError as error:
-                    failed[outlet.stated.called] = error
-        self.asked = [outlet for outlet in self.asked if outlet.stated.called in failed]
-        if failed:
-            raise RackreadyError(f"{', '.join(failed)}: not seen on again - Expected: On Actual: {next(iter(failed.values()))}")
+        refused: dict[str, RackreadyError] = {}
+        for outlet in self.asked:
+            _try(outlet, lambda one: one.switch("On"), refused)
+        dark: dict[str, RackreadyError] = {}
+        for outlet in self.asked:  # also where the PDU refused: it may be on all the same
+            _try(outlet, lambda one: one.wait("On"), dark)
+        if dark:
+            first, seen = next(iter(dark.items()))
+            raise RackreadyError(f"{', '.join(dark)}: not seen on again - Expected: On Actual: {refused.get(first, seen)}")
+
+    def all_on(self) -> bool:
+        """Whether those that were asked to go off are on now. Raises RackreadyError."""
+        return all(outlet.is_on() for outlet in self.asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,9 @@ class Feeds:
         return Mains([PduOutlet(outlet, self.services[outlet.pdu]) for outlet in outlets])
 
 
-def _ask_on(outlet: PduOutlet) -> None:
-    outlet.switch("On")
-
-
-def _wait_on(outlet: PduOutlet) -> None:
-    outlet.wait("On")
+def _try(outlet: PduOutlet, step: Callable[[PduOutlet], None], failed: dict[str, RackreadyError]) -> None:
+    """Do one step, and note why it could not be done: the other outlets are waiting."""
+    try:
+        step(outlet)
+    except RackreadyError as error:
+        failed[outlet.stated.called] = error
