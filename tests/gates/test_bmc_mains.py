@@ -5,27 +5,38 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from rackready.design.site import load_site
 from rackready.drivers import redfish, redfish_outlets
 from rackready.drivers.remote import Answer
+from rackready.gates import phase
 from rackready.gates.bmc import cycle as module
-from rackready.gates.bmc import interrupted
+from rackready.gates.bmc import guard, interrupted
 from rackready.gates.bmc.connection import Bmcs
 from rackready.gates.bmc.cycle import Cycler
+from rackready.gates.bmc.cycles import PowerCycles
 from rackready.gates.bmc.mains import Feeds
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
+from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
+from rackready.model.profile import GateSetEntry
 from rackready.model.site import Bmc as BmcSite
 from rackready.model.site import Outlet
+from rackready.paths import EnvPaths
 from tests.gates.fake import said
 from tests.gates.fake_pdu import FakePdu, Room
+from tests.gates.support import rack as facts
 from tests.gates.test_bmc_cycles import Host, Killed, measured, texts
 from tests.stacks.fake_rack import FakeNode, FakeRack
+from tests.unit.design.test_outlets import site as fed
+from tests.unit.design.written import parse
 
 BOTH = [Outlet(pdu="pdu1", outlet="A1"), Outlet(pdu="pdu2", outlet="A1")]
 OFF = ["GracefulShutdown", "pdu1 A1 Off", "pdu2 A1 Off"]
@@ -384,3 +395,63 @@ def test_after_a_repair_nothing_is_switched_any_more(room: Room, ledger: Ledger,
     ledger.raise_epoch("node01", "somebody works at it")
     interrupted.give_back(cycler(room, ledger), Booting(), {"node01": bmc_site(room)}, ["node01"])
     assert room.asked == OFF
+
+
+@pytest.mark.parametrize(
+    ("gates", "given"), [(["bmc/health/sanity/rollup"], []), ([PowerCycles.id, "bmc/health/sanity/rollup"], ["node01"])], ids=["no", "yes"]
+)
+def test_only_a_run_that_may_cycle_power_gives_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gates: list[str], given: list[str]) -> None:
+    there: list[str] = []
+
+    @contextmanager
+    def connect(*_: object) -> Iterator[tuple[object, None]]:
+        yield SimpleNamespace(sweep=lambda _node: said()), None
+
+    monkeypatch.setattr(phase, "connect", connect)
+    monkeypatch.setattr(phase, "give_back", lambda _cycler, _hosts, _bmcs, nodes: there.extend(nodes))
+    entries = [GateSetEntry(id=gate) for gate in gates]
+    with phase.stages(PhaseContext("sim", tmp_path, "c1"), load_site("sim"), EnvPaths(tmp_path, "sim"), ["node01"], entries):
+        assert there == given
+
+
+def test_a_cycler_of_a_site_knows_the_outlets_that_it_states(ledger: Ledger) -> None:
+    found = guard.cycler(parse(fed()), ledger, "c1", lambda _node: "").feeds
+    assert found.mains("node01").names == [f"pdu{k} outlet A{n}" for k in (1, 2) for n in (1, 2, 3)]
+    assert found.mains("node02").names == []
+    assert sorted(found.services) == ["pdu1", "pdu2"]
+
+
+@pytest.mark.parametrize(
+    ("change", "actual"),
+    [
+        ({"by": "hand"}, "by: Input should be 'pdu' or 'bmc'"),
+        ({"kind": "auto"}, "kind: Input should be 'ac', 'cold' or 'warm'"),
+        ({"result": "unknown"}, "result: Input should be 'done'"),
+        ({"error": "x", "complete": False}, "complete: Input should be True"),
+    ],
+    ids=["by", "kind", "result", "error"],
+)
+def test_a_document_of_a_cycle_that_is_not_as_it_must_be_is_unreadable(room: Room, ledger: Ledger, change: dict[str, object], actual: str) -> None:
+    _, attempts = measured(Host(room.rack.nodes[0].boots), way(room, ledger), cycles=1)
+    outputs = dict(attempts[0].outputs)
+    outputs["cycle-1"] = replace(outputs["cycle-1"], stdout=json.dumps(json.loads(outputs["cycle-1"].stdout) | change))
+    found = PowerCycles({"cycles": 1, "boot_s": 30}).evaluate(facts(), attempts[0].run, outputs)
+    assert (found.outcome, texts(found)) == (
+        Outcome.ERROR,
+        [
+            (
+                "node01 BMC: power cycle 1 unreadable - Expected: a document of format rackready/power-cycle/v1 "
+                f"Actual: {actual}. Run the gate again; report a bug."
+            )
+        ],
+    )
+
+
+def test_evidence_from_before_outlets_were_known_still_counts(room: Room, ledger: Ledger) -> None:
+    _, attempts = measured(Host(room.rack.nodes[0].boots), way(room, ledger), cycles=1)
+    outputs = dict(attempts[0].outputs)
+    told = json.loads(outputs["cycle-1"].stdout)
+    del told["by"]
+    outputs["cycle-1"] = replace(outputs["cycle-1"], stdout=json.dumps(told))
+    found = PowerCycles({"cycles": 1, "boot_s": 30}).evaluate(facts(), attempts[0].run, outputs)
+    assert (found.outcome, found.note) == (Outcome.PASS, "1 of 1 power cycles (ac), 12 parts compared after each")
