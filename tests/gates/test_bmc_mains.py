@@ -5,66 +5,37 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from rackready.design.site import load_site
-from rackready.drivers import redfish, redfish_outlets
-from rackready.drivers.remote import Answer
-from rackready.gates import phase
+from rackready.drivers import redfish
 from rackready.gates.bmc import cycle as module
-from rackready.gates.bmc import guard, interrupted
-from rackready.gates.bmc.connection import Bmcs
-from rackready.gates.bmc.cycle import Cycler
+from rackready.gates.bmc import guard
 from rackready.gates.bmc.cycles import PowerCycles
-from rackready.gates.bmc.mains import Feeds
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.model.phase import PhaseContext
-from rackready.model.problems import RackreadyError
-from rackready.model.profile import GateSetEntry
-from rackready.model.site import Bmc as BmcSite
 from rackready.model.site import Outlet
-from rackready.paths import EnvPaths
-from tests.gates.fake import said
 from tests.gates.fake_pdu import FakePdu, Room
+from tests.gates.mains import OFF, ON, cycled, hurry, states, two_pdus, way
 from tests.gates.support import rack as facts
-from tests.gates.test_bmc_cycles import Host, Killed, measured, texts
+from tests.gates.test_bmc_cycles import Host, measured, texts
 from tests.stacks.fake_rack import FakeNode, FakeRack
 from tests.unit.design.test_outlets import site as fed
 from tests.unit.design.written import parse
 
-BOTH = [Outlet(pdu="pdu1", outlet="A1"), Outlet(pdu="pdu2", outlet="A1")]
-OFF = ["GracefulShutdown", "pdu1 A1 Off", "pdu2 A1 Off"]
-ON = ["pdu1 A1 On", "pdu2 A1 On", "On"]
-
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes seconds on a machine takes milliseconds here."""
-    for driver in (redfish, redfish_outlets):
-        monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: time.sleep(min(seconds, 0.01))))
-    monkeypatch.setattr(redfish_outlets, "_SWITCH_S", 0.3)
-    monkeypatch.setattr(module, "_SILENT_S", 0.3)
-    monkeypatch.setattr(module, "_AGAIN_S", 0.01)
-    monkeypatch.setattr(module, "_AC_S", 2.0)
-    monkeypatch.setattr(interrupted, "_AGAIN_S", 0.01)
+    hurry(monkeypatch)
 
 
 @pytest.fixture
 def room(tmp_path: Path) -> Iterator[Room]:
-    """Two PDUs with outlets A1 and A2; node01 hangs on both A1."""
-    rack = FakeRack(tmp_path / "rack", 1, net=86)
-    rack.set_power(rack.nodes[0], "On")
-    made = Room(rack)
-    for name in ("pdu1", "pdu2"):
-        made.pdu(name).plugged["A1"] = rack.nodes[0]
+    made = two_pdus(tmp_path / "rack", net=86)
     yield made
-    rack.stop()
+    made.rack.stop()
 
 
 @pytest.fixture
@@ -72,27 +43,6 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     made = Ledger.open(tmp_path / "state.sqlite")
     yield made
     made.close()
-
-
-def bmc_site(room: Room) -> BmcSite:
-    return BmcSite.model_validate(room.rack.site()["racks"][0]["nodes"][0]["bmc"])
-
-
-def cycler(room: Room, ledger: Ledger, outlets: list[Outlet] | None = None) -> Cycler:
-    feeds = Feeds({"node01": BOTH if outlets is None else outlets}, room.sites())
-    return Cycler(ledger, "c1", lambda _node: "", lambda _node: "FAKE-0001", rest_s=0.0, feeds=feeds)
-
-
-def way(room: Room, ledger: Ledger, outlets: list[Outlet] | None = None) -> Bmcs:
-    return Bmcs({"node01": bmc_site(room)}, cycler(room, ledger, outlets))
-
-
-def cycled(room: Room, ledger: Ledger, kind: str = "ac", outlets: list[Outlet] | None = None) -> Answer:
-    return way(room, ledger, outlets).run("node01", ("CYCLE", kind, "1"), timeout_s=60)
-
-
-def states(ledger: Ledger) -> list[str]:
-    return [entry.status for entry in ledger.entries("node01")]
 
 
 def test_a_node_whose_outlets_are_named_is_cycled_by_them_and_passes(room: Room, ledger: Ledger) -> None:
@@ -317,103 +267,6 @@ def test_an_outlet_that_goes_off_while_the_node_goes_down_is_not_switched(room: 
     assert room.asked == ["GracefulShutdown", "On"]
 
 
-def killed_without_mains(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave a cycle as a SIGKILL does while the outlets are off."""
-
-    def sleep(_seconds: float) -> None:
-        if room.rack.nodes[0].dark:
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "time", SimpleNamespace(monotonic=time.monotonic, time_ns=time.time_ns, sleep=sleep))
-        with pytest.raises(Killed):
-            cycler(room, ledger).cycle("node01", bmc_site(room), "ac", "1", proceed=lambda: None)
-    assert room.asked == OFF
-    assert states(ledger) == ["intent"]
-
-
-def test_after_a_kill_without_mains_the_next_cycle_switches_outlets_and_node_on_first(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed_without_mains(room, ledger, monkeypatch)
-    # The site file may name other outlets by now: those that were switched off are switched on.
-    told = json.loads(cycled(room, ledger, "warm", outlets=[]).stdout)
-    assert (told["kind"], told["result"]) == ("warm", "done")
-    assert room.asked == [*OFF, *ON, "ForceRestart"]
-    assert states(ledger) == ["done", "done"]
-    assert ledger.entries("node01")[0].result == {"interrupted": True, "power": "On"}
-
-
-class Booting:
-    """A host that answers from the third asking on."""
-
-    def __init__(self, after: int = 2) -> None:
-        self.left = after
-        self.asked: list[str] = []
-
-    def run(self, node: str, argv: tuple[str, ...], *, timeout_s: float) -> Answer:
-        del timeout_s
-        self.asked.append(f"{node} {argv[0]}")
-        self.left -= 1
-        return said(code=0 if self.left < 0 else 1)
-
-
-def test_after_a_kill_a_run_gives_the_power_back_before_it_asks_the_node_for_anything(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed_without_mains(room, ledger, monkeypatch)
-    host = Booting()
-    interrupted.give_back(cycler(room, ledger), host, {"node01": bmc_site(room)}, ["node01", "node02"])
-    assert room.asked == [*OFF, *ON]
-    assert host.asked == ["node01 sh"] * 3
-    assert states(ledger) == ["done"]
-    assert [event.text for event in ledger.events("c1")][-1] == "a power cycle was cut off: its power was given back"
-    interrupted.give_back(cycler(room, ledger), host, {"node01": bmc_site(room)}, ["node01"])
-    assert len(host.asked) == 3, "there is nothing more to give back"
-
-
-def test_a_node_that_does_not_boot_again_is_said_and_not_waited_for_without_end(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed_without_mains(room, ledger, monkeypatch)
-    interrupted.give_back(cycler(room, ledger), Booting(10**9), {"node01": bmc_site(room)}, ["node01"], boot_s=0.05)
-    assert [event.text for event in ledger.events("c1")][-1] == "it has not booted 0 s after its power was given back"
-
-
-def test_outlets_whose_pdu_the_site_names_no_more_stay_open_in_the_ledger_and_are_said(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed_without_mains(room, ledger, monkeypatch)
-    message = (
-        "node01: pdu1 outlet A1 - Expected: device pdu1 with a bmc in the site file Actual: none. "
-        "Give it, or switch the outlet on by hand: a run that was killed may have left it off."
-    )
-    blind = Cycler(ledger, "c1", lambda _node: "", lambda _node: "FAKE-0001", rest_s=0.0)
-    with pytest.raises(RackreadyError) as caught:
-        blind.cycle("node01", bmc_site(room), "warm", "1", proceed=lambda: None)
-    assert str(caught.value) == message
-    interrupted.give_back(blind, Booting(), {"node01": bmc_site(room)}, ["node01"])
-    assert [event.text for event in ledger.events("c1")][-1] == f"a power cycle was cut off, and its power could not be given back: {message}"
-    assert states(ledger) == ["intent"]
-    assert room.asked == OFF
-
-
-def test_after_a_repair_nothing_is_switched_any_more(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    killed_without_mains(room, ledger, monkeypatch)
-    ledger.raise_epoch("node01", "somebody works at it")
-    interrupted.give_back(cycler(room, ledger), Booting(), {"node01": bmc_site(room)}, ["node01"])
-    assert room.asked == OFF
-
-
-@pytest.mark.parametrize(
-    ("gates", "given"), [(["bmc/health/sanity/rollup"], []), ([PowerCycles.id, "bmc/health/sanity/rollup"], ["node01"])], ids=["no", "yes"]
-)
-def test_only_a_run_that_may_cycle_power_gives_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gates: list[str], given: list[str]) -> None:
-    there: list[str] = []
-
-    @contextmanager
-    def connect(*_: object) -> Iterator[tuple[object, None]]:
-        yield SimpleNamespace(sweep=lambda _node: said()), None
-
-    monkeypatch.setattr(phase, "connect", connect)
-    monkeypatch.setattr(phase, "give_back", lambda _cycler, _hosts, _bmcs, nodes: there.extend(nodes))
-    entries = [GateSetEntry(id=gate) for gate in gates]
-    with phase.stages(PhaseContext("sim", tmp_path, "c1"), load_site("sim"), EnvPaths(tmp_path, "sim"), ["node01"], entries):
-        assert there == given
-
-
 def test_a_cycler_of_a_site_knows_the_outlets_that_it_states(ledger: Ledger) -> None:
     found = guard.cycler(parse(fed()), ledger, "c1", lambda _node: "").feeds
     assert found.mains("node01").names == [f"pdu{k} outlet A{n}" for k in (1, 2) for n in (1, 2, 3)]
@@ -425,11 +278,13 @@ def test_a_cycler_of_a_site_knows_the_outlets_that_it_states(ledger: Ledger) -> 
     ("change", "actual"),
     [
         ({"by": "hand"}, "by: Input should be 'pdu' or 'bmc'"),
+        ({"by": None}, "Value error, kind ac by nothing"),
+        ({"kind": "cold"}, "Value error, kind cold by pdu"),
         ({"kind": "auto"}, "kind: Input should be 'ac', 'cold' or 'warm'"),
         ({"result": "unknown"}, "result: Input should be 'done'"),
         ({"error": "x", "complete": False}, "complete: Input should be True"),
     ],
-    ids=["by", "kind", "result", "error"],
+    ids=["by", "by-nothing", "not-ac", "kind", "result", "error"],
 )
 def test_a_document_of_a_cycle_that_is_not_as_it_must_be_is_unreadable(room: Room, ledger: Ledger, change: dict[str, object], actual: str) -> None:
     _, attempts = measured(Host(room.rack.nodes[0].boots), way(room, ledger), cycles=1)
@@ -445,13 +300,3 @@ def test_a_document_of_a_cycle_that_is_not_as_it_must_be_is_unreadable(room: Roo
             )
         ],
     )
-
-
-def test_evidence_from_before_outlets_were_known_still_counts(room: Room, ledger: Ledger) -> None:
-    _, attempts = measured(Host(room.rack.nodes[0].boots), way(room, ledger), cycles=1)
-    outputs = dict(attempts[0].outputs)
-    told = json.loads(outputs["cycle-1"].stdout)
-    del told["by"]
-    outputs["cycle-1"] = replace(outputs["cycle-1"], stdout=json.dumps(told))
-    found = PowerCycles({"cycles": 1, "boot_s": 30}).evaluate(facts(), attempts[0].run, outputs)
-    assert (found.outcome, found.note) == (Outcome.PASS, "1 of 1 power cycles (ac), 12 parts compared after each")
