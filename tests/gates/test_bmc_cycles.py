@@ -262,7 +262,9 @@ def test_another_machine_behind_the_bmc_is_never_cycled(bmcs: FakeRack, node: Fa
 
 def test_ac_is_refused_where_the_bmc_cannot(bmcs: FakeRack, node: FakeNode, ledger: Ledger) -> None:
     answer = way(bmcs, ledger).run("node01", ("CYCLE", "ac", "1"), timeout_s=30)
-    assert answer.failure.endswith("AC power cycle - Expected: reset type FullPowerCycle Actual: not offered. Choose the kind auto, cold or warm.")
+    assert answer.failure.endswith(
+        "AC power cycle - Expected: outlets of the node in the site file, or reset type FullPowerCycle Actual: neither. Choose the kind auto, cold or warm."
+    )
     assert node.asked == []
 
 

@@ -52,6 +52,9 @@ class FakeNode:
     asked_something: threading.Event = field(default_factory=threading.Event)
     has_sessions: bool = True
     in_system: bool = True
+    dark: bool = False
+    """Without mains: its BMC answers nothing, and has forgotten its sessions."""
+    resets: tuple[str, ...] = ("On", "ForceOff", "GracefulShutdown", "ForceRestart")
     ssh: FakeSsh | None = None
     host_key: paramiko.PKey = field(default_factory=lambda: paramiko.ECDSAKey.generate(bits=256))
 
@@ -135,7 +138,9 @@ class FakeRack:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "ca.pem").write_bytes(self._ca.pem())
         self._authorized = _client_key(folder / "id_ed25519")
-        self._servers = [self._serve(node) for node in self.nodes]
+        self._servers: list[ThreadingHTTPServer] = []
+        for node in self.nodes:
+            self.serve(node, Redfish)
 
     def node(self, name: str) -> FakeNode:
         return next(node for node in self.nodes if node.name == name)
@@ -159,6 +164,13 @@ class FakeRack:
         elif state == "On":
             self._boot(node)
 
+    def mains(self, node: FakeNode, *, on: bool) -> None:
+        """What a node and its BMC meet when their mains goes or comes; a machine that has power again waits to be switched on."""
+        node.dark = not on
+        node.sessions.clear()
+        if not on:
+            self.set_power(node, "Off")
+
     def _boot(self, node: FakeNode) -> None:
         with self._lock:
             if node.power == "On" and node.ssh is None and node.boot_s >= 0:
@@ -180,14 +192,19 @@ class FakeRack:
         node.asked.append(kind)
         node.asked_something.set()
         state = "Off" if kind in {"GracefulShutdown", "ForceOff"} else "On"
+        if kind == "FullPowerCycle":
+            self.mains(node, on=False)
+            self.mains(node, on=True)
+            return
         if kind == "ForceRestart":
             self.set_power(node, "Off")
         threading.Timer(node.power_lag_s, self.set_power, (node, state)).start()
 
-    def _serve(self, node: FakeNode) -> ThreadingHTTPServer:
+    def serve(self, node: FakeNode, kind: type[Redfish]) -> None:
+        """Serve the BMC of a machine, or another service that speaks Redfish, until the rack is stopped."""
         rack = self
 
-        class Handler(_Redfish):
+        class Handler(kind):  # type: ignore[valid-type,misc]
             machine = node
             owner = rack
 
@@ -198,7 +215,7 @@ class FakeRack:
         context.load_cert_chain(cert)
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        return server
+        self._servers.append(server)
 
 
 class _Server(ThreadingHTTPServer):
@@ -206,7 +223,7 @@ class _Server(ThreadingHTTPServer):
         """A client that goes away, or does not trust us, is what some tests are about."""
 
 
-class _Redfish(BaseHTTPRequestHandler):
+class Redfish(BaseHTTPRequestHandler):
     """As much of Redfish as a BMC needs for us: service root, sessions, one system, its reset and its boot override."""
 
     machine: FakeNode
@@ -216,19 +233,32 @@ class _Redfish(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         pass
 
+    def parse_request(self) -> bool:
+        """Drop the connection of a service without power."""
+        if self.machine.dark:
+            self.close_connection = True
+            return False
+        return super().parse_request()
+
     def do_GET(self) -> None:
         if self.path.rstrip("/") == "/redfish/v1":
             self._answer(200, self._service_root())
         elif self._may():
-            bodies = {"/redfish/v1/Systems": _systems(), "/redfish/v1/Systems/1": self._system(), "/redfish/v1/Chassis/1": self._chassis()}
-            body = bodies.get(self.path)
+            body = self._documents().get(self.path)
             self._answer(200 if body else 404, body or {"error": {"code": "Base.1.0.ResourceMissing", "message": self.path}})
+
+    def _documents(self) -> dict[str, dict[str, Any]]:
+        return {"/redfish/v1/Systems": _systems(), "/redfish/v1/Systems/1": self._system(), "/redfish/v1/Chassis/1": self._chassis()}
 
     def do_POST(self) -> None:
         body = self._body()
         if self.path == "/redfish/v1/SessionService/Sessions":
             self._login(body)
-        elif self._may() and self.path == _RESET:
+        elif self._may():
+            self._act(body)
+
+    def _act(self, body: dict[str, Any]) -> None:
+        if self.path == _RESET:
             self.owner.reset(self.machine, body["ResetType"])
             self._answer(204, None)
 
@@ -288,7 +318,6 @@ class _Redfish(BaseHTTPRequestHandler):
         return root
 
     def _system(self) -> dict[str, Any]:
-        kinds = ["On", "ForceOff", "GracefulShutdown", "ForceRestart"]
         return {
             "@odata.id": "/redfish/v1/Systems/1",
             "Id": "1",
@@ -302,7 +331,7 @@ class _Redfish(BaseHTTPRequestHandler):
                 "BootSourceOverrideTarget": "None",
                 "BootSourceOverrideTarget@Redfish.AllowableValues": ["Pxe", "Hdd", "UefiHttp"],
             },
-            "Actions": {"#ComputerSystem.Reset": {"target": _RESET, "ResetType@Redfish.AllowableValues": kinds}},
+            "Actions": {"#ComputerSystem.Reset": {"target": _RESET, "ResetType@Redfish.AllowableValues": list(self.machine.resets)}},
             "Links": {"Chassis": [{"@odata.id": "/redfish/v1/Chassis/1"}]},
         }
 

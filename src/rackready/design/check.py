@@ -11,6 +11,7 @@ from rackready.design.check_gates import check_gates
 from rackready.design.check_groups import check_groups
 from rackready.design.check_networks import check_networks
 from rackready.design.check_nics import check_nic_plans
+from rackready.design.check_outlets import check_outlets
 from rackready.design.check_racks import check_places, check_units
 from rackready.design.found import Found, Subject
 from rackready.model.site import Site
@@ -149,6 +150,7 @@ _RULES: tuple[Callable[[Subject], list[Found]], ...] = (
     check_gates,
     check_units,
     check_places,
+    check_outlets,
     check_ports,
     check_links,
     check_fabric,

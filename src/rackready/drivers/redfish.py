@@ -212,10 +212,16 @@ class Bmc:
     def full_power_cycle(self) -> None:
         """Take the machine, the BMC with it, from its mains and give power back. The answer may be lost with the BMC. Raises BmcError."""
         target = str(self._reset_action().get("target", ""))
+        with suppress(BmcUnreachableError, BmcTlsError):
+            self.post(target, {"ResetType": "FullPowerCycle"})
+
+    def post(self, address: str, body: dict[str, Any]) -> None:
+        """Ask for an action of this service, once: one whose answer was lost is not asked for again. Raises BmcError."""
+        if not address.startswith("/redfish/"):
+            text = f"{self.where}: action - Expected: a target below /redfish/ Actual: {address or 'none'}. Update the BMC's firmware."
+            raise BmcError(text)
         try:
-            self._connect()._conn.post(target, data={"ResetType": "FullPowerCycle"})  # noqa: SLF001 - as in _document
-        except faults.ConnectionError:
-            return
+            self._connect()._conn.post(address, data=body)  # noqa: SLF001 - as in _document
         except faults.SushyError as error:
             raise self._explain(error) from error
 

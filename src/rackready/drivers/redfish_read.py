@@ -1,7 +1,8 @@
 """Gathers what a Redfish service (DMTF DSP0266) tells, by following its own links: vendors name and place resources as they like.
 
 A trail is the way from the service root, property by property: ``Chassis/*/ThermalSubsystem/Fans/*``. ``*`` stands for every member of
-a collection (or of a list of links), with all its pages; ``*!audit*,lclog`` leaves out members by the last word of their address.
+a collection (or of a list of links), with all its pages; ``*!audit*,lclog`` leaves out members by the last word of their address, ``*=A1``
+takes only the one whose address ends with that word.
 A trail ends quietly where a resource lacks the property: whether that is allowed is for the reader of the result to say. A resource
 that is linked and cannot be read is written down as unread, never left out. What was gathered carries a digest: a part of it that is
 lost or damaged later is not taken for something that the service does not have.
@@ -108,12 +109,15 @@ class Walk:
         return [found for link in links if isinstance(link, dict) and (found := self._resource(link)) is not None]
 
     def _members(self, document: Document, step: str) -> list[Document]:
-        refused = [pattern for pattern in step.removeprefix("*").removeprefix("!").split(",") if pattern]
+        only = step.removeprefix("*=") if step.startswith("*=") else None
+        refused = [pattern for pattern in step.removeprefix("*").removeprefix("!").split(",") if pattern] if only is None else []
         out: list[Document] = []
         members = self._pages(document)
         for member in members:
-            last = str(member.get("@odata.id", "")).rstrip("/").rsplit("/", 1)[-1].lower()
-            if not any(fnmatch(last, pattern.lower()) for pattern in refused) and (found := self._resource(member)) is not None:
+            last = str(member.get("@odata.id", "")).rstrip("/").rsplit("/", 1)[-1]
+            if only not in {None, last} or any(fnmatch(last.lower(), pattern.lower()) for pattern in refused):
+                continue
+            if (found := self._resource(member)) is not None:
                 out.append(found)
         return out
 

@@ -14,7 +14,10 @@ from rackready.drivers.remote import Host, Remote
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.alone import NODE_WORKERS, Pace, run_alone
 from rackready.gates.base import Gate
-from rackready.gates.bmc.guard import bmcs
+from rackready.gates.bmc.connection import sites_of
+from rackready.gates.bmc.cycles import PowerCycles
+from rackready.gates.bmc.guard import bmcs, cycler
+from rackready.gates.bmc.interrupted import give_back
 from rackready.gates.board import Board, Kept
 from rackready.gates.conclude import conclude
 from rackready.gates.fingerprint import gather
@@ -53,17 +56,22 @@ def run_gates(
     entries = gate_entries(site, only)
     if ctx.check:
         return {node: NodeResult(Outcome.NOT_RUN, f"would run {len(entries)} gates") for node in nodes}
-    with stages(ctx, site, paths, [*nodes, *partners]) as begin:
+    with stages(ctx, site, paths, [*nodes, *partners], entries) as begin:
         return begin([*nodes, *partners]).run(nodes, partners, entries, whole=only is None, kept=kept or {})
 
 
 @contextmanager
-def stages(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str]) -> Iterator[Callable[[Sequence[str]], Stage]]:
-    """Open the way to nodes and the stores; the caller begins stages over those nodes. What a killed run left on them is ended first."""
+def stages(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str], entries: Sequence[GateSetEntry]) -> Iterator[Callable[[Sequence[str]], Stage]]:
+    """Open the way to nodes and the stores; the caller begins stages of these gates over those nodes. What a killed run left on them is ended first.
+
+    Power that it took is given back only to those whose power may be cycled again: another gate touches no node that somebody may be working at.
+    """
     with connect(site, paths, nodes) as (connection, launcher):
         ledger = Ledger.open(paths.database)
         try:
             store = EvidenceStore.open(ledger, paths.raw)
+            if any(entry.id == PowerCycles.id for entry in entries):
+                give_back(cycler(site, ledger, ctx.campaign, lambda _node: ""), connection, sites_of(site), nodes)
             _sweep(connection, ledger, ctx.campaign, nodes)
             yield lambda some: Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, some, paths)
         finally:

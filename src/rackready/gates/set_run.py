@@ -32,7 +32,7 @@ def run_set(ctx: PhaseContext, nodes: Sequence[str], wanted: str) -> dict[str, N
     site = load_site(ctx.env, root=ctx.root)
     found = loader.set_of(site.gates, wanted)
     order = waves(site, nodes) if found.wave_gap_s is not None else Waves((tuple(nodes),))
-    with stages(ctx, site, EnvPaths(ctx.root, ctx.env), nodes) as begin:
+    with stages(ctx, site, EnvPaths(ctx.root, ctx.env), nodes, found.gates) as begin:
         return SetRun(found, order, begin).run([node for node in nodes if node not in order.refused]) | {
             node: NodeResult(Outcome.NOT_RUN, f"{node}: {why}") for node, why in order.refused.items()
         }

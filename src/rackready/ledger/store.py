@@ -160,6 +160,11 @@ class Ledger:
         rows = self._rows(query.order_by(table.c.token.desc()).limit(1))
         return Entry(**rows[0]) if rows else None
 
+    def interrupted(self, operation: str) -> frozenset[str]:
+        """Return the nodes of which such an effect was begun, in any epoch, and its end is not recorded."""
+        table = schema.operations
+        return frozenset(row["node"] for row in self._rows(sa.select(table.c.node).where(table.c.operation == operation, table.c.status == "intent")))
+
     def entries(self, node: str | None = None) -> list[Entry]:
         """Return every entry, oldest first (of one node, when given)."""
         table = schema.operations

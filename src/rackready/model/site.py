@@ -43,6 +43,7 @@ __all__ = [
     "Node",
     "NodeBmc",
     "NvlinkDomain",
+    "Outlet",
     "Qos",
     "Rack",
     "Rail",
@@ -83,6 +84,23 @@ class Bmc(NodeBmc):
 _UNKNOWN_BMC = NodeBmc()
 
 
+class Outlet(Model):
+    """One outlet of a rack PDU that feeds a power supply of a node. The site states it, nothing computes it: power is switched by it."""
+
+    pdu: Name = Field(description="device of kind pdu that has a bmc")
+    outlet: str = Field(
+        pattern=r"^[A-Za-z0-9_.:-]{1,64}$", description="Id of the outlet in the Redfish service of the PDU, e.g. A1; a plain number stands in quotes"
+    )
+    rack_pdu: str | None = Field(
+        None, pattern=r"^[A-Za-z0-9_.:-]{1,64}$", description="Id of the PDU in that service, where one service speaks for several that are chained"
+    )
+
+    @property
+    def called(self) -> str:
+        """As messages call it."""
+        return f"{self.pdu} outlet {self.outlet}" if self.rack_pdu is None else f"{self.pdu} PDU {self.rack_pdu} outlet {self.outlet}"
+
+
 class Node(Model):
     """One server."""
 
@@ -97,6 +115,9 @@ class Node(Model):
     bmc: NodeBmc = Field(default=_UNKNOWN_BMC)
     nic_plan: Name | None = Field(None, description="how its NICs are used; that of its platform when absent")
     host: Name | None = Field(None, description="hypervisor on which a virtual node runs")
+    outlets: list[Outlet] = Field(
+        default_factory=list, description="outlets that feed it, one for each of its power supplies: by them its power may be cycled (docs/howto/bmc.md)"
+    )
 
 
 class Rack(Model):

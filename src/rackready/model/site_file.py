@@ -18,7 +18,22 @@ from rackready.model.site import Site
 PLACES = ("name", "n", "rack", "hall", "row", "position", "su", "index")
 """What may stand in braces inside text: facts of the item itself, or of the rack around it; ``{n:02}`` is padded with zeros to two places."""
 
-WRITTEN_OUT = ("Rack", "Node", "NodeBmc", "Switch", "Device", "Feed", "RackCooling", "Hall", "PowerNode", "NvlinkDomain", "Rail", "SwitchSlot", "Link")
+WRITTEN_OUT = (
+    "Rack",
+    "Node",
+    "NodeBmc",
+    "Outlet",
+    "Switch",
+    "Device",
+    "Feed",
+    "RackCooling",
+    "Hall",
+    "PowerNode",
+    "NvlinkDomain",
+    "Rail",
+    "SwitchSlot",
+    "Link",
+)
 """Models whose lists are written out, and what lies in their items."""
 
 PLAIN_LISTS = frozenset({"rows", "fed_by"})

@@ -148,3 +148,12 @@ def test_one_caller_at_a_time(rack: FakeRack) -> None:
         assert not bmc(rack)._lock.acquire(blocking=False)
     assert bmc(rack)._lock.acquire(blocking=False)
     bmc(rack)._lock.release()
+
+
+@pytest.mark.parametrize("target", ["", "https://192.0.2.9/redfish/v1/x", "//192.0.2.9/redfish/v1/x"], ids=["none", "elsewhere", "elsewhere-in-short"])
+def test_an_action_that_is_not_of_this_service_is_not_asked_for(rack: FakeRack, node: FakeNode, target: str) -> None:
+    with bmc(rack) as one, pytest.raises(BmcError) as caught:
+        one.post(target, {"PowerState": "Off"})
+    where = f"node01 BMC {node.bmc}:{rack.bmc_port}"
+    assert str(caught.value) == f"{where}: action - Expected: a target below /redfish/ Actual: {target or 'none'}. Update the BMC's firmware."
+    assert node.logins == 0

@@ -145,3 +145,10 @@ def test_no_secret_and_no_noise_is_kept() -> None:
         "Id": "Bios",
         "Attributes": {"AdminPassword": "(left out)", "Users": [{"Token": "(left out)"}], "PasswordSet": True, "SetupPassword": ""},
     }
+
+
+def test_one_member_is_taken_by_the_last_word_of_its_address_and_no_other_is_read() -> None:
+    asked: list[str] = []
+    found = Walk(getter(service(), asked)).all(["Chassis/*=A/Sensors/*=3", "Chassis/*=a", "Chassis/*=HGX"])
+    assert found.trails == {"Chassis/*=A/Sensors/*=3": ["/c/A/s/3"], "Chassis/*=a": [], "Chassis/*=HGX": []}
+    assert asked == [ROOT, "/c", "/c/A", "/c/A/s", "/c/A/s?$skip=2", "/c/A/s/3"]

@@ -1,22 +1,28 @@
 """Takes a node's power away and gives it back, through the ledger: killed in the middle, the next run finds what was begun.
 
-A node that was left off by a kill is powered on again before anything else. A run that was killed begins anew: the inventories between
-its cycles are lost with it, so its cycles measured nothing (docs/adr/0009). Right before the power goes, the scheduler is asked: a node
-on which jobs run or may start is never touched.
+A node that was left off by a kill gets its outlets and its power back before anything else. A run that was killed begins anew: the
+inventories between its cycles are lost with it, so its cycles measured nothing (docs/adr/0009). Right before the power goes, the scheduler
+is asked: a node on which jobs run or may start is never touched.
+
+AC by the outlets of PDUs where the site names those that feed the node, else by its BMC (FullPowerCycle). Outlets are switched off only after
+the node was, and only while its BMC falls silent they are taken for its own; whatever goes wrong, they are switched on again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-from rackready.drivers.redfish import Bmc, BmcError, PowerAction
+from rackready.drivers.redfish import Bmc, BmcError, BmcUnreachableError, PowerAction
+from rackready.gates.bmc.mains import Feeds, Mains
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Bmc as BmcSite
+
+T = TypeVar("T")
 
 FORMAT = "rackready/power-cycle/v1"
 OPERATION = "power-cycle"
@@ -25,6 +31,30 @@ _REST_S = 10.0
 """How long the power stays away: capacitors discharge, and a BMC notices. Our choice: vendors ask for 10 to 30 s by hand."""
 _AC_S = 900.0
 """How long a BMC may be away that lost its own power. Our choice: such BMCs take 2 to 5 minutes to boot."""
+_SILENT_S = 60.0
+"""How long a BMC may still answer whose mains is off. Our choice: supplies hold for tens of milliseconds; the rest is for what else may delay it."""
+_AGAIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How one cycle is done: its kind, and for AC by what: ``pdu`` or ``bmc``."""
+
+    kind: str
+    by: str = ""
+
+    def told(self) -> dict[str, str]:
+        """Return what evidence says of it."""
+        return {"kind": self.kind, **({"by": self.by} if self.by else {})}
+
+    def __str__(self) -> str:
+        """As people read it."""
+        return called(self.told())
+
+
+def called(told: Mapping[str, Any]) -> str:
+    """Return how people call the kind of a cycle: cold, ac by pdu."""
+    return str(told.get("kind")) + (f" by {told['by']}" if told.get("by") else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,41 +66,49 @@ class Cycler:
     refuse: Callable[[str], str]
     serial: Callable[[str], str | None]
     rest_s: float = _REST_S
+    feeds: Feeds = field(default_factory=Feeds)
 
     def cycle(self, node: str, site: BmcSite, kind: str, number: str, *, proceed: Callable[[], None]) -> dict[str, Any]:
-        """Do one cycle and return what was done. Raises RackreadyError; what was begun stays open in the ledger then."""
+        """Do one cycle and return what was done. Raises RackreadyError; what was begun stays open in the ledger then, unless it was undone."""
         if kind not in KINDS:
             raise RackreadyError(f"{node}: power cycle - Expected: one of {', '.join(KINDS)} Actual: {kind}.")
         self._allowed(node)
         begun = time.monotonic()
         with Bmc(node, site) as bmc:
-            serial = self.serial(node)
-            if serial is None:
-                raise RackreadyError(
-                    f"{node}: power cycle - Expected: its chassis serial in the site file Actual: none. Give it: nothing was done to the node."
-                )
+            serial = self._serial(node)
+            self._finish(node, bmc, serial)
             bmc.require(serial)
-            self._finish_interrupted(node, bmc)
-            chosen = _chosen(bmc, kind, int(number))
-            desired = f"{self.campaign}/{number}/{chosen}/{time.time_ns()}"
+            mains = self.feeds.mains(node)
+            way = _chosen(bmc, kind, int(number), mains)
             result = run_effect(
                 self.ledger,
                 node,
                 OPERATION,
-                desired,
-                before=lambda: {"power": bmc.observe(), "kind": chosen},
+                f"{self.campaign}/{number}/{way.kind}/{time.time_ns()}",
+                before=lambda: _before(bmc, way, mains),
                 observe=lambda _stored: Observation.NOT_HAPPENED,
-                act=lambda _token: self._act(node, bmc, chosen, proceed),
+                act=lambda token: self._act(node, bmc, way, proceed, mains, token),
             )
         return {
             "format": FORMAT,
-            "kind": chosen,
+            **way.told(),
             "number": int(number),
             "result": result.outcome,
             **result.result,
             "seconds": round(time.monotonic() - begun, 1),
             "complete": True,
         }
+
+    def give_back(self, node: str, site: BmcSite) -> bool:
+        """Give a node the power back that a killed run took; False when none did. Raises RackreadyError."""
+        with Bmc(node, site) as bmc:
+            return self._finish(node, bmc, self._serial(node))
+
+    def _serial(self, node: str) -> str:
+        serial = self.serial(node)
+        if serial is None:
+            raise RackreadyError(f"{node}: power cycle - Expected: its chassis serial in the site file Actual: none. Give it: nothing was done to the node.")
+        return serial
 
     def _allowed(self, node: str) -> None:
         why = self.refuse(node)
@@ -79,46 +117,117 @@ class Cycler:
                 f"{node}: power cycle - Expected: a node on which no jobs run or may start Actual: {why}. Nothing was done to it: drain it first."
             )
 
-    def _finish_interrupted(self, node: str, bmc: Bmc) -> None:
-        """Close what a killed run left open: power the node on if it was left off. The cycle itself is not repeated under its number."""
+    def _finish(self, node: str, bmc: Bmc, serial: str) -> bool:
+        """Close what a killed run left open: its outlets on, then the node. The cycle itself is not repeated under its number."""
         last = self.ledger.latest(node, OPERATION)
         if last is None or last.status != "intent":
-            return
+            return False
+        outlets = last.observed.get("outlets") or []
+        if outlets:
+            self.feeds.left_off(node, outlets).on()
+            _insist(bmc, bmc.observe)
+        bmc.require(serial)
         if bmc.observe() != "On":
             bmc.power(PowerAction.ON)
         self.ledger.done(last.token, {"interrupted": True, "power": bmc.observe()})
+        return True
 
-    def _act(self, node: str, bmc: Bmc, kind: str, proceed: Callable[[], None]) -> dict[str, Any]:
+    def _act(self, node: str, bmc: Bmc, way: Way, proceed: Callable[[], None], mains: Mains, token: int) -> dict[str, Any]:
         proceed()
-        self.ledger.event(self.campaign, node, "validate", f"power cycle ({kind}) begins", level="warn")
-        if kind == "warm":
+        self.ledger.event(self.campaign, node, "validate", f"power cycle ({way}) begins", level="warn")
+        if way.kind == "warm":
             return {"states": [bmc.power(PowerAction.RESET)]}
-        if kind == "ac":
+        if way.by == "pdu":
+            return self._by_pdu(node, bmc, mains, token)
+        if way.kind == "ac":
             bmc.full_power_cycle()
             return {"states": ["AC off and on", _on_again(bmc)]}
         off = bmc.power(PowerAction.OFF)
         time.sleep(self.rest_s)
         return {"states": [off, bmc.power(PowerAction.ON)]}
 
+    def _by_pdu(self, node: str, bmc: Bmc, mains: Mains, token: int) -> dict[str, Any]:
+        """Switch the node off, then its outlets; see that its BMC lost its power too; then all of it on again, in the other order."""
+        off = bmc.power(PowerAction.OFF)
+        try:
+            mains.require_on()
+            mains.off()
+            _silent(node, bmc, mains)
+            time.sleep(self.rest_s)
+            mains.on()
+        except Exception as error:
+            raise self._undone(bmc, mains, token, error) from error
+        return {"states": [off, "outlets off", "BMC silent", "outlets on", _on_again(bmc)], "outlets": mains.names}
 
-def _chosen(bmc: Bmc, kind: str, number: int) -> str:
-    """Return the kind of a cycle. ``auto``: AC where the BMC can, else cold and warm in turn."""
-    can = bmc.offers_full_power_cycle() if kind in {"auto", "ac"} else False
-    if kind == "ac" and not can:
-        raise BmcError(f"{bmc.where}: AC power cycle - Expected: reset type FullPowerCycle Actual: not offered. Choose the kind auto, cold or warm.")
-    if kind != "auto":
-        return kind
-    return "ac" if can else "cold" if number % 2 else "warm"
+    def _undone(self, bmc: Bmc, mains: Mains, token: int, error: Exception) -> RackreadyError:
+        """Switch on what was switched off, and return what to say of an error in the middle. Undone, nothing is left for a later run to switch."""
+        switched = bool(mains.asked)
+        try:
+            mains.on()
+            _on_again(bmc)
+            if not mains.all_on():  # a PDU whose answer was lost may have switched off late
+                mains.on()
+        except RackreadyError as worse:
+            return RackreadyError(f"{error} It could not be undone: {worse} Bring outlets and node to On by hand, or run the gate again, which tries it.")
+        self.ledger.failed(token, f"undone: {error}")
+        return RackreadyError(f"{error} Undone: {'its outlets and the node are' if switched else 'no outlet was switched, the node is'} on again.")
+
+
+def _before(bmc: Bmc, way: Way, mains: Mains) -> dict[str, Any]:
+    """Return what a run that finds this cycle unfinished must know. Raises BmcError when an outlet is not on already: nothing was done then."""
+    stored = {"power": bmc.observe(), **way.told()}
+    if way.by != "pdu":
+        return stored
+    mains.require_on()
+    return {**stored, "outlets": mains.stored()}
+
+
+def _chosen(bmc: Bmc, kind: str, number: int, mains: Mains) -> Way:
+    """Return how to do a cycle. ``auto``: AC where outlets are named or the BMC can, else cold and warm in turn."""
+    if kind in {"auto", "ac"}:
+        if mains.outlets:
+            return Way("ac", "pdu")
+        if bmc.offers_full_power_cycle():
+            return Way("ac", "bmc")
+    if kind == "ac":
+        text = "Expected: outlets of the node in the site file, or reset type FullPowerCycle Actual: neither. Choose the kind auto, cold or warm."
+        raise BmcError(f"{bmc.where}: AC power cycle - {text}")
+    return Way(kind) if kind != "auto" else Way("cold" if number % 2 else "warm")
+
+
+def _silent(node: str, bmc: Bmc, mains: Mains) -> None:
+    """Wait until a BMC whose mains was switched off answers no more. Raises BmcError when it goes on: then other machines hang on these outlets."""
+    deadline = time.monotonic() + _SILENT_S
+    while True:
+        try:
+            said = f"power {bmc.observe()}"
+        except BmcUnreachableError:
+            return
+        except BmcError as error:
+            said = str(error)
+        if time.monotonic() > deadline:
+            text = (
+                f"{bmc.where}: power cycle by {', '.join(mains.names)} - Expected: a BMC without power, since these are off "
+                f"Actual: after {_SILENT_S:.0f} s it still answers ({said}). They are not all that feeds {node}, or feed another machine: "
+                f"look what is plugged in there, and correct outlets of {node} in the site file."
+            )
+            raise BmcError(text)
+        time.sleep(1.0)
 
 
 def _on_again(bmc: Bmc) -> str:
     """Wait for a BMC that lost its own power, and power the machine on where its restore policy left it off."""
+    return _insist(bmc, lambda: bmc.power(PowerAction.ON))
+
+
+def _insist(bmc: Bmc, ask: Callable[[], T]) -> T:
+    """Ask a BMC that boots until it answers. Raises its last BmcError."""
     deadline = time.monotonic() + _AC_S
     while True:
         try:
-            time.sleep(5.0)
+            time.sleep(_AGAIN_S)
             bmc.forget()
-            return bmc.power(PowerAction.ON)
+            return ask()
         except BmcError:
             if time.monotonic() > deadline:
                 raise

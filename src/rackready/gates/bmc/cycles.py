@@ -1,28 +1,31 @@
 """Repeated power cycles: after each one, every part of the node must be there again, as it was before the first.
 
 Ten cycles with an inventory difference after each is what bring-up teams do (our judgement of practice; no vendor publishes a number).
-AC where the BMC can take its own mains away (reset type FullPowerCycle), else cold and warm in turn.
+AC where the site names the outlets of PDUs that feed the node, or its BMC can take its own mains away (reset type FullPowerCycle), else cold and
+warm in turn.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run
-from rackready.gates.bmc.cycle import FORMAT, KINDS
+from rackready.gates.bmc.cycle import FORMAT, called
+from rackready.gates.bmc.interrupted import BOOT_S, BOOTED
 from rackready.gates.bmc.parts_seen import Seen, differences, look, seen
+from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
+from rackready.gates.shipped import document
 from rackready.model.outcome import Verdict
 
 _MARK = "/run/rackready-before-cycle"
 """Lies in memory, so that it is gone after a boot, and only after one."""
-_BACK = f'test ! -e {_MARK} || exit 1; case "$(systemctl is-system-running)" in running|degraded) exit 0;; *) exit 1;; esac'
+_BACK = f"test ! -e {_MARK} || exit 1; {BOOTED}"
 _CYCLE_S = 1200.0
 _RMA = "Power the node off, reseat the part and its cables; if it goes missing again, replace it (RMA), then its riser or board. Do not put the node into use."
 _SHOWN = 16
@@ -39,9 +42,9 @@ class PowerCycles(Gate):
         """How often, how, and how long a boot may take."""
 
         cycles: int = Field(10, ge=1, le=200, description="power cycles")
-        kind: Literal["auto", "ac", "cold", "warm"] = Field("auto", description="auto: AC where the BMC can, else cold and warm in turn")
+        kind: Literal["auto", "ac", "cold", "warm"] = Field("auto", description="auto: AC where PDU or BMC can, else cold and warm in turn")
         boot_s: int = Field(
-            1800, ge=30, le=7200, description="longest time from power to a booted system, s; servers of 2 TB check their memory for many minutes"
+            BOOT_S, ge=30, le=7200, description="longest time from power to a booted system, s; servers of 2 TB check their memory for many minutes"
         )
 
     inputs: Inputs
@@ -97,7 +100,7 @@ class PowerCycles(Gate):
         cycle = _cycle(judge, node, number, outputs.get(f"cycle-{number}"), outputs.get(f"mark-{number}"))
         if cycle is None:
             return False
-        kinds.append(str(cycle["kind"]))
+        kinds.append(cycle)
         boot = outputs.get(f"boot-{number}")
         if boot is None or boot.exit_code != 0:
             seconds = f"{boot.seconds:.0f} s" if boot is not None else "no time"
@@ -105,19 +108,20 @@ class PowerCycles(Gate):
             actual = f"not after {seconds}" + (f" ({why})" if why else "")
             step = "Look at its console over the BMC and at bmc/log/sanity/events; do not put the node into use."
             judge.judged += 1
-            judge.fail(node, f"not back after power cycle {number} ({cycle['kind']})", "a booted system that answers on SSH", actual, step)
+            judge.fail(node, f"not back after power cycle {number} ({cycle})", "a booted system that answers on SSH", actual, step)
             return False
         try:
             later = seen(outputs, number)
         except FormatError as error:
             judge.judged += 1
-            judge.fail(node, f"inventory after power cycle {number} ({cycle['kind']})", "the same parts as before", error, _RMA)
+            judge.fail(node, f"inventory after power cycle {number} ({cycle})", "the same parts as before", error, _RMA)
             return False
         judge.metric("boot_time", f"{node}/cycle{number}", boot.seconds, "s")
-        return _compare(judge, node, f"{number} ({cycle['kind']})", first, later)
+        return _compare(judge, node, f"{number} ({cycle})", first, later)
 
 
-def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Output | None) -> dict[str, Any] | None:
+def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Output | None) -> str | None:
+    """Return how a cycle that was done is called, None when the row ends here."""
     where, what = f"{node} BMC", f"power cycle {number}"
     if mark is None or output is None:
         judge.error(where, f"{what} was not run", "a power cycle, and a mark on the node before it", "none", "See what ended the row before it.")
@@ -130,14 +134,12 @@ def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Ou
         judge.error(where, f"{what} not done", "power away and back", actual, "Look at the node's power in its BMC; bring it to On, then run the gate again.")
         return None
     try:
-        found = json.loads(output.stdout)
-    except json.JSONDecodeError:
-        found = None
-    whole = isinstance(found, dict) and found.get("format") == FORMAT and found.get("complete") is True and found.get("result") == "done"
-    if not whole or found.get("kind") not in KINDS:
-        judge.error(where, f"{what} unreadable", f"a document of format {FORMAT}", output.stdout[:80] or "nothing", "Run the gate again; report a bug.")
+        found = document(output, FORMAT)
+        printed.hold(found, printed.PowerCycle)
+    except FormatError as error:
+        judge.error(where, f"{what} unreadable", f"a document of format {FORMAT}", error, "Run the gate again; report a bug.")
         return None
-    return dict(found)
+    return called(found)
 
 
 def _compare(judge: Judge, node: str, cycle: str, first: Seen, later: Seen) -> bool:

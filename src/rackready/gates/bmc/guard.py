@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rackready.drivers.scheduler.base import UnknownNodeError
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.gates.bmc.connection import Bmcs, sites_of
 from rackready.gates.bmc.cycle import Cycler
+from rackready.gates.bmc.mains import Feeds
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
@@ -17,7 +20,12 @@ def bmcs(site: Site, ledger: Ledger, campaign: str, paths: EnvPaths | None) -> B
     """Return the way to a site's BMCs; without ``paths`` (nothing is known of the scheduler then) no power can be cycled."""
     if paths is None:
         return Bmcs(sites_of(site))
-    return Bmcs(sites_of(site), Cycler(ledger, campaign, lambda node: refusal(site, ledger, paths, node), lambda node: site.node(node).serial))
+    return Bmcs(sites_of(site), cycler(site, ledger, campaign, lambda node: refusal(site, ledger, paths, node)))
+
+
+def cycler(site: Site, ledger: Ledger, campaign: str, refuse: Callable[[str], str]) -> Cycler:
+    """Return what cycles the power of a site's nodes."""
+    return Cycler(ledger, campaign, refuse, lambda node: site.node(node).serial, feeds=Feeds.of_site(site))
 
 
 def refusal(site: Site, ledger: Ledger, paths: EnvPaths, node: str) -> str:

@@ -6,9 +6,9 @@ A value that a script could not read is null; what null means is for the gate to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rackready.gates.formats.error import FormatError
 
@@ -87,6 +87,22 @@ class PartInventory(Shape):
     memory_bytes: int | None = None
 
 
+class PowerCycle(Shape):
+    """What is told of a power cycle that was done; ``by``: what took the mains away, which AC alone does."""
+
+    kind: Literal["ac", "cold", "warm"]
+    by: Literal["pdu", "bmc"] | None = None
+    result: Literal["done"]
+    complete: Literal[True]
+
+    @model_validator(mode="after")
+    def _ac_by_something(self) -> Self:
+        if (self.kind == "ac") != (self.by is not None):
+            message = f"kind {self.kind} by {self.by or 'nothing'}"
+            raise ValueError(message)
+        return self
+
+
 def hold(found: Mapping[str, Any], shape: type[Shape]) -> None:
     """Raise FormatError, with the first place that is not as it must be, when a document is not of a shape."""
     try:
@@ -94,4 +110,4 @@ def hold(found: Mapping[str, Any], shape: type[Shape]) -> None:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-        raise FormatError(f"{path}: {first['msg']}") from error
+        raise FormatError(f"{path}: {first['msg']}" if path else first["msg"]) from error

@@ -1,0 +1,60 @@
+"""Power that a killed run took from nodes is given back before anything is asked of them: without it they answer nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from rackready.drivers.process import check_stop
+from rackready.drivers.remote import Answer
+from rackready.gates.bmc.cycle import OPERATION, Cycler
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Bmc as BmcSite
+
+BOOT_S = 1800
+"""How long a node may boot, s. Our choice: servers of 2 TB check their memory for many minutes."""
+BOOTED = 'case "$(systemctl is-system-running)" in running|degraded) exit 0;; *) exit 1;; esac'
+"""Exits with 0 on a node whose boot has come to its end."""
+_WORKERS = 16
+_AGAIN_S = 3.0
+_ASK_S = 30.0
+
+
+class Hosts(Protocol):
+    """Where commands are run."""
+
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float) -> Answer:
+        """Run a command to its end."""
+
+
+def give_back(cycler: Cycler, hosts: Hosts, bmcs: Mapping[str, BmcSite], nodes: Sequence[str], *, boot_s: float = BOOT_S) -> None:
+    """Give these nodes back what power cycles that were cut off took, and wait until they have booted.
+
+    What goes wrong is said as progress and stays open in the ledger: the node then says itself that it does not answer. Raises Interrupted.
+    """
+    interrupted = cycler.ledger.interrupted(OPERATION)
+    left = [node for node in nodes if node in interrupted and node in bmcs]
+    with ThreadPoolExecutor(max_workers=max(1, min(len(left), _WORKERS))) as pool:
+        list(pool.map(lambda node: _of_node(cycler, hosts, node, bmcs[node], boot_s), left))
+
+
+def _of_node(cycler: Cycler, hosts: Hosts, node: str, site: BmcSite, boot_s: float) -> None:
+    def say(text: str) -> None:
+        cycler.ledger.event(cycler.campaign, node, "validate", text, level="warn")
+
+    try:
+        if not cycler.give_back(node, site):
+            return
+    except RackreadyError as error:
+        say(f"a power cycle was cut off, and its power could not be given back: {error}")
+        return
+    say("a power cycle was cut off: its power was given back")
+    begun = time.monotonic()
+    while hosts.run(node, ("sh", "-c", BOOTED), timeout_s=_ASK_S).exit_code != 0:
+        check_stop()
+        if time.monotonic() - begun > boot_s:
+            say(f"it has not booted {boot_s:.0f} s after its power was given back")
+            return
+        time.sleep(_AGAIN_S)

@@ -1,0 +1,100 @@
+"""The outlets of PDUs that feed a node, all together: off, and on again whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rackready.drivers.redfish_outlets import PduOutlet
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Bmc as BmcSite
+from rackready.model.site import Outlet, Site
+
+
+@dataclass(slots=True)
+class Mains:
+    """The outlets of one node; ``asked``: those that were asked to go off."""
+
+    outlets: Sequence[PduOutlet]
+    asked: list[PduOutlet] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """How messages call them."""
+        return [outlet.stated.called for outlet in self.outlets]
+
+    def stored(self) -> list[dict[str, Any]]:
+        """Return what the ledger keeps of them, so that a later run can switch them on."""
+        return [outlet.stated.model_dump(mode="json") for outlet in self.outlets]
+
+    def require_on(self) -> None:
+        """Raise BmcError unless all of them are on and may be switched."""
+        for outlet in self.outlets:
+            outlet.require_on()
+
+    def off(self) -> None:
+        """Switch all of them off, and wait until each shows it. Raises BmcError; some may be off then."""
+        for outlet in self.outlets:
+            self.asked.append(outlet)
+            outlet.switch("Off")
+        for outlet in self.outlets:
+            outlet.wait("Off")
+
+    def on(self) -> None:
+        """Switch on those that were asked to go off, each even where another fails. Raises RackreadyError that names those that did not come on."""
+        refused: dict[str, RackreadyError] = {}
+        for outlet in self.asked:
+            _try(outlet, lambda one: one.switch("On"), refused)
+        dark: dict[str, RackreadyError] = {}
+        for outlet in self.asked:  # also where the PDU refused: it may be on all the same
+            _try(outlet, lambda one: one.wait("On"), dark)
+        if dark:
+            first, seen = next(iter(dark.items()))
+            raise RackreadyError(f"{', '.join(dark)}: not seen on again - Expected: On Actual: {refused.get(first, seen)}")
+
+    def all_on(self) -> bool:
+        """Whether those that were asked to go off are on now. Raises RackreadyError."""
+        return all(outlet.is_on() for outlet in self.asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Feeds:
+    """What feeds the nodes of a site, as far as it says so: outlets by node, and the Redfish services of its devices."""
+
+    outlets: Mapping[str, Sequence[Outlet]] = field(default_factory=dict)
+    services: Mapping[str, BmcSite] = field(default_factory=dict)
+
+    @classmethod
+    def of_site(cls, site: Site) -> Feeds:
+        """Return those of a site."""
+        services = {device.name: device.bmc for device in site.devices if device.bmc is not None}
+        return cls({node.name: node.outlets for node in site.nodes() if node.outlets}, services)
+
+    def mains(self, node: str) -> Mains:
+        """Return the outlets of a node; none where the site names none."""
+        return self._mains(node, self.outlets.get(node, ()))
+
+    def left_off(self, node: str, stored: Sequence[Mapping[str, Any]]) -> Mains:
+        """Return outlets that a run which ended in the middle may have left off: ``on`` switches on all of them. Raises RackreadyError."""
+        found = self._mains(node, [Outlet.model_validate(item) for item in stored])
+        found.asked = list(found.outlets)
+        return found
+
+    def _mains(self, node: str, outlets: Sequence[Outlet]) -> Mains:
+        missing = [outlet for outlet in outlets if outlet.pdu not in self.services]
+        if missing:
+            text = (
+                f"{node}: {missing[0].called} - Expected: device {missing[0].pdu} with a bmc in the site file Actual: none. "
+                "Give it, or switch the outlet on by hand: a run that was killed may have left it off."
+            )
+            raise RackreadyError(text)
+        return Mains([PduOutlet(outlet, self.services[outlet.pdu]) for outlet in outlets])
+
+
+def _try(outlet: PduOutlet, step: Callable[[PduOutlet], None], failed: dict[str, RackreadyError]) -> None:
+    """Do one step, and note why it could not be done: the other outlets are waiting."""
+    try:
+        step(outlet)
+    except RackreadyError as error:
+        failed[outlet.stated.called] = error
