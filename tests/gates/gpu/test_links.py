@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,18 @@ def test_a_card_in_a_slot_may_be_slow_while_idle_and_it_is_said() -> None:
     assert "runs at generation 1 (2.5 GT/s) of generation 4 (16 GT/s) while idle, which such a card may" in (verdict.note or "")
 
 
+def test_the_ports_of_a_virtual_node_say_nothing_of_the_hardware() -> None:
+    """The site says that it is one; what its hypervisor's ports are called does not matter."""
+    known = facts("dgx_h100", 1)
+    one = known.nodes["node01"]
+    known = replace(known, nodes={"node01": replace(one, node=one.node.model_copy(update={"kind": "virtual"}))})
+    found = gate(f"{S}pcie-path")
+    texts = {"path": json.dumps(paths_of(n1_max_link_speed=16.0, n3_max_link_speed=16.0))}
+    verdict = evaluate(found, known, found.plan(known, ["node01"])[0], texts, 0)
+    assert verdict.outcome is Outcome.PASS
+    assert "0000:42:00.0 is a virtual port" in (verdict.note or "")
+
+
 def test_a_gpu_off_the_bus_reads_as_all_ones() -> None:
     found = paths_of()
     found["gpus"][3]["revision"] = "0xff"
@@ -310,6 +323,16 @@ def test_the_script_reads_sysfs(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 TOPO = text("topo/dgx_h100_healthy.txt")
+
+
+def test_affinity_without_compute_nics_has_nothing_to_judge() -> None:
+    known = facts("dgx_h100", 1)
+    plain = known.nodes["node01"].platform.model_copy(update={"nics": []})
+    known = replace(known, nodes={"node01": replace(known.nodes["node01"], platform=plain)})
+    found = gate(f"{S}affinity")
+    verdict = evaluate(found, known, found.plan(known, ["node01"])[0], {"topo": TOPO}, 0)
+    words = "platform dgx_h100: no compute NICs, or their device names are not published; nothing to hold the matrix against"
+    assert (verdict.outcome, verdict.note, verdict.measured) == (Outcome.PASS, words, [])
 
 
 def test_affinity_of_a_healthy_node() -> None:
