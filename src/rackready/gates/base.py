@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, Literal
@@ -193,6 +193,13 @@ class Gate(ABC):
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:  # noqa: ARG002
         """Declare further runs that tell which part of a failed run is at fault. Never a repeat of a failed run."""
         return []
+
+    def acquitted(self, runs: Mapping[str, Collection[str]], slow: Collection[str]) -> frozenset[tuple[str, str]]:  # noqa: ARG002 - most cannot tell
+        """Return (target, node) of runs that fall behind their fleet where the node's other runs show that the fault is another's.
+
+        ``runs``: target -> its nodes, of all runs that were compared; ``slow``: targets of those that fall behind.
+        """
+        return frozenset()
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
         """Say which verdicts belong to which node: to every node that took part, unless the gate knows better."""

@@ -40,7 +40,7 @@ class Unit:
 class Comparison:
     """A metric over identical units. ``bound``: what a unit may not fall below (above, where lower is better).
 
-    Where a run over several nodes is the unit, ``units`` and ``outliers`` name it once for each of its nodes.
+    Where a run over several nodes is the unit, ``units`` and ``outliers`` name it once for each of its nodes, but for outliers that its gate acquits.
     """
 
     metric: FleetMetric
@@ -127,7 +127,9 @@ def in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) 
         return None
     behind = {unit.target for unit in found.outliers}
     everyone = [unit for members in alike for unit in members]
-    return replace(found, units=tuple(everyone), outliers=tuple(unit for unit in everyone if unit.target in behind))
+    innocent = gate.acquitted({members[0].target: [unit.node for unit in members] for members in alike}, behind) if behind else frozenset()
+    outliers = [unit for unit in everyone if unit.target in behind and (unit.target, unit.node) not in innocent]
+    return replace(found, units=tuple(everyone), outliers=tuple(outliers))
 
 
 def _worst(metric: FleetMetric, members: list[Unit]) -> list[Unit]:

@@ -23,6 +23,8 @@ _LOOK = {
     "part": "Compare temperatures, clocks and firmware with a good one",
     "run": "Which of its nodes is not told by this figure: compare the rails' shares and the figures of its pairs with those of a good run",
 }
+_ONE_END = "Its partner is right with others: compare this node's cable, PCIe width and errors of the port with those of a good rail"
+"""Where the gate acquitted the other nodes of the run."""
 _Figures = dict[str, list[tuple[str, Verdict]]]
 """What makes units identical -> (node, verdict) of each node that is so."""
 
@@ -150,13 +152,15 @@ def completed(gate: Gate | type[Gate], node: str, before: Verdict, comparisons: 
 
 
 def _finding(unit: Unit, found: Comparison, gate: Gate) -> Finding:
+    shared = found.metric.of == "part" or sum(other.target == unit.target for other in found.outliers) > 1
+    look = (found.metric.look or _LOOK[found.metric.of]) if shared else _ONE_END
     side = "at least" if found.metric.better == "higher" else "at most"
     return Finding(
         where=unit.target.replace("/", " "),
         what=f"{found.metric.name} falls behind its fleet",
         expected=f"{side} {found.bound:.4g} {unit.unit} (median of {found.count} identical units {found.centre:.4g})",
         actual=f"{unit.value:.4g} {unit.unit}",
-        next_step=f"{found.metric.look or _LOOK[found.metric.of]}, repair, then run {gate.id} again: docs/runbooks/fleet-outlier.md",
+        next_step=f"{look}, repair, then run {gate.id} again: docs/runbooks/fleet-outlier.md",
     )
 
 

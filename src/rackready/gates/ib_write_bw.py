@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from ipaddress import IPv4Address
 from typing import Any, Literal
 
 from pydantic import Field
 
 from rackready.design.facts import NicFacts
-from rackready.gates import base
+from rackready.gates import base, pair_fleet
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.expectation import Bound, judge
 from rackready.gates.formats import perftest
@@ -55,7 +55,7 @@ class IbWriteBw(Gate):
     id = "pair/fabric/performance/ib-write-bw"
     covers = frozenset({"nic", "rail", "cable"})
     fleet = (FleetMetric("bw_average", effect=0.03, of="run", look=_LOOK),)
-    """One direction from NIC to NIC is one unit: its figure is that of both ends, and a slow one is not laid to either."""
+    """One direction from NIC to NIC is one unit: its figure is that of both ends, and a third partner tells which of them is slow."""
     min_nodes = 2
 
     class Inputs(base.Inputs):
@@ -77,8 +77,12 @@ class IbWriteBw(Gate):
         ]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
-        """Measure both ends of a failed run with a third partner: that tells which end is bad."""
-        return [self._run(facts, first, second, rail, again=True) for first, second, rail in retests(done)]
+        """Measure both ends of a run that failed, or that falls behind its fleet, with a third partner: that tells which end is bad."""
+        return [self._run(facts, first, second, rail, again=True) for first, second, rail in retests(pair_fleet.suspected(self, facts, done))]
+
+    def acquitted(self, runs: Mapping[str, Collection[str]], slow: Collection[str]) -> frozenset[tuple[str, str]]:
+        """Acquit a NIC that is right with another partner, where its partner is not."""
+        return pair_fleet.acquitted(runs, slow)
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
         """Blame the end that fails with two partners; acquit the one that passes with another."""

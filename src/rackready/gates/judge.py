@@ -20,6 +20,7 @@ class Judge:
         self.transport: str | None = None
         self.note: str | None = None
         self.judged = 0
+        self._nothing = False
         self._said: set[Hashable] = set()
 
     def fail(self, where: str, what: str, expected: object, actual: object, next_step: str) -> None:
@@ -46,6 +47,12 @@ class Judge:
             self.fail(where, what, expected, actual, next_step)
             return False
         return True
+
+    def nothing(self, note: str) -> None:
+        """Say that there is nothing of the kind to judge here: a pass, with the reason, that counts no part as measured."""
+        self.judged += 1
+        self.note = note
+        self._nothing = True
 
     def metric(self, name: str, target: str, value: float, unit: str) -> None:
         """Record a measured number."""
@@ -81,7 +88,7 @@ class Judge:
             findings=self.fails + self.errors,
             metrics=self.metrics,
             criteria=self.criteria,
-            measured=sorted(self.measured),
+            measured=[] if self._nothing else sorted(self.measured),
             blamed=sorted(self.blamed),
             transport=self.transport,
             note=self.note,

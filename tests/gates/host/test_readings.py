@@ -233,6 +233,24 @@ def test_words(healthy: dict[str, Healthy], gate_id: str, tool: str, change: Doc
     assert [str(finding) for finding in verdict.findings] == [text]
 
 
+@pytest.mark.parametrize("gate_id", ["node/host/sanity/links", "node/host/validation/optics"])
+def test_a_node_without_compute_nics_has_nothing_to_judge(healthy: dict[str, Healthy], gate_id: str) -> None:
+    one = healthy[gate_id]
+    plain = replace(one.known, nodes={"node01": replace(one.known.nodes["node01"], nics=())})
+    verdict = one.gate.evaluate(plain, one.run, one.outputs)
+    assert (verdict.outcome, verdict.note, verdict.measured) == (Outcome.PASS, "the platform has no compute NICs: nothing to judge", [])
+
+
+@pytest.mark.parametrize("gate_id", ["node/host/sanity/pcie-acs", "node/host/sanity/iommu"])
+def test_a_virtual_machine_has_nothing_to_judge(healthy: dict[str, Healthy], gate_id: str) -> None:
+    one = healthy[gate_id]
+    node = one.known.nodes["node01"]
+    virtual = replace(one.known, nodes={"node01": replace(node, node=node.node.model_copy(update={"kind": "virtual"}))})
+    verdict = one.gate.evaluate(virtual, one.run, one.outputs)
+    words = "a virtual machine: its host needs access control services, and the NIC address translation (ATS) instead; not judged here"
+    assert (verdict.outcome, verdict.note, verdict.measured) == (Outcome.PASS, words, [])
+
+
 @pytest.mark.parametrize(
     ("field", "what"),
     [("Rx Power Current [dBm]", "received light"), ("Tx Power Current [dBm]", "sent light"), ("Temperature [C]", "module temperature")],

@@ -59,7 +59,7 @@ class Affinity(Gate):
             )
         nics = [nic for nic in facts.platform.nics if nic.rdma_device]
         if not nics:
-            judge.note = f"platform {facts.platform.id}: no compute NICs, or their device names are not published; nothing to hold the matrix against"
+            judge.nothing(f"platform {facts.platform.id}: no compute NICs, or their device names are not published; nothing to hold the matrix against")
             return
         for nic in nics:
             _pair(judge, node, nic.gpu, nic.rdma_device, nic.rail, found)

@@ -29,14 +29,11 @@ class Fabric(SmiGate):
         """Judge state, status and, where the GPU reports it, each field of the health mask."""
         if facts.platform.nvswitch:
             state(judge, facts, where, gpu)
-        else:
-            judge.judged += 1
 
     def together(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:  # noqa: ARG002 - the platform alone decides
-        """Say why there is nothing to judge on a server without NVSwitches: no GPU was measured by it then."""
+        """Say why there is nothing to judge on a server without NVSwitches."""
         if not facts.platform.nvswitch:
-            judge.measured.clear()
-            judge.note = f"platform {facts.platform.id} has no NVSwitches: there is no fabric to judge"
+            judge.nothing(f"platform {facts.platform.id} has no NVSwitches: there is no fabric to judge")
 
 
 def state(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:

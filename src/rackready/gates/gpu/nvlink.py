@@ -65,8 +65,7 @@ class NvLinks(Gate):
         of_node = facts.nodes[node]
         judge = Judge()
         if of_node.gpu.nvlink is None:
-            judge.judged += 1
-            judge.note = f"GPU {of_node.gpu.id} has no NVLink: there is nothing to judge"
+            judge.nothing(f"GPU {of_node.gpu.id} has no NVLink: there is nothing to judge")
             return judge.verdict(node)
         states = _read(judge, outputs.get("status"), node, "nvidia-smi nvlink -s", smi_nvlink.status)
         counters = _read(judge, outputs.get("errors"), node, "nvidia-smi nvlink -e", smi_nvlink.errors)

@@ -114,7 +114,7 @@ def _ends_above(judge: Judge, facts: NodeFacts, where: str, links: Sequence[dict
     nearest = declared or (None if own is None else _Wanted(own.gen, own.lanes, "GPU profile"))
     for place, link in enumerate(links):
         wanted = declared if place else nearest
-        if link.get("vendor") in _VIRTUAL:
+        if facts.node.kind == "virtual" or link.get("vendor") in _VIRTUAL:
             notes.append(f"{where}: {link['pci']} is a virtual port: what it can do is about no hardware, and not judged")
         elif wanted is not None:
             judge.judged += 1

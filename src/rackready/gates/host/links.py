@@ -49,7 +49,7 @@ class Links(HostGate):
     def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold each link against the plan; a node without compute NICs has nothing to judge."""
         if not facts.nics:
-            judge.judged, judge.note = 1, "the platform has no compute NICs: nothing to judge"
+            judge.nothing("the platform has no compute NICs: nothing to judge")
             return
         text = found.text("dmesg")
         downs: dict[str, list[float]] = {}

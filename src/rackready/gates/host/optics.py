@@ -138,7 +138,7 @@ class Optics(HostGate):
         """Hold every port against the bounds and its siblings."""
         node = facts.node.name
         if not facts.nics:
-            judge.judged, judge.note = 1, "the platform has no compute NICs: nothing to judge"
+            judge.nothing("the platform has no compute NICs: nothing to judge")
             return
         ports = {nic: port for nic in facts.nics if (port := read(judge, node, nic, found)) is not None}
         for nic, port in ports.items():

@@ -34,7 +34,7 @@ class AccessControl(HostGate):
         """Look at every switch port on the way to a GPU or NIC."""
         node = facts.node.name
         if facts.node.kind == "virtual":
-            judge.judged, judge.note = 1, _VIRTUAL
+            judge.nothing(_VIRTUAL)
             return
         text = found.text("lspci")
         if text is None:
@@ -80,7 +80,7 @@ class Iommu(HostGate):
         """Hold every device's group against pass-through (identity); no group means that the IOMMU is off."""
         node = facts.node.name
         if facts.node.kind == "virtual":
-            judge.judged, judge.note = 1, _VIRTUAL
+            judge.nothing(_VIRTUAL)
             return
         wrong: dict[str, list[str]] = {}
         for pci, name in sorted(parts(facts).items(), key=lambda item: item[1]):
