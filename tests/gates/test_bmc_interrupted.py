@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from rackready.design.site import load_site
+from rackready.drivers import redfish
 from rackready.drivers.remote import Answer
 from rackready.gates import phase
+from rackready.gates.bmc import cycle as module
 from rackready.gates.bmc import interrupted
 from rackready.gates.bmc.cycle import Cycler
 from rackready.gates.bmc.cycles import PowerCycles
@@ -125,3 +128,35 @@ def test_only_a_run_that_may_cycle_power_gives_it_back(tmp_path: Path, monkeypat
     entries = [GateSetEntry(id=gate) for gate in gates]
     with phase.stages(PhaseContext("sim", tmp_path, "c1"), load_site("sim"), EnvPaths(tmp_path, "sim"), ["node01"], entries):
         assert there == given
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ([redfish.BmcUnreachableError("away"), redfish.BmcError("503"), "On"], 3),
+        ([redfish.BmcLoginError("refused"), redfish.BmcUnreachableError("away"), "On"], 3),
+        ([redfish.BmcLoginError("refused"), redfish.BmcLoginError("refused"), "On"], 2),
+    ],
+    ids=["a BMC that boots", "one login refused", "two logins refused"],
+)
+def test_a_bmc_that_boots_is_asked_again_but_a_refused_login_only_once_more(monkeypatch: pytest.MonkeyPatch, said: list[Any], asked: int) -> None:
+    rests: list[float] = []
+    monkeypatch.setattr(module.time, "sleep", rests.append)
+    answers = iter(said)
+    count = []
+
+    def ask() -> str:
+        count.append(1)
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    bmc: Any = SimpleNamespace(forget=lambda: None)
+    if asked == len(said):
+        assert module._insist(bmc, ask) == "On"
+    else:
+        with pytest.raises(redfish.BmcLoginError):
+            module._insist(bmc, ask)
+    assert len(count) == asked
+    assert (60.0 in rests) is any(isinstance(item, redfish.BmcLoginError) for item in said)

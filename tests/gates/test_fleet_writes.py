@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from rackready.model.phase import NodeResult
 from rackready.model.profile import GateSetEntry
 from tests.gates.fake import said
 from tests.gates.stage import fingerprint_of, site_with, stage_of
-from tests.gates.support import wrote
+from tests.gates.support import port, ports, wrote
 from tests.gates.test_ib_write_bw import WROTE
 
 PAIR = "pair/fabric/performance/ib-write-bw"
@@ -40,8 +39,7 @@ class Ports:
         with self.lock:
             self.read[f"{node} {device}"] += 1
             sent = self.read[f"{node} {device}"] // 2 * WROTE
-        port = {"state": "4: ACTIVE", "link_layer": "Ethernet", "rate": "400 Gb/sec (4X NDR)", "xmit_bytes": sent, "rcv_bytes": sent}
-        return said(json.dumps({"format": "rackready/rdma-counters/v1", "devices": {device: port}, "complete": True}))
+        return said(ports({device: port(sent)}))
 
     def write(self, node: str, argv: Sequence[str]) -> Answer:
         return said(wrote(argv).replace("391.27", f"{self.slow.get((node, argv[4]), HEALTHY):.2f}"))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from rackready.drivers.redfish import Bmc, BmcError, BmcUnreachableError, PowerAction
+from rackready.drivers.redfish import Bmc, BmcError, BmcLoginError, BmcUnreachableError, PowerAction
 from rackready.gates.bmc.mains import Feeds, Mains
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
@@ -34,6 +34,8 @@ _AC_S = 900.0
 _SILENT_S = 60.0
 """How long a BMC may still answer whose mains is off. Our choice: supplies hold for tens of milliseconds; the rest is for what else may delay it."""
 _AGAIN_S = 5.0
+_LOGIN_S = 60.0
+"""How long after a refused login the second one comes: a BMC that boots may answer before its accounts are loaded. Our choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +223,19 @@ def _on_again(bmc: Bmc) -> str:
 
 
 def _insist(bmc: Bmc, ask: Callable[[], T]) -> T:
-    """Ask a BMC that boots until it answers. Raises its last BmcError."""
+    """Ask a BMC that boots until it answers. Raises its last BmcError; a login that it refuses is tried once more, much later, since BMCs lock accounts."""
     deadline = time.monotonic() + _AC_S
+    refused = False
     while True:
         try:
             time.sleep(_AGAIN_S)
             bmc.forget()
             return ask()
+        except BmcLoginError:
+            if refused:
+                raise
+            refused = True
+            time.sleep(_LOGIN_S)
         except BmcError:
             if time.monotonic() > deadline:
                 raise
