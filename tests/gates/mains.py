@@ -34,6 +34,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redfish_outlets, "_SWITCH_S", 0.3)
     monkeypatch.setattr(module, "_SILENT_S", 0.3)
     monkeypatch.setattr(module, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(module, "_LOGIN_S", 0.25)
     monkeypatch.setattr(module, "_AC_S", 2.0)
     monkeypatch.setattr(interrupted, "_AGAIN_S", 0.01)
 

@@ -370,3 +370,8 @@ def test_a_bad_sum_is_a_fail_with_the_part_below_it() -> None:
             "Read the BMC's event log and the gates on its power, cooling and parts; repair that part."
         )
     ]
+
+
+@pytest.mark.parametrize("link", [None, f"{CHASSIS}/Sensors/SPD_FAN_SYS4_F/", f"{CHASSIS}/Sensors/SPD_FAN_SYS4_F#/Reading"], ids=["none", "slash", "pointer"])
+def test_a_fan_may_name_its_sensor_in_other_ways_or_none(link: str | None) -> None:
+    assert changed(Fans, lambda there: there[f"{CHASSIS}/ThermalSubsystem/Fans/SPD_FAN_SYS4_F"]["SpeedPercent"].update(DataSourceUri=link)).findings == []

@@ -20,6 +20,7 @@ from rackready.gates.bmc import interrupted
 from rackready.gates.bmc.cycle import Cycler
 from rackready.gates.bmc.cycles import PowerCycles
 from rackready.ledger.store import Ledger
+from rackready.model.operations import DeclaredSkip
 from rackready.model.phase import PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
@@ -128,6 +129,12 @@ def test_only_a_run_that_may_cycle_power_gives_it_back(tmp_path: Path, monkeypat
     entries = [GateSetEntry(id=gate) for gate in gates]
     with phase.stages(PhaseContext("sim", tmp_path, "c1"), load_site("sim"), EnvPaths(tmp_path, "sim"), ["node01"], entries):
         assert there == given
+    there.clear()
+    site = load_site("sim")
+    leave = DeclaredSkip(gate=PowerCycles.id, nodes=["node01"], reason="somebody works at it until noon")
+    skipping = site.model_copy(update={"gates": site.gates.model_copy(update={"skip": [leave]})})
+    with phase.stages(PhaseContext("sim", tmp_path, "c1"), skipping, EnvPaths(tmp_path, "sim"), ["node01"], entries):
+        assert there == []
 
 
 @pytest.mark.parametrize(
@@ -159,4 +166,4 @@ def test_a_bmc_that_boots_is_asked_again_but_a_refused_login_only_once_more(monk
         with pytest.raises(redfish.BmcLoginError):
             module._insist(bmc, ask)
     assert len(count) == asked
-    assert (60.0 in rests) is any(isinstance(item, redfish.BmcLoginError) for item in said)
+    assert (module._LOGIN_S in rests) is any(isinstance(item, redfish.BmcLoginError) for item in said)

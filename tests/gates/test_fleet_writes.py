@@ -136,3 +136,27 @@ def test_what_fails_below_the_floor_is_no_part_of_the_fleet(tmp_path: Path) -> N
     record = newest(stage, "node01")
     assert record.inputs["fleet"] == {"bw_average": 18}, "node01 with node02 on eight rails, and node04 with its third partner on one"
     assert not any("node03" in metric.target for metric in record.verdict.metrics)
+
+
+@pytest.mark.parametrize(("count", "bad"), [(3, "node02"), (5, "node05")])
+def test_a_pair_that_was_measured_twice_is_still_one_pair(tmp_path: Path, count: int, bad: str) -> None:
+    """In a site with an odd number of nodes a third partner may be one that was measured already."""
+    nodes = [f"node{number:02d}" for number in range(1, count + 1)]
+    _, results = measure(tmp_path, nodes, {(bad, "mlx5_4"): 375.0})
+    assert [node for node, result in results.items() if result.outcome is Outcome.FAIL] == [bad]
+
+
+@pytest.mark.parametrize(("repaired", "outcome"), [(True, Outcome.PASS), (False, Outcome.FAIL)])
+def test_a_repaired_node_is_judged_by_what_it_does_now(tmp_path: Path, repaired: bool, outcome: Outcome) -> None:  # noqa: FBT001 - a case
+    """Its partner's record holds the figure of before; the direction is one, and was measured again."""
+    slow = {("node01", "mlx5_4"): 375.0}
+    ports = Ports(slow)
+    replies = {"Prints what a node is": fingerprint_of, "Prints link state": ports.link, "ib_write_bw": ports.write}
+    entry = GateSetEntry(id=PAIR, max_age_hours=24)
+    first = stage_of(tmp_path, replies, NODES, site_with(4))
+    assert first.run(NODES, [], [entry], whole=False)["node01"].outcome is Outcome.FAIL
+    if repaired:
+        slow.clear()
+    first.board.recorder.ledger.raise_epoch("node01", "repaired: cable")
+    again = stage_of(tmp_path, replies, NODES, site_with(4), campaign="c2")
+    assert again.run(["node01"], NODES[1:], [entry], whole=False)["node01"].outcome is outcome

@@ -130,6 +130,12 @@ CASES = [
         after_first=link(sent=7e9 + WROTE, errors={}),
     ),
     pair(
+        "a word where a counter of errors stands",
+        Outcome.ERROR,
+        f"node01 mlx5_0 (rail 1): symbol_error not readable - Expected: a count that does not go back Actual: True before, 0 after. {AGAIN}",
+        link_first=link(errors={**NONE, "symbol_error": True}),
+    ),
+    pair(
         "a reading without counters of errors",
         Outcome.ERROR,
         f"node01 mlx5_0 (rail 1): counters of errors not readable - Expected: counts before and after Actual: none. {AGAIN}",

@@ -25,8 +25,9 @@ TWICE = "key 'status' twice in one JSON object"
         ('{"status": NaN}', "NaN where JSON has a number"),
         ('{"status": "PASS"', "JSON cut off or damaged at line 1 column 18"),
         (" ", "empty output"),
+        ('{"status": ' + "1" * 5000 + "}", "JSON with a number of more digits than Python reads"),
     ],
-    ids=["other value", "same value", "inside", "long name", "nan", "cut off", "empty"],
+    ids=["other value", "same value", "inside", "long name", "nan", "cut off", "empty", "long number"],
 )
 def test_what_is_no_clear_document_is_refused(printed: str, says: str) -> None:
     with pytest.raises(FormatError) as refused:

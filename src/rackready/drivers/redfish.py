@@ -224,6 +224,8 @@ class Bmc:
             self._connect()._conn.post(address, data=body)  # noqa: SLF001 - as in _document
         except faults.SushyError as error:
             raise self._explain(error) from error
+        except ValueError as error:
+            raise self._no_json(error) from error
 
     def forget(self) -> None:
         """Drop the session: the BMC that gave it was restarted."""
@@ -298,8 +300,15 @@ class Bmc:
                 explained = self._explain(error)
                 if attempt == _TRIES or not _passes(error):
                     raise explained from error
-                time.sleep(_PAUSE_S * attempt)
+            except ValueError as error:
+                if attempt == _TRIES:
+                    raise self._no_json(error) from error
+            time.sleep(_PAUSE_S * attempt)
         raise AssertionError
+
+    def _no_json(self, error: ValueError) -> BmcError:
+        """Return what to say of an answer that the library cannot read: a login page, or half a document (it lets the JSON decoder's error through)."""
+        return BmcError(f"{self.where}: Redfish - Expected: a JSON document Actual: {error}. Update the BMC's firmware, or run again.")
 
     def _explain(self, error: faults.SushyError) -> BmcError:
         """Turn a library error into words for the operator."""

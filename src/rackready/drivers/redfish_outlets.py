@@ -125,4 +125,4 @@ def _shown(found: Mapping[str, Any]) -> str:
 
 def _delay(found: Mapping[str, Any], state: State) -> float:
     delay = found.get(f"Power{state}DelaySeconds")
-    return min(_DELAY_S, max(0.0, float(delay))) if isinstance(delay, int | float) else 0.0
+    return float(min(_DELAY_S, max(0.0, delay))) if isinstance(delay, int | float) else 0.0

@@ -115,9 +115,12 @@ def in_site(gate: Gate, metric: FleetMetric, units: Sequence[Unit], nodes: int) 
 
     What several nodes reached together is one unit, and only runs of as many nodes are identical: those of the size that occurs most.
     """
-    runs: dict[str, list[Unit]] = defaultdict(list)
+    ends: dict[tuple[str, str], list[Unit]] = defaultdict(list)
     for unit in units:
-        runs[unit.target].append(unit)
+        ends[unit.target, unit.node].append(unit)
+    runs: dict[str, list[Unit]] = defaultdict(list)
+    for (target, _), same in ends.items():  # what a node measured twice makes it no second node of the run
+        runs[target].append(_worst(metric, same)[0])
     sizes = Counter(map(len, runs.values()))
     size = max(sizes, key=lambda one: (sizes[one], one), default=1)
     alike = [_worst(metric, members) for members in runs.values() if len(members) == size]

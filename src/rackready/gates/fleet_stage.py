@@ -6,7 +6,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rackready.gates.base import FleetMetric, Gate
 from rackready.gates.board import Board
@@ -42,7 +42,7 @@ def judge_fleet(board: Board, gate: Gate, entry: GateSetEntry, nodes: Sequence[s
     judged: dict[str, list[Comparison]] = defaultdict(list)
     for members in alike.values():
         for metric in gate.fleet:
-            units = [unit for node, verdict in members for unit in units_of(metric, node, verdict)]
+            units = _figures(metric, members, own)
             found = in_site(gate, metric, units, board.facts.fleet)
             if found is not None:
                 for node in {unit.node for unit in found.units}:
@@ -52,6 +52,15 @@ def judge_fleet(board: Board, gate: Gate, entry: GateSetEntry, nodes: Sequence[s
             _of_node(board, gate, node, own[node], judged[node])
         else:
             _tell(board, gate, node, judged[node])
+
+
+def _figures(metric: FleetMetric, members: Sequence[tuple[str, Verdict]], own: Mapping[str, Verdict]) -> list[Unit]:
+    """Return all figures. That of a run which this stage made anew stands for both its ends: the other end's record has what it was before a repair."""
+    units = [unit for node, verdict in members for unit in units_of(metric, node, verdict)]
+    if metric.of == "part":
+        return units
+    anew = {unit.target: unit.value for unit in units if unit.node in own}
+    return [replace(unit, value=anew[unit.target]) if unit.node not in own and unit.target in anew else unit for unit in units]
 
 
 def _passed(board: Board, gate: Gate, node: str) -> Verdict | None:

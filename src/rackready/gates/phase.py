@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rackready.design.check_gates import warnings
+from rackready.design.check_gates import today, warnings
 from rackready.design.site import load_site
 from rackready.drivers.remote import Host, Remote
 from rackready.evidence.store import EvidenceStore
@@ -71,7 +71,8 @@ def stages(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str],
         try:
             store = EvidenceStore.open(ledger, paths.raw)
             if any(entry.id == PowerCycles.id for entry in entries):
-                give_back(cycler(site, ledger, ctx.campaign, lambda _node: ""), connection, sites_of(site), nodes)
+                mine = [node for node in nodes if PowerCycles.id not in site.gates.skipped(node, today())]
+                give_back(cycler(site, ledger, ctx.campaign, lambda _node: ""), connection, sites_of(site), mine)
             _sweep(connection, ledger, ctx.campaign, nodes)
             yield lambda some: Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, some, paths)
         finally:

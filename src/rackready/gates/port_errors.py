@@ -49,7 +49,7 @@ def judge_errors(judge: Judge, node: str, ports: Mapping[str, tuple[Reading, Rea
 
 def _grown(judge: Judge, where: str, name: str, first: Reading, last: Reading) -> int | None:
     before, after = first.get(name), last.get(name)
-    if isinstance(before, int) and isinstance(after, int) and after >= before:
+    if type(before) is int and type(after) is int and after >= before:
         return after - before
     said = f"{'nothing' if before is None else before} before, {'nothing' if after is None else after} after"
     judge.error(where, f"{name} not readable", "a count that does not go back", said, AGAIN)

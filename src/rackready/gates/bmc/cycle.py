@@ -87,9 +87,9 @@ class Cycler:
                 node,
                 OPERATION,
                 f"{self.campaign}/{number}/{way.kind}/{time.time_ns()}",
-                before=lambda: _before(bmc, way, mains),
+                before=lambda: self._ready(node, bmc, way, mains, proceed),
                 observe=lambda _stored: Observation.NOT_HAPPENED,
-                act=lambda token: self._act(node, bmc, way, proceed, mains, token),
+                act=lambda token: self._act(node, bmc, way, mains, token),
             )
         return {
             "format": FORMAT,
@@ -134,8 +134,14 @@ class Cycler:
         self.ledger.done(last.token, {"interrupted": True, "power": bmc.observe()})
         return True
 
-    def _act(self, node: str, bmc: Bmc, way: Way, proceed: Callable[[], None], mains: Mains, token: int) -> dict[str, Any]:
+    def _ready(self, node: str, bmc: Bmc, way: Way, mains: Mains, proceed: Callable[[], None]) -> dict[str, Any]:
+        """Return what is stored of the node before its power goes. Until here others may have been waited for: a job may have begun, or a stop been asked."""
         proceed()
+        stored = _before(bmc, way, mains)
+        self._allowed(node)
+        return stored
+
+    def _act(self, node: str, bmc: Bmc, way: Way, mains: Mains, token: int) -> dict[str, Any]:
         self.ledger.event(self.campaign, node, "validate", f"power cycle ({way}) begins", level="warn")
         if way.kind == "warm":
             return {"states": [bmc.power(PowerAction.RESET)]}
@@ -150,8 +156,8 @@ class Cycler:
 
     def _by_pdu(self, node: str, bmc: Bmc, mains: Mains, token: int) -> dict[str, Any]:
         """Switch the node off, then its outlets; see that its BMC lost its power too; then all of it on again, in the other order."""
-        off = bmc.power(PowerAction.OFF)
         try:
+            off = bmc.power(PowerAction.OFF)
             mains.require_on()
             mains.off()
             _silent(node, bmc, mains)
@@ -165,14 +171,24 @@ class Cycler:
         """Switch on what was switched off, and return what to say of an error in the middle. Undone, nothing is left for a later run to switch."""
         switched = bool(mains.asked)
         try:
-            mains.on()
-            _on_again(bmc)
-            if not mains.all_on():  # a PDU whose answer was lost may have switched off late
-                mains.on()
-        except RackreadyError as worse:
+            _back(bmc, mains)
+        except Exception as worse:  # noqa: BLE001 - whatever it is, the operator must know that the node may be dark
             return RackreadyError(f"{error} It could not be undone: {worse} Bring outlets and node to On by hand, or run the gate again, which tries it.")
         self.ledger.failed(token, f"undone: {error}")
         return RackreadyError(f"{error} Undone: {'its outlets and the node are' if switched else 'no outlet was switched, the node is'} on again.")
+
+
+def _back(bmc: Bmc, mains: Mains) -> None:
+    """Switch outlets and node on. A PDU whose answer was lost may switch off late, before the node came on or after it: then all of it once more."""
+    mains.on()
+    try:
+        _on_again(bmc)
+    except BmcError:
+        if mains.all_on():
+            raise
+    if not mains.all_on():
+        mains.on()
+        _on_again(bmc)
 
 
 def _before(bmc: Bmc, way: Way, mains: Mains) -> dict[str, Any]:
@@ -205,6 +221,8 @@ def _silent(node: str, bmc: Bmc, mains: Mains) -> None:
             said = f"power {bmc.observe()}"
         except BmcUnreachableError:
             return
+        except BmcLoginError:
+            raise  # it answers, and is not asked again: BMCs lock accounts
         except BmcError as error:
             said = str(error)
         if time.monotonic() > deadline:

@@ -94,10 +94,10 @@ def _fans(found: Told) -> Iterator[tuple[Document, Bounds]]:
         yield from ((sensor, bounds(sensor)) for sensor in found.at(_SENSORS) if _turns(sensor))
     elif not newer:
         yield from ((fan, bounds(fan)) for fan in older)
-    sensors = {str(item.get("@odata.id")): item for item in found.at(_SENSORS)}
+    sensors = {str(item.get("@odata.id")).rstrip("/"): item for item in found.at(_SENSORS)}
     for fan in newer:
         speed = fan.get("SpeedPercent")
-        source = str(speed.get("DataSourceUri", "")) if isinstance(speed, dict) else ""
+        source = str(speed.get("DataSourceUri") or "").partition("#")[0].rstrip("/") if isinstance(speed, dict) else ""
         sensor = sensors.get(source)
         yield ({**fan, "Sensor": sensor or source} if source else fan), bounds(sensor or {})
 

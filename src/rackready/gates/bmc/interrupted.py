@@ -10,8 +10,8 @@ from typing import Protocol
 from rackready.drivers.process import check_stop
 from rackready.drivers.remote import Answer
 from rackready.gates.bmc.cycle import OPERATION, Cycler
-from rackready.model.problems import RackreadyError
 from rackready.model.site import Bmc as BmcSite
+from rackready.model.site import Outlet
 
 BOOT_S = 1800
 """How long a node may boot, s. Our choice: servers of 2 TB check their memory for many minutes."""
@@ -40,14 +40,23 @@ def give_back(cycler: Cycler, hosts: Hosts, bmcs: Mapping[str, BmcSite], nodes: 
         list(pool.map(lambda node: _of_node(cycler, hosts, node, bmcs[node], boot_s), left))
 
 
+def _left_alone(cycler: Cycler, node: str) -> str:
+    """Say what a cycle that was cut off before ``rackready repair`` may have left off: nothing of it is switched any more."""
+    open_ones = [entry for entry in cycler.ledger.entries(node) if entry.operation == OPERATION and entry.status == "intent"]
+    outlets = [Outlet.model_validate(item).called for entry in open_ones for item in entry.observed.get("outlets") or []]
+    what = f"{', '.join(dict.fromkeys(outlets))} may" if outlets else "it may"
+    return f"a power cycle was cut off before `rackready repair {node}`: nothing is switched any more, and {what} still be off. Switch it on by hand."
+
+
 def _of_node(cycler: Cycler, hosts: Hosts, node: str, site: BmcSite, boot_s: float) -> None:
     def say(text: str) -> None:
         cycler.ledger.event(cycler.campaign, node, "validate", text, level="warn")
 
     try:
         if not cycler.give_back(node, site):
+            say(_left_alone(cycler, node))
             return
-    except RackreadyError as error:
+    except Exception as error:  # noqa: BLE001 - one node's BMC ends no other's run; what it is, is said
         say(f"a power cycle was cut off, and its power could not be given back: {error}")
         return
     say("a power cycle was cut off: its power was given back")

@@ -43,10 +43,10 @@ class Mains:
 
     def on(self) -> None:
         """Switch on those that were asked to go off, each even where another fails. Raises RackreadyError that names those that did not come on."""
-        refused: dict[str, RackreadyError] = {}
+        refused: dict[str, Exception] = {}
         for outlet in self.asked:
             _try(outlet, lambda one: one.switch("On"), refused)
-        dark: dict[str, RackreadyError] = {}
+        dark: dict[str, Exception] = {}
         for outlet in self.asked:  # also where the PDU refused: it may be on all the same
             _try(outlet, lambda one: one.wait("On"), dark)
         if dark:
@@ -77,7 +77,15 @@ class Feeds:
 
     def left_off(self, node: str, stored: Sequence[Mapping[str, Any]]) -> Mains:
         """Return outlets that a run which ended in the middle may have left off: ``on`` switches on all of them. Raises RackreadyError."""
-        found = self._mains(node, [Outlet.model_validate(item) for item in stored])
+        outlets = [Outlet.model_validate(item) for item in stored]
+        for other, named in self.outlets.items():
+            if other != node and (taken := next((outlet for outlet in outlets if outlet in named), None)) is not None:
+                text = (
+                    f"{node}: {taken.called} - Expected: its own, as when its power was taken away Actual: the site file gives it to {other} now. "
+                    "Nothing was switched: look what hangs on it, and switch it on by hand."
+                )
+                raise RackreadyError(text)
+        found = self._mains(node, outlets)
         found.asked = list(found.outlets)
         return found
 
@@ -92,9 +100,9 @@ class Feeds:
         return Mains([PduOutlet(outlet, self.services[outlet.pdu]) for outlet in outlets])
 
 
-def _try(outlet: PduOutlet, step: Callable[[PduOutlet], None], failed: dict[str, RackreadyError]) -> None:
+def _try(outlet: PduOutlet, step: Callable[[PduOutlet], None], failed: dict[str, Exception]) -> None:
     """Do one step, and note why it could not be done: the other outlets are waiting."""
     try:
         step(outlet)
-    except RackreadyError as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other outlets must come on, and it is told
         failed[outlet.stated.called] = error

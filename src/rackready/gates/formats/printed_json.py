@@ -27,6 +27,10 @@ def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
         return json.loads(text[start:], parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
+    except FormatError:
+        raise
+    except ValueError as error:
+        raise FormatError("JSON with a number of more digits than Python reads") from error
     except RecursionError as error:
         raise FormatError("JSON nested without end") from error
 
