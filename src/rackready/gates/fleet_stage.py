@@ -42,7 +42,7 @@ def judge_fleet(board: Board, gate: Gate, entry: GateSetEntry, nodes: Sequence[s
     judged: dict[str, list[Comparison]] = defaultdict(list)
     for members in alike.values():
         for metric in gate.fleet:
-            units = _figures(metric, members, own)
+            units = _units(metric, members, own)
             found = in_site(gate, metric, units, board.facts.fleet)
             if found is not None:
                 for node in {unit.node for unit in found.units}:
@@ -54,7 +54,7 @@ def judge_fleet(board: Board, gate: Gate, entry: GateSetEntry, nodes: Sequence[s
             _tell(board, gate, node, judged[node])
 
 
-def _figures(metric: FleetMetric, members: Sequence[tuple[str, Verdict]], own: Mapping[str, Verdict]) -> list[Unit]:
+def _units(metric: FleetMetric, members: Sequence[tuple[str, Verdict]], own: Mapping[str, Verdict]) -> list[Unit]:
     """Return all figures. That of a run which this stage made anew stands for both its ends: the other end's record has what it was before a repair."""
     units = [unit for node, verdict in members for unit in units_of(metric, node, verdict)]
     if metric.of == "part":

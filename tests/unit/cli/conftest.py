@@ -14,13 +14,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401
-    """Call the command line; returns (exit code, standard output, standard error)."""
-    (tmp_path / "inventories/sim").mkdir(parents=True)
-    (tmp_path / "playbooks").mkdir()
-    (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
-    monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "400")
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401
+    """Call the command line in this process; returns (exit code, standard output, standard error)."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["rackready", *arguments])
@@ -33,3 +28,14 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         return code, said.out, said.err
 
     return run
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any) -> Any:  # noqa: ANN401
+    """Call it in a checkout that has the site file of the simulated rack."""
+    (tmp_path / "inventories/sim").mkdir(parents=True)
+    (tmp_path / "playbooks").mkdir()
+    (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
+    monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "400")
+    return command

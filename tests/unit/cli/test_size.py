@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rackready.cli.main import main
 from rackready.cli.output import console
 
 Size = Callable[..., tuple[int, str, str]]
@@ -20,19 +18,12 @@ SHAPE = ("--params", "70B", "--layers", "80", "--hidden", "8192", "--heads", "64
 
 
 @pytest.fixture
-def size(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Size:
+def size(monkeypatch: pytest.MonkeyPatch, command: Size) -> Size:
     """Run the command in this process; returns exit code, standard output and standard error."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["rackready", "size", *arguments])
         monkeypatch.setattr(console, "width", 240)  # COLUMNS is read once, when the first test of this process imports it
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        out = capsys.readouterr()
-        return code, out.out, out.err
+        return command("size", *arguments)
 
     return run
 

@@ -135,9 +135,15 @@ class Cycler:
         return True
 
     def _ready(self, node: str, bmc: Bmc, way: Way, mains: Mains, proceed: Callable[[], None]) -> dict[str, Any]:
-        """Return what is stored of the node before its power goes. Until here others may have been waited for: a job may have begun, or a stop been asked."""
+        """Return what a run that finds this cycle unfinished must know. Raises BmcError when an outlet is not on already: nothing was done then.
+
+        Until here others may have been waited for: a job may have begun, or a stop been asked.
+        """
         proceed()
-        stored = _before(bmc, way, mains)
+        stored: dict[str, Any] = {"power": bmc.observe(), **way.told()}
+        if way.by == "pdu":
+            mains.require_on()
+            stored["outlets"] = mains.stored()
         self._allowed(node)
         return stored
 
@@ -189,15 +195,6 @@ def _back(bmc: Bmc, mains: Mains) -> None:
     if not mains.all_on():
         mains.on()
         _on_again(bmc)
-
-
-def _before(bmc: Bmc, way: Way, mains: Mains) -> dict[str, Any]:
-    """Return what a run that finds this cycle unfinished must know. Raises BmcError when an outlet is not on already: nothing was done then."""
-    stored = {"power": bmc.observe(), **way.told()}
-    if way.by != "pdu":
-        return stored
-    mains.require_on()
-    return {**stored, "outlets": mains.stored()}
 
 
 def _chosen(bmc: Bmc, kind: str, number: int, mains: Mains) -> Way:

@@ -157,15 +157,16 @@ def _sent(judge: Judge, facts: GateFacts, node: str, outputs: Outputs, *, may_re
             judge.error(node, "byte counters unreadable", "a complete document", error, "Run the gate again.")
             return None
     names = {nic.rdma_device: f"{node} {nic.rdma_device} (rail {nic.rail})" for nic in facts.nodes[node].nics}
+    ports = {device: (_port(found[0], device), _port(found[1], device)) for device in names}
     sent: dict[str, float] = {}
-    for device in names:
-        before, after = (_bytes(reading, device) for reading in found)
+    for device, both in ports.items():
+        before, after = map(_bytes, both)
         if before is None or after is None or after < before:
             step = "Check /sys/class/infiniband on the node; a NIC that was reset loses its counters."
             judge.error(f"{node} {device}", "byte counter", "a number that grows", f"{before} then {after}", step)
             return None
         sent[device] = float(after - before)
-    port_errors.judge_errors(judge, node, {where: (_port(found[0], device), _port(found[1], device)) for device, where in names.items()})
+    port_errors.judge_errors(judge, node, {where: ports[device] for device, where in names.items()})
     if not may_rest and not sum(sent.values()):
         judge.fail(node, "bytes sent over its rails", "traffic on every rail", "0 bytes", f"NCCL did not use the rails: {_RUNBOOK}")
         return None
@@ -177,6 +178,6 @@ def _port(reading: object, device: str) -> dict[str, Any]:
     return port if isinstance(port, dict) else {}
 
 
-def _bytes(reading: object, device: str) -> int | None:
-    value = _port(reading, device).get("xmit_bytes")
+def _bytes(port: dict[str, Any]) -> int | None:
+    value = port.get("xmit_bytes")
     return value if isinstance(value, int) and not isinstance(value, bool) else None

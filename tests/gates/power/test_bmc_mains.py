@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,31 +17,14 @@ from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.site import Outlet
 from tests.gates.fake_pdu import FakePdu, Room
-from tests.gates.mains import OFF, ON, cycled, hurry, states, two_pdus, way
+from tests.gates.mains import OFF, ON, cycled, states, way
 from tests.gates.support import rack as facts
 from tests.gates.test_bmc_cycles import Host, measured, texts
 from tests.stacks.fake_rack import FakeNode, FakeRack
 from tests.unit.design.test_outlets import site as fed
 from tests.unit.design.written import parse
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
-
-
-@pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    made = two_pdus(tmp_path / "rack", net=86)
-    yield made
-    made.rack.stop()
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    made = Ledger.open(tmp_path / "state.sqlite")
-    yield made
-    made.close()
+NET = 86
 
 
 def test_a_node_whose_outlets_are_named_is_cycled_by_them_and_passes(room: Room, ledger: Ledger) -> None:

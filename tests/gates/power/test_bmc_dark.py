@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,27 +16,10 @@ from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Outlet
 from tests.gates.fake_pdu import FakePdu, Room, _Pdu
-from tests.gates.mains import bmc_site, cycled, cycler, hurry, killed_without_mains, states, two_pdus
+from tests.gates.mains import bmc_site, cycled, cycler, killed_without_mains, states
 from tests.stacks import fake_rack
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
-
-
-@pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    made = two_pdus(tmp_path / "rack", net=88)
-    yield made
-    made.rack.stop()
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    made = Ledger.open(tmp_path / "state.sqlite")
-    yield made
-    made.close()
+NET = 88
 
 
 class Hosts:

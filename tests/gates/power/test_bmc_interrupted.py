@@ -27,26 +27,9 @@ from rackready.model.profile import GateSetEntry
 from rackready.paths import EnvPaths
 from tests.gates.fake import said
 from tests.gates.fake_pdu import Room
-from tests.gates.mains import OFF, ON, bmc_site, cycled, cycler, hurry, killed_without_mains, states, two_pdus
+from tests.gates.mains import OFF, ON, bmc_site, cycled, cycler, killed_without_mains, states
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
-
-
-@pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    made = two_pdus(tmp_path / "rack", net=87)
-    yield made
-    made.rack.stop()
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    made = Ledger.open(tmp_path / "state.sqlite")
-    yield made
-    made.close()
+NET = 87
 
 
 def test_after_a_kill_without_mains_the_next_cycle_switches_outlets_and_node_on_first(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,31 @@
+"""A node on the outlets of two PDUs, its ledger, and no long waits. A file's ``NET`` keeps its addresses apart from those of others beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rackready.ledger.store import Ledger
+from tests.gates.fake_pdu import Room
+from tests.gates.mains import hurry, two_pdus
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+
+@pytest.fixture
+def room(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Room]:
+    made = two_pdus(tmp_path / "rack", net=request.module.NET)
+    yield made
+    made.rack.stop()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    made = Ledger.open(tmp_path / "state.sqlite")
+    yield made
+    made.close()
