@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -75,13 +76,17 @@ def start(gpus: int, *more: str, patch: str = "", path: str = PATH) -> Started:
     }
 
 
-def kill(processes: Iterable[subprocess.Popen[str]]) -> None:
+def kill(process: subprocess.Popen[str]) -> None:
     """End what still runs: torchrun and its ranks, which are groups of their own."""
+    if process.poll() is None:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
+        for pid in (process.pid, *map(int, children)):
+            os.kill(pid, signal.SIGKILL)
+
+
+def kill_all(processes: Iterable[subprocess.Popen[str]]) -> None:
     for process in processes:
-        if process.poll() is None:
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
-            for pid in (process.pid, *map(int, children)):
-                os.kill(pid, signal.SIGKILL)
+        kill(process)
         process.communicate()
 
 
@@ -94,7 +99,7 @@ def trained(gpus: int, *more: str, patch: str = "", path: str = PATH) -> dict[st
             out, err = process.communicate(timeout=LIMIT_S)
             said[f"train-{node}"] = Said(out, err, process.returncode)
     finally:
-        kill(started.values())
+        kill_all(started.values())
     return said
 
 
@@ -176,12 +181,15 @@ def test_a_rank_that_is_killed_ends_the_step_and_is_named() -> None:
 def test_ranks_do_not_wait_for_one_that_hangs() -> None:
     """The rank's own word is waited for here, not the end: torchrun waits up to 300 s more for the other node."""
     started = start(1, "--backend", "gloo", "--wait", "5", patch=AFTER_EIGHT.format(what="time.sleep(1000)"))
+    limit = threading.Timer(LIMIT_S, kill, [started["node01"]])
+    limit.start()
     try:
         errors = started["node01"].stderr
         assert errors is not None
         gave_up = next((line for line in errors if re.search(r"RuntimeError: .*[Tt]imed out", line)), None)
     finally:
-        kill(started.values())
+        limit.cancel()
+        kill_all(started.values())
     assert gave_up is not None
 
 

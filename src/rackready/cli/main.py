@@ -8,7 +8,8 @@ import os
 import sys
 import threading
 import traceback
-from typing import NoReturn
+from itertools import pairwise
+from typing import NamedTuple, NoReturn
 
 import click
 import typer
@@ -65,46 +66,64 @@ def build(arguments: list[str]) -> typer.Typer:
     return app
 
 
-def main() -> None:
-    """Entry point. Exit codes: 0 pass, 1 fail or error on some node, 2 refused or invalid, 130 interrupted."""
+def main() -> NoReturn:
+    """Entry point: calls ``run`` and ends the process."""
+    code, by_error = run(sys.argv[1:])
+    if by_error:
+        _leave(code)
+    sys.exit(code)
+
+
+class Ended(NamedTuple):
+    """How a call ended: its exit code, and whether an error ended it, which may have left threads at work."""
+
+    code: int
+    by_error: bool = False
+
+
+def run(arguments: list[str]) -> Ended:
+    """Call one command; the process goes on. Exit codes: 0 pass, 1 fail or error on some node, 2 refused or invalid, 130 interrupted."""
     os.umask(0o077)
-    json_wanted = any(a == "--output=json" or (a == "--output" and b == "json") for a, b in zip(sys.argv, [*sys.argv[1:], ""], strict=True))
     try:
         # Outside standalone mode click gives back the code of typer.Exit instead of raising it.
-        code = build(sys.argv[1:])(standalone_mode=False)
-        if isinstance(code, int) and code:
-            sys.exit(code)
+        code = build(arguments)(arguments, prog_name="rackready", standalone_mode=False)
     except (click.exceptions.Exit, typer.Exit) as stop:
-        sys.exit(stop.exit_code)
-    except _MISUSE as error:
-        text = error.format_message() if hasattr(error, "format_message") else str(error)
-        _refuse(RackreadyError(f"{text} `rackready --help` says how it is called."), json_wanted=json_wanted)
+        return Ended(stop.exit_code)
     except (click.exceptions.Abort, typer.Abort, KeyboardInterrupt):
         sys.stderr.write("stopped. Nothing is lost: the same command goes on from what is recorded.\n")
-        _leave(130)
-    except RackreadyError as error:
-        _refuse(error, json_wanted=json_wanted)
+        return Ended(130, by_error=True)
     except BrokenPipeError:  # nobody reads what we write: the exit code alone is left to say that it did not come to its end
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        _leave(2)
-    except OSError as error:
-        where = error.filename or "the controller"
-        text = f"{where}: {error.strerror} - Expected: a usable file system. Free disk space or correct permissions, then run again."
-        _refuse(RackreadyError(text), json_wanted=json_wanted)
+        return Ended(2, by_error=True)
     except Exception as error:  # noqa: BLE001 - the last handler: a defect must not look like a bad node (exit code 1)
-        traceback.print_exc()
-        _refuse(RackreadyError(f"defect in rackready - Expected: none Actual: {error.__class__.__name__}: {error}. Report it."), json_wanted=json_wanted)
+        json_wanted = "--output=json" in arguments or ("--output", "json") in pairwise(arguments)
+        _refuse(_told(error), json_wanted=json_wanted)
+        return Ended(2, by_error=True)
+    return Ended(code if isinstance(code, int) else 0)
 
 
-def _refuse(error: RackreadyError, *, json_wanted: bool) -> NoReturn:
+def _told(error: Exception) -> RackreadyError:
+    """Return an error in our words; what nobody foresaw is a defect, and shown whole."""
+    if isinstance(error, RackreadyError):
+        return error
+    if isinstance(error, _MISUSE):
+        text = error.format_message() if hasattr(error, "format_message") else str(error)
+        return RackreadyError(f"{text} `rackready --help` says how it is called.")
+    if isinstance(error, OSError):
+        where = error.filename or "the controller"
+        return RackreadyError(f"{where}: {error.strerror} - Expected: a usable file system. Free disk space or correct permissions, then run again.")
+    traceback.print_exception(error)
+    return RackreadyError(f"defect in rackready - Expected: none Actual: {error.__class__.__name__}: {error}. Report it.")
+
+
+def _refuse(error: RackreadyError, *, json_wanted: bool) -> None:
     if json_wanted:
         document: dict[str, object] = {"error": str(error)}
         if isinstance(error, SiteInvalidError):
             document["problems"] = [{"path": item.path, "message": item.message, "hint": item.hint} for item in error.problems]
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
     sys.stderr.write(f"{error}\n")
-    _leave(2)
 
 
 def _leave(code: int) -> NoReturn:

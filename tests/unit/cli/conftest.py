@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rackready.cli.main import main
+from rackready.cli import main
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401
+def command(capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401
     """Call the command line in this process; returns (exit code, standard output, standard error)."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["rackready", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
+        code = main.run(list(arguments)).code
         said = capsys.readouterr()
         return code, said.out, said.err
 

@@ -343,10 +343,32 @@ def test_ctrl_c_before_anything_was_begun_says_how_to_go_on(monkeypatch: pytest.
         raise KeyboardInterrupt
 
     monkeypatch.setattr(main, "build", interrupted)
-    with pytest.raises(SystemExit) as left:
-        main.main()
-    assert left.value.code == 130
+    assert main.run(["status"]) == (130, True)
     assert capsys.readouterr().err == "stopped. Nothing is lost: the same command goes on from what is recorded.\n"
+
+
+def test_a_defect_is_shown_whole_and_looks_like_no_bad_node(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(main, "build", lambda _arguments: 1 / 0)
+    assert main.run(["status", "--output", "json"]) == (2, True)
+    said = capsys.readouterr()
+    text = "defect in rackready - Expected: none Actual: ZeroDivisionError: division by zero. Report it."
+    assert json.loads(said.out) == {"error": text}
+    assert said.err.startswith("Traceback")
+    assert said.err.endswith(f"ZeroDivisionError: division by zero\n{text}\n")
+
+
+STUCK = """
+import threading, time
+from rackready.cli import main
+threading.Thread(target=time.sleep, args=(300,)).start()
+print(main.run(["status", "--nothing"]).code, flush=True)
+main.main()
+"""
+
+
+def test_an_error_ends_the_process_whatever_threads_it_left_but_not_who_called_within_it() -> None:
+    done = subprocess.run([sys.executable, "-c", STUCK, "status", "--nothing"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "2\n")
 
 
 def test_a_report_is_one_json_document_and_says_by_its_exit_code_what_did_not_pass(project: Path) -> None:

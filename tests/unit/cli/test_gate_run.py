@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from rackready.cli.main import main
+from rackready.cli import main
 from rackready.gates import phase
 from rackready.handover import production
 from rackready.model.outcome import Outcome
@@ -49,19 +48,14 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
-def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["rackready", "gate", "run", *arguments])
-    try:
-        main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
+def call(*arguments: str) -> int:
+    return main.run(["gate", "run", *arguments]).code
 
 
 @pytest.mark.parametrize("gate", [LOADS, "pair/fabric/performance/ib-write-bw"])
-def test_a_gate_that_loads_nodes_is_refused_in_production(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gate: str) -> None:
+def test_a_gate_that_loads_nodes_is_refused_in_production(world: World, capsys: pytest.CaptureFixture[str], gate: str) -> None:
     world.busy = {"node01", "node03"}
-    assert call(monkeypatch, gate) == 2
+    assert call(gate) == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
         f"gate run {gate}: it loads nodes - Expected: none in production Actual: node01, node03. Nothing was run: drain them, "
         "or `rackready validate --again --limit node01,node03 --env sim`, which waits for their jobs; or name other nodes with --node."
@@ -69,20 +63,20 @@ def test_a_gate_that_loads_nodes_is_refused_in_production(world: World, monkeypa
     assert (world.asked, world.measured) == (["node01", "node02", "node03", "node04"], [])
 
 
-def test_where_nobody_can_say_it_nothing_is_measured(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_nobody_can_say_it_nothing_is_measured(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     world.unknown = {"node04"}
-    assert call(monkeypatch, LOADS) == 2
+    assert call(LOADS) == 2
     assert capsys.readouterr().err.splitlines()[-1] == SILENT
     assert world.measured == []
 
 
-def test_nodes_out_of_production_are_measured(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_out_of_production_are_measured(world: World) -> None:
     world.busy = {"node01"}
-    assert call(monkeypatch, LOADS, "--node", "node02") == 0
+    assert call(LOADS, "--node", "node02") == 0
     assert (world.asked, world.measured) == (["node02"], ["node02"])
 
 
-def test_a_gate_that_only_looks_runs_everywhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gate_that_only_looks_runs_everywhere(world: World) -> None:
     world.busy, world.unknown = {"node01"}, {"node02"}
-    assert call(monkeypatch, "node/gpu/sanity/inventory") == 0
+    assert call("node/gpu/sanity/inventory") == 0
     assert (world.asked, len(world.measured)) == ([], 4)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rackready.cli.main import main
+from rackready.cli import main
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs/howto/size.md").read_text(encoding="utf-8")
@@ -19,10 +18,9 @@ COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) fo
 GIB = 2**30
 
 
-def answer(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def answer(command: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     words = [str(ROOT / "tests/fixtures/llm/llama31_70b.json") if word == "llama-3.1-70b/config.json" else word for word in shlex.split(command)]
-    monkeypatch.setattr(sys, "argv", [*words, "--output", "json"])
-    main()
+    assert main.run([*words[1:], "--output", "json"]).code == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document
 
@@ -31,14 +29,14 @@ def test_there_is_one_example_of_each_command() -> None:
     assert [shlex.split(command)[2] for command in COMMANDS] == ["model", "serve", "train"]
 
 
-def test_model_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    model = answer(COMMANDS[0], monkeypatch, capsys)["model"]
+def test_model_example(capsys: pytest.CaptureFixture[str]) -> None:
+    model = answer(COMMANDS[0], capsys)["model"]
     weights, cache = model["weight_bytes"] / GIB, model["kv_bytes_per_token"]["bf16"]
     assert f"{model['parameters'] / 1e9:.2f} billion parameters, {weights:.1f} GiB of weights in bf16, {cache:,.0f} bytes of cache" in TEXT
 
 
-def test_serve_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    document = answer(COMMANDS[1], monkeypatch, capsys)
+def test_serve_example(capsys: pytest.CaptureFixture[str]) -> None:
+    document = answer(COMMANDS[1], capsys)
     assert len(document["candidates"]) == 2
     for row in document["candidates"]:
         decode, prefill = row["decode"], row["prefill"]
@@ -47,8 +45,8 @@ def test_serve_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         assert f"| {' | '.join(line)} | {row['cost']['per_million_tokens']:.2f} {document['currency']} |" in TEXT
 
 
-def test_train_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    document = answer(COMMANDS[2], monkeypatch, capsys)
+def test_train_example(capsys: pytest.CaptureFixture[str]) -> None:
+    document = answer(COMMANDS[2], capsys)
     assert len(document["candidates"]) == 2
     for row in document["candidates"]:
         memory = row["memory"]
@@ -57,8 +55,8 @@ def test_train_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         assert f"| {' | '.join(line)} |" in TEXT
 
 
-def test_one_micro_batch_a_step_is_bound_by_the_interconnect(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    document = answer(COMMANDS[2].replace("--micro-batches 64", "--micro-batches 1"), monkeypatch, capsys)
+def test_one_micro_batch_a_step_is_bound_by_the_interconnect(capsys: pytest.CaptureFixture[str]) -> None:
+    document = answer(COMMANDS[2].replace("--micro-batches 64", "--micro-batches 1"), capsys)
     assert {row["limit"] for row in document["candidates"]} == {"interconnect"}
 
 
