@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 
 from rackready.design.found import Found, Subject
+from rackready.design.found_names import members
 from rackready.model.operations import DisabledGate
 from rackready.model.site import Site
 from rackready.profiles import loader
@@ -29,9 +30,8 @@ def check_gates(subject: Subject) -> list[Found]:
     out: list[Found] = []
     for k, skip in enumerate(site.gates.skip):
         out += _unknown(site, ids, skip.gate, ("gates", "skip", k, "gate"))
-        for m, name in enumerate(skip.nodes):
-            if name not in nodes and not subject.pruned:
-                out.append(Found(("gates", "skip", k, "nodes", m), f"no node is called {name}.", "Correct the name."))
+        if not subject.pruned:
+            out += members(skip.nodes, nodes, ("gates", "skip", k, "nodes"), "node")[1]
     return [*out, *_disabled(site, ids), *_twice(site)]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import cached_property
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from rackready.model.base import Model, Name, Names, ProfileId, SecretRef
+from rackready.model.base import Model, Name, Names, ProfileId, SecretRef, expand_names
 from rackready.model.profile import GateSetEntry
 
 
@@ -50,8 +51,13 @@ class DeclaredSkip(Model):
     """A gate that is not to run on some nodes, and why. It is shown in every report."""
 
     gate: str = Field(description="gate id")
-    nodes: list[Name] = Field(min_length=1, description="nodes on which it is skipped")
+    nodes: list[Names] = Field(min_length=1, description="nodes on which it is skipped: names or host lists such as gpu[01-32]")
     reason: str = Field(min_length=10, description="why, in words that a reader of the report understands")
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The nodes, each by its name."""
+        return frozenset(name for text in self.nodes for name in expand_names(text))
 
 
 class DisabledGate(Model):
@@ -81,7 +87,7 @@ class Gates(Model):
     def skipped(self, node: str, day: date) -> dict[str, str]:
         """Return gate to reason of what is left out on a node on a day (UTC). A gate's own skip of that node speaks before its kill switch."""
         off = {item.gate: item.said() for item in self.disabled if day <= item.until}
-        return off | {skip.gate: skip.reason for skip in self.skip if node in skip.nodes}
+        return off | {skip.gate: skip.reason for skip in self.skip if node in skip.names}
 
 
 class SlurmHandover(Model):

@@ -79,6 +79,22 @@ def test_one_that_is_past_is_a_warning_and_the_gate_runs_again() -> None:
     assert warnings(site, past) == []
 
 
+def test_a_skip_names_nodes_as_slurm_does_and_only_such_as_there_are() -> None:
+    document = read_yaml(ROOT / "inventories/sim/site.yml")
+
+    def skips(*nodes: str) -> Site:
+        entry = {"gate": R1, "nodes": list(nodes), "reason": "these nodes lend their GPUs to another team"}
+        return parse_site({**document, "gates": {"set": "bringup", "skip": [entry]}}, source="site.yml", base=ROOT)
+
+    found = skips("node[01-02]", "node04").gates
+    assert [name for name in ("node01", "node02", "node03", "node04") if found.skipped(name, today())] == ["node01", "node02", "node04"]
+    with pytest.raises(SiteInvalidError) as refused:
+        skips("node01", "node[03-06]")
+    assert [str(problem) for problem in refused.value.problems] == [
+        "gates.skip[0].nodes[1]: no nodes are called node05, node06. Correct the name or the range."
+    ]
+
+
 def test_a_site_adds_gates_to_its_set_and_says_otherwise_of_some() -> None:
     document = read_yaml(ROOT / "inventories/sim/site.yml")
     own = [{"id": R1, "max_age_hours": 24}, {"id": "node/storage/performance/parallel-filesystem", "inputs": {"read_gb_s": 40}}]
