@@ -18,7 +18,8 @@ class Supplies:
     """The supplies of a room's first node.
 
     ``cords``: supply -> PDU and outlet in which its cord is; ``dead``: those without input whatever their outlet; ``lag_s``: how long the BMC tells
-    what was before; ``way``: by which property it tells input; ``told`` says more of a supply, over the rest; ``slow_s``: how long every answer takes.
+    what was before; ``way``: by which property it tells input; ``told`` says more of a supply, over the rest; ``slow_s``: how long every
+    answer takes while an outlet is off.
     """
 
     room: Room
@@ -36,7 +37,8 @@ class Supplies:
         return supply not in self.dead and ((outlet in pdu.off) if late else (outlet not in pdu.off))
 
     def documents(self) -> Documents:
-        time.sleep(self.slow_s)
+        if any(pdu.off for pdu in self.room.pdus.values()):
+            time.sleep(self.slow_s)
         power = "Power" if self.way == "older" else "PowerSubsystem"
         chassis = {"@odata.id": f"{_CHASSIS}/1", "Id": "1", "SerialNumber": self.room.rack.nodes[0].serial, power: {"@odata.id": f"{_CHASSIS}/1/{power}"}}
         found = {"/redfish/v1/": {"Chassis": {"@odata.id": _CHASSIS}}, _CHASSIS: _collection(_CHASSIS, ["1"]), f"{_CHASSIS}/1": chassis}

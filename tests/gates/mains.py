@@ -38,6 +38,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_AC_S", 2.0)
     monkeypatch.setattr(interrupted, "_AGAIN_S", 0.01)
     monkeypatch.setattr(watch, "_INPUT_S", 0.3)
+    monkeypatch.setattr(watch, "_BACK_S", 0.5)
     monkeypatch.setattr(watch, "_POLL_S", 0.01)
 
 

@@ -1,7 +1,7 @@
 """Watches the power supplies of a node while its outlets go off one at a time: that a supply of it loses its input shows that the outlet feeds it.
 
-A supply without input may fall quiet: then its Status says that it is out (State UnavailableOffline or Absent, Health Critical). One that merely
-falls quiet was not seen to lose anything.
+A supply that had input and falls quiet with its outlet lost it where its Status says that it is out (State UnavailableOffline or Absent, Health
+Critical). One that merely falls quiet was not seen to lose anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from rackready.gates.bmc.inputs import fed, newer, older, supplies
 _HOST = "Chassis/*!hgx_*"
 """The chassis of the host: those of an HGX board have no supplies, and answer nothing while the host is off."""
 _INPUT_S = 30.0
-"""How long a BMC may take to show that a supply lost its input or has it again, s. Judgement: they read their supplies every few seconds, some every 15 s."""
+"""How long a BMC may take to show that a supply lost its input, s. Judgement: they read their supplies every few seconds, some every 15 s."""
+_BACK_S = 300.0
+"""How long a BMC that has booted may take to tell of its supplies, s. Judgement: it answers minutes before it has found all of its parts."""
 _POLL_S = 2.0
 _OUT = frozenset({"UnavailableOffline", "Absent"})
 _WORDS = {True: "input", False: "no input", None: "not told"}
@@ -51,7 +53,7 @@ class Watch:
                 "in the site file; a supply that is missing is put in first."
             )
             raise BmcError(text)
-        found = self._until(lambda looked: all(looked.values()))
+        found = self._until(lambda looked: all(looked.values()), _INPUT_S)
         if all(found.values()):
             return True
         if all(has is None for has in found.values()):
@@ -66,7 +68,7 @@ class Watch:
         """Wait until a supply is seen to lose its input to an outlet that is off. Raises BmcError when none does, or several do."""
         before = [supply for supply in self.supplies if supply not in self.took.values()]
         try:
-            found = self._until(lambda looked: any(looked[supply] is False for supply in before))
+            found = self._until(lambda looked: any(looked[supply] is False for supply in before), _INPUT_S, by_status=True)
         except BmcUnreachableError as error:
             text = (
                 f"{self._bmc.where}: {outlet} - Expected: a BMC that answers, since other outlets of {self.node} are on Actual: {error} "
@@ -80,7 +82,7 @@ class Watch:
 
     def back(self) -> Looked:
         """Wait until every supply has input again, and return what is seen then. Raises no BmcError: what cannot be asked is not told."""
-        return self._until(lambda looked: all(looked.values()), patient=True)
+        return self._until(lambda looked: all(looked.values()), _BACK_S, patient=True)
 
     def _wrong(self, outlet: str, gone: Sequence[str], found: Looked) -> str:
         where = f"{self._bmc.where}: {outlet}"
@@ -94,13 +96,13 @@ class Watch:
             f"Actual: {_shown(found)}. Look what is plugged in there (it was without that feed meanwhile), and correct outlets of {self.node} in the site file."
         )
 
-    def _until(self, enough: Callable[[Looked], bool], *, patient: bool = False) -> Looked:
+    def _until(self, enough: Callable[[Looked], bool], limit_s: float, *, by_status: bool = False, patient: bool = False) -> Looked:
         """Look until it is enough, or the time is over; the last look begins after it. Raises BmcError unless ``patient``."""
         begun = time.monotonic()
         while True:
-            last = time.monotonic() - begun > _INPUT_S
+            last = time.monotonic() - begun > limit_s
             try:
-                found = self._look()
+                found = self._look(by_status=by_status)
             except BmcError as error:
                 if not patient:
                     raise
@@ -110,7 +112,7 @@ class Watch:
                 return found
             time.sleep(_POLL_S)
 
-    def _look(self) -> Looked:
+    def _look(self, *, by_status: bool) -> Looked:
         """Ask for every supply once. Raises BmcError when the BMC as a whole does not answer."""
         documents: dict[str, Document] = {}
         for address in self._addresses:
@@ -121,7 +123,8 @@ class Watch:
             except BmcError:
                 continue  # what it would tell is not told
         found = Told.of(documents, self._trails, {})
-        now = {called: _has(supply, found) for called, supply in _named(found).items()}
+        has = _has if by_status else fed
+        now = {called: has(supply, found) for called, supply in _named(found).items()}
         return {supply: now.get(supply) for supply in self.supplies}
 
 
@@ -132,11 +135,12 @@ def watch(node: str, bmc: Bmc, outlets: Sequence[str], *, given_back: bool) -> W
     """
     begun = time.monotonic()
     while True:
-        last = not given_back or time.monotonic() - begun > _INPUT_S
+        last = not given_back or time.monotonic() - begun > _BACK_S
         found, addresses = _first(node, bmc)
         named = _named(found)
-        if any(fed(supply, found) is not None for supply in named.values()):
-            there = [called for called, supply in named.items() if not absent(supply)]
+        there = [called for called, supply in named.items() if not absent(supply)]
+        told = any(fed(supply, found) is not None for supply in named.values())
+        if told and (last or len(there) == len(outlets)):
             return Watch(node, outlets, there, bmc, found.trails, addresses)
         if last:
             return None
@@ -166,7 +170,7 @@ def _named(found: Told) -> dict[str, Document]:
 
 
 def _has(supply: Document, found: Told) -> bool | None:
-    """Whether a supply has input; one that tells nothing of it has none where its Status says that it is out."""
+    """Whether a supply that had input has it; one that tells nothing of it now lost it where its Status says that it is out."""
     told, status = fed(supply, found), supply.get("Status")
     if told is None and isinstance(status, dict) and (status.get("State") in _OUT or status.get("Health") == "Critical"):
         return False
