@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,8 @@ class FakePdu:
     told: dict[str, dict[str, Any]] = field(default_factory=dict)
     lag_s: dict[str, float] = field(default_factory=dict)
     refuses: int = 0
+    turned: dict[str, float] = field(default_factory=dict)
+    """When an outlet turned last, by ``time.monotonic``."""
 
     def documents(self) -> dict[str, dict[str, Any]]:
         found = {_ROOT: {"@odata.id": _ROOT, "Name": "Power Equipment", "RackPDUs": {"@odata.id": f"{_ROOT}/RackPDUs"}}}
@@ -64,6 +67,7 @@ class FakePdu:
     def _turn(self, outlet: str, state: str) -> None:
         if outlet not in self.stuck:
             (self.off.add if state == "Off" else self.off.discard)(outlet)
+            self.turned[outlet] = time.monotonic()
         self.room.spread()
 
 

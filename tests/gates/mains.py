@@ -11,7 +11,7 @@ import pytest
 from rackready.drivers import redfish, redfish_outlets
 from rackready.drivers.remote import Answer
 from rackready.gates.bmc import cycle as module
-from rackready.gates.bmc import interrupted
+from rackready.gates.bmc import interrupted, watch
 from rackready.gates.bmc.connection import Bmcs
 from rackready.gates.bmc.cycle import Cycler
 from rackready.gates.bmc.mains import Feeds
@@ -24,7 +24,7 @@ from tests.stacks.fake_rack import FakeRack
 
 BOTH = [Outlet(pdu="pdu1", outlet="A1"), Outlet(pdu="pdu2", outlet="A1")]
 OFF = ["GracefulShutdown", "pdu1 A1 Off", "pdu2 A1 Off"]
-ON = ["pdu1 A1 On", "pdu2 A1 On", "On"]
+ON = ["pdu2 A1 On", "pdu1 A1 On", "On"]
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,6 +37,9 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOGIN_S", 0.25)
     monkeypatch.setattr(module, "_AC_S", 2.0)
     monkeypatch.setattr(interrupted, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(watch, "_INPUT_S", 0.3)
+    monkeypatch.setattr(watch, "_BACK_S", 0.5)
+    monkeypatch.setattr(watch, "_POLL_S", 0.01)
 
 
 def two_pdus(folder: Path, *, net: int) -> Room:

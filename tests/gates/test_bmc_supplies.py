@@ -75,6 +75,16 @@ def test_a_bad_supply_is_named(fault: str, messages: list[str]) -> None:
     assert (found.outcome, texts(found)) == (Outcome.FAIL, messages)
 
 
+def test_an_open_input_that_reads_a_few_volts_is_no_input() -> None:
+    found = changed(lambda there: there[f"{CHASSIS}/Power"]["PowerSupplies"][2].update(LineInputVoltage=4), older=True)
+    assert texts(found) == [f"node01 psu Power Supply #2: power supply input lost - Expected: Normal input Actual: 4 V. {FEED}"]
+
+
+def test_volts_that_are_none_count_more_than_a_word_that_says_normal() -> None:
+    found = changed(lambda there: there[f"{PSU}/Metrics"].update(InputVoltage={"Reading": 0}))
+    assert texts(found) == [f"node01 psu PSU2: power supply input lost - Expected: Normal input Actual: 0 V. {FEED}"]
+
+
 def test_too_few_good_supplies_are_said_once_more() -> None:
     state = healthy()
     for psu in state["bmc"]["psus"][:3]:

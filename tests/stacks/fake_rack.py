@@ -13,6 +13,7 @@ import socket
 import ssl
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -54,6 +55,8 @@ class FakeNode:
     in_system: bool = True
     dark: bool = False
     """Without mains: its BMC answers nothing, and has forgotten its sessions."""
+    more: Callable[[], dict[str, dict[str, Any]]] = dict
+    """Documents by address that its BMC has beside the usual ones; what stands at ``/redfish/v1/`` is added to its service root."""
     resets: tuple[str, ...] = ("On", "ForceOff", "GracefulShutdown", "ForceRestart")
     ssh: FakeSsh | None = None
     host_key: paramiko.PKey = field(default_factory=lambda: paramiko.ECDSAKey.generate(bits=256))
@@ -248,7 +251,7 @@ class Redfish(BaseHTTPRequestHandler):
             self._answer(200 if body else 404, body or {"error": {"code": "Base.1.0.ResourceMissing", "message": self.path}})
 
     def _documents(self) -> dict[str, dict[str, Any]]:
-        return {"/redfish/v1/Systems": _systems(), "/redfish/v1/Systems/1": self._system(), "/redfish/v1/Chassis/1": self._chassis()}
+        return {"/redfish/v1/Systems": _systems(), "/redfish/v1/Systems/1": self._system(), "/redfish/v1/Chassis/1": self._chassis()} | self.machine.more()
 
     def do_POST(self) -> None:
         body = self._body()
@@ -312,6 +315,7 @@ class Redfish(BaseHTTPRequestHandler):
             "Name": "Root",
             "RedfishVersion": "1.5.0",
             "Systems": {"@odata.id": "/redfish/v1/Systems"},
+            **self.machine.more().get("/redfish/v1/", {}),
         }
         if self.machine.has_sessions:
             root["Links"] = {"Sessions": {"@odata.id": "/redfish/v1/SessionService/Sessions"}}

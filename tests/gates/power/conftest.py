@@ -9,6 +9,7 @@ import pytest
 
 from rackready.ledger.store import Ledger
 from tests.gates.fake_pdu import Room
+from tests.gates.fake_supplies import Supplies, of_room
 from tests.gates.mains import hurry, two_pdus
 
 
@@ -22,6 +23,12 @@ def room(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Room]:
     made = two_pdus(tmp_path / "rack", net=request.module.NET)
     yield made
     made.rack.stop()
+
+
+@pytest.fixture
+def supplies(room: Room) -> Supplies:
+    """The two supplies of its node, which its BMC tells of."""
+    return of_room(room)
 
 
 @pytest.fixture

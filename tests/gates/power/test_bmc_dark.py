@@ -38,11 +38,11 @@ def said(ledger: Ledger) -> str:
 
 
 def busy(monkeypatch: pytest.MonkeyPatch, room: Room, times: int) -> None:
-    """Have pdu1 answer with a page instead of a document, so many times, once the node is without mains."""
+    """Have pdu2, which is the first to switch on again, answer with a page instead of a document, so many times, once the node is without mains."""
     original, left = _Pdu.do_GET, [times]
 
     def answer(self: Any) -> None:  # noqa: ANN401 - a request of the fake PDU
-        if self.pdu.name == "pdu1" and room.rack.nodes[0].dark and left[0]:
+        if self.pdu.name == "pdu2" and room.rack.nodes[0].dark and left[0]:
             left[0] -= 1
             page = b"<html>busy</html>"
             self.send_response(200)
@@ -65,7 +65,7 @@ def test_a_pdu_that_answers_with_a_page_for_a_moment_is_asked_again(room: Room, 
 def test_a_pdu_that_answers_with_pages_only_keeps_no_other_outlet_off(room: Room, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     busy(monkeypatch, room, 10**9)
     answer = cycled(room, ledger)
-    assert off(room)["pdu2"] == []
+    assert off(room)["pdu1"] == []
     assert "Redfish - Expected: a JSON document Actual: " in answer.failure
     assert "Bring outlets and node to On by hand, or run the gate again, which tries it." in answer.failure
     assert states(ledger)[-1] == "intent"

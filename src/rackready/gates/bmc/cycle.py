@@ -5,7 +5,8 @@ inventories between its cycles are lost with it, so its cycles measured nothing 
 is asked: a node on which jobs run or may start is never touched.
 
 AC by the outlets of PDUs where the site names those that feed the node, else by its BMC (FullPowerCycle). Outlets are switched off only after
-the node was, and only while its BMC falls silent they are taken for its own; whatever goes wrong, they are switched on again.
+the node was, one at a time: before the next one goes, a supply of the node must have lost its input to the one before. Where its BMC does not tell
+that, and for the last one, only its silence shows that they are its own. Whatever goes wrong, they are switched on again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 
 from rackready.drivers.redfish import Bmc, BmcError, BmcLoginError, BmcUnreachableError, PowerAction
 from rackready.gates.bmc.mains import Feeds, Mains
+from rackready.gates.bmc.watch import watch
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
@@ -78,7 +80,7 @@ class Cycler:
         begun = time.monotonic()
         with Bmc(node, site) as bmc:
             serial = self._serial(node)
-            self._finish(node, bmc, serial)
+            given_back = self._finish(node, bmc, serial)
             bmc.require(serial)
             mains = self.feeds.mains(node)
             way = _chosen(bmc, kind, int(number), mains)
@@ -87,7 +89,7 @@ class Cycler:
                 node,
                 OPERATION,
                 f"{self.campaign}/{number}/{way.kind}/{time.time_ns()}",
-                before=lambda: self._ready(node, bmc, way, mains, proceed),
+                before=lambda: self._ready(node, bmc, way, mains, proceed, given_back=given_back),
                 observe=lambda _stored: Observation.NOT_HAPPENED,
                 act=lambda token: self._act(node, bmc, way, mains, token),
             )
@@ -134,8 +136,8 @@ class Cycler:
         self.ledger.done(last.token, {"interrupted": True, "power": bmc.observe()})
         return True
 
-    def _ready(self, node: str, bmc: Bmc, way: Way, mains: Mains, proceed: Callable[[], None]) -> dict[str, Any]:
-        """Return what a run that finds this cycle unfinished must know. Raises BmcError when an outlet is not on already: nothing was done then.
+    def _ready(self, node: str, bmc: Bmc, way: Way, mains: Mains, proceed: Callable[[], None], *, given_back: bool) -> dict[str, Any]:
+        """Return what a run that finds this cycle unfinished must know. Raises BmcError when an outlet is not on, or a supply is dead: nothing was done then.
 
         Until here others may have been waited for: a job may have begun, or a stop been asked.
         """
@@ -144,6 +146,9 @@ class Cycler:
         if way.by == "pdu":
             mains.require_on()
             stored["outlets"] = mains.stored()
+            if len(mains.outlets) > 1 and (found := watch(node, bmc, mains.names, given_back=given_back)) is not None:
+                found.ready()
+                mains.watch = found
         self._allowed(node)
         return stored
 
@@ -165,13 +170,27 @@ class Cycler:
         try:
             off = bmc.power(PowerAction.OFF)
             mains.require_on()
+            unseen = self._unseen(node, mains)
             mains.off()
             _silent(node, bmc, mains)
             time.sleep(self.rest_s)
             mains.on()
         except Exception as error:
             raise self._undone(bmc, mains, token, error) from error
-        return {"states": [off, "outlets off", "BMC silent", "outlets on", _on_again(bmc)], "outlets": mains.names}
+        states = [off, "outlets off", "BMC silent", "outlets on", _on_again(bmc)]
+        proof = {"by": "silence", "why": unseen} if mains.watch is None else {"by": "inputs", "took": mains.watch.took, "back": mains.watch.back()}
+        return {"states": states, "outlets": mains.names, "proof": proof}
+
+    def _unseen(self, node: str, mains: Mains) -> str:
+        """Return, and say, why only silence can show that outlets are the node's own; empty where its supplies can. Raises BmcError when one has no input."""
+        why = "its BMC does not tell whether its power supplies have input" if len(mains.outlets) > 1 else "it has one outlet"
+        if mains.watch is not None:
+            if mains.watch.ready():
+                return ""
+            mains.watch = None
+            why = "its BMC tells only while the node is on whether its power supplies have input"
+        self.ledger.event(self.campaign, node, "validate", f"only the silence of its BMC will show that {', '.join(mains.names)} feed it: {why}", level="warn")
+        return why
 
     def _undone(self, bmc: Bmc, mains: Mains, token: int, error: Exception) -> RackreadyError:
         """Switch on what was switched off, and return what to say of an error in the middle. Undone, nothing is left for a later run to switch."""
@@ -223,10 +242,13 @@ def _silent(node: str, bmc: Bmc, mains: Mains) -> None:
         except BmcError as error:
             said = str(error)
         if time.monotonic() > deadline:
+            which = f"They are not all that feeds {node}, or feed another machine"
+            if mains.watch is not None:
+                which = f"The others were seen to feed {node}, {mains.names[-1]} was not"
             text = (
                 f"{bmc.where}: power cycle by {', '.join(mains.names)} - Expected: a BMC without power, since these are off "
-                f"Actual: after {_SILENT_S:.0f} s it still answers ({said}). They are not all that feeds {node}, or feed another machine: "
-                f"look what is plugged in there, and correct outlets of {node} in the site file."
+                f"Actual: after {_SILENT_S:.0f} s it still answers ({said}). {which}: look what is plugged in there, "
+                f"and correct outlets of {node} in the site file."
             )
             raise BmcError(text)
         time.sleep(1.0)

@@ -7,14 +7,15 @@ warm in turn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from pydantic import Field
 
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run
 from rackready.gates.bmc.cycle import FORMAT, called
+from rackready.gates.bmc.inputs import FEED
 from rackready.gates.bmc.interrupted import BOOT_S, BOOTED
 from rackready.gates.bmc.parts_seen import Seen, differences, look, seen
 from rackready.gates.formats import printed
@@ -66,15 +67,16 @@ class PowerCycles(Gate):
         return found
 
     def ended(self, run: Run, outputs: Outputs) -> bool:  # noqa: ARG002 - the outputs say it
-        """A look that is not whole, or differs from the first, ends the row: the node is not cycled again."""
+        """A look that is not whole, or differs from the first, or a supply that stays without input, ends the row: the node is not cycled again."""
         number = max((int(key.removeprefix("bmc-")) for key in outputs if key.startswith("bmc-")), default=None)
         if number is None:
             return False
         try:
             first, last = seen(outputs, 0), seen(outputs, number)
+            unfed = number > 0 and _unfed(document(outputs[f"cycle-{number}"], FORMAT, printed.PowerCycle))
         except FormatError:
             return True
-        return number > 0 and (bool(differences(first, last)) or last.boot_id == first.boot_id)
+        return number > 0 and (bool(unfed) or bool(differences(first, last)) or last.boot_id == first.boot_id)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
         """Compare every look with the first; what ended the row of cycles is said, and how far it came."""
@@ -86,21 +88,23 @@ class PowerCycles(Gate):
             judge.error(node, "inventory before the first power cycle", "a whole one", error, "Repair what it names; the node was not power-cycled.")
             return judge.verdict(node)
         done = 0
-        kinds: list[str] = []
-        while done < self.inputs.cycles and self._one(judge, node, done + 1, first, outputs, kinds):
+        told: list[dict[str, Any]] = []
+        while done < self.inputs.cycles and self._one(judge, node, done + 1, first, outputs, told):
             done += 1
         judge.metric("power_cycles", node, done, "1")
-        judge.note = f"{done} of {self.inputs.cycles} power cycles ({', '.join(dict.fromkeys(kinds)) or 'none'}), {len(first.parts)} parts compared after each"
+        kinds = ", ".join(dict.fromkeys(map(called, told))) or "none"
+        judge.note = "; ".join([f"{done} of {self.inputs.cycles} power cycles ({kinds}), {len(first.parts)} parts compared after each", *_proofs(told)])
         if done == self.inputs.cycles and not judge.fails:
             judge.measured.add(node + "/power-cycles")
         return judge.verdict(node)
 
-    def _one(self, judge: Judge, node: str, number: int, first: Seen, outputs: Outputs, kinds: list[str]) -> bool:
+    def _one(self, judge: Judge, node: str, number: int, first: Seen, outputs: Outputs, told: list[dict[str, Any]]) -> bool:
         """Judge one cycle; False when the row ends here."""
-        cycle = _cycle(judge, node, number, outputs.get(f"cycle-{number}"), outputs.get(f"mark-{number}"))
-        if cycle is None:
+        done = _cycle(judge, node, number, outputs.get(f"cycle-{number}"), outputs.get(f"mark-{number}"))
+        if done is None:
             return False
-        kinds.append(cycle)
+        told.append(done)
+        cycle = called(done)
         boot = outputs.get(f"boot-{number}")
         if boot is None or boot.exit_code != 0:
             seconds = f"{boot.seconds:.0f} s" if boot is not None else "no time"
@@ -117,11 +121,12 @@ class PowerCycles(Gate):
             judge.fail(node, f"inventory after power cycle {number} ({cycle})", "the same parts as before", error, _RMA)
             return False
         judge.metric("boot_time", f"{node}/cycle{number}", boot.seconds, "s")
-        return _compare(judge, node, f"{number} ({cycle})", first, later)
+        fed = _fed(judge, node, f"{number} ({cycle})", done)
+        return _compare(judge, node, f"{number} ({cycle})", first, later) and fed
 
 
-def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Output | None) -> str | None:
-    """Return how a cycle that was done is called, None when the row ends here."""
+def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Output | None) -> dict[str, Any] | None:
+    """Return what is told of a cycle that was done, None when the row ends here."""
     where, what = f"{node} BMC", f"power cycle {number}"
     if mark is None or output is None:
         judge.error(where, f"{what} was not run", "a power cycle, and a mark on the node before it", "none", "See what ended the row before it.")
@@ -139,7 +144,29 @@ def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Ou
     except FormatError as error:
         judge.error(where, f"{what} unreadable", f"a document of format {FORMAT}", error, "Run the gate again; report a bug.")
         return None
-    return called(found)
+    return found
+
+
+def _proofs(told: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Say once what showed that outlets were the node's own."""
+    for by, why in dict.fromkeys((proof["by"], proof.get("why")) for item in told if (proof := item.get("proof"))):
+        if by == "inputs":
+            yield "each outlet but the last was seen to feed a power supply of the node before the next went off"
+        else:
+            yield f"only the silence of its BMC showed that the outlets are the node's own: {why}"
+
+
+def _unfed(told: Mapping[str, Any]) -> dict[str, bool | None]:
+    """Return the supplies that have no input again after a cycle, or of which that is not told."""
+    proof = told.get("proof") or {}
+    return {supply: has for supply, has in proof.get("back", {}).items() if has is not True}
+
+
+def _fed(judge: Judge, node: str, cycle: str, told: Mapping[str, Any]) -> bool:
+    unfed = _unfed(told)
+    for supply, has in unfed.items():
+        judge.fail(f"{node} psu {supply}", f"no input again after power cycle {cycle}", "Normal input", "not told" if has is None else "no input", FEED)
+    return not unfed
 
 
 def _compare(judge: Judge, node: str, cycle: str, first: Seen, later: Seen) -> bool:

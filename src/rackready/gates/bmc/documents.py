@@ -40,6 +40,12 @@ class Told:
     trails: Mapping[str, Sequence[str]]
     unread: Mapping[str, str]
 
+    @classmethod
+    def of(cls, documents: Mapping[str, Document], trails: Mapping[str, Sequence[str]], unread: Mapping[str, str]) -> Told:
+        """Return what was gathered. A resource in which a property that gates read is not of Redfish's type is unread: nothing can be held against it."""
+        odd = {address: why for address, item in documents.items() if (why := schema.odd(item))}
+        return cls({address: item for address, item in documents.items() if address not in odd}, trails, {**unread, **odd})
+
     def at(self, *trails: str) -> Iterator[Document]:
         """Every document to which one of the trails led, once."""
         for address in dict.fromkeys(address for trail in trails for address in self.trails.get(trail, [])):
@@ -69,10 +75,7 @@ def told(judge: Judge, node: str, what: str, outputs: Outputs, key: str = KEY) -
 
 
 def parse(output: Output) -> Told:
-    """Return the gathered answer of an output. Raises FormatError when it is not whole.
-
-    A resource in which a property that gates read is not of Redfish's type is unread: nothing can be held against it.
-    """
+    """Return the gathered answer of an output. Raises FormatError when it is not whole."""
     found = document(output, FORMAT)
     if found.get("complete") is not True or output.exit_code != 0:  # the reader prints no document of an error, which would be let through
         raise FormatError("the document is not complete")
@@ -89,8 +92,7 @@ def parse(output: Output) -> Told:
     if lost:
         message = f"{lost[0]} was found and is not in the document"
         raise FormatError(message)
-    odd = {address: why for address, item in documents.items() if (why := schema.odd(item))}
-    return Told({address: item for address, item in documents.items() if address not in odd}, trails, unread | odd)
+    return Told.of(documents, trails, unread)
 
 
 def _trouble(output: Output | None, node: str, what: str) -> Finding | None:

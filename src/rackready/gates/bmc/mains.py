@@ -1,4 +1,4 @@
-"""The outlets of PDUs that feed a node, all together: off, and on again whatever happens."""
+"""The outlets of PDUs that feed a node: off, one at a time where its supplies are watched, and on again whatever happens."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackready.drivers.redfish_outlets import PduOutlet
+from rackready.gates.bmc.watch import Watch
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Bmc as BmcSite
 from rackready.model.site import Outlet, Site
@@ -14,10 +15,11 @@ from rackready.model.site import Outlet, Site
 
 @dataclass(slots=True)
 class Mains:
-    """The outlets of one node; ``asked``: those that were asked to go off."""
+    """The outlets of one node; ``asked``: those that were asked to go off; ``watch``: what sees that they are its own, None where only silence can."""
 
     outlets: Sequence[PduOutlet]
     asked: list[PduOutlet] = field(default_factory=list)
+    watch: Watch | None = None
 
     @property
     def names(self) -> list[str]:
@@ -34,20 +36,29 @@ class Mains:
             outlet.require_on()
 
     def off(self) -> None:
-        """Switch all of them off, and wait until each shows it. Raises BmcError; some may be off then."""
-        for outlet in self.outlets:
+        """Switch all of them off, and wait until each shows it. Raises BmcError; some may be off then.
+
+        Watched, they go one at a time: none goes before the one before it was seen to feed the node. That the last one does, only silence can show.
+        """
+        for number, outlet in enumerate(self.outlets, 1):
             self.asked.append(outlet)
             outlet.switch("Off")
+            if self.watch is not None and number < len(self.outlets):
+                outlet.wait("Off")
+                self.watch.lost(outlet.stated.called)
         for outlet in self.outlets:
             outlet.wait("Off")
 
     def on(self) -> None:
-        """Switch on those that were asked to go off, each even where another fails. Raises RackreadyError that names those that did not come on."""
+        """Switch on those that were asked to go off, each even where another fails. Raises RackreadyError that names those that did not come on.
+
+        The last one that went off comes first: where something was wrong, it was with that one, and another machine may wait for it.
+        """
         refused: dict[str, Exception] = {}
-        for outlet in self.asked:
+        for outlet in reversed(self.asked):
             _try(outlet, lambda one: one.switch("On"), refused)
         dark: dict[str, Exception] = {}
-        for outlet in self.asked:  # also where the PDU refused: it may be on all the same
+        for outlet in reversed(self.asked):  # also where the PDU refused: it may be on all the same
             _try(outlet, lambda one: one.wait("On"), dark)
         if dark:
             first, seen = next(iter(dark.items()))

@@ -6,19 +6,20 @@ says MinNeededInGroup 1 for a server that needs four).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
+from rackready.gates.bmc import inputs
 from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, parts, told, works
+from rackready.gates.bmc.inputs import FEED
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import PlatformProfile
 
-_NEW, _METRICS, _OLD = "Chassis/*/PowerSubsystem/PowerSupplies/*", "Chassis/*/PowerSubsystem/PowerSupplies/*/Metrics", "Chassis/*/Power"
+_NEW, _METRICS = inputs.newer()
+_OLD = inputs.older()
 _SUBSYSTEM, _SENSORS = "Chassis/*/PowerSubsystem", "Chassis/*/Sensors/*"
 _REPLACE = "Reseat the supply; if it stays so, replace it."
-_FEED = "Check its power cord, the PDU outlet and the breaker of that feed; if they are good, replace the supply."
-_INPUT_WORDS = frozenset({"Normal", "LossOfInput", "OutOfRange"})
 
 
 class Supplies(Gate):
@@ -38,7 +39,7 @@ class Supplies(Gate):
         if found is None:
             return judge.verdict(node)
         platform = facts.nodes[node].platform
-        supplies = list(_supplies(found))
+        supplies = list(inputs.supplies(found))
         if platform.psus is None and platform.nvlink_domain is not None and not supplies:
             return _fed_by_the_rack(judge, node, platform)
         if not supplies:
@@ -54,7 +55,7 @@ class Supplies(Gate):
         where = f"{node} psu {name(supply)}"
         fed = _input(judge, where, supply, found)
         if isinstance(supply.get("Status"), dict):
-            good = works(judge, where, "power supply", supply, _REPLACE if fed else _FEED)
+            good = works(judge, where, "power supply", supply, _REPLACE if fed else FEED)
         else:
             good = _by_sensor(judge, where, name(supply), found)
         if good and fed:
@@ -93,12 +94,6 @@ class Supplies(Gate):
                 works(judge, where, "redundancy", group, "Repair the supply or feed that is named beside this; the loss of one more may stop the server.")
 
 
-def _supplies(found: Told) -> Iterator[Document]:
-    """Every supply once: of the newer schema, and only without those of the older one."""
-    newer = list(found.at(_NEW))
-    yield from newer or (item for document in found.at(_OLD) for item in parts(document, "PowerSupplies"))
-
-
 def _fed_by_the_rack(judge: Judge, node: str, platform: PlatformProfile) -> Verdict:
     judge.judged += 1
     judge.measured.add(f"{node}/psu")
@@ -110,25 +105,17 @@ def _fed_by_the_rack(judge: Judge, node: str, platform: PlatformProfile) -> Verd
 def _input(judge: Judge, where: str, supply: Document, found: Told) -> bool:
     """Hold a supply's input against normal, as far as the BMC says anything of it."""
     word = supply.get("LineInputStatus")
-    if word is not None and word not in _INPUT_WORDS:
-        judge.error(where, "input state unknown", "one of " + ", ".join(sorted(_INPUT_WORDS)), word, "Update the BMC's firmware.")
+    if word is not None and word not in inputs.INPUT_WORDS:
+        judge.error(where, "input state unknown", "one of " + ", ".join(sorted(inputs.INPUT_WORDS)), word, "Update the BMC's firmware.")
         return False
-    volts = _volts(supply, found)
+    volts = inputs.volts(supply, found)
     if volts is not None:
         judge.metric("psu_input_voltage", where.replace(" psu ", "/psu/"), volts, "V")
-    if word in {"LossOfInput", "OutOfRange"} or volts == 0:
-        shown = word or f"{volts:.0f} V"
-        judge.fail(where, "power supply input lost", "Normal input", shown, _FEED)
+    if word == "OutOfRange" or inputs.fed(supply, found) is False:
+        shown = word if volts is None or word in {"LossOfInput", "OutOfRange"} else f"{volts:.0f} V"
+        judge.fail(where, "power supply input lost", "Normal input", shown, FEED)
         return False
     return True
-
-
-def _volts(supply: Document, found: Told) -> float | None:
-    if (volts := numeric(supply.get("LineInputVoltage"))) is not None:
-        return volts
-    address = str((supply.get("Metrics") or {}).get("@odata.id", "")) if isinstance(supply.get("Metrics"), dict) else ""
-    shown = found.documents.get(address, {}).get("InputVoltage")
-    return numeric(shown.get("Reading")) if isinstance(shown, dict) else None
 
 
 def _by_sensor(judge: Judge, where: str, supply: str, found: Told) -> bool:
@@ -141,7 +128,7 @@ def _by_sensor(judge: Judge, where: str, supply: str, found: Told) -> bool:
     for sensor in sensors:
         watts = numeric(sensor.get("Reading"))
         if watts is None or watts == 0:
-            judge.fail(where, "power supply carries nothing", f"power on {name(sensor)}", f"{sensor.get('Reading')} W", _FEED)
+            judge.fail(where, "power supply carries nothing", f"power on {name(sensor)}", f"{sensor.get('Reading')} W", FEED)
             bad = True
         else:
             bad |= not works(judge, where, "power supply", sensor, _REPLACE)

@@ -87,11 +87,24 @@ class PartInventory(Shape):
     memory_bytes: int | None = None
 
 
+class _Proof(Shape):
+    """What showed that outlets are the node's own: its supplies' inputs (outlet -> supply that lost it), or its BMC's silence alone, and why.
+
+    ``back``: supply -> whether it has input again, None where that is not told.
+    """
+
+    by: Literal["inputs", "silence"]
+    why: str | None = None
+    took: dict[str, str] = {}
+    back: dict[str, bool | None] = {}
+
+
 class PowerCycle(Shape):
-    """What is told of a power cycle that was done; ``by``: what took the mains away, which AC alone does."""
+    """What is told of a power cycle that was done; ``by``: what took the mains away, which AC alone does. Cycles of earlier versions have no ``proof``."""
 
     kind: Literal["ac", "cold", "warm"]
     by: Literal["pdu", "bmc"] | None = None
+    proof: _Proof | None = None
     result: Literal["done"]
     complete: Literal[True]
 
