@@ -65,6 +65,19 @@ CASES = [
         "node01 gpu0: model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA H200. Correct the node's platform in the site file, or replace the GPU.",
     ),
     one(
+        "another chip behind the same name",
+        changed(lambda found: found["gpus"][0].update(device_id="2336")),
+        Outcome.FAIL,
+        "node01 gpu0: PCI device id - Expected: 2330 Actual: 2336. Correct the node's platform in the site file, or replace the GPU.",
+    ),
+    one(
+        "device id not reported",
+        changed(lambda found: found["gpus"][0].update(device_id=None)),
+        Outcome.ERROR,
+        "node01 gpu0: PCI device id not reported - Expected: 2330 Actual: nothing. "
+        "Update the driver or the tool that reports it; without the value nothing is known.",
+    ),
+    one(
         "PCIe width",
         changed(lambda found: found["gpus"][7].update(pcie_width=8)),
         Outcome.FAIL,
@@ -114,7 +127,7 @@ CASES = [
         "cut off",
         Said(text("nvml/dgx_h100_healthy.json")[:900]),
         Outcome.ERROR,
-        "node01: GPU inventory unreadable - Expected: a complete inventory document Actual: JSON cut off or damaged at line 46 column 55. "
+        "node01: GPU inventory unreadable - Expected: a complete inventory document Actual: JSON cut off or damaged at line 47 column 12. "
         "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`).",
     ),
     one(
@@ -171,9 +184,16 @@ def test_no_output_at_all_is_an_error() -> None:
 
 def test_a_card_in_a_slot_may_train_down_while_idle_and_it_is_said() -> None:
     known = facts("sys_521ge_l40s", 1)
-    gpu = document("nvml/dgx_h100_healthy.json")["gpus"][0] | {"name": "NVIDIA L40S", "memory_mib": 46068, "pcie_gen": 1, "pcie_gen_max": 4, "nvlinks": {}}
+    gpu = document("nvml/dgx_h100_healthy.json")["gpus"][0] | {
+        "name": "NVIDIA L40S",
+        "device_id": "26b9",
+        "memory_mib": 46068,
+        "pcie_gen": 1,
+        "pcie_gen_max": 4,
+        "nvlinks": {},
+    }
     gpus = [gpu | {"index": index, "serial": f"{index}", "uuid": f"GPU-{index}", "pci": f"00000000:{index:02X}:00.0"} for index in range(8)]
-    found = {"format": "rackready/nvml-inventory/v1", "complete": True, "driver": "580.173.02", "count": 8, "gpus": gpus}
+    found = {"format": "rackready/nvml-inventory/v2", "complete": True, "driver": "580.173.02", "count": 8, "gpus": gpus}
     made = gate(GATE)
     verdict = evaluate(made, known, made.plan(known, ["node01"])[0], {"inventory": json.dumps(found)}, 0)
     assert [str(finding) for finding in verdict.findings if "PCIe" in finding.what] == []
@@ -198,3 +218,39 @@ def test_a_value_of_another_type_is_refused_with_its_place(change: Callable[[lis
     step = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
     said = f"node01: GPU inventory unreadable - Expected: a complete inventory document Actual: {actual}. {step}"
     check(GATE, Case("damaged", {"inventory": Said(json.dumps(found))}, Outcome.ERROR, (said,)))
+
+
+BOUGHT = "692-2G520-0200-000"
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "said"),
+    [
+        ({}, Outcome.PASS, ""),
+        (
+            {"board_part": "692-2G520-0280-C00"},
+            Outcome.FAIL,
+            (
+                f"node01 gpu5: board part number - Expected: one of {BOUGHT} Actual: 692-2G520-0280-C00. "
+                "Ask who delivered it, or add the number to the gate's `board_parts`."
+            ),
+        ),
+        (
+            {"board_part": None, "unread": {"board_part": "Not Supported"}},
+            Outcome.ERROR,
+            (
+                f"node01 gpu5: board part number not reported - Expected: one of {BOUGHT} Actual: Not Supported. "
+                "Update the driver; where this GPU tells no board, take `board_parts` out of the gate's inputs."
+            ),
+        ),
+    ],
+    ids=["as bought", "another", "not told"],
+)
+def test_boards_are_those_that_the_site_says_it_bought(change: dict[str, Any], outcome: Outcome, said: str) -> None:
+    found = document("nvml/dgx_h100_healthy.json")
+    found["gpus"][5].update(change)
+    known = facts("dgx_h100", 1)
+    for inputs, expected in (({"board_parts": [BOUGHT]}, (outcome, said)), ({}, (Outcome.PASS, ""))):
+        made = gate(GATE, inputs)
+        verdict = evaluate(made, known, made.plan(known, ["node01"])[0], {"inventory": json.dumps(found)}, 0)
+        assert (verdict.outcome, "".join(map(str, verdict.findings))) == expected

@@ -98,7 +98,7 @@ HEALTHY = said(text("nvml/dgx_h100_healthy.json"))
 def gpus(names: Sequence[str]) -> Answer:
     one = document("nvml/dgx_h100_healthy.json")["gpus"][0]
     found = [{**one, "name": name, "index": index} for index, name in enumerate(names)]
-    return said(json.dumps({"format": "rackready/nvml-inventory/v1", "count": len(found), "gpus": found, "complete": True}))
+    return said(json.dumps({"format": "rackready/nvml-inventory/v2", "count": len(found), "gpus": found, "complete": True}))
 
 
 def test_a_machine_is_recognised_by_its_gpus() -> None:
@@ -113,7 +113,7 @@ def test_a_part_of_a_server_is_named_by_its_count() -> None:
 
 REFUSED = [
     (
-        said(json.dumps({"format": "rackready/nvml-inventory/v1", "error": "NVML: NVML Shared Library Not Found"}), code=1),
+        said(json.dumps({"format": "rackready/nvml-inventory/v2", "error": "NVML: NVML Shared Library Not Found"}), code=1),
         (
             "this machine: no NVIDIA GPU can be asked - Expected: a GPU and its driver Actual: NVML: NVML Shared Library Not Found. "
             "Nothing was measured; install the driver."

@@ -21,10 +21,11 @@ from rackready.ondevice import nvml_inventory
 
 _KEY = "inventory"
 _RUNBOOK = "docs/runbooks/gpu.md"
+_MODEL_STEP = "Correct the node's platform in the site file, or replace the GPU."
 
 
 class Inventory(Gate):
-    """Every GPU is there, is the model that was bought, and has all its NVLinks and PCIe lanes."""
+    """Every GPU is there, is the model and on the board that was bought, and has all its NVLinks and PCIe lanes."""
 
     id = "node/gpu/sanity/inventory"
     covers = frozenset({"node", "gpu", "nvlink"})
@@ -34,6 +35,7 @@ class Inventory(Gate):
 
         pcie_width: int = Field(16, ge=1, le=32, description="PCIe lanes that every GPU must have trained")
         memory_tolerance_mib: int = Field(64, ge=0, description="how much memory.total may differ from the profile, MiB")
+        board_parts: list[str] = Field(default_factory=list, description="board part numbers that were bought, as `nvidia-smi -q` prints them; empty: any")
 
     inputs: Inputs
 
@@ -114,7 +116,9 @@ class Inventory(Gate):
     def _gpu(self, judge: Judge, wanted: NodeFacts, node: str, gpu: dict[str, Any]) -> None:
         index = gpu.get("index")
         where = f"{node} gpu{index}"
-        judge.equal(where, "model", wanted.gpu.product_name, gpu.get("name"), "Correct the node's platform in the site file, or replace the GPU.")
+        judge.equal(where, "model", wanted.gpu.product_name, gpu.get("name"), _MODEL_STEP)
+        judge.equal(where, "PCI device id", wanted.gpu.pci_device_id, gpu.get("device_id"), _MODEL_STEP)
+        self._board(judge, where, gpu)
         for field in ("serial", "uuid", "vbios"):
             judge.judged += 1
             if not gpu.get(field):
@@ -132,6 +136,18 @@ class Inventory(Gate):
             judge.measured.add(f"{node}/gpu{index}")
         if wanted.gpu.nvlink is not None:
             self._nvlink(judge, node, wanted.gpu.nvlink.links, where, gpu)
+
+    def _board(self, judge: Judge, where: str, gpu: dict[str, Any]) -> None:
+        """Hold the board's part number against those that the site bought. If it names none, any will do: boards put in later often are of another revision."""
+        if not self.inputs.board_parts:
+            return
+        part, known = gpu.get("board_part"), ", ".join(self.inputs.board_parts)
+        judge.judged += 1
+        if not part:
+            step = "Update the driver; where this GPU tells no board, take `board_parts` out of the gate's inputs."
+            judge.error(where, "board part number not reported", f"one of {known}", gpu.get("unread", {}).get("board_part", "nothing"), step)
+        elif part not in self.inputs.board_parts:
+            judge.fail(where, "board part number", f"one of {known}", part, "Ask who delivered it, or add the number to the gate's `board_parts`.")
 
     def _memory(self, judge: Judge, wanted: NodeFacts, where: str, gpu: dict[str, Any]) -> None:
         judge.judged += 1

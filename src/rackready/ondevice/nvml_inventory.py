@@ -12,7 +12,7 @@ from typing import Any
 
 LIBRARY = "/opt/rackready/lib"
 """Where the provisioning of a node puts pynvml.py (nvidia-ml-py)."""
-FORMAT = "rackready/nvml-inventory/v1"
+FORMAT = "rackready/nvml-inventory/v2"
 
 
 def main() -> int:
@@ -77,6 +77,8 @@ def one(nvml: Any, index: int) -> dict[str, Any]:  # noqa: ANN401
         "uuid": ask("uuid", lambda: text(nvml.nvmlDeviceGetUUID(handle))),
         "serial": ask("serial", lambda: text(nvml.nvmlDeviceGetSerial(handle))),
         "vbios": ask("vbios", lambda: text(nvml.nvmlDeviceGetVbiosVersion(handle))),
+        "board_part": ask("board_part", lambda: text(nvml.nvmlDeviceGetBoardPartNumber(handle))),
+        "device_id": ask("device_id", lambda: f"{nvml.nvmlDeviceGetPciInfo(handle).pciDeviceId >> 16:04x}"),  # the vendor's is the lower half
         "memory_mib": ask("memory_mib", lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total) // (1 << 20)),
         "pci": ask("pci", lambda: text(nvml.nvmlDeviceGetPciInfo(handle).busId)),
         "pcie_width": ask("pcie_width", lambda: nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)),

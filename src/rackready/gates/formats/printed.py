@@ -26,6 +26,8 @@ class _Gpu(Shape):
     uuid: str | None = None
     serial: str | None = None
     vbios: str | None = None
+    board_part: str | None = None
+    device_id: str | None = None
     memory_mib: int | None = None
     pci: str | None = None
     pcie_width: int | None = None
