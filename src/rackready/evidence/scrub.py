@@ -1,4 +1,4 @@
-"""Takes secrets out of captured output before it is stored."""
+"""Takes secrets out of captured output before it is stored. Measurements stay as they are: stored output is judged again."""
 
 from __future__ import annotations
 
@@ -7,17 +7,44 @@ import re
 HIDDEN = "[scrubbed]"
 
 _PEM = re.compile(r"-----BEGIN (?P<kind>[A-Z ]*PRIVATE KEY)-----.*?(?:-----END (?P=kind)-----|\Z)", re.DOTALL)
-_NCCL_ENVIRONMENT = re.compile(r'("env"\s*:\s*)\[(?:[^\[\]"]|"(?:[^"\\]|\\.)*")*\]?')
-"""nccl-tests' JSON document holds the whole environment of its process."""
+_NCCL_ENVIRONMENT = re.compile(r'("env"\s*:\s*)\[(?:[^\[\]"]|"(?:[^"\\]|\\.)*(?:"|\\?\Z))*\]?', re.DOTALL)
+"""nccl-tests' JSON document holds the whole environment of its process; what was cut off within it ends there."""
 _NAMED = re.compile(
-    r"(?i)\b(?P<name>[\w.-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|credential)[\w.-]*)(?P<sign>\"?\s*[=:]\s*\"?)(?P<value>[^\s\"',;&]+)"
+    r"""
+    (?P<name>(?i:\b[\w.-]*(?:password|passwd|passphrase|secret|token(?![A-Za-z])|api[_-]?key|access[_-]?key|credential)[\w.-]*)
+      | \b[A-Z0-9_]*_(?:PASS|PWD|JWT)\b)                              # as environments name them: DB_PASS, MYSQL_PWD, SLURM_JWT
+    (?P<sign>["']?\s*[=:]\s*)
+    (?P<value>"(?:[^"\\\n]|\\.)*"? | '[^'\n]*'? | [^\s"',;&]+)
+    """,
+    re.VERBOSE,
+)
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[\]}]*\Z")
+_AUTHORIZATION = re.compile(r"(?i)\b(?P<kind>authorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+\s+)?|bearer\s+)(?P<value>[A-Za-z0-9._~+/=:-]{4,})")
+_OPTION = re.compile(
+    r"(?P<before>\b(?:ipmitool|ipmi-\w+)\b[^\n]*?\s-[Pp]\s*|\bcurl\b[^\n]*?\s(?:-u|--user)[ =]?\s*[^\s:]*:)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"
 )
 _URL = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^/\s:@]+:[^/\s@]+@")
 
+_MAY_HOLD = re.compile(r"(?i)passw|passphrase|secret|token|api[_-]?key|access[_-]?key|credential|_PASS|_PWD|_JWT|authorization|bearer|ipmi|curl")
+"""What the three before are about: most outputs hold none of it, and looking for the whole takes ten times as long."""
+
 
 def scrub(text: str) -> str:
-    """Return the text without private keys, environment dumps, named secrets and passwords in URLs."""
+    """Return the text without private keys, environment dumps, named secrets and passwords in URLs and options."""
     text = _PEM.sub(HIDDEN, text)
     text = _NCCL_ENVIRONMENT.sub(rf'\g<1>["{HIDDEN}"]', text)
-    text = _NAMED.sub(rf"\g<name>\g<sign>{HIDDEN}", text)
+    if _MAY_HOLD.search(text):
+        text = _AUTHORIZATION.sub(rf"\g<kind>{HIDDEN}", text)
+        text = _NAMED.sub(_named, text)
+        text = _OPTION.sub(rf"\g<before>{HIDDEN}", text)
     return _URL.sub(rf"\g<scheme>{HIDDEN}@", text)
+
+
+def _named(found: re.Match[str]) -> str:
+    """Return the name with its value hidden, in the quotes that it had. A number in a JSON document is a measurement (time_per_token), not a secret."""
+    sign, value = found["sign"], found["value"]
+    if sign[0] == '"' and _NUMBER.match(value):
+        return found[0]
+    quote = value[0] if value[0] in "\"'" else ""
+    end = quote if len(value) > 1 and value.endswith(quote) else ""
+    return f"{found['name']}{sign}{quote}{HIDDEN}{end}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -172,6 +173,19 @@ def test_a_store_that_was_never_written_reads_as_empty(ledger: Ledger, tmp_path:
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIB cut off", "MIIEpAIB"),
         ('{"version": 3, "env": ["PATH=/usr/bin", "REGISTRY=do-not-keep-me"], "results": []}', "do-not-keep-me"),
         ('{"env": ["A=do-not-keep-me", "B=cut', "do-not-keep-me"),
+        ('{"env": ["A=1", "DB=do-not-keep-me rest', "do-not-keep-me"),
+        ('{"env": ["A=1", "DB=do-not-keep-me\\', "do-not-keep-me"),
+        ("PASSWORD='do-not-keep-me either'", "either"),
+        ('"passphrase" : "x do-not-keep-me"', "do-not-keep-me"),
+        ('{"bmc_password": "x, do-not-keep-me', "do-not-keep-me"),
+        ("DB_PASS=do-not-keep-me", "do-not-keep-me"),
+        ("SLURM_JWT=do-not-keep-me", "do-not-keep-me"),
+        ("HF_TOKEN=do-not-keep-me", "do-not-keep-me"),
+        ("PIN_TOKEN=123456", "123456"),
+        ("Authorization: Bearer do-not-keep-me", "do-not-keep-me"),
+        ("{'authorization': 'Basic do-not-keep-me'}", "do-not-keep-me"),
+        ("ipmitool -H 192.0.2.1 -U root -P do-not-keep-me sdr", "do-not-keep-me"),
+        ("curl -k -u root:do-not-keep-me https://192.0.2.1/redfish/v1", "do-not-keep-me"),
         ("export WANDB_API_KEY=do-not-keep-me", "do-not-keep-me"),
         ('{"bmc_password": "do-not-keep-me"}', "do-not-keep-me"),
         ("curl https://user:do-not-keep-me@mirror.example/x", "do-not-keep-me"),
@@ -185,6 +199,9 @@ def test_secrets_are_scrubbed(store: EvidenceStore, text: str, secret: str) -> N
 def test_measurements_are_not_scrubbed() -> None:
     text = "# Avg bus bandwidth    : 478.6\n 17179869184 4294967296 float sum -1 62836 273.41 478.60 0\n"
     assert scrub(text) == text
+    report = '{"tokens_per_second": 812.5, "total_output_tokens": 4096, "time_per_token": 1.2e-3}'
+    assert scrub(report) == report
+    assert json.loads(scrub('{"password": "a \\" b", "rest": 1}')) == {"password": "[scrubbed]", "rest": 1}
 
 
 def test_the_newest_record_of_each_target(store: EvidenceStore) -> None:
