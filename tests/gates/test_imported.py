@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import tarfile
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rackready.evidence.store import EvidenceStore
+from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.captured import CaptureRefusedError, read
 from rackready.gates.imported import Import, Imported, check_by
 from rackready.handover.policy import Moment, decide
 from rackready.ledger.store import Ledger
-from rackready.model.outcome import Outcome
+from rackready.model.outcome import Outcome, Verdict
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
 from rackready.paths import EnvPaths
@@ -167,6 +167,25 @@ def test_a_fail_on_record_is_not_laundered_by_an_import(carried: Carried, tmp_pa
     assert tmp_path.exists()
 
 
+def test_a_fail_on_record_stands_against_an_import_behind_a_newer_pass_too(carried: Carried) -> None:
+    carried.put("inventory.json", text("nvml/dgx_h100_gpu2_link4_inactive.json"))
+    carried.bring()
+    [failed] = carried.store.records(target="node01")
+    later = {"id": new_id(), "started": failed.started + timedelta(minutes=5), "finished": failed.finished + timedelta(minutes=5)}
+    carried.store.append(failed.model_copy(update={**later, "verdict": Verdict(outcome=Outcome.PASS)}))
+    carried.put("inventory.json", text("nvml/dgx_h100_healthy.json"))
+    carried.outputs[0]["time"] = "2026-11-22T10:00:00+00:00"
+    carried.manifest()
+    with pytest.raises(CaptureRefusedError) as refusal:
+        carried.bring()
+    assert refusal.value.problems == [
+        (
+            f"node01: {INVENTORY} - Expected: no fail on record Actual: fail, measured 2026-11-22 09:00 UTC. "
+            "Repair it, then `rackready repair node01 --reason '...'`."
+        )
+    ]
+
+
 def test_what_is_older_than_the_record_is_refused(carried: Carried) -> None:
     carried.bring()
     carried.outputs[0]["time"] = "2026-11-22T08:00:00+00:00"
@@ -268,3 +287,18 @@ def test_a_pair_is_imported_rail_by_rail_and_concluded_for_both_ends(carried: Ca
     found = carried.bring()
     assert [(one.node, one.gate, one.verdict.outcome) for one in found] == [("node01", PAIR, Outcome.PASS), ("node02", PAIR, Outcome.PASS)]
     assert {record.target for record in carried.store.records(gate=PAIR)} == {"node01+node02/rail1", "node01", "node02"}
+
+
+REDUCE = "node/gpu/performance/nccl-all-reduce"
+
+
+@pytest.mark.parametrize(("captured", "outcome"), [(1, Outcome.ERROR), (5, Outcome.PASS), (6, Outcome.PASS)])
+def test_every_launch_that_the_site_declares_is_brought_or_it_is_an_error(carried: Carried, captured: int, outcome: Outcome) -> None:
+    """Four nodes ask for five launches (expectation.launches): one of them may be the best that somebody had."""
+    carried.put("reduce.txt", text("nccl/dgx_h100_8_healthy.txt"))
+    carried.outputs = [carried.output(gate=REDUCE, key=f"launch{number}", file="reduce.txt") for number in range(captured)]
+    [found] = carried.bring()
+    assert found.verdict.outcome is outcome
+    missing = [str(finding) for finding in found.verdict.findings]
+    assert len(missing) == max(0, 5 - captured)
+    assert all("was not run - Expected: an output Actual: none." in text for text in missing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rackready.gates.formats import nccl_log
-from rackready.gates.registry import gate
+from rackready.gates.registry import GateInputsError, gate
 from rackready.model.outcome import Outcome
 from tests.gates.support import Case, Said, check, judge, rack, text
 
@@ -150,6 +150,13 @@ def test_every_bound_has_its_source() -> None:
 def test_a_published_mark_raises_the_floor() -> None:
     marked = {**ONCE, "published_floor": 479.0, "published_source": "a cloud's pass mark for this platform"}
     assert judge(GATE, Case("marked", {"launch0": HEALTHY}, Outcome.FAIL, (), marked)).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize("source", ["", "  "])
+def test_a_mark_that_nobody_published_is_refused(source: str) -> None:
+    with pytest.raises(GateInputsError) as refused:
+        gate(GATE, {"published_floor": 0.001, "published_source": source})
+    assert "Value error, published_floor without published_source: a mark that nobody published proves nothing" in str(refused.value)
 
 
 @pytest.mark.parametrize(("nodes", "launches"), [(1, 4), (4, 5), (200, 7)])

@@ -90,9 +90,8 @@ class Import:
             if gate_id not in all_gates():
                 self.problems.append(f"gate {gate_id} - Expected: one of {', '.join(all_gates())}.")
                 continue
-            found = gate(gate_id, self._inputs(gate_id, inputs.get(gate_id, {}), members))
             nodes = [node.name for node in self.site.nodes() if node.name in {item.node for item in self.capture.manifest.outputs if item.gate == gate_id}]
-            runs = {run.id: run for run in found.plan(self.facts(nodes), nodes)} if len(nodes) >= found.min_nodes else {}
+            found, runs = self._planned(gate_id, inputs.get(gate_id, {}), members, nodes)
             if run_id not in runs:
                 self.problems.append(f"{gate_id}: run {run_id} - Expected: one of {', '.join(runs) or f'those of {found.min_nodes} nodes'}.")
                 continue
@@ -100,12 +99,21 @@ class Import:
             self._keys(out[-1])
         return out
 
-    @staticmethod
-    def _inputs(gate_id: str, inputs: Mapping[str, object], members: Sequence[CapturedOutput]) -> dict[str, object]:
-        """As many launches are judged as were captured: the manifest says what was run."""
-        count = len([item for item in members if item.key.startswith("launch")])
-        takes = "launches" in all_gates()[gate_id].Inputs.model_fields and count
-        return {**inputs, "launches": count} if takes else dict(inputs)
+    def _planned(self, gate_id: str, inputs: Mapping[str, object], members: Sequence[CapturedOutput], nodes: Sequence[str]) -> tuple[Gate, dict[str, Run]]:
+        """Return the gate and its runs of these nodes, with as many launches as the site declares, or more where more were captured.
+
+        One that was not captured is an error: who brings one of five may have chosen it.
+        """
+        found, facts = gate(gate_id, dict(inputs)), self.facts(nodes)
+        if len(nodes) < found.min_nodes:
+            return found, {}
+        runs = {run.id: run for run in found.plan(facts, nodes)}
+        captured = len([item for item in members if item.key.startswith("launch")])
+        declared = max((len([command for command in run.commands if command.key.startswith("launch")]) for run in runs.values()), default=0)
+        if declared and captured > declared:
+            found = gate(gate_id, {**inputs, "launches": captured})
+            runs = {run.id: run for run in found.plan(facts, nodes)}
+        return found, runs
 
     def _keys(self, item: _Item) -> None:
         """Say which outputs are of no command of the run, of another node than the command's, or given twice."""
@@ -160,14 +168,15 @@ class Import:
         """Refuse what would hide something newer, or a fail: measuring elsewhere until it passes launders a fault like measuring here."""
         begun = min(member.time for member in item.members)
         for node in item.run.nodes:
-            newest = next(reversed(self.store.records(target=node, gate=item.gate.id)), None)
-            if newest is None:
-                continue
-            if newest.verdict.outcome is Outcome.FAIL and newest.started.timestamp() >= self.ledger.last_change(node):
+            records, since = self.store.records(target=node, gate=item.gate.id), self.ledger.last_change(node)
+            fails = [record for record in records if record.verdict.outcome is Outcome.FAIL and record.started.timestamp() >= since]
+            if fails:
                 step = f"Repair it, then `rackready repair {node} --reason '...'`."
-                self.problems.append(f"{node}: {item.gate.id} - Expected: no fail on record Actual: fail, measured {newest.started:%Y-%m-%d %H:%M} UTC. {step}")
-            elif newest.started > begun:
-                made = f"{newest.started:%Y-%m-%d %H:%M} UTC"
+                self.problems.append(
+                    f"{node}: {item.gate.id} - Expected: no fail on record Actual: fail, measured {fails[-1].started:%Y-%m-%d %H:%M} UTC. {step}"
+                )
+            elif records and records[-1].started > begun:
+                made = f"{records[-1].started:%Y-%m-%d %H:%M} UTC"
                 self.problems.append(f"{node}: {item.gate.id} - Expected: newer than what is on record ({made}) Actual: {begun:%Y-%m-%d %H:%M} UTC.")
 
     # judging and recording -------------------------------------------------------------------------------------------

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rackready.gates import hardware
 from rackready.gates.base import Command, FleetMetric, GateFacts, Outputs, Run
@@ -13,6 +14,7 @@ from rackready.gates.fabric import transport
 from rackready.gates.fabric.collective import WORDS, NcclGate, bounds, judge_busbw
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, argv
+from rackready.model.base import Told
 from rackready.model.outcome import Verdict
 
 _SLOW = (
@@ -31,7 +33,14 @@ class OneNode(NcclGate):
         """How the launches are made, and a pass mark of others."""
 
         published_floor: float | None = Field(None, gt=0, description="a published pass mark of this very platform, GB/s busbw; raises the derived floor")
-        published_source: str = Field("", description="where that mark is published")
+        published_source: Told = Field("", description="where that mark is published; a mark needs it")
+
+        @model_validator(mode="after")
+        def _has_a_source(self) -> Self:
+            if self.published_floor is not None and not self.published_source:
+                message = "published_floor without published_source: a mark that nobody published proves nothing"
+                raise ValueError(message)
+            return self
 
     inputs: Inputs
 
@@ -57,7 +66,7 @@ class OneNode(NcclGate):
             return gathered.verdict(node)
         texts = [outputs[f"launch{number}"].stdout for number in range(count)]
         transport.prove(gathered, facts, transport.Wanted((node,), self.collective, self.algorithm, domain), texts)
-        mark = Bound(self.inputs.published_floor, self.inputs.published_source or "gate input", derived=False) if self.inputs.published_floor else None
+        mark = Bound(self.inputs.published_floor, self.inputs.published_source, derived=False) if self.inputs.published_floor else None
         found = bounds(facts, node, domain, self.collective, self.algorithm, mark)
         judge_busbw(gathered, node, f"{WORDS[self.collective]} of {domain.ranks} GPUs", values, found, _SLOW)
         if not gathered.fails and not gathered.errors:

@@ -111,6 +111,10 @@ def _numbers(inside: str, text: str) -> list[str]:
     return out
 
 
+Told = Annotated[str, StringConstraints(strip_whitespace=True)]
+"""What a person says for others to read: blanks around it are nothing, and blanks alone are no answer."""
+
+
 def _is_names(text: str) -> str:
     expand_names(text)
     return text

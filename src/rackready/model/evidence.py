@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, Field
 
-from rackready.model.base import Model, Name
+from rackready.model.base import Model, Name, Told
 from rackready.model.outcome import Verdict
 
 COVERAGE = "node/all/sanity/coverage"
@@ -91,5 +91,5 @@ class Manifest(Model):
     """What was captured elsewhere, by whom: `rackready evidence import` reads it."""
 
     schema_: Literal["rackready/captured/v1"] = Field(alias="schema", description="version of this format")
-    by: str = Field(min_length=2, description="who captured it: a person or a team")
+    by: Told = Field(min_length=2, description="who captured it: a person or a team")
     outputs: list[CapturedOutput] = Field(min_length=1)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from rackready.model.base import Model, Name, ProfileId
+from rackready.model.base import Model, Name, ProfileId, Told
 
 PowerKind = Literal["utility", "generator", "ups", "sts", "rpp", "busway", "pdu", "shelf"]
 """What a power node is; ``sts`` is a static transfer switch, ``rpp`` a remote power panel, ``shelf`` a power shelf that feeds a rack's DC bus bar."""
@@ -51,7 +51,7 @@ class PowerNode(Rated):
         "preferred",
         description="several in fed_by: preferred = the first that lives carries all (transfer switch); shared = all that live carry equal parts (N+1)",
     )
-    loss_accepted: str | None = Field(None, min_length=10, description="why the loss of this element alone may take nodes down; shown in every plan")
+    loss_accepted: Told | None = Field(None, min_length=10, description="why the loss of this element alone may take nodes down; shown in every plan")
 
 
 Phase = Literal["L1", "L2", "L3", "L1-L2", "L2-L3", "L3-L1"]
@@ -115,7 +115,7 @@ class Nameplate(Model):
     typical_power_w: float | None = Field(None, gt=0, description="draw under a typical load, W")
     transient_power_w: float | None = Field(None, gt=0, description="highest draw for tens of milliseconds, W")
     weight_kg: float | None = Field(None, gt=0, description="weight of one, kg")
-    source: str = Field(min_length=10, description="where the site has it from; shown in every plan")
+    source: Told = Field(min_length=10, description="where the site has it from; shown in every plan")
 
     @model_validator(mode="after")
     def _says_something(self) -> Nameplate:

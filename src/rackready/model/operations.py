@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from rackready.model.base import Model, Name, Names, ProfileId, SecretRef, expand_names
+from rackready.model.base import Model, Name, Names, ProfileId, SecretRef, Told, expand_names
 from rackready.model.profile import GateSetEntry
 
 
@@ -52,7 +52,7 @@ class DeclaredSkip(Model):
 
     gate: str = Field(description="gate id")
     nodes: list[Names] = Field(min_length=1, description="nodes on which it is skipped: names or host lists such as gpu[01-32]")
-    reason: str = Field(min_length=10, description="why, in words that a reader of the report understands")
+    reason: Told = Field(min_length=10, description="why, in words that a reader of the report understands")
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -65,8 +65,8 @@ class DisabledGate(Model):
 
     gate: str = Field(description="gate id")
     until: date = Field(description="last day on which it is off (UTC), e.g. 2027-03-01; at most 90 days ahead")
-    by: str = Field(min_length=2, description="who answers for it: a person or a team")
-    reason: str = Field(min_length=10, description="why, in words that a reader of the report understands")
+    by: Told = Field(min_length=2, description="who answers for it: a person or a team")
+    reason: Told = Field(min_length=10, description="why, in words that a reader of the report understands")
 
     def said(self) -> str:
         """Return what reports say while it holds."""

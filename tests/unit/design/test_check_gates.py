@@ -52,6 +52,12 @@ def test_what_is_missing_is_refused(key: str) -> None:
     assert refusals({name: value for name, value in GOOD.items() if name != key}) == [f"gates.disabled[0].{key}: is required and missing. Add it."]
 
 
+@pytest.mark.parametrize(("key", "least"), [("by", 2), ("reason", 10)])
+def test_blanks_are_no_name_and_no_reason(key: str, least: int) -> None:
+    blank = " " * 12
+    assert refusals({**GOOD, key: blank}) == [f"gates.disabled[0].{key}: String should have at least {least} characters - Actual: '{blank}'. Correct it."]
+
+
 def test_a_gate_of_another_set_may_be_switched_off_since_that_set_may_be_run_by_name() -> None:
     gate = "node/gpu/performance/gemm-torch"
     site = site_of({**GOOD, "gate": gate})
