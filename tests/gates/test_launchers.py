@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import yaml
@@ -78,6 +80,37 @@ def test_the_schema_refuses_what_the_api_would(change: Callable[[dict], object],
     change(job)
     with pytest.raises(ValidationError, match=re.escape(words)):
         mpijob.MpiJob.model_validate(job)
+
+
+KUBECTL = """#!/bin/sh
+echo "$*" >> "$HERE/said"
+case "$1" in
+create) cat > "$HERE/manifest" ;;
+get) cat "$HERE/conditions" ;;
+logs) echo "# Avg bus bandwidth" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("conditions", "code"), [("Created Running Succeeded", 0), ("Created Failed", 1)])
+def test_an_mpijob_is_waited_for_until_it_succeeds_or_fails_and_taken_away(tmp_path: Path, conditions: str, code: int) -> None:
+    (tmp_path / "kubectl").write_text(KUBECTL, encoding="ascii")
+    (tmp_path / "kubectl").chmod(0o755)
+    (tmp_path / "conditions").write_text(conditions, encoding="ascii")
+    argv = line("mpijob", image="registry.example/nccl-tests:2.19")
+    name = mpijob.name_of(["node01", "node02"])
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path)}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (code, "# Avg bus bandwidth\n")
+    said = (tmp_path / "said").read_text(encoding="ascii").splitlines()
+    away = f"delete mpijob/{name} --ignore-not-found"
+    assert [said[0], said[1], said[-1]] == [away, "create -f -", away]
+    assert ("did not succeed" in done.stderr) is (code != 0)
+    assert yaml.safe_load((tmp_path / "manifest").read_text(encoding="utf-8"))["metadata"]["name"] == name
+
+
+def test_groups_that_are_measured_side_by_side_have_jobs_of_their_own() -> None:
+    assert mpijob.name_of(["node01", "node02"]) != mpijob.name_of(["node03", "node04"])
 
 
 def test_an_mpijob_without_an_image_is_refused() -> None:

@@ -72,15 +72,8 @@ def _mpijob(facts: GateFacts, nodes: Sequence[str], program: Program) -> tuple[s
     if not program.image:
         message = "site.yml gates.launcher: mpijob - Expected: a container image in the gate's input image Actual: none. Name one in the gate set."
         raise RackreadyError(message)
-    manifest = mpijob.render(mpijob.job(nodes, program.argv, program.environment, program.per_node, program.image))
-    name = mpijob.NAME
-    script = (
-        f"set -e\nkubectl create -f - <<'MANIFEST'\n{manifest}MANIFEST\n"
-        f"kubectl wait --for=condition=Succeeded --timeout=1700s mpijob/{name} >&2\n"
-        f"kubectl logs -l training.kubeflow.org/job-name={name},training.kubeflow.org/job-role=launcher --tail=-1\n"
-        f"kubectl delete mpijob/{name} >&2\n"
-    )
-    return ("bash", "-c", script)
+    wanted = mpijob.job(nodes, program.argv, program.environment, program.per_node, program.image)
+    return ("bash", "-c", mpijob.script(wanted))
 
 
 def _mca(facts: GateFacts, nodes: Sequence[str]) -> dict[str, str]:

@@ -7,15 +7,16 @@ restartPolicy, template), and Kubernetes' own (PodSpec, Container).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-NAME = "rackready-gate"
 _LIFE_S = 3600
-_DEADLINE_S = 1800
+_DEADLINE_S = 1700
+_LOOK_EVERY_S = 5
 
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
 """A DNS label (RFC 1123), as Kubernetes wants names."""
@@ -122,6 +123,11 @@ class MpiJob(_Part):
     spec: Spec
 
 
+def name_of(nodes: Sequence[str]) -> str:
+    """Return the job's name: the nodes' own, since groups of nodes are measured side by side, and one group does one thing at a time."""
+    return f"rackready-gate-{hashlib.sha256(' '.join(nodes).encode()).hexdigest()[:10]}"
+
+
 def job(nodes: Sequence[str], argv: Sequence[str], environment: Mapping[str, str], per_node: int, image: str) -> MpiJob:
     """Return the job: one worker on each of these nodes with all its GPUs, and a launcher. Raises ValidationError when it breaks the schema."""
     exported = [word for name, value in environment.items() for word in ("-x", f"{name}={value}")]
@@ -140,7 +146,7 @@ def job(nodes: Sequence[str], argv: Sequence[str], environment: Mapping[str, str
         Worker=Replicas(replicas=len(nodes), template=Template(spec=workers)),
     )
     return MpiJob(
-        metadata=Metadata(name=NAME, labels={"app.kubernetes.io/managed-by": "rackready"}),
+        metadata=Metadata(name=name_of(nodes), labels={"app.kubernetes.io/managed-by": "rackready"}),
         spec=Spec(slotsPerWorker=per_node, runPolicy=RunPolicy(), mpiReplicaSpecs=specs),
     )
 
@@ -149,7 +155,7 @@ def _on(nodes: Sequence[str]) -> dict[str, object]:
     """Workers go to these nodes only, one to each."""
     match = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}
     apart = {
-        "labelSelector": {"matchLabels": {"training.kubeflow.org/job-name": NAME, "training.kubeflow.org/job-role": "worker"}},
+        "labelSelector": {"matchLabels": {"training.kubeflow.org/job-name": name_of(nodes), "training.kubeflow.org/job-role": "worker"}},
         "topologyKey": "kubernetes.io/hostname",
     }
     return {
@@ -162,3 +168,28 @@ def render(wanted: MpiJob) -> str:
     """Return the manifest as YAML, fields in the API's order."""
     text: str = yaml.safe_dump(wanted.model_dump(exclude_defaults=False, exclude_none=True), sort_keys=False, width=1000)
     return text
+
+
+def script(wanted: MpiJob) -> str:
+    """Return what creates the job, waits until it has succeeded or failed, prints its launcher's log and takes it away.
+
+    What a killed run of the same nodes left is taken away first. The types of the conditions are those of JobCondition in the API's documentation.
+    """
+    name = wanted.metadata.name
+    return f"""set -e
+away() {{ kubectl delete mpijob/{name} --ignore-not-found >&2; }}
+away
+trap away EXIT
+kubectl create -f - >&2 <<'MANIFEST'
+{render(wanted)}MANIFEST
+ended=
+for look in $(seq {_DEADLINE_S // _LOOK_EVERY_S}); do
+  ended=" $(kubectl get mpijob/{name} -o jsonpath='{{.status.conditions[?(@.status=="True")].type}}') "
+  case "$ended" in *" Succeeded "* | *" Failed "*) break ;; esac
+  sleep {_LOOK_EVERY_S}
+done
+kubectl logs -l training.kubeflow.org/job-name={name},training.kubeflow.org/job-role=launcher --tail=-1
+case "$ended" in *" Succeeded "*) exit 0 ;; esac
+echo "MPIJob {name} did not succeed; its conditions:$ended" >&2
+exit 1
+"""
