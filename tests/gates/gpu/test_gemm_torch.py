@@ -78,6 +78,21 @@ def test_what_is_slow_or_wrong_is_named(change: Callable[[Document], object], sa
     assert "node01/gpu2" not in verdict.measured
 
 
+def test_eight_gpus_that_are_equally_slow_are_found() -> None:
+    def slow(found: Document) -> None:
+        for kind, rate in RATES.items():
+            for gpu in range(8):
+                row(kind, gpu, readings=[rate * 0.5] * 30)(found)
+
+    verdict = judge(slow)
+    said = [str(finding) for finding in verdict.findings]
+    source = "stas00/ml-engineering compute/accelerator, Maximum Achievable Matmul FLOPS: H100 SXM"
+    step = "Look at clocks, power and temperature under load (gate node/gpu/stress/burn); a GPU that stays behind is replaced: docs/runbooks/gpu.md."
+    wanted = f"at least 4.767e+05 GFLOPS (derived: 0.6 x 794.5 TFLOPS; {source})"
+    assert said[0] == f"node01 gpu0: gemm_bf16 is slow - Expected: {wanted} Actual: 3.55e+05 GFLOPS. {step}"
+    assert (verdict.outcome, verdict.measured, len(said)) == (Outcome.FAIL, [], 24)
+
+
 def test_three_percent_are_seen_with_the_launches_of_the_site() -> None:
     known = facts("dgx_h100", 1)
     made = gate(GATE)

@@ -14,13 +14,14 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.container import ImageInputs, ended, started
-from rackready.gates.expectation import FLEET_PENDING, IMPLAUSIBLE, launches
+from rackready.gates.expectation import FLEET_PENDING, launches
 from rackready.gates.formats.error import FormatError
-from rackready.gates.gpu import parts
+from rackready.gates.gpu import matmul, parts
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import document
-from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.outcome import Verdict
+from rackready.model.profile import Precision
 from rackready.ondevice import gemm as script
 
 _KINDS: tuple[Literal["bf16", "fp8", "tf32"], ...] = ("bf16", "fp8", "tf32")
@@ -58,7 +59,7 @@ class GemmTorch(Gate):
     def _launches(self, facts: GateFacts, node: str) -> int:
         return self.inputs.launches or launches(facts.fleet * parts.gpus(facts, node), sigma=_SIGMA, effect=_EFFECT)
 
-    def _kinds(self, facts: NodeFacts) -> tuple[str, ...]:
+    def _kinds(self, facts: NodeFacts) -> tuple[Precision, ...]:
         return self.inputs.precisions or tuple(kind for kind in _KINDS if kind in facts.gpu.compute)
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
@@ -96,7 +97,8 @@ class GemmTorch(Gate):
             bad |= self._judge(judge, facts, node, kind, values)
         if not judge.errors:
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in bad)
-        judge.note = FLEET_PENDING if parts.gpus(facts, node) <= 2 else None  # noqa: PLR2004 - two have no siblings to be compared with
+        pending = matmul.told_by_fleet(facts.nodes[node].gpu, self._kinds(facts.nodes[node]), parts.gpus(facts, node))
+        judge.note = FLEET_PENDING if pending else None
         return judge.verdict(node)
 
     def _read(self, judge: Judge, facts: GateFacts, node: str, output: Output | None) -> dict[str, list[dict[str, Any]]] | None:
@@ -133,19 +135,13 @@ class GemmTorch(Gate):
         readings = [float(value) for value in row["readings"]]
         return median(readings[2 * self.inputs.warm_up_s :] or readings[len(readings) // 2 :])
 
-    def _judge(self, judge: Judge, facts: GateFacts, node: str, kind: str, values: dict[int, float]) -> set[int]:
+    def _judge(self, judge: Judge, facts: GateFacts, node: str, kind: Precision, values: dict[int, float]) -> set[int]:
         judge.judged += 1
         for gpu, value in values.items():
             judge.metric(f"gemm_{kind}", f"{node}/gpu{gpu}", value, "GFLOPS")
-        figure = next((rate for name, rate in facts.nodes[node].gpu.compute.items() if name == kind), None)
-        if figure is not None:
-            bound = figure.value * 1000 * IMPLAUSIBLE
-            judge.criterion(Criterion(metric=f"gemm_{kind}", op=Op.LE, bound=bound, unit="GFLOPS", label="ceiling", source=figure.source))
-            for gpu in (gpu for gpu, value in values.items() if value > bound):
-                wanted = f"at most {figure.value * 1000:.4g} GFLOPS ({figure.source})"
-                judge.error(f"{node} gpu{gpu}", f"gemm_{kind} is implausible", wanted, f"{values[gpu]:.4g} GFLOPS", "Check the node's GPU profile.")
+        slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, _STEP)
         units = facts.fleet * parts.gpus(facts, node)
-        return compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
+        return slow | compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
 
 
 def _results(judge: Judge, node: str, kind: str, rows: list[list[dict[str, Any]]]) -> set[int]:
