@@ -78,6 +78,38 @@ def test_what_is_slow_or_wrong_is_named(change: Callable[[Document], object], sa
     assert "node01/gpu2" not in verdict.measured
 
 
+def each_with(*digests: int) -> Callable[[Document], object]:
+    return lambda found: [row("bf16", gpu, digest=digest)(found) for gpu, digest in enumerate(digests)]
+
+
+WHICH = (
+    "Take the node out of service at once: no result has a majority. Run the field diagnostic on every GPU, then replace those that fail: "
+    "docs/runbooks/silent-data-corruption.md."
+)
+
+
+@pytest.mark.parametrize(
+    ("digests", "said"),
+    [
+        ((77, 77, 77, 77, 78, 78, 78, 78), "77 on gpu0, gpu1, gpu2, gpu3; 78 on gpu4, gpu5, gpu6, gpu7"),
+        ((0, 1, 2, 3, 4, 5, 6, 7), "; ".join(f"{gpu} on gpu{gpu}" for gpu in range(8))),
+        ((5, 5, 5, 6, 6, 6, 7, 7), "5 on gpu0, gpu1, gpu2; 6 on gpu3, gpu4, gpu5; 7 on gpu6, gpu7"),
+    ],
+    ids=["half", "all", "three groups"],
+)
+def test_products_without_a_majority_fail_and_measure_nothing(digests: tuple[int, ...], said: str) -> None:
+    verdict = judge(each_with(*digests))
+    wanted = f"node01: bf16 products differ between the GPUs - Expected: one digest on all of them Actual: {said}. {WHICH}"
+    assert [str(finding) for finding in verdict.findings] == [wanted]
+    assert (verdict.outcome, verdict.measured) == (Outcome.FAIL, [])
+
+
+def test_three_gpus_that_differ_each_in_its_own_way_are_named() -> None:
+    verdict = judge(each_with(1, 77, 2, 77, 77, 77, 77, 3))
+    assert [finding.where for finding in verdict.findings] == ["node01 gpu0", "node01 gpu2", "node01 gpu7"]
+    assert verdict.measured == ["node01/gpu1", "node01/gpu3", "node01/gpu4", "node01/gpu5", "node01/gpu6"]
+
+
 def test_eight_gpus_that_are_equally_slow_are_found() -> None:
     def slow(found: Document) -> None:
         for kind, rate in RATES.items():

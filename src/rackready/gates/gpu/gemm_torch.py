@@ -30,6 +30,10 @@ _START_S, _FETCH_S = 300, 1800
 """For Python and PyTorch to start; with an image as long as any gate of a container may take to fetch it. Judgement, ours."""
 _STEP = "Look at clocks, power and temperature under load (gate node/gpu/stress/burn); a GPU that stays behind is replaced: docs/runbooks/gpu.md."
 _WRONG = "Take the GPU out of service at once, run the field diagnostic, then replace it: docs/runbooks/silent-data-corruption.md."
+_WHICH = (
+    "Take the node out of service at once: no result has a majority. Run the field diagnostic on every GPU, then replace those that fail: "
+    "docs/runbooks/silent-data-corruption.md."
+)
 _TORCH = (
     "Name an image with PyTorch for CUDA (gates.also, input `image`), or a python3 of the node that has it (`python`); or declare the gate's skip with its "
     "reason (site.yml gates.skip)."
@@ -155,12 +159,18 @@ def _results(judge: Judge, node: str, kind: str, rows: list[list[dict[str, Any]]
             judge.fail(
                 f"{node} gpu{gpu}", f"{kind} products differ from run to run", "the same result each time", f"{differ} of its comparisons differ", _WRONG
             )
-    digests = [one[gpu]["digest"] for one in rows for gpu in range(len(rows[0]))]
-    most, times = Counter(digests).most_common(1)[0]
-    if times * 2 <= len(digests):
-        return bad
-    for gpu in range(len(rows[0])):
-        if gpu not in bad and any(one[gpu]["digest"] != most for one in rows):
-            bad.add(gpu)
-            judge.fail(f"{node} gpu{gpu}", f"{kind} product differs from its siblings'", f"digest {most} as most have", "another", _WRONG)
-    return bad
+    return bad | _same(judge, node, kind, [{row[gpu]["digest"] for row in rows} for gpu in range(len(rows[0]))], bad)
+
+
+def _same(judge: Judge, node: str, kind: str, digests: list[set[int]], known: set[int]) -> set[int]:
+    """Compare the GPUs' first products; without one that most have it is not known which GPU is right, and none counts as measured."""
+    groups = Counter(digest for seen in digests for digest in seen)
+    most, times = groups.most_common(1)[0]
+    if times * 2 <= len(digests) and len(groups) > 1:
+        said = "; ".join(f"{digest} on {', '.join(f'gpu{gpu}' for gpu, seen in enumerate(digests) if digest in seen)}" for digest in sorted(groups))
+        judge.fail(node, f"{kind} products differ between the GPUs", "one digest on all of them", said, _WHICH)
+        return set(range(len(digests)))
+    others = {gpu for gpu, seen in enumerate(digests) if gpu not in known and seen != {most}}
+    for gpu in sorted(others):
+        judge.fail(f"{node} gpu{gpu}", f"{kind} product differs from its siblings'", f"digest {most} as most have", "another", _WRONG)
+    return others
