@@ -141,3 +141,9 @@ def test_a_gpu_that_is_gone_after_the_copies_is_seen() -> None:
     verdict = judge(COPY, {"before": SMI, "copy-0": JSON, "after": after}, {"launches": 1})
     assert says(verdict) == ["node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory: a GPU is missing."]
     assert verdict.outcome is Outcome.FAIL
+
+
+def test_the_copies_number_gpus_by_pci_address() -> None:
+    """CUDA's own order is by speed: gpu3 would be another card than nvidia-smi's."""
+    run = gate(COPY, {"launches": 2}).plan(facts("dgx_h100", 1), ["node01"])[0]
+    assert [dict(command.env) for command in run.commands] == [{}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, {}]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -141,12 +142,28 @@ def test_what_is_no_measurement_is_an_error(out: str) -> None:
 
 
 def test_a_node_without_pytorch_is_told_what_to_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "")  # the program sets it for itself: it is put back
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     assert script.main("5", "256", "bf16") == 1
     verdict = judge(out=capsys.readouterr().out, code=1)
     why = "PyTorch is not installed: import of torch halted; None in sys.modules"
     assert [str(finding) for finding in verdict.findings] == [f"node01: GEMM by PyTorch did not run - Expected: a measurement Actual: {why}. {NAME}"]
     assert verdict.outcome is Outcome.ERROR
+
+
+def test_gpus_are_numbered_by_pci_address_from_the_first_use_of_pytorch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the node and in a container: the program itself says so, before PyTorch is imported."""
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    seen: list[str] = []
+
+    def imported(name: str) -> SimpleNamespace:
+        seen.append(f"{name} {os.environ['CUDA_DEVICE_ORDER']}")
+        return SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
+
+    monkeypatch.setattr(script.importlib, "import_module", imported)
+    assert script.main("5", "256", "bf16") == 1
+    assert seen == ["torch PCI_BUS_ID"]
+    assert json.loads(capsys.readouterr().out)["error"] == "PyTorch finds no CUDA device"
 
 
 class Matrix:

@@ -67,7 +67,8 @@ class NvBandwidth(Gate):
         binary = self.inputs.binary or f"/usr/libexec/datacenter-gpu-manager-4/plugins/cuda{major}/nvbandwidth"
         tests = _tests(facts.nodes[node])
         count = self._launches(facts, node)
-        runs = [Command(key=f"copy-{number}", node=node, argv=(binary, "-j", "-t", *tests), timeout_s=300, stage=1 + number) for number in range(count)]
+        argv = (binary, "-j", "-t", *tests)
+        runs = [Command(key=f"copy-{number}", node=node, argv=argv, env=parts.BY_ADDRESS, timeout_s=300, stage=1 + number) for number in range(count)]
         return [smi.command(node, "before"), *runs, smi.command(node, "after", stage=1 + count)]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
