@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,13 +21,11 @@ from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.profile import Precision
-from rackready.ondevice import under_load
 from rackready.profiles import loader
 from tests.gates.support import text
 
 GEMM = "node/gpu/performance/gemm"
 COPY = "node/gpu/performance/nvbandwidth"
-BURN = "node/gpu/stress/burn"
 SMI = text("smi/dgx_h100_healthy.xml")
 FP16 = text("proftester/dgx_h100_fp16_healthy.txt")
 ONE = {"launches": 1, "precisions": ["fp16"], "duration_s": 8, "warm_up_s": 2}
@@ -195,80 +191,7 @@ def test_readings_that_are_none_are_refused(broken: str) -> None:
         proftester.parse(broken)
 
 
-def busy(report: str, **changed: tuple[str, str]) -> str:
-    out = report.replace("<gpu_util>0 %<", "<gpu_util>100 %<").replace("<sm_clock>345 MHz<", "<sm_clock>1755 MHz<")
-    for old, new in changed.values():
-        pieces = out.split("\t<gpu id=")
-        assert old in pieces[3]
-        pieces[3] = pieces[3].replace(old, new, 1)
-        out = "\t<gpu id=".join(pieces)
-    return out
-
-
-def watched(report: str, loaded: int = 3) -> str:
-    return json.dumps({"format": under_load.FORMAT, "samples": 9, "loaded": loaded, "last": report, "complete": True})
-
-
 DIAG = text("dcgm/dgx_h100_r3_dcgm4_healthy.json")
-
-
-def burn(watch: str | None = None, after: str = SMI, dcgmi: str = DIAG, before: str = SMI) -> Verdict:
-    outputs = {"before": before, "dcgmi": dcgmi, "watch": watched(busy(SMI)) if watch is None else watch, "after": after}
-    return judge(BURN, outputs, {"power_s": 60, "stress_s": 60, "skips": {}})
-
-
-def third(old: str, new: str) -> str:
-    pieces = SMI.split("\t<gpu id=")
-    assert old in pieces[3]
-    pieces[3] = pieces[3].replace(old, new, 1)
-    return "\t<gpu id=".join(pieces)
-
-
-def test_a_healthy_burn_passes() -> None:
-    verdict = burn()
-    assert says(verdict) == []
-    assert len(verdict.measured) == 8
-    assert ("sm_clock_under_load", "node01/gpu2", 1755.0) in {(metric.name, metric.target, metric.value) for metric in verdict.metrics}
-
-
-def test_a_clock_without_a_bound_is_not_said_to_be_judged() -> None:
-    known = facts("dgx_h100", 1)
-    least = known.nodes["node01"].gpu.power.sm_clock_min
-    node = known.nodes["node01"]
-    gpu = node.gpu.model_copy(update={"power": node.gpu.power.model_copy(update={"sm_clock_min": None})})
-    found = gate(BURN, {"power_s": 60, "stress_s": 60})
-    outputs = {"before": SMI, "dcgmi": DIAG, "watch": watched(busy(SMI)), "after": SMI}
-    said = {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in outputs.items()}
-    notes = [found.evaluate(one, found.plan(one, ["node01"])[0], said).note for one in (known, replace(known, nodes={"node01": replace(node, gpu=gpu)}))]
-    words = "no lowest SM clock under load is published for h100_sxm: recorded, not judged (input least_clock_mhz)"
-    assert notes == [None if least else words, words]
-
-
-@pytest.mark.parametrize(
-    ("verdict", "where", "what", "outcome"),
-    [
-        (lambda: burn(watched(busy(SMI, clock=("<sm_clock>1755 MHz<", "<sm_clock>1200 MHz<")))), "node01 gpu2", "SM clock under load", Outcome.FAIL),
-        (lambda: burn(watched(busy(SMI, hot=("<clocks_event_reason_sw_thermal_slowdown>Not Active<", "<clocks_event_reason_sw_thermal_slowdown>Active<")))), "node01 gpu2", "clocks held down: software thermal slowdown", Outcome.FAIL),
-        (lambda: burn(after=third("<dram_correctable>0<", "<dram_correctable>21<")), "node01 gpu2", "corrected ECC errors under load", Outcome.FAIL),
-        (lambda: burn(after=third("<dram_uncorrectable>0<", "<dram_uncorrectable>1<")), "node01 gpu2", "uncorrected ECC errors under load", Outcome.FAIL),
-        (lambda: burn(after=third("hw_power_brake>0 us<", "hw_power_brake>2500000 us<")), "node01 gpu2", "clocks held down under load: power brake", Outcome.FAIL),
-        (lambda: burn(before=third("<dram_uncorrectable>0<", "<dram_uncorrectable>5<"), after=third("<sram_correctable>0<", "<sram_correctable>2<")), "node01 gpu2", "counters went back under load", Outcome.ERROR),
-        (lambda: burn(watched("", loaded=0)), "node01", "GPUs were not seen under load", Outcome.ERROR),
-        (lambda: burn("{}"), "node01", "watch under load unreadable", Outcome.ERROR),
-        (lambda: burn(dcgmi=text("dcgm/dcgm4_hostengine_down.json")), "node01 burn", "DCGM diagnostic did not run", Outcome.ERROR),
-    ],
-    ids=["clock", "thermal", "corrected", "uncorrected", "brake", "reset", "idle", "no watch", "no engine"],
-)  # fmt: skip
-def test_what_only_load_shows(verdict: Callable[[], Verdict], where: str, what: str, outcome: Outcome) -> None:
-    found = verdict()
-    assert (where, what) in {(finding.where, finding.what) for finding in found.findings}
-    assert found.outcome is outcome
-    if where == "node01 gpu2":
-        assert "node01/gpu2" not in found.measured
-
-
-def test_twenty_corrected_errors_in_two_minutes_are_the_limit() -> None:
-    assert burn(after=third("<dram_correctable>0<", "<dram_correctable>20<")).outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize(("name", "tests"), [("dcgm-r2", "2"), ("dcgm-r4", "4")])
@@ -324,36 +247,6 @@ def test_wrong_results_are_found_by_the_integrity_check() -> None:
         "-n",
         "gpu:8",
     )
-
-
-def watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reports: list[str], running: list[bool]) -> dict[str, Any]:
-    """What the watch prints when it sees these reports, and the program running or not at each look; a minute passes at every look."""
-    clock, seen = iter(range(0, 6000, 31)), iter(running)
-    monkeypatch.setattr(under_load, "ask", iter(reports).__next__)
-    monkeypatch.setattr(under_load, "lives", lambda program: program == "dcgmi" and next(seen))
-    monkeypatch.setattr(under_load.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(under_load.time, "sleep", lambda _s: None)
-    assert under_load.main("1000", "dcgmi") == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
-
-
-def test_the_watch_keeps_the_last_report_under_load(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Between two tests of the program the GPUs rest: the watch goes on until the program is gone."""
-    reports = [SMI, busy(SMI), SMI, busy(SMI).replace("1755 MHz", "1700 MHz"), SMI, SMI]
-    found = watch(monkeypatch, capsys, reports, [True, True, True, True, False])
-    assert (found["samples"], found["loaded"]) == (5, 2)
-    assert "1700 MHz" in found["last"]
-
-
-def test_the_watch_does_not_wait_for_a_program_that_is_gone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    found = watch(monkeypatch, capsys, [SMI] * 9, [False] * 9)
-    assert (found["samples"], found["loaded"]) == (2, 0)
-
-
-def test_a_program_is_known_by_the_name_of_its_process() -> None:
-    assert under_load.lives(Path("/proc/self/comm").read_text(encoding="utf-8").strip())
-    assert not under_load.lives("no-such-program")
 
 
 def test_a_note_of_one_gpu_alone_is_fleet_pending() -> None:
