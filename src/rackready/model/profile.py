@@ -84,6 +84,7 @@ class GpuProfile(Model):
     form: Literal["sxm", "pcie", "superchip"] | None = Field(None, description="how it sits in a server")
     memory_nominal: Figure | None = Field(None, description="memory as it is sold, GB (10^9 bytes); planning uses `memory`")
     memory_bandwidth: Figure | None = Field(None, description="GB/s")
+    memory_temp_max: Figure | None = Field(None, description="highest operating temperature of the memory, C: above it the GPU slows down; null: not published")
     compute: dict[Precision, Figure] = Field(
         default_factory=dict, description="DENSE TFLOPS by number format: vendors print twice as much 'with sparsity'. A format that is absent is not published"
     )

@@ -126,6 +126,14 @@ def test_slowdown_counters_that_are_absent_are_an_error(silent: str) -> None:
     assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.ERROR, [], 8)
 
 
+def test_memory_that_is_hot_under_load_only_is_named() -> None:
+    verdict = burn(watched(busy(SMI, hot=("<memory_temp>42 C<", "<memory_temp>118 C<"))))
+    source = "nvidia-smi -q of NVIDIA H100 80GB HBM3, Memory Max Operating Temp, public captures"
+    step = "Check fans or coolant flow, inlet temperature and the heat sink: docs/runbooks/gpu.md."
+    wanted = f"node01 gpu2: memory above its operating temperature - Expected: at most 95 C ({source}) Actual: 118 C. {step}"
+    assert (says(verdict), verdict.outcome) == ([wanted], Outcome.FAIL)
+
+
 def test_a_watch_that_saw_seven_gpus_is_no_pass() -> None:
     pieces = busy(SMI).split("\t<gpu id=")
     seven = "\t<gpu id=".join([*pieces[:3], *pieces[4:]]).replace("<attached_gpus>8<", "<attached_gpus>7<")

@@ -258,41 +258,6 @@ def test_older_gpus_report_the_threshold_in_degrees(limit: str, outcome: Outcome
     assert judge(f"{S}clocks", report).outcome is outcome
 
 
-CLOCK = """<{group}>
-\t\t\t<graphics_clock>{graphics}</graphics_clock>
-\t\t\t<mem_clock>{memory}</mem_clock>"""
-RESET_CLOCKS = "Reset them (`nvidia-smi -rac`): they are deprecated; a site that wants lower clocks locks them (`nvidia-smi -lgc`)."
-
-
-def application_clocks(graphics: str, memory: str, group: str = "applications_clocks") -> str:
-    shipped = CLOCK.format(group=group, graphics="1980 MHz", memory="2619 MHz")
-    return changed(1, (shipped, CLOCK.format(group=group, graphics=graphics, memory=memory)))
-
-
-@pytest.mark.parametrize(
-    ("graphics", "memory", "said"),
-    [
-        ("345 MHz", "2619 MHz", "application clock of graphics lowered - Expected: at least 1980 MHz (the driver's default) Actual: 345 MHz"),
-        ("1980 MHz", "1593 MHz", "application clock of memory lowered - Expected: at least 2619 MHz (the driver's default) Actual: 1593 MHz"),
-    ],
-    ids=["graphics", "memory"],
-)
-def test_application_clocks_that_somebody_lowered_fail(graphics: str, memory: str, said: str) -> None:
-    verdict = judge(f"{S}settings", application_clocks(graphics, memory))
-    assert [str(finding) for finding in verdict.findings] == [f"node01 gpu1: {said}. {RESET_CLOCKS}"]
-    assert verdict.outcome is Outcome.FAIL
-
-
-@pytest.mark.parametrize("group", ["applications_clocks", "default_applications_clocks"])
-@pytest.mark.parametrize("nothing", ["N/A", "Requested functionality has been deprecated"])
-def test_application_clocks_that_a_model_or_driver_does_not_have_are_not_lowered(group: str, nothing: str) -> None:
-    assert judge(f"{S}settings", application_clocks(nothing, nothing, group)).outcome is Outcome.PASS
-
-
-def test_application_clocks_above_the_default_are_no_fault() -> None:
-    assert judge(f"{S}settings", application_clocks("1500 MHz", "2619 MHz", "default_applications_clocks")).outcome is Outcome.PASS
-
-
 def test_a_wanted_state_other_than_the_usual_is_declared() -> None:
     report = (
         HEALTHY.replace("<current_mig>Disabled<", "<current_mig>Enabled<")

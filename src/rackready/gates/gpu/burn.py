@@ -103,6 +103,7 @@ class Burn(DcgmDiagnostic):
             try:
                 clocks.reasons(judge, where, gpu)
                 clocks.temperature(judge, where, gpu)
+                clocks.memory(judge, facts, where, gpu)
                 if _POWER_TEST not in self.inputs.skips:
                     _power(judge, facts, where, gpu, draws.get(gpu.pci) if isinstance(draws, dict) else None)
             except FormatError as error:
