@@ -78,7 +78,7 @@ LOOK = (
     "Look at NVLinks and Fabric Manager (gates node/gpu/sanity/nvlink and fabric), at the memory clock and at other work on the node; a GPU that stays slow "
     "after a power cycle is replaced: docs/runbooks/gpu.md."
 )
-AZURE = "Azure azurehpc-health-checks, ND H100 v5 conf: device_to_device_memcpy_read_ce of nvbandwidth, below it a node is refused"
+AZURE = "Azure azurehpc-health-checks, ND H100 v5: least of nvbandwidth device_to_device_memcpy_read_ce"
 ASKED = "NVIDIA/DCGM nvvs/diag-skus.yaml.in asks 0.51 (B200) to 0.70 of the data sheet's bandwidth, 0.57 of H100's"
 
 
