@@ -25,6 +25,7 @@ class NvLink(Model):
     speed: Figure = Field(description="raw rate of one link and direction as NVML and nvidia-smi print it, MB/s")
     ring: Figure = Field(description="what one link carries in NCCL's model, GB/s")
     per_gpu: Figure = Field(description="marketing rate of one GPU and direction, GB/s: the ceiling of a ring")
+    copy_min: Figure | None = Field(None, description="rate of a copy between two GPUs below which an operator refuses them, GB/s; null: not published")
 
 
 class PowerAndClocks(Model):
@@ -78,9 +79,12 @@ class GpuProfile(Model):
     min_driver_source: str
     max_driver_branch: int | None = Field(None, description="last driver branch that supports it; null when the newest does")
     collectives: dict[str, Figure] = Field(default_factory=dict, description="measured busbw of a healthy single node, GB/s, by '<collective>/<n>/<algorithm>'")
+    matmul: dict[Precision, Figure] = Field(default_factory=dict, description="best published rate of a matrix product on one healthy GPU, TFLOPS")
+    fp32_min: Figure | None = Field(None, description="FP32 that DCGM asks of one GPU, GFLOPS (its sm_stress); null: not in its table")
     form: Literal["sxm", "pcie", "superchip"] | None = Field(None, description="how it sits in a server")
     memory_nominal: Figure | None = Field(None, description="memory as it is sold, GB (10^9 bytes); planning uses `memory`")
     memory_bandwidth: Figure | None = Field(None, description="GB/s")
+    memory_temp_max: Figure | None = Field(None, description="highest operating temperature of the memory, C: above it the GPU slows down; null: not published")
     compute: dict[Precision, Figure] = Field(
         default_factory=dict, description="DENSE TFLOPS by number format: vendors print twice as much 'with sparsity'. A format that is absent is not published"
     )

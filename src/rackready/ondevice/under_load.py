@@ -1,7 +1,8 @@
 """Watches the GPUs while something else loads them, and prints what nvidia-smi said when they were warm, as one JSON document.
 
 Sent to the node's python3 on standard input, with the longest time to watch in seconds and the name of the program that loads. The last report in
-which every GPU was busy counts: it is the one nearest to the steady state. It ends with that program, or when it does not begin.
+which every GPU was busy counts: it is the one nearest to the steady state. Of the power it is the most that each GPU drew in any such report, as one
+of several loads may ask for less than another. It ends with that program, or when it does not begin.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ FORMAT = "rackready/under-load/v1"
 _BUSY = 90
 _PERIOD_S = 1.0
 _USE = re.compile(r"<gpu_util>(\d+) %</gpu_util>")
+_GPU = re.compile(r'^"([^"]+)">.*?<(?:gpu_)?power_readings>(.*?)</(?:gpu_)?power_readings>', re.DOTALL)
+_DRAW = re.compile(r"<(?:average_)?power_draw>(\d+(?:\.\d+)?) W<")
+"""Drivers that tell the average of a second from the draw of the moment call it average_power_draw; on Ampere and later the old name is that average, too."""
 _TIMEOUT_S = 60
 _BEGIN_S = 60
 """The program is started in the same moment on another connection: one that is not seen in this time ended before the first look."""
@@ -27,17 +31,19 @@ _COMM = 15
 def main(longest_s: str, program: str) -> int:
     """Print the document."""
     started, last, samples, loaded, seen = time.monotonic(), "", 0, 0, False
+    most: dict[str, float] = {}
     while (elapsed := time.monotonic() - started) < float(longest_s):
         running = lives(program)
         report = ask()
         samples += 1
         if busy(report):
             last, loaded = report, loaded + 1
+            most.update({gpu: max(watts, most.get(gpu, 0.0)) for gpu, watts in draws(report).items()})
         seen = seen or running
         if not running and (seen or elapsed > _BEGIN_S):
             break
         time.sleep(_PERIOD_S)
-    document = {"format": FORMAT, "samples": samples, "loaded": loaded, "last": last, "complete": True}
+    document = {"format": FORMAT, "samples": samples, "loaded": loaded, "last": last, "draws": most, "complete": True}
     sys.stdout.write(json.dumps(document, sort_keys=True) + "\n")
     return 0
 
@@ -66,6 +72,17 @@ def busy(report: str) -> bool:
     """Say whether every GPU of a report is busy."""
     uses = [int(use) for use in _USE.findall(report)]
     return bool(uses) and min(uses) >= _BUSY
+
+
+def draws(report: str) -> dict[str, float]:
+    """Return what each GPU of a report draws, W, by its PCI address as the report has it; without those that do not say."""
+    out = {}
+    for text in report.split("<gpu id=")[1:]:
+        found = _GPU.search(text)
+        draw = _DRAW.search(found[2]) if found else None
+        if found and draw:
+            out[found[1]] = float(draw[1])
+    return out
 
 
 if __name__ == "__main__":

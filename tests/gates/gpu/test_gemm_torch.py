@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -78,6 +79,53 @@ def test_what_is_slow_or_wrong_is_named(change: Callable[[Document], object], sa
     assert "node01/gpu2" not in verdict.measured
 
 
+def each_with(*digests: int) -> Callable[[Document], object]:
+    return lambda found: [row("bf16", gpu, digest=digest)(found) for gpu, digest in enumerate(digests)]
+
+
+WHICH = (
+    "Take the node out of service at once: no result has a majority. Run the field diagnostic on every GPU, then replace those that fail: "
+    "docs/runbooks/silent-data-corruption.md."
+)
+
+
+@pytest.mark.parametrize(
+    ("digests", "said"),
+    [
+        ((77, 77, 77, 77, 78, 78, 78, 78), "77 on gpu0, gpu1, gpu2, gpu3; 78 on gpu4, gpu5, gpu6, gpu7"),
+        ((0, 1, 2, 3, 4, 5, 6, 7), "; ".join(f"{gpu} on gpu{gpu}" for gpu in range(8))),
+        ((5, 5, 5, 6, 6, 6, 7, 7), "5 on gpu0, gpu1, gpu2; 6 on gpu3, gpu4, gpu5; 7 on gpu6, gpu7"),
+    ],
+    ids=["half", "all", "three groups"],
+)
+def test_products_without_a_majority_fail_and_measure_nothing(digests: tuple[int, ...], said: str) -> None:
+    verdict = judge(each_with(*digests))
+    wanted = f"node01: bf16 products differ between the GPUs - Expected: one digest on all of them Actual: {said}. {WHICH}"
+    assert [str(finding) for finding in verdict.findings] == [wanted]
+    assert (verdict.outcome, verdict.measured) == (Outcome.FAIL, [])
+
+
+def test_three_gpus_that_differ_each_in_its_own_way_are_named() -> None:
+    verdict = judge(each_with(1, 77, 2, 77, 77, 77, 77, 3))
+    assert [finding.where for finding in verdict.findings] == ["node01 gpu0", "node01 gpu2", "node01 gpu7"]
+    assert verdict.measured == ["node01/gpu1", "node01/gpu3", "node01/gpu4", "node01/gpu5", "node01/gpu6"]
+
+
+def test_eight_gpus_that_are_equally_slow_are_found() -> None:
+    def slow(found: Document) -> None:
+        for kind, rate in RATES.items():
+            for gpu in range(8):
+                row(kind, gpu, readings=[rate * 0.5] * 30)(found)
+
+    verdict = judge(slow)
+    said = [str(finding) for finding in verdict.findings]
+    source = "stas00/ml-engineering compute/accelerator, Maximum Achievable Matmul FLOPS: H100 SXM"
+    step = "Look at clocks, power and temperature under load (gate node/gpu/stress/burn); a GPU that stays behind is replaced: docs/runbooks/gpu.md."
+    wanted = f"at least 4.767e+05 GFLOPS (derived: 0.6 x 794.5 TFLOPS; {source})"
+    assert said[0] == f"node01 gpu0: gemm_bf16 is slow - Expected: {wanted} Actual: 3.55e+05 GFLOPS. {step}"
+    assert (verdict.outcome, verdict.measured, len(said)) == (Outcome.FAIL, [], 24)
+
+
 def test_three_percent_are_seen_with_the_launches_of_the_site() -> None:
     known = facts("dgx_h100", 1)
     made = gate(GATE)
@@ -94,12 +142,28 @@ def test_what_is_no_measurement_is_an_error(out: str) -> None:
 
 
 def test_a_node_without_pytorch_is_told_what_to_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "")  # the program sets it for itself: it is put back
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     assert script.main("5", "256", "bf16") == 1
     verdict = judge(out=capsys.readouterr().out, code=1)
     why = "PyTorch is not installed: import of torch halted; None in sys.modules"
     assert [str(finding) for finding in verdict.findings] == [f"node01: GEMM by PyTorch did not run - Expected: a measurement Actual: {why}. {NAME}"]
     assert verdict.outcome is Outcome.ERROR
+
+
+def test_gpus_are_numbered_by_pci_address_from_the_first_use_of_pytorch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the node and in a container: the program itself says so, before PyTorch is imported."""
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    seen: list[str] = []
+
+    def imported(name: str) -> SimpleNamespace:
+        seen.append(f"{name} {os.environ['CUDA_DEVICE_ORDER']}")
+        return SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
+
+    monkeypatch.setattr(script.importlib, "import_module", imported)
+    assert script.main("5", "256", "bf16") == 1
+    assert seen == ["torch PCI_BUS_ID"]
+    assert json.loads(capsys.readouterr().out)["error"] == "PyTorch finds no CUDA device"
 
 
 class Matrix:

@@ -13,7 +13,8 @@ from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome
 from tests.gates.damage import Damage, apply, damages
-from tests.gates.gpu.test_performance import FP16, JSON, SMI, TABLE, slowed
+from tests.gates.gpu.test_copies import JSON, TABLE
+from tests.gates.gpu.test_performance import FP16, SMI, slowed
 from tests.gates.gpu.test_smi import changed
 from tests.gates.support import text
 from tests.gates.test_mutations import CALM

@@ -28,16 +28,19 @@ _SLOWDOWNS = {
     "hw_therm_slowdown": "hardware thermal slowdown",
     "hw_power_brake": "power brake",
 }
+_POWER_TEST = "targeted_power"
+_LEAST_POWER = 0.75
+_POWER_SOURCE = "NVIDIA's DCGM documentation, targeted_power: passes from 0.75 x the target on; the target is the GPU's power limit"
 _UNCORRECTED = ("sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
 _CORRECTED = ("sram_correctable", "dram_correctable")
 
 
 class Burn(DcgmDiagnostic):
-    """Every GPU holds its power and clocks at full load: it stays below its slowdown threshold and counts no memory errors."""
+    """Every GPU holds its power and clocks at full load: it draws what it may, stays below its slowdown threshold and counts no memory errors."""
 
     id = "node/gpu/stress/burn"
-    tests, label = "targeted_power,targeted_stress", "burn"
-    required = ("targeted_power", "targeted_stress")
+    tests, label = f"{_POWER_TEST},targeted_stress", "burn"
+    required = (_POWER_TEST, "targeted_stress")
     timeout_s = 0
 
     class Inputs(DcgmDiagnostic.Inputs):
@@ -93,11 +96,16 @@ class Burn(DcgmDiagnostic):
                 "Run the gate again with a longer `power_s`.",
             )
             return
+        smi.count(judge, facts, node, log)
+        draws = found.get("draws")
         for gpu in log.gpus:
             where = f"{node} {parts.name(facts, gpu.pci, gpu.position)}"
             try:
                 clocks.reasons(judge, where, gpu)
                 clocks.temperature(judge, where, gpu)
+                clocks.memory(judge, facts, where, gpu)
+                if _POWER_TEST not in self.inputs.skips:
+                    _power(judge, facts, where, gpu, draws.get(gpu.pci) if isinstance(draws, dict) else None)
             except FormatError as error:
                 judge.error(where, "watch under load unreadable", "numbers where numbers belong", error, "Run `nvidia-smi -q -x` by hand.")
         try:
@@ -127,6 +135,26 @@ class Burn(DcgmDiagnostic):
             judge.criterion(Criterion(metric="sm_clock_under_load", op=Op.GE, bound=bound, unit="MHz", label="floor", source=source))
         if known:
             judge.metric("sm_clock_under_load_median", node, median(known), "MHz")
+
+
+def _power(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu, drawn: object) -> None:
+    """Hold the most that a GPU drew under load against its power limit: the profile's, or the one that is set where that is lower."""
+    judge.judged += 1
+    limit = gpu.number("gpu_power_readings/current_power_limit")
+    if not isinstance(drawn, int | float) or limit is None:
+        told = ", ".join(f"{name} {'nothing' if value is None else f'{value} W'}" for name, value in (("draw", drawn), ("limit", limit)))
+        judge.error(where, "power under load not reported", "its draw and its limit", told, "Update the driver, then run the gate again.")
+        return
+    target = min(limit, facts.gpu.power.limit.value)
+    bound = _LEAST_POWER * target
+    judge.metric("power_draw_under_load", where.replace(" ", "/"), drawn, "W")
+    judge.once(
+        ("power_draw_under_load", bound),
+        lambda: Criterion(metric="power_draw_under_load", op=Op.GE, bound=bound, unit="W", label="floor", source=_POWER_SOURCE, inputs={"limit": target}),
+    )
+    if drawn < bound:
+        step = f"Look for held-down clocks, temperatures and the power supplies (gate node/gpu/sanity/clocks), and for other work on the node: {_RUNBOOK}."
+        judge.fail(where, "power drawn under load", f"at least {bound:.0f} W ({_LEAST_POWER} x {target:.0f} W; {_POWER_SOURCE})", f"{drawn:.0f} W", step)
 
 
 def _gained(judge: Judge, facts: NodeFacts, node: str, before: SmiLog, after: SmiLog, seconds: float) -> None:
@@ -162,7 +190,11 @@ def _counters(judge: Judge, where: str, before: SmiGpu, after: SmiGpu, seconds: 
             where, "ECC counters not reported", "a number before and after", "nothing", "Turn ECC on (gate node/gpu/sanity/ecc); without it nothing is known."
         )
         return
-    held = {what: gain(f"clocks_event_reasons_counters/clocks_event_reasons_counters_{name}") for name, what in _SLOWDOWNS.items()}
+    held = {name: gain(f"clocks_event_reasons_counters/clocks_event_reasons_counters_{name}") for name in _SLOWDOWNS}
+    silent = sorted(name for name, lasted in held.items() if lasted is None)
+    if silent:
+        step = "Update the driver (580 counts them); without the counters a slowdown between two looks is not seen."
+        judge.error(where, "clock slowdown counters not reported", "time of each reason, before and after", f"nothing of {', '.join(silent)}", step)
     back = [value for value in (*uncorrected, *corrected, *held.values()) if value is not None and value < 0]
     if back:
         step = "The driver was loaded anew or the GPU was reset under load: read the kernel log (gate node/gpu/sanity/xid), then run the gate again."
@@ -187,7 +219,7 @@ def _counters(judge: Judge, where: str, before: SmiGpu, after: SmiGpu, seconds: 
             f"Run the field diagnostic: {_RUNBOOK}.",
         )
     for name, what in _SLOWDOWNS.items():
-        lasted = held[what]
+        lasted = held[name]
         if lasted:
             judge.fail(
                 where,

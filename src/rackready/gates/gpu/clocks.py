@@ -26,14 +26,15 @@ _BUSY = 10.0
 
 
 class Clocks(SmiGate):
-    """No GPU slows down for heat or power, and none is hot while it is idle."""
+    """No GPU slows down for heat or power, its memory is not too hot, and none is hot while it is idle."""
 
     id = "node/gpu/sanity/clocks"
 
-    def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:  # noqa: ARG002 - the same for every model
-        """Judge the reasons that are active now, then the temperature."""
+    def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
+        """Judge the reasons that are active now, then the temperatures."""
         reasons(judge, where, gpu)
         temperature(judge, where, gpu)
+        memory(judge, facts, where, gpu)
         _idle(judge, where, gpu)
 
 
@@ -77,6 +78,28 @@ def temperature(judge: Judge, where: str, gpu: SmiGpu) -> None:
             judge.fail(where, "temperature at the GPU's slowdown threshold", f"below {limit:.0f} C", f"{value:.0f} C", _COOLING)
     else:
         judge.error(where, "slowdown threshold not reported", "a threshold of the GPU", "nothing", "Update the driver; without the value nothing is known.")
+
+
+def memory(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
+    """Hold the temperature of the memory against the GPU's own threshold, in degrees, else against what is published for its model.
+
+    Hopper and later report no such threshold. Where none is published the driver judges: memory above it is a software thermal slowdown (NVML,
+    nvmlClocksEventReasonSwThermalSlowdown), which `reasons` fails. Cards without a sensor have nothing to judge.
+    """
+    value, own, known = gpu.number("temperature/memory_temp"), gpu.number("temperature/gpu_temp_max_mem_threshold"), facts.gpu.memory_temp_max
+    if value is None and known is not None:
+        judge.error(where, "memory temperature not reported", "degrees Celsius", "nothing", "Update the driver; without the value nothing is known.")
+    if value is None:
+        return
+    judge.metric("memory_temperature", where, value, "C")
+    limit, source = (own, "the GPU's own threshold") if own is not None else (known.value, known.source) if known is not None else (None, "")
+    if limit is None:
+        return
+    judge.judged += 1
+    key = ("memory_temperature", limit, source)
+    judge.once(key, lambda: Criterion(metric="memory_temperature", op=Op.LE, bound=limit, unit="C", label="ceiling", source=source))
+    if value > limit:
+        judge.fail(where, "memory above its operating temperature", f"at most {limit:.0f} C ({source})", f"{value:.0f} C", _COOLING)
 
 
 def _idle(judge: Judge, where: str, gpu: SmiGpu) -> None:

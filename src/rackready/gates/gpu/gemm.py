@@ -8,16 +8,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.expectation import FLEET_PENDING, IMPLAUSIBLE, launches
+from rackready.gates.expectation import FLEET_PENDING, launches
 from rackready.gates.formats import proftester
 from rackready.gates.formats.error import FormatError
-from rackready.gates.gpu import parts
+from rackready.gates.gpu import matmul, parts
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judge import Judge
-from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.outcome import Verdict
+from rackready.model.profile import Precision
 
 _FIELDS: dict[str, int] = {"fp16": 1004, "fp32": 1007}
 """DCGM_FI_PROF_PIPE_TENSOR_ACTIVE (HGEMM on tensor cores) and DCGM_FI_PROF_PIPE_FP32_ACTIVE (SGEMM), both of random numbers."""
@@ -68,7 +68,7 @@ class Gemm(Gate):
         return out
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge the median of the launches of each GPU by its siblings, and against what the model can do at most."""
+        """Judge the median of the launches of each GPU by its siblings, and against what the model can do at most and must do at least."""
         node = run.nodes[0]
         judge = Judge()
         slow: set[int] = set()
@@ -81,7 +81,8 @@ class Gemm(Gate):
         if not judge.errors and not any("failed" in finding.what for finding in judge.fails):
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
         said = "measured by dcgmproftester; it has no BF16 and FP8"
-        judge.note = f"{FLEET_PENDING}; {said}" if parts.gpus(facts, node) <= _ALONE else said
+        pending = matmul.told_by_fleet(facts.nodes[node].gpu, self.inputs.precisions, parts.gpus(facts, node))
+        judge.note = f"{FLEET_PENDING}; {said}" if pending else said
         return judge.verdict(node)
 
     def _launch(self, judge: Judge, facts: GateFacts, node: str, kind: str, output: Output | None) -> dict[int, float] | None:
@@ -130,29 +131,10 @@ class Gemm(Gate):
                 out[gpu] = median(readings)
         return out if len(out) == parts.gpus(facts, node) else None
 
-    def _judge(self, judge: Judge, facts: GateFacts, node: str, kind: str, values: dict[int, float]) -> set[int]:
+    def _judge(self, judge: Judge, facts: GateFacts, node: str, kind: Precision, values: dict[int, float]) -> set[int]:
         judge.judged += 1
         for gpu, value in values.items():
             judge.metric(f"gemm_{kind}", f"{node}/gpu{gpu}", value, "GFLOPS")
-        _ceiling(judge, facts.nodes[node], node, kind, values)
+        slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, _STEP)
         units = facts.fleet * parts.gpus(facts, node)
-        return compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
-
-
-_ALONE = 2
-"""As many GPUs as have no siblings to be held against (siblings.compare)."""
-
-
-def _ceiling(judge: Judge, facts: NodeFacts, node: str, kind: str, values: dict[int, float]) -> None:
-    """More than the model's dense rate is no measurement of this model."""
-    figure = next((rate for name, rate in facts.gpu.compute.items() if name == kind), None)
-    if figure is None:
-        return
-    bound = figure.value * 1000 * IMPLAUSIBLE
-    text = f"{figure.source}; above {IMPLAUSIBLE} x it is implausible"
-    judge.criterion(Criterion(metric=f"gemm_{kind}", op=Op.LE, bound=bound, unit="GFLOPS", label="ceiling", source=text))
-    for gpu, value in values.items():
-        if value > bound:
-            judge.error(
-                f"{node} gpu{gpu}", f"gemm_{kind} is implausible", f"at most {bound:.4g} GFLOPS", f"{value:.4g} GFLOPS", "Check the node's GPU profile."
-            )
+        return slow | compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))

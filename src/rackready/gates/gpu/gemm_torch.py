@@ -14,13 +14,14 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.container import ImageInputs, ended, started
-from rackready.gates.expectation import FLEET_PENDING, IMPLAUSIBLE, launches
+from rackready.gates.expectation import FLEET_PENDING, launches
 from rackready.gates.formats.error import FormatError
-from rackready.gates.gpu import parts
+from rackready.gates.gpu import matmul, parts
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import document
-from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.outcome import Verdict
+from rackready.model.profile import Precision
 from rackready.ondevice import gemm as script
 
 _KINDS: tuple[Literal["bf16", "fp8", "tf32"], ...] = ("bf16", "fp8", "tf32")
@@ -29,6 +30,10 @@ _START_S, _FETCH_S = 300, 1800
 """For Python and PyTorch to start; with an image as long as any gate of a container may take to fetch it. Judgement, ours."""
 _STEP = "Look at clocks, power and temperature under load (gate node/gpu/stress/burn); a GPU that stays behind is replaced: docs/runbooks/gpu.md."
 _WRONG = "Take the GPU out of service at once, run the field diagnostic, then replace it: docs/runbooks/silent-data-corruption.md."
+_WHICH = (
+    "Take the node out of service at once: no result has a majority. Run the field diagnostic on every GPU, then replace those that fail: "
+    "docs/runbooks/silent-data-corruption.md."
+)
 _TORCH = (
     "Name an image with PyTorch for CUDA (gates.also, input `image`), or a python3 of the node that has it (`python`); or declare the gate's skip with its "
     "reason (site.yml gates.skip)."
@@ -58,7 +63,7 @@ class GemmTorch(Gate):
     def _launches(self, facts: GateFacts, node: str) -> int:
         return self.inputs.launches or launches(facts.fleet * parts.gpus(facts, node), sigma=_SIGMA, effect=_EFFECT)
 
-    def _kinds(self, facts: NodeFacts) -> tuple[str, ...]:
+    def _kinds(self, facts: NodeFacts) -> tuple[Precision, ...]:
         return self.inputs.precisions or tuple(kind for kind in _KINDS if kind in facts.gpu.compute)
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
@@ -96,7 +101,8 @@ class GemmTorch(Gate):
             bad |= self._judge(judge, facts, node, kind, values)
         if not judge.errors:
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in bad)
-        judge.note = FLEET_PENDING if parts.gpus(facts, node) <= 2 else None  # noqa: PLR2004 - two have no siblings to be compared with
+        pending = matmul.told_by_fleet(facts.nodes[node].gpu, self._kinds(facts.nodes[node]), parts.gpus(facts, node))
+        judge.note = FLEET_PENDING if pending else None
         return judge.verdict(node)
 
     def _read(self, judge: Judge, facts: GateFacts, node: str, output: Output | None) -> dict[str, list[dict[str, Any]]] | None:
@@ -133,19 +139,13 @@ class GemmTorch(Gate):
         readings = [float(value) for value in row["readings"]]
         return median(readings[2 * self.inputs.warm_up_s :] or readings[len(readings) // 2 :])
 
-    def _judge(self, judge: Judge, facts: GateFacts, node: str, kind: str, values: dict[int, float]) -> set[int]:
+    def _judge(self, judge: Judge, facts: GateFacts, node: str, kind: Precision, values: dict[int, float]) -> set[int]:
         judge.judged += 1
         for gpu, value in values.items():
             judge.metric(f"gemm_{kind}", f"{node}/gpu{gpu}", value, "GFLOPS")
-        figure = next((rate for name, rate in facts.nodes[node].gpu.compute.items() if name == kind), None)
-        if figure is not None:
-            bound = figure.value * 1000 * IMPLAUSIBLE
-            judge.criterion(Criterion(metric=f"gemm_{kind}", op=Op.LE, bound=bound, unit="GFLOPS", label="ceiling", source=figure.source))
-            for gpu in (gpu for gpu, value in values.items() if value > bound):
-                wanted = f"at most {figure.value * 1000:.4g} GFLOPS ({figure.source})"
-                judge.error(f"{node} gpu{gpu}", f"gemm_{kind} is implausible", wanted, f"{values[gpu]:.4g} GFLOPS", "Check the node's GPU profile.")
+        slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, _STEP)
         units = facts.fleet * parts.gpus(facts, node)
-        return compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
+        return slow | compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
 
 
 def _results(judge: Judge, node: str, kind: str, rows: list[list[dict[str, Any]]]) -> set[int]:
@@ -159,12 +159,18 @@ def _results(judge: Judge, node: str, kind: str, rows: list[list[dict[str, Any]]
             judge.fail(
                 f"{node} gpu{gpu}", f"{kind} products differ from run to run", "the same result each time", f"{differ} of its comparisons differ", _WRONG
             )
-    digests = [one[gpu]["digest"] for one in rows for gpu in range(len(rows[0]))]
-    most, times = Counter(digests).most_common(1)[0]
-    if times * 2 <= len(digests):
-        return bad
-    for gpu in range(len(rows[0])):
-        if gpu not in bad and any(one[gpu]["digest"] != most for one in rows):
-            bad.add(gpu)
-            judge.fail(f"{node} gpu{gpu}", f"{kind} product differs from its siblings'", f"digest {most} as most have", "another", _WRONG)
-    return bad
+    return bad | _same(judge, node, kind, [{row[gpu]["digest"] for row in rows} for gpu in range(len(rows[0]))], bad)
+
+
+def _same(judge: Judge, node: str, kind: str, digests: list[set[int]], known: set[int]) -> set[int]:
+    """Compare the GPUs' first products; without one that most have it is not known which GPU is right, and none counts as measured."""
+    groups = Counter(digest for seen in digests for digest in seen)
+    most, times = groups.most_common(1)[0]
+    if times * 2 <= len(digests) and len(groups) > 1:
+        said = "; ".join(f"{digest} on {', '.join(f'gpu{gpu}' for gpu, seen in enumerate(digests) if digest in seen)}" for digest in sorted(groups))
+        judge.fail(node, f"{kind} products differ between the GPUs", "one digest on all of them", said, _WHICH)
+        return set(range(len(digests)))
+    others = {gpu for gpu, seen in enumerate(digests) if gpu not in known and seen != {most}}
+    for gpu in sorted(others):
+        judge.fail(f"{node} gpu{gpu}", f"{kind} product differs from its siblings'", f"digest {most} as most have", "another", _WRONG)
+    return others

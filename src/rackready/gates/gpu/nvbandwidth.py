@@ -11,7 +11,7 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Outputs, Run, trouble
-from rackready.gates.expectation import FLEET_PENDING, IMPLAUSIBLE, launches
+from rackready.gates.expectation import FLEET_PENDING, IMPLAUSIBLE, Bound, launches
 from rackready.gates.formats import nvbandwidth
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.nvbandwidth import Bandwidths
@@ -20,6 +20,7 @@ from rackready.gates.gpu import parts, smi
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.profile import Figure
 
 _HOST = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
 _PEER = "device_to_device_memcpy_read_ce"
@@ -27,9 +28,15 @@ _OWN = "device_local_copy"
 _EFFECT, _SIGMA = 0.1, 0.01
 _TLP_BYTES, _PAYLOAD_BYTES, _DERIVED = 24, 128, 0.85
 """A PCIe packet carries at least 128 bytes and about 24 of header, sequence and check (PCI Express Base Specification); 0.85: derived references."""
+_MEMORY = 0.5
+_MEMORY_SOURCE = "NVIDIA/DCGM nvvs/diag-skus.yaml.in asks 0.51 (B200) to 0.70 of the data sheet's bandwidth, 0.57 of H100's"
 _PER_LANE = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 _REPLAY_SOURCE = "NVIDIA/DCGM modules/health/DcgmHealthWatch.cpp, GetExpectedPcieReplayRate: 1e-12 x GT/s x 60 per lane and minute"
 _STEP = "Look at the PCIe path (gate node/gpu/sanity/pcie-path), at NUMA and IOMMU settings and at other work on the node: docs/runbooks/gpu.md."
+_OTHER_STEP = (
+    "Look at NVLinks and Fabric Manager (gates node/gpu/sanity/nvlink and fabric), at the memory clock and at other work on the node; a GPU that stays slow "
+    "after a power cycle is replaced: docs/runbooks/gpu.md."
+)
 _REPLAY_STEP = "Reseat the GPU's board and riser; a link that goes on replaying is replaced with its board: docs/runbooks/gpu.md."
 
 
@@ -58,9 +65,10 @@ class NvBandwidth(Gate):
     def _commands(self, facts: GateFacts, node: str) -> list[Command]:
         major = facts.nodes[node].software.cuda.split(".", 1)[0]
         binary = self.inputs.binary or f"/usr/libexec/datacenter-gpu-manager-4/plugins/cuda{major}/nvbandwidth"
-        tests = [*_HOST, *((_PEER,) if _peers(facts.nodes[node]) else ()), _OWN]
+        tests = _tests(facts.nodes[node])
         count = self._launches(facts, node)
-        runs = [Command(key=f"copy-{number}", node=node, argv=(binary, "-j", "-t", *tests), timeout_s=300, stage=1 + number) for number in range(count)]
+        argv = (binary, "-j", "-t", *tests)
+        runs = [Command(key=f"copy-{number}", node=node, argv=argv, env=parts.BY_ADDRESS, timeout_s=300, stage=1 + number) for number in range(count)]
         return [smi.command(node, "before"), *runs, smi.command(node, "after", stage=1 + count)]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -71,12 +79,12 @@ class NvBandwidth(Gate):
         runs = [one for one in found if one is not None]
         slow: set[int] = set()
         if len(runs) == len(found):
-            for test in (*_HOST, *((_PEER,) if _peers(facts.nodes[node]) else ()), _OWN):
+            for test in _tests(facts.nodes[node]):
                 slow |= self._test(judge, facts, node, test, runs)
         slow |= _replays(judge, facts, node, outputs)
         if not judge.errors:
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
-        if facts.nodes[node].gpu.pcie is None and parts.gpus(facts, node) <= 2:  # noqa: PLR2004 - two have no siblings to be compared with
+        if any(_floor(facts.nodes[node], test) is None for test in _tests(facts.nodes[node])):  # then siblings judge, who may be as slow
             judge.note = FLEET_PENDING
         return judge.verdict(node)
 
@@ -111,9 +119,10 @@ class NvBandwidth(Gate):
         return slow | compare(judge, node, values, Comparison(test, "GB/s", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
 
 
-def _peers(facts: NodeFacts) -> bool:
+def _tests(facts: NodeFacts) -> tuple[str, ...]:
     """GPUs reach each other directly by NVLink; by PCIe alone it depends on the server, and nothing is expected."""
-    return facts.gpu.nvlink is not None and facts.platform.gpus > 1
+    peers = facts.gpu.nvlink is not None and facts.platform.gpus > 1
+    return (*_HOST, *((_PEER,) if peers else ()), _OWN)
 
 
 def _per_gpu(judge: Judge, node: str, test: str, found: Bandwidths, count: int) -> dict[int, float] | None:
@@ -144,23 +153,48 @@ def _per_gpu(judge: Judge, node: str, test: str, found: Bandwidths, count: int) 
     return {gpu: median(values) for gpu, values in cells.items()}
 
 
-def _bounds(judge: Judge, facts: NodeFacts, node: str, test: str, values: dict[int, float]) -> set[int]:
-    """Hold copies over PCIe against what the link can carry: above it is implausible, below a derived floor a fail."""
-    rate = facts.gpu.pcie.rate if test in _HOST and facts.gpu.pcie is not None else facts.gpu.memory_bandwidth if test == _OWN else None
-    if rate is None:
-        return set()
-    judge.criterion(Criterion(metric=test, op=Op.LE, bound=rate.value * IMPLAUSIBLE, unit="GB/s", label="ceiling", source=rate.source))
-    for gpu, value in values.items():
-        if value > rate.value * IMPLAUSIBLE:
-            judge.error(f"{node} gpu{gpu}", f"{test} is implausible", f"at most {rate.value:g} GB/s", f"{value:.1f} GB/s", "Check the node's GPU profile.")
+def _ceiling(facts: NodeFacts, test: str) -> Figure | None:
+    """Return what no copy of this test can exceed, GB/s: the rate of the PCIe link, of the NVLinks or of the memory."""
+    if test in _HOST:
+        return facts.gpu.pcie.rate if facts.gpu.pcie else None
+    return facts.gpu.memory_bandwidth if test == _OWN else facts.gpu.nvlink.per_gpu if facts.gpu.nvlink else None
+
+
+def _floor(facts: NodeFacts, test: str) -> Bound | None:
+    """Return the GB/s below which a copy of this test fails; None where nothing is published that it could follow from."""
+    nvlink, rate = facts.gpu.nvlink, _ceiling(facts, test)
+    if rate is None or (test == _PEER and nvlink is None):
+        return None
     if test == _OWN:
-        return set()
-    floor = rate.value * _DERIVED * _PAYLOAD_BYTES / (_PAYLOAD_BYTES + _TLP_BYTES)
+        source = f"derived: {_MEMORY} x {rate.value:g} GB/s / 2, as a copy reads and writes each byte; {_MEMORY_SOURCE}"
+        return Bound(_MEMORY * rate.value / 2, source, inputs={"rate": rate.value})
+    if nvlink is not None and test == _PEER:
+        if nvlink.copy_min is not None:
+            return Bound(nvlink.copy_min.value, nvlink.copy_min.source, derived=False)
+        source = f"derived: {_DERIVED} x {nvlink.links} links x {nvlink.ring.value:g} GB/s ({nvlink.ring.source})"
+        return Bound(_DERIVED * nvlink.links * nvlink.ring.value, source, inputs={"links": nvlink.links, "ring": nvlink.ring.value})
+    value = rate.value * _DERIVED * _PAYLOAD_BYTES / (_PAYLOAD_BYTES + _TLP_BYTES)
     source = f"derived: {_DERIVED} x {rate.value:g} GB/s x {_PAYLOAD_BYTES}/({_PAYLOAD_BYTES}+{_TLP_BYTES})"
-    judge.criterion(Criterion(metric=test, op=Op.GE, bound=floor, unit="GB/s", label="floor", source=source, derived=True, inputs={"rate": rate.value}))
-    below = {gpu for gpu, value in values.items() if value < floor}
+    return Bound(value, source, inputs={"rate": rate.value})
+
+
+def _bounds(judge: Judge, facts: NodeFacts, node: str, test: str, values: dict[int, float]) -> set[int]:
+    """Hold copies against what their way can carry: above it is implausible, below the floor a fail; returns those below."""
+    rate, lower = _ceiling(facts, test), _floor(facts, test)
+    if rate is not None:
+        judge.criterion(Criterion(metric=test, op=Op.LE, bound=rate.value * IMPLAUSIBLE, unit="GB/s", label="ceiling", source=rate.source))
+        for gpu, value in values.items():
+            if value > rate.value * IMPLAUSIBLE:
+                judge.error(f"{node} gpu{gpu}", f"{test} is implausible", f"at most {rate.value:g} GB/s", f"{value:.1f} GB/s", "Check the node's GPU profile.")
+    if lower is None:
+        return set()
+    judge.criterion(
+        Criterion(metric=test, op=Op.GE, bound=lower.value, unit="GB/s", label="floor", source=lower.source, derived=lower.derived, inputs=lower.inputs)
+    )
+    below = {gpu for gpu, value in values.items() if value < lower.value}
     for gpu in sorted(below):
-        judge.fail(f"{node} gpu{gpu}", f"{test} is slow", f"at least {floor:.1f} GB/s ({source})", f"{values[gpu]:.1f} GB/s", _STEP)
+        step = _STEP if test in _HOST else _OTHER_STEP
+        judge.fail(f"{node} gpu{gpu}", f"{test} is slow", f"at least {lower.value:.1f} GB/s ({lower.source})", f"{values[gpu]:.1f} GB/s", step)
     return below
 
 

@@ -8,6 +8,9 @@ from functools import lru_cache
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import GateFacts
 
+BY_ADDRESS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+"""Makes CUDA number GPUs by PCI address, as NVML and the platform do: its own order begins with the one that it takes for the fastest."""
+
 
 @lru_cache(maxsize=1024)
 def short(pci: str) -> str:

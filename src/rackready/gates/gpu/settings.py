@@ -1,4 +1,4 @@
-"""What is set on the GPUs against what the site wants: persistence, MIG, compute mode, power limit, clocks."""
+"""What is set on the GPUs against what the site wants: persistence, MIG, compute mode, power limit, application clocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOLERANCE_W = 0.5
 
 
 class Settings(SmiGate):
-    """Persistence mode, MIG mode, compute mode and power limit of every GPU are what the site wants."""
+    """Persistence mode, MIG mode, compute mode and power limit of every GPU are what the site wants, and its application clocks are not lowered."""
 
     id = "node/gpu/sanity/settings"
 
@@ -42,6 +42,7 @@ class Settings(SmiGate):
             judge.equal(where, "MIG mode after the next reset", words[self.inputs.mig], gpu.text("mig_mode/pending_mig"), "Set it (`nvidia-smi -mig 0` or 1).")
         judge.equal(where, "compute mode", self.inputs.compute_mode, gpu.text("compute_mode"), f"Set it (`nvidia-smi -c {self.inputs.compute_mode.upper()}`).")
         self._power(judge, facts, where, gpu)
+        _application_clocks(judge, where, gpu)
 
     def _power(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
         actual = number(judge, where, gpu, "gpu_power_readings/current_power_limit", "power limit")
@@ -57,3 +58,18 @@ class Settings(SmiGate):
         if abs(actual - wanted) > _TOLERANCE_W:
             step = f"Set it (`nvidia-smi -pl {wanted:.0f}`); a limit that the site lowered on purpose is declared under the gate's input `power_limit_w`."
             judge.fail(where, "power limit", f"{wanted:.0f} W ({source})", f"{actual:.0f} W", step)
+
+
+def _application_clocks(judge: Judge, where: str, gpu: SmiGpu) -> None:
+    """Hold application clocks against the driver's defaults. Many models have none and newer drivers give none up: then nothing is lowered by them.
+
+    Locked clocks (`nvidia-smi -lgc`) are in no report; a GPU that they hold low is told under load (gates gemm and burn).
+    """
+    for name, kind in (("graphics", "graphics_clock"), ("memory", "mem_clock")):
+        actual, least = (gpu.number(f"{group}/{kind}") for group in ("applications_clocks", "default_applications_clocks"))
+        if actual is None or least is None:
+            continue
+        judge.judged += 1
+        if actual < least:
+            step = "Reset them (`nvidia-smi -rac`): they are deprecated; a site that wants lower clocks locks them (`nvidia-smi -lgc`)."
+            judge.fail(where, f"application clock of {name} lowered", f"at least {least:.0f} MHz (the driver's default)", f"{actual:.0f} MHz", step)

@@ -18,8 +18,10 @@ _TEXTS = {
     "device_to_device_memcpy_read_ce": "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)",
     "device_local_copy": "memcpy local GPU(column) bandwidth (GB/s)",
 }
-_HOST, _BACK, _PEER, _OWN = 55.2, 54.6, 372.0, 1390.0
-"""GB/s of a healthy GPU of this machine at PCIe generation 5 x16 and 18 NVLinks."""
+_HOST, _BACK = 55.2, 54.6
+"""GB/s of a healthy GPU of this machine at PCIe generation 5 x16."""
+_PEER_OWN = {"hopper": (372.0, 1390.0), "blackwell": (768.0, 3310.0), "ampere": (276.0, 1010.0)}
+"""GB/s between two healthy GPUs with all their NVLinks, and inside one: what the simulated silicon does, not what a vendor publishes."""
 _NOISE = 0.004
 _REAL_S = 1.0
 
@@ -68,15 +70,20 @@ def _case(name: str, gpus: list[Gpu]) -> dict[str, Any]:
 
 def _one(name: str, gpu: Gpu) -> float:
     if name == "device_local_copy":
-        return _OWN * float(gpu.part["memory_factor"])
+        return _silicon(gpu)[1] * float(gpu.part["memory_factor"])
     link = gpu.part["pcie"]
     share: float = link["width"] / 16 / 2 ** (5 - link["gen"]) * float(gpu.part.get("host_factor", 1.0))
     return (_HOST if name == "host_to_device_memcpy_ce" else _BACK) * share
 
 
 def _peer(one: Gpu, other: Gpu) -> float:
-    active = min(sum(link["state"] == "active" for link in gpu.part["nvlink"]["links"]) for gpu in (one, other))
-    return _PEER * active / 18 if active else _HOST * 0.8
+    shares = [[link["state"] == "active" for link in gpu.part["nvlink"]["links"]] for gpu in (one, other)]
+    active = min(sum(links) / max(1, len(links)) for links in shares)
+    return _silicon(one)[0] * active if active else _HOST * 0.8
+
+
+def _silicon(gpu: Gpu) -> tuple[float, float]:
+    return _PEER_OWN.get(gpu.part["architecture"], _PEER_OWN["hopper"])
 
 
 def _noisy(value: float) -> float:

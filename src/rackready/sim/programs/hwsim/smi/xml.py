@@ -12,7 +12,7 @@ from .summary import cuda_text
 Tree = dict[str, Any]
 _SECTIONS = {
     "POWER": ["gpu_power_readings"],
-    "CLOCK": ["clocks", "max_clocks", "applications_clocks"],
+    "CLOCK": ["clocks", "max_clocks", "applications_clocks", "default_applications_clocks"],
     "PERFORMANCE": ["performance_state", "clocks_event_reasons", "clocks_event_reasons_counters"],
     "ECC": ["ecc_mode", "ecc_errors"],
     "ROW_REMAPPER": ["remapped_rows"],
@@ -204,6 +204,7 @@ def _clocks(gpu: Gpu) -> Tree:
     return {
         "clocks": {"graphics_clock": f"{now} MHz", "sm_clock": f"{now} MHz", "mem_clock": memory, "video_clock": "765 MHz"},
         "applications_clocks": {"graphics_clock": top, "mem_clock": memory},
+        "default_applications_clocks": {"graphics_clock": top, "mem_clock": memory},
         "max_clocks": {"graphics_clock": top, "sm_clock": top, "mem_clock": memory, "video_clock": "1545 MHz"},
     }
 

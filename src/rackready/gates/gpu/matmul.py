@@ -1,0 +1,56 @@
+"""What a matrix product of one GPU is held against besides its siblings: more than the model can do is no measurement, less than a share of it is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rackready.gates.expectation import IMPLAUSIBLE, Bound
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Criterion, Op
+from rackready.model.profile import GpuProfile, Precision
+
+_SHARE = 0.6
+"""Of the best published product: 0.8 because it is of another shape (judgement), and 0.75, which DCGM leaves beneath its own measurements."""
+_ALONE = 2
+"""As many GPUs as have no siblings to be held against (siblings.compare)."""
+
+
+def floor(gpu: GpuProfile, kind: Precision) -> Bound | None:
+    """Return the GFLOPS below which a GPU fails; None where nothing is published for its model.
+
+    FP16 runs as fast as BF16 on tensor cores; TF32 relates to BF16 as their dense rates do.
+    """
+    if kind == "fp32":
+        return Bound(gpu.fp32_min.value, gpu.fp32_min.source, derived=False) if gpu.fp32_min else None
+    best, dense = gpu.matmul.get("fp8" if kind == "fp8" else "bf16"), gpu.compute
+    if best is None:
+        return None
+    scale = dense["tf32"].value / dense["bf16"].value if kind == "tf32" else 1.0
+    value = _SHARE * best.value * scale * 1000
+    return Bound(value, f"derived: {_SHARE} x {best.value * scale:.4g} TFLOPS; {best.source}", inputs={"published": best.value, "scale": scale})
+
+
+def told_by_fleet(gpu: GpuProfile, kinds: Iterable[Precision], gpus: int) -> bool:
+    """Whether only a fleet can tell that a node is slow: no floor, so siblings that are as slow judge alone, or so few GPUs that none has a sibling."""
+    return gpus <= _ALONE or any(floor(gpu, kind) is None for kind in kinds)
+
+
+def hold(judge: Judge, gpu: GpuProfile, node: str, kind: Precision, values: Mapping[int, float], step: str) -> set[int]:
+    """Judge the GFLOPS of each GPU by ceiling and floor; returns those below. The ceiling is the model's dense rate."""
+    metric, dense, lower = f"gemm_{kind}", gpu.compute.get(kind), floor(gpu, kind)
+    if dense is not None:
+        bound = dense.value * 1000 * IMPLAUSIBLE
+        text = f"{dense.source}; above {IMPLAUSIBLE} x it is implausible"
+        judge.criterion(Criterion(metric=metric, op=Op.LE, bound=bound, unit="GFLOPS", label="ceiling", source=text))
+        for place in (place for place, value in values.items() if value > bound):
+            wanted = f"at most {dense.value * 1000:.4g} GFLOPS ({dense.source})"
+            judge.error(f"{node} gpu{place}", f"{metric} is implausible", wanted, f"{values[place]:.4g} GFLOPS", "Check the node's GPU profile.")
+    if lower is None:
+        return set()
+    judge.criterion(
+        Criterion(metric=metric, op=Op.GE, bound=lower.value, unit="GFLOPS", label="floor", source=lower.source, derived=lower.derived, inputs=lower.inputs)
+    )
+    slow = {place for place, value in values.items() if value < lower.value}
+    for place in sorted(slow):
+        judge.fail(f"{node} gpu{place}", f"{metric} is slow", f"at least {lower.value:.4g} GFLOPS ({lower.source})", f"{values[place]:.4g} GFLOPS", step)
+    return slow

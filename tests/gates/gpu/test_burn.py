@@ -1,0 +1,228 @@
+"""The burn: DCGM's power and stress tests, the GPUs while they are warm, and what their counters gained; and the program that watches them."""
+
+# ruff: noqa: E501 - a row of a table is one exact message
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.gates.base import Output
+from rackready.gates.offline import facts
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome, Verdict
+from rackready.ondevice import under_load
+from tests.gates.gpu.test_performance import DIAG, SMI, judge, says
+from tests.gates.support import text
+
+BURN = "node/gpu/stress/burn"
+
+
+def busy(report: str, **changed: tuple[str, str]) -> str:
+    out = report.replace("<gpu_util>0 %<", "<gpu_util>100 %<").replace("<sm_clock>345 MHz<", "<sm_clock>1755 MHz<")
+    out = re.sub(r"<(average|instant)_power_draw>[^<]*<", r"<\1_power_draw>692.00 W<", out)
+    for old, new in changed.values():
+        pieces = out.split("\t<gpu id=")
+        assert old in pieces[3]
+        pieces[3] = pieces[3].replace(old, new, 1)
+        out = "\t<gpu id=".join(pieces)
+    return out
+
+
+def watched(report: str, loaded: int = 3) -> str:
+    return json.dumps({"format": under_load.FORMAT, "samples": 9, "loaded": loaded, "last": report, "draws": under_load.draws(report), "complete": True})
+
+
+def burn(watch: str | None = None, after: str = SMI, dcgmi: str = DIAG, before: str = SMI) -> Verdict:
+    outputs = {"before": before, "dcgmi": dcgmi, "watch": watched(busy(SMI)) if watch is None else watch, "after": after}
+    return judge(BURN, outputs, {"power_s": 60, "stress_s": 60, "skips": {}})
+
+
+def third(old: str, new: str) -> str:
+    pieces = SMI.split("\t<gpu id=")
+    assert old in pieces[3]
+    pieces[3] = pieces[3].replace(old, new, 1)
+    return "\t<gpu id=".join(pieces)
+
+
+def test_a_healthy_burn_passes() -> None:
+    verdict = burn()
+    assert says(verdict) == []
+    assert len(verdict.measured) == 8
+    seen = {(metric.name, metric.target, metric.value) for metric in verdict.metrics}
+    assert seen >= {("sm_clock_under_load", "node01/gpu2", 1755.0), ("power_draw_under_load", "node01/gpu2", 692.0), ("gpus_reported", "node01", 8.0)}
+    assert ("power_draw_under_load", 525.0) in {(criterion.metric, criterion.bound) for criterion in verdict.criteria}
+
+
+SOURCE = "NVIDIA's DCGM documentation, targeted_power: passes from 0.75 x the target on; the target is the GPU's power limit"
+LOOK = "Look for held-down clocks, temperatures and the power supplies (gate node/gpu/sanity/clocks), and for other work on the node: docs/runbooks/gpu.md."
+
+
+def drawing(watts: str, **changed: tuple[str, str]) -> str:
+    return busy(SMI, draw=("<average_power_draw>692.00 W<", f"<average_power_draw>{watts}<"), **changed)
+
+
+def test_a_gpu_that_draws_little_at_full_load_is_named() -> None:
+    verdict = burn(watched(drawing("150.00 W")))
+    wanted = f"at least 525 W (0.75 x 700 W; {SOURCE})"
+    assert says(verdict) == [f"node01 gpu2: power drawn under load - Expected: {wanted} Actual: 150 W. {LOOK}"]
+    assert (verdict.outcome, verdict.blamed, "node01/gpu2" in verdict.measured) == (Outcome.FAIL, [], False)
+
+
+@pytest.mark.parametrize(("watts", "outcome"), [("524.90 W", Outcome.FAIL), ("525.00 W", Outcome.PASS)])
+def test_three_quarters_of_the_power_limit_are_enough(watts: str, outcome: Outcome) -> None:
+    assert burn(watched(drawing(watts))).outcome is outcome
+
+
+@pytest.mark.parametrize(("limit", "outcome"), [("500.00 W", Outcome.PASS), ("700.00 W", Outcome.FAIL), ("900.00 W", Outcome.FAIL)])
+def test_a_lower_power_limit_lowers_what_is_asked_and_a_higher_one_does_not_raise_it(limit: str, outcome: Outcome) -> None:
+    lowered = ("<current_power_limit>700.00 W<", f"<current_power_limit>{limit}<")
+    assert burn(watched(drawing("400.00 W", limit=lowered))).outcome is outcome
+    assert burn(watched(drawing("525.00 W", limit=lowered))).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"draw": ("<average_power_draw>692.00 W<", "<average_power_draw>N/A<")}, "draw nothing, limit 700.0 W"),
+        ({"limit": ("<current_power_limit>700.00 W<", "<current_power_limit>N/A<")}, "draw 692.0 W, limit nothing"),
+    ],
+    ids=["draw", "limit"],
+)
+def test_power_that_is_not_reported_is_an_error(changed: dict[str, tuple[str, str]], told: str) -> None:
+    verdict = burn(watched(busy(SMI, **changed)))
+    step = "Update the driver, then run the gate again."
+    assert says(verdict) == [f"node01 gpu2: power under load not reported - Expected: its draw and its limit Actual: {told}. {step}"]
+    assert verdict.outcome is Outcome.ERROR
+
+
+@pytest.mark.parametrize("platform", ["dgx_h200", "dgx_b200"])
+def test_idle_clocks_and_power_under_load_fail_on_models_without_a_lowest_clock(platform: str) -> None:
+    known = facts(platform, 1)
+    found = gate(BURN, {"power_s": 60, "stress_s": 60})
+    outputs = {"before": SMI, "dcgmi": DIAG, "watch": watched(SMI.replace("<gpu_util>0 %<", "<gpu_util>100 %<")), "after": SMI}
+    said = {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in outputs.items()}
+    verdict = found.evaluate(known, found.plan(known, ["node01"])[0], said)
+    assert {finding.what for finding in verdict.findings} == {"power drawn under load"}
+    assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.FAIL, [], 8)
+
+
+@pytest.mark.parametrize("silent", ["gone", "N/A"])
+def test_slowdown_counters_that_are_absent_are_an_error(silent: str) -> None:
+    report = (
+        re.sub(r"\s*<clocks_event_reasons_counters>.*?</clocks_event_reasons_counters>", "", SMI, flags=re.DOTALL)
+        if silent == "gone"
+        else re.sub(r"(<clocks_event_reasons_counters_\w+>)[^<]*<", r"\1N/A<", SMI)
+    )
+    verdict = burn(before=report, after=report)
+    step = "Update the driver (580 counts them); without the counters a slowdown between two looks is not seen."
+    names = "nothing of hw_power_brake, hw_therm_slowdown, sw_therm_slowdown"
+    assert says(verdict)[0] == f"node01 gpu0: clock slowdown counters not reported - Expected: time of each reason, before and after Actual: {names}. {step}"
+    assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.ERROR, [], 8)
+
+
+def test_memory_that_is_hot_under_load_only_is_named() -> None:
+    verdict = burn(watched(busy(SMI, hot=("<memory_temp>42 C<", "<memory_temp>118 C<"))))
+    source = "nvidia-smi -q of NVIDIA H100 80GB HBM3, Memory Max Operating Temp, public captures"
+    step = "Check fans or coolant flow, inlet temperature and the heat sink: docs/runbooks/gpu.md."
+    wanted = f"node01 gpu2: memory above its operating temperature - Expected: at most 95 C ({source}) Actual: 118 C. {step}"
+    assert (says(verdict), verdict.outcome) == ([wanted], Outcome.FAIL)
+
+
+def test_a_watch_that_saw_seven_gpus_is_no_pass() -> None:
+    pieces = busy(SMI).split("\t<gpu id=")
+    seven = "\t<gpu id=".join([*pieces[:3], *pieces[4:]]).replace("<attached_gpus>8<", "<attached_gpus>7<")
+    verdict = burn(watched(seven))
+    assert says(verdict) == ["node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory: a GPU is missing."]
+    assert (verdict.outcome, verdict.measured) == (Outcome.FAIL, [])
+
+
+def test_a_clock_without_a_bound_is_not_said_to_be_judged() -> None:
+    known = facts("dgx_h100", 1)
+    least = known.nodes["node01"].gpu.power.sm_clock_min
+    node = known.nodes["node01"]
+    gpu = node.gpu.model_copy(update={"power": node.gpu.power.model_copy(update={"sm_clock_min": None})})
+    found = gate(BURN, {"power_s": 60, "stress_s": 60})
+    outputs = {"before": SMI, "dcgmi": DIAG, "watch": watched(busy(SMI)), "after": SMI}
+    said = {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in outputs.items()}
+    notes = [found.evaluate(one, found.plan(one, ["node01"])[0], said).note for one in (known, replace(known, nodes={"node01": replace(node, gpu=gpu)}))]
+    words = "no lowest SM clock under load is published for h100_sxm: recorded, not judged (input least_clock_mhz)"
+    assert notes == [None if least else words, words]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "where", "what", "outcome"),
+    [
+        (lambda: burn(watched(busy(SMI, clock=("<sm_clock>1755 MHz<", "<sm_clock>1200 MHz<")))), "node01 gpu2", "SM clock under load", Outcome.FAIL),
+        (lambda: burn(watched(busy(SMI, hot=("<clocks_event_reason_sw_thermal_slowdown>Not Active<", "<clocks_event_reason_sw_thermal_slowdown>Active<")))), "node01 gpu2", "clocks held down: software thermal slowdown", Outcome.FAIL),
+        (lambda: burn(after=third("<dram_correctable>0<", "<dram_correctable>21<")), "node01 gpu2", "corrected ECC errors under load", Outcome.FAIL),
+        (lambda: burn(after=third("<dram_uncorrectable>0<", "<dram_uncorrectable>1<")), "node01 gpu2", "uncorrected ECC errors under load", Outcome.FAIL),
+        (lambda: burn(after=third("hw_power_brake>0 us<", "hw_power_brake>2500000 us<")), "node01 gpu2", "clocks held down under load: power brake", Outcome.FAIL),
+        (lambda: burn(before=third("<dram_uncorrectable>0<", "<dram_uncorrectable>5<"), after=third("<sram_correctable>0<", "<sram_correctable>2<")), "node01 gpu2", "counters went back under load", Outcome.ERROR),
+        (lambda: burn(watched("", loaded=0)), "node01", "GPUs were not seen under load", Outcome.ERROR),
+        (lambda: burn("{}"), "node01", "watch under load unreadable", Outcome.ERROR),
+        (lambda: burn(dcgmi=text("dcgm/dcgm4_hostengine_down.json")), "node01 burn", "DCGM diagnostic did not run", Outcome.ERROR),
+    ],
+    ids=["clock", "thermal", "corrected", "uncorrected", "brake", "reset", "idle", "no watch", "no engine"],
+)  # fmt: skip
+def test_what_only_load_shows(verdict: Callable[[], Verdict], where: str, what: str, outcome: Outcome) -> None:
+    found = verdict()
+    assert (where, what) in {(finding.where, finding.what) for finding in found.findings}
+    assert found.outcome is outcome
+    if where == "node01 gpu2":
+        assert "node01/gpu2" not in found.measured
+
+
+def test_twenty_corrected_errors_in_two_minutes_are_the_limit() -> None:
+    assert burn(after=third("<dram_correctable>0<", "<dram_correctable>20<")).outcome is Outcome.PASS
+
+
+def watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reports: list[str], running: list[bool]) -> dict[str, Any]:
+    """What the watch prints when it sees these reports, and the program running or not at each look; a minute passes at every look."""
+    clock, seen = iter(range(0, 6000, 31)), iter(running)
+    monkeypatch.setattr(under_load, "ask", iter(reports).__next__)
+    monkeypatch.setattr(under_load, "lives", lambda program: program == "dcgmi" and next(seen))
+    monkeypatch.setattr(under_load.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(under_load.time, "sleep", lambda _s: None)
+    assert under_load.main("1000", "dcgmi") == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_the_watch_keeps_the_last_report_under_load(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Between two tests of the program the GPUs rest: the watch goes on until the program is gone."""
+    reports = [SMI, busy(SMI), SMI, busy(SMI).replace("1755 MHz", "1700 MHz"), SMI, SMI]
+    found = watch(monkeypatch, capsys, reports, [True, True, True, True, False])
+    assert (found["samples"], found["loaded"]) == (5, 2)
+    assert "1700 MHz" in found["last"]
+
+
+def test_the_watch_keeps_the_most_that_each_gpu_drew_while_all_were_busy(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last load may ask for less power than the one before; a report in which not every GPU is busy tells nothing."""
+    stress = busy(SMI).replace("692.00 W", "310.00 W")
+    one_rests = busy(SMI).replace("692.00 W", "699.00 W").replace("<gpu_util>100 %<", "<gpu_util>10 %<", 1)
+    found = watch(monkeypatch, capsys, [one_rests, busy(SMI), stress, SMI], [True, True, True, False])
+    assert found["draws"] == dict.fromkeys(under_load.draws(SMI), 692.0)
+    assert (len(found["draws"]), found["last"]) == (8, stress)
+
+
+def test_a_gpu_that_does_not_say_its_draw_has_none_and_no_neighbours() -> None:
+    silent = re.sub(r"<gpu_power_readings>.*?</gpu_power_readings>", "", SMI, count=1, flags=re.DOTALL)
+    assert list(under_load.draws(silent)) == list(under_load.draws(SMI))[1:]
+    old = '<gpu id="00000000:1B:00.0"><power_readings><power_draw>87.43 W</power_draw></power_readings></gpu>'
+    assert under_load.draws(old) == {"00000000:1B:00.0": 87.43}
+
+
+def test_the_watch_does_not_wait_for_a_program_that_is_gone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    found = watch(monkeypatch, capsys, [SMI] * 9, [False] * 9)
+    assert (found["samples"], found["loaded"]) == (2, 0)
+
+
+def test_a_program_is_known_by_the_name_of_its_process() -> None:
+    assert under_load.lives(Path("/proc/self/comm").read_text(encoding="utf-8").strip())
+    assert not under_load.lives("no-such-program")

@@ -1,0 +1,149 @@
+"""nvbandwidth: copies of each GPU against its link, its siblings and what is published, and the replays meanwhile."""
+
+# ruff: noqa: E501 - a row of a table is one exact message
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rackready.gates.base import Output
+from rackready.gates.formats import nvbandwidth
+from rackready.gates.offline import facts
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome, Verdict
+from tests.gates.gpu.test_performance import COPY, SMI, judge, says
+from tests.gates.support import text
+
+JSON, TABLE = text("nvbandwidth/dgx_h100_healthy.json"), text("nvbandwidth/dgx_h100_healthy.txt")
+
+
+def copies(
+    change: Callable[[dict[str, dict[str, Any]]], object] = lambda _tests: None, *, replays: str = "0", seconds: float = 60.0, out: str | None = None
+) -> Verdict:
+    found = json.loads(JSON)
+    change({test["name"]: test for test in found["nvbandwidth"]["testcases"]})
+    pieces = SMI.split("\t<gpu id=")
+    before = int(pieces[3].split("<replay_counter>")[1].split("<")[0])
+    pieces[3] = pieces[3].replace(f"<replay_counter>{before}<", f"<replay_counter>{before + int(replays)}<")
+    outputs = {"before": SMI, "copy-0": out if out is not None else json.dumps(found), "after": "\t<gpu id=".join(pieces)}
+    return judge(COPY, outputs, {"launches": 1}, seconds=seconds)
+
+
+def set_cell(test: str, row: int, column: int, value: str) -> Callable[[dict[str, dict[str, Any]]], object]:
+    return lambda tests: tests[test]["bandwidth_matrix"][row].__setitem__(column, value)
+
+
+def test_copies_of_a_healthy_node_pass_as_json_and_as_text() -> None:
+    assert copies().note is None
+    assert says(copies()) == []
+    assert says(copies(out=TABLE)) == []
+    assert nvbandwidth.parse(TABLE).tests == nvbandwidth.parse(TABLE).tests
+    assert {name: len(test.matrix) for name, test in nvbandwidth.parse(TABLE).tests.items()} == {
+        name: len(test.matrix) for name, test in nvbandwidth.parse(JSON).tests.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "what", "outcome"),
+    [
+        (set_cell("host_to_device_memcpy_ce", 0, 3, "27.60"), "node01 gpu3", "host_to_device_memcpy_ce is slow", Outcome.FAIL),
+        (set_cell("device_to_host_memcpy_ce", 0, 3, "48.10"), "node01 gpu3", "device_to_host_memcpy_ce behind its siblings", Outcome.FAIL),
+        (set_cell("device_local_copy", 0, 3, "1100.0"), "node01 gpu3", "device_local_copy behind its siblings", Outcome.FAIL),
+        (set_cell("host_to_device_memcpy_ce", 0, 3, "112.0"), "node01 gpu3", "host_to_device_memcpy_ce is implausible", Outcome.ERROR),
+        (set_cell("host_to_device_memcpy_ce", 0, 3, "N/A"), "node01", "nvbandwidth test host_to_device_memcpy_ce has no number", Outcome.ERROR),
+        (lambda tests: tests["device_local_copy"].update(status="Waived"), "node01", "nvbandwidth test device_local_copy did not run", Outcome.ERROR),
+        (lambda tests: tests["device_local_copy"].update(status="Fine"), "node01", "nvbandwidth unreadable", Outcome.ERROR),
+    ],
+)  # fmt: skip
+def test_copies_that_are_slow_or_missing(change: Callable[[dict[str, dict[str, Any]]], object], where: str, what: str, outcome: Outcome) -> None:
+    verdict = copies(change)
+    assert (where, what) in {(finding.where, finding.what) for finding in verdict.findings}
+    assert verdict.outcome is outcome
+    assert "node01/gpu3" not in verdict.measured
+
+
+def scaled(test: str, factor: float) -> Callable[[dict[str, dict[str, Any]]], object]:
+    def change(tests: dict[str, dict[str, Any]]) -> None:
+        rows = tests[test]["bandwidth_matrix"]
+        tests[test]["bandwidth_matrix"] = [[cell if cell == "N/A" else f"{float(cell) * factor:.2f}" for cell in row] for row in rows]
+
+    return change
+
+
+LOOK = (
+    "Look at NVLinks and Fabric Manager (gates node/gpu/sanity/nvlink and fabric), at the memory clock and at other work on the node; a GPU that stays slow "
+    "after a power cycle is replaced: docs/runbooks/gpu.md."
+)
+AZURE = "Azure azurehpc-health-checks, ND H100 v5: least of nvbandwidth device_to_device_memcpy_read_ce"
+ASKED = "NVIDIA/DCGM nvvs/diag-skus.yaml.in asks 0.51 (B200) to 0.70 of the data sheet's bandwidth, 0.57 of H100's"
+
+
+@pytest.mark.parametrize(
+    ("test", "factor", "finding", "outcome"),
+    [
+        ("device_to_device_memcpy_read_ce", 0.05, f"device_to_device_memcpy_read_ce is slow - Expected: at least 335.0 GB/s ({AZURE}) Actual: 18.6 GB/s. {LOOK}", Outcome.FAIL),
+        ("device_to_device_memcpy_read_ce", 20, "device_to_device_memcpy_read_ce is implausible - Expected: at most 450 GB/s Actual: 7437.0 GB/s. Check the node's GPU profile.", Outcome.ERROR),
+        ("device_local_copy", 0.05, f"device_local_copy is slow - Expected: at least 837.5 GB/s (derived: 0.5 x 3350 GB/s / 2, as a copy reads and writes each byte; {ASKED}) Actual: 69.4 GB/s. {LOOK}", Outcome.FAIL),
+    ],
+    ids=["peers slow", "peers implausible", "own memory slow"],
+)  # fmt: skip
+def test_copies_that_are_equally_wrong_on_all_gpus(test: str, factor: float, finding: str, outcome: Outcome) -> None:
+    verdict = copies(scaled(test, factor))
+    assert says(verdict)[0] == f"node01 gpu0: {finding}"
+    assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (outcome, [], 8)
+
+
+def test_copies_between_peers_of_a_model_without_a_published_rate_follow_from_its_links() -> None:
+    known = facts("dgx_b200", 1)
+    found = gate(COPY, {"launches": 1})
+    said = {"before": SMI, "copy-0": JSON, "after": SMI}
+    verdict = found.evaluate(known, found.plan(known, ["node01"])[0], {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in said.items()})
+    wanted = "at least 613.5 GB/s (derived: 0.85 x 18 links x 40.1 GB/s (NCCL src/graph/topo.h, SM100_NVLINK_BW))"
+    assert wanted in {finding.expected for finding in verdict.findings if finding.what == "device_to_device_memcpy_read_ce is slow"}
+
+
+def test_copies_to_a_host_over_a_link_that_is_not_published_wait_for_the_fleet() -> None:
+    known = facts("dgx_h100", 1)
+    bare = known.nodes["node01"].gpu.model_copy(update={"pcie": None})
+    known = replace(known, nodes={"node01": replace(known.nodes["node01"], gpu=bare)})
+    found, said = gate(COPY, {"launches": 1}), {"before": SMI, "copy-0": JSON, "after": SMI}
+    verdict = found.evaluate(known, found.plan(known, ["node01"])[0], {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in said.items()})
+    assert (verdict.outcome, verdict.note) == (Outcome.PASS, "fleet pending")
+
+
+@pytest.mark.parametrize(("replays", "outcome"), [("31", Outcome.PASS), ("32", Outcome.FAIL)])
+def test_replays_are_held_against_the_rate_of_the_link(replays: str, outcome: Outcome) -> None:
+    """PCIe 5.0 x16: 1e-12 x 32 GT/s x 60 s x 16 lanes = 30.72, so 31 in a minute (DCGM)."""
+    assert copies(replays=replays).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("replays", "seconds", "actual"),
+    [("-1", 60.0, "2 before, 1 after"), ("3", 0.0, "2 before, 5 after, in a time that is not known")],
+    ids=["went back", "no time"],
+)
+def test_replays_that_cannot_be_counted_are_an_error(replays: str, seconds: float, actual: str) -> None:
+    verdict = copies(replays=replays, seconds=seconds)
+    step = "The driver was loaded anew in between, or the outputs were captured without their time: run the gate again."
+    wanted = f"node01 gpu2: PCIe replays unreadable - Expected: a counter that grows, and the time of the copies Actual: {actual}. {step}"
+    assert says(verdict) == [wanted]
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_a_gpu_that_is_gone_after_the_copies_is_seen() -> None:
+    pieces = SMI.split("\t<gpu id=")
+    last = pieces[8].split("\t</gpu>\n", 1)[1]
+    after = "\t<gpu id=".join(pieces[:8]).replace("<attached_gpus>8<", "<attached_gpus>7<") + last
+    verdict = judge(COPY, {"before": SMI, "copy-0": JSON, "after": after}, {"launches": 1})
+    assert says(verdict) == ["node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory: a GPU is missing."]
+    assert verdict.outcome is Outcome.FAIL
+
+
+def test_the_copies_number_gpus_by_pci_address() -> None:
+    """CUDA's own order is by speed: gpu3 would be another card than nvidia-smi's."""
+    run = gate(COPY, {"launches": 2}).plan(facts("dgx_h100", 1), ["node01"])[0]
+    assert [dict(command.env) for command in run.commands] == [{}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, {}]
