@@ -54,7 +54,7 @@ def texts(found: Verdict) -> list[str]:
     ("gate_id", "device", "fixture", "measured"),
     [
         (RackPower.id, PDU, "rack_pdu_healthy", 4),
-        (RackPower.id, SHELF, "power_shelf_healthy", 3),
+        (RackPower.id, SHELF, "power_shelf_healthy", 7),
         (RackCooling.id, CDU, "cdu_healthy", 5),
     ],
 )

@@ -5,12 +5,13 @@ The site lists them (``devices`` with ``bmc``); one that it lists without is nam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar
 
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, parts, told, works
+from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, state, told, works
 from rackready.gates.bmc.leaks import hold_detectors
+from rackready.gates.bmc.redundancy import groups, needed, spares
 from rackready.gates.bmc.thresholds import bounds
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
@@ -20,6 +21,7 @@ _EQUIPMENT = ("PowerEquipment/RackPDUs/*", "PowerEquipment/PowerShelves/*", "Pow
 _CIRCUITS = tuple(f"{place}/{part}/*" for place in _EQUIPMENT for part in ("Mains", "Branches", "Feeders"))
 _OUTLETS = tuple(f"{place}/Outlets/*" for place in _EQUIPMENT)
 _SHELF_PSUS = ("PowerEquipment/PowerShelves/*/PowerSupplies/*", "Chassis/*/PowerSubsystem/PowerSupplies/*")
+_SUBSYSTEM = "Chassis/*/PowerSubsystem"
 _SENSORS = "Chassis/*/Sensors/*"
 _CDUS = "ThermalEquipment/CDUs/*"
 _PUMPS, _RESERVOIRS, _LOOPS = (
@@ -28,6 +30,10 @@ _PUMPS, _RESERVOIRS, _LOOPS = (
     tuple(f"{_CDUS}/{side}Connectors/*" for side in ("PrimaryCoolant", "SecondaryCoolant")),
 )
 _CDU_LEAKS = f"{_CDUS}/LeakDetection"
+_SPARE = frozenset({"StandbyOffline"})
+"""State of a supply or pump that waits for somebody to switch it on (DSP0268): right for a spare of a redundant set."""
+_UNUSED = frozenset({"Disabled", "StandbyOffline"})
+"""States of an outlet that is switched off: nothing may be plugged in. A node whose supply it feeds says so itself."""
 _FACILITY = "Tell who runs the facility; do not power up further nodes of this rack before."
 _POWER = "Look at the supply, breaker or outlet that it names; move load or repair before further nodes are powered up."
 
@@ -84,7 +90,7 @@ class RackPower(_Devices):
 
     id = "rack/power/sanity/devices"
     kinds = frozenset({"pdu", "power_shelf"})
-    trails = (*_EQUIPMENT, *_CIRCUITS, *_OUTLETS, *_SHELF_PSUS, _SENSORS)
+    trails = (*_EQUIPMENT, *_CIRCUITS, *_OUTLETS, *_SHELF_PSUS, _SUBSYSTEM, _SENSORS)
 
     def device(self, judge: Judge, device: Device, found: Told) -> None:
         """Judge the unit, its circuits, outlets and supplies, and its sensors against their own thresholds."""
@@ -94,12 +100,9 @@ class RackPower(_Devices):
             judge.error(
                 device.name, "no power equipment", "a PDU or power shelf in its Redfish service", "none", "Correct the device's kind or bmc in the site."
             )
-        for kind, items in (("unit", units), ("circuit", found.at(*_CIRCUITS)), ("outlet", found.at(*_OUTLETS)), ("psu", supplies)):
-            for item in items:
-                if works(judge, f"{device.name} {kind} {name(item)}", kind, item, _POWER) and not _tripped(judge, device, kind, item):
-                    judge.measured.add(f"{device.name}/{kind}/{name(item)}")
-        for group in (group for unit in units for group in parts(unit, "PowerSupplyRedundancy")):
-            works(judge, f"{device.name} redundancy", "redundancy", group, _POWER)
+        for kind, items, idle in (("unit", units, ()), ("circuit", found.at(*_CIRCUITS), ()), ("outlet", found.at(*_OUTLETS), _UNUSED)):
+            _at_work(judge, device, kind, items, _POWER, idle)
+        _redundant(judge, device, "psu", supplies, groups([*units, *found.at(_SUBSYSTEM)], "PowerSupplyRedundancy"), _POWER)
         _sensors(judge, device, found, _POWER)
 
 
@@ -115,14 +118,32 @@ class RackCooling(_Devices):
         units = list(found.at(_CDUS))
         if not units:
             judge.error(device.name, "no coolant distribution unit", "one in its Redfish service", "none", "Correct the device's kind or bmc in the site file.")
-        for kind, items in (("cdu", units), ("pump", found.at(_PUMPS)), ("reservoir", found.at(_RESERVOIRS)), ("loop", found.at(*_LOOPS))):
-            for item in items:
-                if works(judge, f"{device.name} {kind} {name(item)}", kind, item, _FACILITY):
-                    judge.measured.add(f"{device.name}/{kind}/{name(item)}")
-        for group in (group for unit in units for group in parts(unit, "PumpRedundancy")):
-            works(judge, f"{device.name} pump redundancy", "redundancy", group, _FACILITY)
+        for kind, items in (("cdu", units), ("reservoir", found.at(_RESERVOIRS)), ("loop", found.at(*_LOOPS))):
+            _at_work(judge, device, kind, items, _FACILITY)
+        _redundant(judge, device, "pump", list(found.at(_PUMPS)), groups(units, "PumpRedundancy"), _FACILITY)
         hold_detectors(judge, device.name, found, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*")
         _sensors(judge, device, found, _FACILITY)
+
+
+def _at_work(judge: Judge, device: Device, kind: str, items: Iterable[Document], step: str, idle: Collection[str] = ()) -> int:
+    """Judge every part of a kind; return how many of them are good and at work. ``idle``: states in which such a part may rest."""
+    busy = 0
+    for item in items:
+        if works(judge, f"{device.name} {kind} {name(item)}", kind, item, step, idle=idle) and not _tripped(judge, device, kind, item):
+            judge.measured.add(f"{device.name}/{kind}/{name(item)}")
+            busy += state(item) not in idle
+    return busy
+
+
+def _redundant(judge: Judge, device: Device, kind: str, items: Sequence[Document], found: Sequence[Document], step: str) -> None:
+    """Judge supplies or pumps and the groups (``found``) in which they stand: spares may rest, as many as the device needs must be at work."""
+    busy = _at_work(judge, device, kind, items, step, _SPARE if spares(found) else ())
+    least = needed(found)
+    if items and busy < least:
+        judge.fail(device.name, f"too few {kind}s at work", f"at least {least} (MinNeededInGroup of the device, else one)", busy, step)
+    for group in found:
+        if isinstance(group.get("Status"), dict) and not absent(group):
+            works(judge, f"{device.name} {kind} redundancy", "redundancy", group, step)
 
 
 def _tripped(judge: Judge, device: Device, kind: str, item: Document) -> bool:
