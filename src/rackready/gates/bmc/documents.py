@@ -166,6 +166,20 @@ def works(judge: Judge, where: str, what: str, document: Document, next_step: st
     return True
 
 
+def healthy(judge: Judge, where: str, sensor: Document, next_step: str) -> bool:
+    """Hold the health of a sensor that has a reading against OK. Many sensors tell none, so none is no fault."""
+    status = _status(sensor)
+    health = status.get("Health")
+    if health in {None, "OK"}:
+        return True
+    shown = f"State {status.get('State')}, Health {health}{_conditions(status)}"
+    if health in _HEALTH:
+        judge.fail(where, "sensor health", "Health OK", shown, next_step)
+    else:
+        judge.error(where, "sensor health unknown", "one of OK, Warning, Critical", shown, "Update the BMC's firmware.")
+    return False
+
+
 def state(document: Document) -> str | None:
     """Return the State that a part tells, None when it tells none."""
     found = _status(document).get("State")

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar
 
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, state, told, works
+from rackready.gates.bmc.documents import Document, Told, absent, ask, healthy, name, numeric, resting, state, told, works
 from rackready.gates.bmc.leaks import hold_detectors
 from rackready.gates.bmc.redundancy import groups, needed, spares
 from rackready.gates.bmc.thresholds import bounds
@@ -34,6 +34,9 @@ _SPARE = frozenset({"StandbyOffline"})
 """State of a supply or pump that waits for somebody to switch it on (DSP0268): right for a spare of a redundant set."""
 _UNUSED = frozenset({"Disabled", "StandbyOffline"})
 """States of an outlet that is switched off: nothing may be plugged in. A node whose supply it feeds says so itself."""
+_FLOWS, _HEAT = frozenset({"LiquidFlow", "LiquidFlowLPM"}), frozenset({"Temperature"})
+"""ReadingType (DSP0268, Sensor) of flow, in l/s and in l/min, and of temperature."""
+_UNWATCHED = "Set it up in the device or update its firmware; if it cannot, watch it by other means and declare the gate's skip with that reason."
 _FACILITY = "Tell who runs the facility; do not power up further nodes of this rack before."
 _POWER = "Look at the supply, breaker or outlet that it names; move load or repair before further nodes are powered up."
 
@@ -107,7 +110,7 @@ class RackPower(_Devices):
 
 
 class RackCooling(_Devices):
-    """Coolant distribution units of the rack work, none of them leaks, and flow, pressure and temperature are within their thresholds."""
+    """Coolant distribution units of the rack pump, none of them leaks, and flow, pressure and temperature are within their thresholds."""
 
     id = "rack/cooling/sanity/devices"
     kinds = frozenset({"cdu"})
@@ -120,9 +123,13 @@ class RackCooling(_Devices):
             judge.error(device.name, "no coolant distribution unit", "one in its Redfish service", "none", "Correct the device's kind or bmc in the site file.")
         for kind, items in (("cdu", units), ("reservoir", found.at(_RESERVOIRS)), ("loop", found.at(*_LOOPS))):
             _at_work(judge, device, kind, items, _FACILITY)
-        _redundant(judge, device, "pump", list(found.at(_PUMPS)), groups(units, "PumpRedundancy"), _FACILITY)
-        hold_detectors(judge, device.name, found, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*")
-        _sensors(judge, device, found, _FACILITY)
+        pumps = list(found.at(_PUMPS))
+        if not pumps:
+            judge.error(device.name, "no pump", "at least one", "none", _UNWATCHED)
+        _redundant(judge, device, "pump", pumps, groups(units, "PumpRedundancy"), _FACILITY)
+        if not hold_detectors(judge, device.name, found, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*"):
+            judge.error(device.name, "no leak detector", "at least one", "none", _UNWATCHED)
+        _watched(judge, device, _sensors(judge, device, found, _FACILITY))
 
 
 def _at_work(judge: Judge, device: Device, kind: str, items: Iterable[Document], step: str, idle: Collection[str] = ()) -> int:
@@ -155,26 +162,45 @@ def _tripped(judge: Judge, device: Device, kind: str, item: Document) -> bool:
     return True
 
 
-def _sensors(judge: Judge, device: Device, found: Told, step: str) -> None:
-    """Hold every sensor that has thresholds against them; one without a reading is an error."""
-    for sensor in found.at(_SENSORS):
-        where, limits = f"{device.name} sensor {name(sensor)}", bounds(sensor)
-        high, low = limits.high(), limits.low()
-        if absent(sensor) or (high is None and low is None):
-            continue
-        judge.judged += 1
-        reading, unit = numeric(sensor.get("Reading")), str(sensor.get("ReadingUnits") or "")
-        if reading is None:
+def _sensors(judge: Judge, device: Device, found: Told, step: str) -> set[tuple[str, Op]]:
+    """Hold every sensor against its health and its own thresholds; one that has thresholds and no reading is an error.
+
+    Returns which kinds of reading (DSP0268, Sensor.ReadingType) have a threshold on which side.
+    """
+    sides: set[tuple[str, Op]] = set()
+    for sensor in (sensor for sensor in found.at(_SENSORS) if not absent(sensor)):
+        where, limits, kind = f"{device.name} sensor {name(sensor)}", bounds(sensor), str(sensor.get("ReadingType") or "reading")
+        held = [(op, bound) for op, bound in ((Op.LE, limits.high()), (Op.GE, limits.low())) if bound is not None]
+        sides |= {(kind, op) for op, _ in held}
+        reading = None if resting(sensor) else numeric(sensor.get("Reading"))
+        judge.judged += bool(held)
+        if held and reading is None:
             judge.error(where, "not read", "a reading", "none", "Restart the device's controller; check the sensor's cable.")
-            continue
-        judge.metric(str(sensor.get("ReadingType") or "reading"), f"{device.name}/{name(sensor)}", reading, unit or "1")
-        for bound, op, bad, word in (
-            (high, Op.LE, high is not None and reading >= high[1], "below"),
-            (low, Op.GE, low is not None and reading <= low[1], "above"),
-        ):
-            if bound is not None:
-                source = f"{bound[0]} threshold of the device"
-                metric, label = str(sensor.get("ReadingType") or "reading"), "ceiling" if op is Op.LE else "floor"
-                judge.criterion(Criterion(metric=metric, op=op, bound=bound[1], unit=unit, label=label, source=source))
-            if bound is not None and bad:
-                judge.fail(where, "out of its thresholds", f"{word} {bound[1]:g} {unit} ({bound[0]} threshold of the device)", f"{reading:g} {unit}", step)
+        elif not held or _within(judge, device, sensor, held, step):
+            healthy(judge, where, sensor, step)
+    return sides
+
+
+def _within(judge: Judge, device: Device, sensor: Document, held: Sequence[tuple[Op, tuple[str, float]]], step: str) -> bool:
+    """Hold a reading against the thresholds of the device."""
+    reading, unit, kind = numeric(sensor.get("Reading")) or 0.0, str(sensor.get("ReadingUnits") or ""), str(sensor.get("ReadingType") or "reading")
+    judge.metric(kind, f"{device.name}/{name(sensor)}", reading, unit or "1")
+    good = True
+    for op, (threshold, bound) in held:
+        source = f"{threshold} threshold of the device"
+        judge.criterion(Criterion(metric=kind, op=op, bound=bound, unit=unit, label="ceiling" if op is Op.LE else "floor", source=source))
+        if reading >= bound if op is Op.LE else reading <= bound:
+            side = "below" if op is Op.LE else "above"
+            judge.fail(f"{device.name} sensor {name(sensor)}", "out of its thresholds", f"{side} {bound:g} {unit} ({source})", f"{reading:g} {unit}", step)
+            good = False
+    return good
+
+
+def _watched(judge: Judge, device: Device, sides: set[tuple[str, Op]]) -> None:
+    """A unit whose flow and temperature have no thresholds is watched by nobody, and nothing can be said of it."""
+    for what, kinds, op, wanted in (
+        ("coolant flow", _FLOWS, Op.GE, "a sensor of liquid flow with a lower threshold"),
+        ("coolant temperature", _HEAT, Op.LE, "a sensor of temperature with an upper threshold"),
+    ):
+        if not any((kind, op) in sides for kind in kinds):
+            judge.error(device.name, f"{what} not watched", wanted, "none", _UNWATCHED)
