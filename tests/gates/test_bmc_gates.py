@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -297,54 +296,6 @@ def test_dry_detectors_pass() -> None:
 
 def test_air_has_nothing_to_leak() -> None:
     assert changed(Leaks, lambda there: there).note == "air cools dgx_h100 (its profile), and its BMC has no leak detector: nothing to judge"
-
-
-def _older_limit(**control: Any) -> Change:
-    return lambda there: there[f"{CHASSIS}/Power"]["PowerControl"][0].update(control)
-
-
-def test_a_limit_in_the_older_schema_is_held_against_the_platform() -> None:
-    found = changed(PowerLimit, _older_limit(PowerLimit={"LimitInWatts": 5000}), older=True)
-    assert found.outcome is Outcome.FAIL
-    assert texts(found)[0].startswith(
-        "node01 power control 0: power limit below the platform's highest draw - "
-        "Expected: none, or at least 10200 W (NVIDIA DGX H100 user guide: 10.2 kW maximum) Actual: 5000 W. "
-    )
-
-
-def test_a_control_that_meters_nothing_limits_nothing() -> None:
-    """As a DGX H100's shows 500 W beside 0 W consumed."""
-    found = changed(PowerLimit, _older_limit(PowerLimit={"LimitInWatts": 500}, PowerConsumedWatts=0), older=True)
-    assert found.outcome is Outcome.PASS
-    assert found.note == "node01 power control 0 shows a limit of 500 W and meters no power: it cannot limit, and is recorded only"
-
-
-def test_a_bmc_that_shows_no_power_control_limits_nothing_but_one_that_shows_no_chassis_is_an_error() -> None:
-    found = changed(PowerLimit, lambda there: there[CHASSIS].pop("EnvironmentMetrics"))
-    assert (found.outcome, found.note) == (Outcome.PASS, "the BMC shows no power control: it limits nothing")
-    found = changed(PowerLimit, lambda there: there["/redfish/v1/Chassis"].update({"Members": [], "Members@odata.count": 0}))
-    assert texts(found) == ["node01 BMC: no chassis reported - Expected: at least one Actual: none. Update or restart the BMC, then run the gate again."]
-
-
-@pytest.mark.parametrize(("shown", "outcome"), [(9000, Outcome.PASS), (None, Outcome.FAIL), (8000, Outcome.FAIL)])
-def test_a_cap_that_the_site_wants_must_be_that_one(shown: int | None, outcome: Outcome) -> None:
-    state = healthy()
-    state["bmc"].update(schema="legacy", power_limit_w=shown)
-    assert verdict(PowerLimit({"cap_w": 9000}), world(state)).outcome is outcome
-
-
-@pytest.mark.parametrize(("shown", "outcome"), [(9000, Outcome.PASS), (8000, Outcome.FAIL)])
-def test_a_cap_that_the_site_wants_may_stand_in_the_newer_schema(shown: int, outcome: Outcome) -> None:
-    there = world(healthy())
-    there[f"{CHASSIS}/EnvironmentMetrics"]["PowerLimitWatts"] = {"SetPoint": shown, "DefaultSetPoint": 10200, "ControlMode": "Automatic"}
-    assert verdict(PowerLimit({"cap_w": 9000}), there).outcome is outcome
-
-
-def test_a_cap_that_nobody_can_see_is_an_error() -> None:
-    found = verdict(PowerLimit({"cap_w": 9000}), world(healthy()))
-    step = "Update the BMC's firmware, or take cap_w out of the gate set: nobody can see that the limit holds."
-    assert texts(found) == [f"node01 BMC: power limit not reported - Expected: 9000 W, as the site wants Actual: 10200 W. {step}"]
-    assert found.outcome is Outcome.ERROR
 
 
 def test_further_firmware_is_asked_for_only_where_it_is_wanted() -> None:
