@@ -13,7 +13,7 @@ from typing import Any
 _NUMBERS = frozenset(
     {
         *("Reading", "ReadingCelsius", "SetPoint", "DefaultSetPoint", "AllowableMax", "LimitInWatts", "LineInputVoltage", "MaxNumberOfRecords"),
-        *("PowerConsumedWatts", "AverageConsumedWatts", "MaxConsumedWatts", "MinNeededInGroup", "MinNumNeeded"),
+        *("PowerConsumedWatts", "AverageConsumedWatts", "MaxConsumedWatts", "MinNeededInGroup", "MinNumNeeded", "PowerCapacityWatts"),
         *("UpperThresholdNonCritical", "UpperThresholdCritical", "UpperThresholdFatal"),
         *("LowerThresholdNonCritical", "LowerThresholdCritical", "LowerThresholdFatal"),
     }

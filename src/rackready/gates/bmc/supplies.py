@@ -12,7 +12,7 @@ from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import inputs
 from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, state, told, works
 from rackready.gates.bmc.inputs import FEED
-from rackready.gates.bmc.redundancy import groups, spares
+from rackready.gates.bmc.redundancy import NONE, groups, kind, spares
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import PlatformProfile
@@ -52,7 +52,9 @@ class Supplies(Gate):
         idle = {_SPARE} if _planned_spares(platform) or spares(told_of) else set()
         good = [item for item in there if self._one(judge, node, item, found, idle)]
         self._number(judge, node, platform, len(there), len([item for item in good if state(item) != _SPARE]))
-        self._redundancy(judge, node, told_of)
+        _capacity(judge, node, platform, there)
+        for index, group in enumerate(told_of):
+            _redundancy(judge, f"{node} power redundancy group {group.get('MemberId', index)}", platform, group)
         return judge.verdict(node)
 
     @staticmethod
@@ -92,12 +94,47 @@ class Supplies(Gate):
                 "The server slows down or stops under load: repair its supplies before anything else.",
             )
 
-    @staticmethod
-    def _redundancy(judge: Judge, node: str, told_of: Sequence[Document]) -> None:
-        for index, group in enumerate(told_of):
-            if isinstance(group.get("Status"), dict) and not absent(group):
-                where = f"{node} power redundancy group {group.get('MemberId', index)}"
-                works(judge, where, "redundancy", group, "Repair the supply or feed that is named beside this; the loss of one more may stop the server.")
+
+def _redundancy(judge: Judge, where: str, platform: PlatformProfile, group: Document) -> None:
+    """Hold a group against redundant and healthy. One that is not redundant is right only where the profile plans no spare."""
+    if absent(group):
+        return
+    planned = platform.psus is not None and platform.psus.min_count is not None
+    bare = kind(group) == NONE
+    if bare and _planned_spares(platform) and platform.psus is not None:
+        judge.judged += 1
+        wanted = f"spares, since {platform.psus.min_count} of {platform.psus.count} are enough ({platform.psus.source})"
+        judge.fail(
+            where, "power supplies not redundant", wanted, NONE, "Set the redundancy in the BMC, and repair the supply or feed that is named beside this."
+        )
+    elif bare and not planned:
+        step = f"Set the redundancy in the BMC, or give the platform profile {platform.id} its psus with min_count and the source."
+        judge.error(where, "power supplies not redundant", "spares, or a profile that says that there are none", NONE, step)
+    if isinstance(group.get("Status"), dict):
+        idle = {"Disabled"} if bare else ()  # nothing to be redundant with, as judged above
+        works(judge, where, "redundancy", group, "Repair the supply or feed that is named beside this; the loss of one more may stop the server.", idle=idle)
+
+
+def _capacity(judge: Judge, node: str, platform: PlatformProfile, there: Sequence[Document]) -> None:
+    """Hold what the fewest supplies that the server needs can carry, the smallest of them, against its highest draw: other supplies may be fitted.
+
+    A draw that is itself derived is no bound: the figure is noted alone.
+    """
+    least, most = platform.psus.min_count if platform.psus is not None else None, platform.max_power
+    watts = sorted(value for item in there if (value := numeric(item.get("PowerCapacityWatts"))))
+    if platform.psus is None or least is None or len(watts) < least:
+        return
+    carried = sum(watts[:least])
+    judge.metric("power_supplies_capacity", node, carried, "W")
+    if most.source.startswith("derived"):
+        if carried < most.value:
+            judge.note = f"{least} of its supplies can carry {carried:.0f} W, less than {most.value:.0f} W ({most.source}): recorded only"
+        return
+    source = f"derived: highest draw ({most.source}), carried by {least} supplies ({platform.psus.source})"
+    judge.criterion(Criterion(metric="power_supplies_capacity", op=Op.GE, bound=most.value, unit="W", label="floor", source=source, derived=True))
+    if carried < most.value:
+        expected = f"at least {most.value:.0f} W from {least} of them ({most.source})"
+        judge.fail(node, "power supplies too small", expected, f"{carried:.0f} W", "Fit the supplies that the vendor lists for this server.")
 
 
 def _any_at_work(judge: Judge, node: str, there: int, good: int) -> None:
