@@ -148,7 +148,10 @@ def test_a_gpu_that_does_not_come_back_is_named_with_its_serial_and_ends_the_row
             lambda found: found["pci"]["0000:18:00.0"].update(width=8),
             f"node01 pci 0000:18:00.0: PCIe link width changed: 1 (cold) - Expected: x16 Actual: x8. {RMA}",
         ),
-        (lambda found: found["disks"].pop("S4XX01"), f"node01 disk S4XX01: gone after a power cycle: 1 (cold) - Expected: nvme0n1 Actual: not there. {RMA}"),
+        (
+            lambda found: found["disks"].pop("S4XX01"),
+            f"node01 disk S4XX01: gone after a power cycle: 1 (cold) - Expected: 7501476528 sectors Actual: not there. {RMA}",
+        ),
         (
             lambda found: found["pci"].pop("0000:18:00.0"),
             f"node01 pci 0000:18:00.0: gone after a power cycle: 1 (cold) - Expected: 0x15b3:0x1021 Actual: not there. {RMA}",
@@ -158,8 +161,8 @@ def test_a_gpu_that_does_not_come_back_is_named_with_its_serial_and_ends_the_row
             f"node01 memory: changed with a power cycle: 1 (cold) - Expected: 2048 GiB Actual: 1984 GiB. {RMA}",
         ),
         (
-            lambda found: found["disks"].update(S4XX02={"name": "nvme1n1"}),
-            f"node01 disk S4XX02: came only with a power cycle: 1 (cold) - Expected: not there Actual: nvme1n1. {RMA}",
+            lambda found: found["disks"].update(S4XX02={"name": "nvme1n1", "sectors": "7501476528"}),
+            f"node01 disk S4XX02: came only with a power cycle: 1 (cold) - Expected: not there Actual: 7501476528 sectors. {RMA}",
         ),
     ],
 )

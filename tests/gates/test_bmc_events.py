@@ -131,10 +131,64 @@ def test_an_entry_without_a_time_counts_when_it_was_not_there_at_the_last_pass()
 
 
 @pytest.mark.parametrize(
-    ("severity", "inputs", "outcome"), [("Warning", {}, Outcome.FAIL), ("Warning", {"warnings": False}, Outcome.PASS), ("OK", {}, Outcome.PASS)]
+    ("severity", "inputs", "outcome"),
+    [("Warning", {}, Outcome.FAIL), ("Warning", {"warnings": False}, Outcome.PASS), ("OK", {"warnings": False}, Outcome.FAIL)],
 )
 def test_severities(severity: str, inputs: dict[str, object], outcome: Outcome) -> None:
     assert after(None, with_entry(PASSED, severity), **inputs).outcome is outcome
+
+
+def called_ok(sensor: str, message: str, **fields: object) -> Verdict:
+    """What the gate says of an entry of severity OK."""
+    state = healthy()
+    state["bmc"]["log"]["entries"].append(entry(PASSED, "OK", sensor, message))
+    there = world(state)
+    there[f"{SEL}/Entries/4"].update(fields)
+    return after(None, there)
+
+
+@pytest.mark.parametrize(
+    ("sensor", "message", "kind", "step"),
+    [
+        (
+            "Memory",
+            "Uncorrectable ECC error asserted on DIMM_A1",
+            "memory error",
+            "Reseat the DIMM that the entry names, run the memory test; if it comes back, replace the DIMM, then suspect the CPU's socket.",
+        ),
+        ("Leakage", "Leak detected asserted", "leak event", "Run bmc/cooling/sanity/leaks; look for the leak before the node is used."),
+        (
+            "Processor",
+            "CPU1 IERR asserted",
+            "CPU error",
+            "Save the BMC's crash dump, update BIOS and microcode; if it comes back, replace the CPU, then the board.",
+        ),
+    ],
+)
+def test_broken_hardware_counts_even_where_the_bmc_calls_it_ok(sensor: str, message: str, kind: str, step: str) -> None:
+    found = called_ok(sensor, message)
+    assert (found.outcome, texts(found)) == (
+        Outcome.FAIL,
+        [(f"node01 log BMC SEL: {kind} that the BMC calls OK - Expected: no such entry Actual: {sensor}: {message} (2026-06-01T12:00:00+00:00). {step}")],
+    )
+
+
+@pytest.mark.parametrize(
+    ("sensor", "message", "fields"),
+    [
+        ("Memory", "Uncorrectable ECC error, DIMM 3", {"EntryCode": "Deassert"}),
+        ("Memory", "Uncorrectable ECC error, DIMM 3", {"Resolved": True}),
+        ("Memory", "Uncorrectable ECC error deasserted", {}),
+        ("Memory", "Correctable ECC error, DIMM 3", {}),
+        ("Leakage", "No leak detected", {}),
+        ("Temperature", "Lower Non-recoverable going high", {"EntryCode": "Assert"}),
+        ("PowerUnit", "Soft-power control failure", {"EntryCode": "Assert"}),
+    ],
+)
+def test_what_is_over_and_what_servers_log_as_ok_in_health_does_not_count(sensor: str, message: str, fields: dict[str, object]) -> None:
+    """The last two as BMCs of good trays log them."""
+    found = called_ok(sensor, message, **fields)
+    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
 
 
 def test_an_unknown_severity_is_an_error() -> None:

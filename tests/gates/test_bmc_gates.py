@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -225,6 +224,74 @@ def test_what_nobody_can_say_is_an_error(kind: type[Gate], change: Change, messa
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [message])
 
 
+def _every(**said: object) -> Change:
+    """Every temperature sensor tells this."""
+    return lambda there: [item.update(said) for item in there.values() if item.get("ReadingType") == "Temperature"]
+
+
+NO_READING = "Expected: above 0 degC (judgement: ASHRAE classes A1 to A4 begin at 5 degC)"
+
+
+@pytest.mark.parametrize("reading", [-128, 0])
+def test_a_temperature_that_no_running_server_has_is_an_error(reading: int) -> None:
+    found = changed(Temperatures, _every(Reading=reading))
+    said = [
+        ("inlet TEMP_AMBIENT", "inlet temperature"),
+        ("outlet TEMP_MB_OUTLET", "outlet temperature"),
+        ("sensor TEMP_CPU0", "temperature"),
+        ("sensor TEMP_CPU1", "temperature"),
+    ]
+    assert (found.outcome, texts(found), found.measured) == (
+        Outcome.ERROR,
+        [f"node01 {where}: {what} not plausible - {NO_READING} Actual: {reading} degC. {SENSOR}" for where, what in said],
+        [],
+    )
+
+
+@pytest.mark.parametrize("thresholds", [{"UpperCritical": {"Reading": 99}}, {}], ids=["bounded", "unbounded"])
+def test_a_temperature_sensor_that_calls_itself_bad_is_a_fail(thresholds: dict[str, object]) -> None:
+    bad = {"Status": {"State": "Enabled", "Health": "Critical"}, "Thresholds": thresholds}
+    found = changed(Temperatures, lambda there: there[f"{CHASSIS}/Sensors/TEMP_CPU1"].update(bad))
+    part = "Check the node's fans and air or liquid supply first; if they are good, reseat or replace the part."
+    assert (found.outcome, texts(found)) == (
+        Outcome.FAIL,
+        [f"node01 sensor TEMP_CPU1: sensor health - Expected: Health OK Actual: State Enabled, Health Critical. {part}"],
+    )
+
+
+def test_a_sensor_that_tells_no_health_or_is_switched_off_or_absent_is_no_fault() -> None:
+    for said in ({"State": "Enabled"}, {"State": "Disabled"}, {"State": "Absent", "Health": "Critical"}):
+        found = changed(Temperatures, lambda there, said=said: there[f"{CHASSIS}/Sensors/TEMP_CPU1"].update(Status=said))
+        assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_bad_part_of_a_chassis_without_a_sum_is_named(*, older: bool) -> None:
+    def unsummed(there: World) -> None:
+        there[CHASSIS].pop("Status")
+        listed = there[f"{CHASSIS}/Power"]["PowerSupplies"][2] if older else there[f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU2"]
+        listed["Status"] = {"State": "Enabled", "Health": "Critical"}
+
+    found = changed(Rollup, unsummed, older=older)
+    assert (found.outcome, texts(found)) == (
+        Outcome.FAIL,
+        [
+            (
+                f"node01 part {'Power Supply #2' if older else 'PSU2'}: health - Expected: OK Actual: Critical. "
+                "Repair or replace it; the gates on power, cooling and parts say more. Update the BMC: it sums this part up nowhere."
+            )
+        ],
+    )
+
+
+def test_parts_of_a_chassis_that_is_not_there_say_nothing() -> None:
+    def gone(there: World) -> None:
+        there[CHASSIS]["Status"] = {"State": "Absent"}
+        there[f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU2"]["Status"] = {"State": "Enabled", "Health": "Critical"}
+
+    assert changed(Rollup, gone).outcome is Outcome.PASS
+
+
 def _drop(there: World, begins: str) -> None:
     listed = there[f"{CHASSIS}/Sensors"]
     listed["Members"] = [item for item in listed["Members"] if not item["@odata.id"].rsplit("/", 1)[-1].startswith(begins)]
@@ -297,54 +364,6 @@ def test_dry_detectors_pass() -> None:
 
 def test_air_has_nothing_to_leak() -> None:
     assert changed(Leaks, lambda there: there).note == "air cools dgx_h100 (its profile), and its BMC has no leak detector: nothing to judge"
-
-
-def _older_limit(**control: Any) -> Change:
-    return lambda there: there[f"{CHASSIS}/Power"]["PowerControl"][0].update(control)
-
-
-def test_a_limit_in_the_older_schema_is_held_against_the_platform() -> None:
-    found = changed(PowerLimit, _older_limit(PowerLimit={"LimitInWatts": 5000}), older=True)
-    assert found.outcome is Outcome.FAIL
-    assert texts(found)[0].startswith(
-        "node01 power control 0: power limit below the platform's highest draw - "
-        "Expected: none, or at least 10200 W (NVIDIA DGX H100 user guide: 10.2 kW maximum) Actual: 5000 W. "
-    )
-
-
-def test_a_control_that_meters_nothing_limits_nothing() -> None:
-    """As a DGX H100's shows 500 W beside 0 W consumed."""
-    found = changed(PowerLimit, _older_limit(PowerLimit={"LimitInWatts": 500}, PowerConsumedWatts=0), older=True)
-    assert found.outcome is Outcome.PASS
-    assert found.note == "node01 power control 0 shows a limit of 500 W and meters no power: it cannot limit, and is recorded only"
-
-
-def test_a_bmc_that_shows_no_power_control_limits_nothing_but_one_that_shows_no_chassis_is_an_error() -> None:
-    found = changed(PowerLimit, lambda there: there[CHASSIS].pop("EnvironmentMetrics"))
-    assert (found.outcome, found.note) == (Outcome.PASS, "the BMC shows no power control: it limits nothing")
-    found = changed(PowerLimit, lambda there: there["/redfish/v1/Chassis"].update({"Members": [], "Members@odata.count": 0}))
-    assert texts(found) == ["node01 BMC: no chassis reported - Expected: at least one Actual: none. Update or restart the BMC, then run the gate again."]
-
-
-@pytest.mark.parametrize(("shown", "outcome"), [(9000, Outcome.PASS), (None, Outcome.FAIL), (8000, Outcome.FAIL)])
-def test_a_cap_that_the_site_wants_must_be_that_one(shown: int | None, outcome: Outcome) -> None:
-    state = healthy()
-    state["bmc"].update(schema="legacy", power_limit_w=shown)
-    assert verdict(PowerLimit({"cap_w": 9000}), world(state)).outcome is outcome
-
-
-@pytest.mark.parametrize(("shown", "outcome"), [(9000, Outcome.PASS), (8000, Outcome.FAIL)])
-def test_a_cap_that_the_site_wants_may_stand_in_the_newer_schema(shown: int, outcome: Outcome) -> None:
-    there = world(healthy())
-    there[f"{CHASSIS}/EnvironmentMetrics"]["PowerLimitWatts"] = {"SetPoint": shown, "DefaultSetPoint": 10200, "ControlMode": "Automatic"}
-    assert verdict(PowerLimit({"cap_w": 9000}), there).outcome is outcome
-
-
-def test_a_cap_that_nobody_can_see_is_an_error() -> None:
-    found = verdict(PowerLimit({"cap_w": 9000}), world(healthy()))
-    step = "Update the BMC's firmware, or take cap_w out of the gate set: nobody can see that the limit holds."
-    assert texts(found) == [f"node01 BMC: power limit not reported - Expected: 9000 W, as the site wants Actual: 10200 W. {step}"]
-    assert found.outcome is Outcome.ERROR
 
 
 def test_further_firmware_is_asked_for_only_where_it_is_wanted() -> None:

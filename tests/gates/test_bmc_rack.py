@@ -54,7 +54,7 @@ def texts(found: Verdict) -> list[str]:
     ("gate_id", "device", "fixture", "measured"),
     [
         (RackPower.id, PDU, "rack_pdu_healthy", 4),
-        (RackPower.id, SHELF, "power_shelf_healthy", 3),
+        (RackPower.id, SHELF, "power_shelf_healthy", 7),
         (RackCooling.id, CDU, "cdu_healthy", 5),
     ],
 )
@@ -137,6 +137,60 @@ def test_a_bad_device_is_named(gate_id: str, device: Device, fixture: str, chang
 def test_what_nobody_can_say_is_an_error(gate_id: str, device: Device, fixture: str, change: Change, message: str) -> None:
     found = judged(gate_id, device, fixture, change)
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [message])
+
+
+CANNOT = "Set it up in the device or update its firmware; if it cannot, watch it by other means and declare the gate's skip with that reason."
+NO_FLOW = f"cdu1: coolant flow not watched - Expected: a sensor of liquid flow with a lower threshold Actual: none. {CANNOT}"
+NO_HEAT = f"cdu1: coolant temperature not watched - Expected: a sensor of temperature with an upper threshold Actual: none. {CANNOT}"
+CHASSIS, UNIT = "/redfish/v1/Chassis/1", "/redfish/v1/ThermalEquipment/CDUs/1"
+
+
+def _without(*links: tuple[str, str]) -> Change:
+    return lambda there: [there[address].pop(link) for address, link in links]
+
+
+def _no_thresholds(there: World) -> None:
+    for address in [address for address in there if address.startswith(f"{CHASSIS}/Sensors/")]:
+        there[address].update(Reading=0, Thresholds={})
+
+
+@pytest.mark.parametrize(
+    ("change", "messages"),
+    [
+        pytest.param(_without((CHASSIS, "Sensors")), [NO_FLOW, NO_HEAT], id="no sensors"),
+        pytest.param(_no_thresholds, [NO_FLOW, NO_HEAT], id="no thresholds"),
+        pytest.param(
+            lambda there: there[f"{CHASSIS}/Sensors/SecondaryFlow"].update(Thresholds={"UpperCritical": {"Reading": 300}}), [NO_FLOW], id="no least flow"
+        ),
+        pytest.param(_without((UNIT, "LeakDetection")), [f"cdu1: no leak detector - Expected: at least one Actual: none. {CANNOT}"], id="no leak detection"),
+        pytest.param(_without((UNIT, "Pumps")), [f"cdu1: no pump - Expected: at least one Actual: none. {CANNOT}"], id="no pump"),
+        pytest.param(
+            lambda there: there[f"{CHASSIS}/Sensors/SecondarySupplyTemp"].update(Status={"State": "Disabled"}),
+            ["cdu1 sensor SecondarySupplyTemp: not read - Expected: a reading Actual: none. Restart the device's controller; check the sensor's cable."],
+            id="sensor off",
+        ),
+    ],
+)
+def test_a_cdu_that_nobody_watches_is_an_error(change: Change, messages: list[str]) -> None:
+    found = judged(RackCooling.id, CDU, "cdu_healthy", change)
+    assert (found.outcome, texts(found)) == (Outcome.ERROR, messages)
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_a_sensor_that_says_of_itself_that_it_is_bad_is_a_fail(*, bounded: bool) -> None:
+    def ill(there: World) -> None:
+        sensor = {**there[f"{CHASSIS}/Sensors/SecondaryFlow"], "@odata.id": f"{CHASSIS}/Sensors/Pressure", "Id": "Pressure", "ReadingType": "PressurekPa"}
+        there[f"{CHASSIS}/Sensors/Pressure"] = {**sensor, "Status": {"State": "Enabled", "Health": "Critical"}}
+        if not bounded:
+            there[f"{CHASSIS}/Sensors/Pressure"]["Thresholds"] = {}
+        there[f"{CHASSIS}/Sensors"]["Members"].append({"@odata.id": f"{CHASSIS}/Sensors/Pressure"})
+        there[f"{CHASSIS}/Sensors"]["Members@odata.count"] += 1
+
+    found = judged(RackCooling.id, CDU, "cdu_healthy", ill)
+    assert (found.outcome, texts(found)) == (
+        Outcome.FAIL,
+        [f"cdu1 sensor Pressure: sensor health - Expected: Health OK Actual: State Enabled, Health Critical. {FACILITY}"],
+    )
 
 
 def test_a_rack_without_such_devices_has_nothing_to_judge_and_says_so() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 
 import pytest
 
 from rackready.drivers.redfish_read import sealed
-from rackready.gates.base import Output
+from rackready.gates.base import GateFacts, Output
 from rackready.gates.bmc.supplies import Supplies
 from rackready.gates.offline import facts
 from rackready.model.outcome import Outcome, Verdict
@@ -38,7 +39,8 @@ def texts(found: Verdict) -> list[str]:
 def test_six_good_supplies_pass_in_both_schemas(*, older: bool) -> None:
     found = changed(lambda there: there, older=older)
     assert (found.outcome, texts(found), len(found.measured)) == (Outcome.PASS, [], 6)
-    assert [(item.metric, item.bound) for item in found.criteria] == [("power_supplies", 6), ("power_supplies_good", 4)]
+    carried = [] if older else [("power_supplies_capacity", 10200)]  # the older schema of the simulated BMC tells no capacity
+    assert [(item.metric, item.bound) for item in found.criteria] == [("power_supplies", 6), ("power_supplies_good", 4), *carried]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +96,99 @@ def test_too_few_good_supplies_are_said_once_more() -> None:
         "node01: too few good power supplies - Expected: at least 4 for full performance Actual: 3. "
         "The server slows down or stops under load: repair its supplies before anything else."
     )
+
+
+def _group(**group: object) -> Change:
+    return lambda there: there[f"{CHASSIS}/PowerSubsystem"].update(PowerSupplyRedundancy=[{"Status": {"State": "Enabled", "Health": "OK"}, **group}])
+
+
+DGX = "NVIDIA DGX H100/H200 user guide: 6 supplies, 4+2 redundancy; three without power: reduced performance; starts with three"
+BARE = (
+    f"node01 power redundancy group 0: power supplies not redundant - Expected: spares, since 4 of 6 are enough ({DGX}) Actual: NotRedundant. "
+    "Set the redundancy in the BMC, and repair the supply or feed that is named beside this."
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(_group(RedundancyType="NotRedundant"), id="newer"),
+        pytest.param(_group(RedundancyType="NotRedundant", Status={"State": "Disabled", "Health": "OK"}), id="switched off"),
+        pytest.param(_group(RedundancyType="NotRedundant", Status=None), id="without a status"),
+    ],
+)
+def test_a_set_that_is_not_redundant_is_a_fail_where_spares_are_planned(change: Change) -> None:
+    found = changed(change)
+    assert (found.outcome, texts(found)) == (Outcome.FAIL, [BARE])
+
+
+def test_a_set_that_is_not_redundant_is_a_fail_in_the_older_schema() -> None:
+    found = changed(lambda there: there[f"{CHASSIS}/Power"]["Redundancy"][0].update(Mode="NotRedundant"), older=True)
+    assert (found.outcome, texts(found)) == (Outcome.FAIL, [BARE])
+
+
+def test_a_set_that_is_not_redundant_where_nothing_is_published_is_an_error() -> None:
+    there = world(healthy())
+    _group(RedundancyType="NotRedundant")(there)
+    found = verdict(Supplies(), there, facts("sys_521ge_l40s"))
+    assert (found.outcome, texts(found)) == (
+        Outcome.ERROR,
+        [
+            (
+                "node01 power redundancy group 0: power supplies not redundant - Expected: spares, or a profile that says that there are none "
+                "Actual: NotRedundant. "
+                "Set the redundancy in the BMC, or give the platform profile sys_521ge_l40s its psus with min_count and the source."
+            )
+        ],
+    )
+
+
+def _planned(platform: str, **psus: object) -> GateFacts:
+    """Facts of a platform with other supplies than the profile has."""
+    known = facts(platform)
+    node = known.nodes["node01"]
+    assert node.platform.psus is not None
+    changed_psus = node.platform.psus.model_copy(update=psus)
+    return dataclasses.replace(known, nodes={"node01": dataclasses.replace(node, platform=node.platform.model_copy(update={"psus": changed_psus}))})
+
+
+def test_a_server_that_needs_all_of_its_supplies_has_no_spares_and_is_right() -> None:
+    there = world(healthy())
+    _group(RedundancyType="NotRedundant", Status={"State": "Disabled", "Health": "OK"})(there)
+    found = verdict(Supplies(), there, _planned("dgx_h100", min_count=6))
+    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+
+
+def _capacity(watts: object) -> Change:
+    return lambda there: [there[f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU{index}"].update(PowerCapacityWatts=watts) for index in range(6)]
+
+
+def test_supplies_that_are_too_small_are_a_fail() -> None:
+    found = changed(_capacity(1000))
+    assert (found.outcome, texts(found)) == (
+        Outcome.FAIL,
+        [
+            (
+                "node01: power supplies too small - Expected: at least 10200 W from 4 of them (NVIDIA DGX H100 user guide: 10.2 kW maximum) Actual: 4000 W. "
+                "Fit the supplies that the vendor lists for this server."
+            )
+        ],
+    )
+    assert found.criteria[-1].source == f"derived: highest draw (NVIDIA DGX H100 user guide: 10.2 kW maximum), carried by 4 supplies ({DGX})"
+
+
+@pytest.mark.parametrize("watts", [None, 0, 2600])
+def test_supplies_that_are_large_enough_or_do_not_tell_pass(watts: object) -> None:
+    assert changed(_capacity(watts)).outcome is Outcome.PASS
+
+
+def test_an_estimated_draw_bounds_no_supply() -> None:
+    there = world(healthy())
+    _capacity(1400)(there)
+    found = verdict(Supplies(), there, _planned("r760xa_l4", count=6))
+    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+    assert found.note is not None
+    assert found.note.startswith("1 of its supplies can carry 1400 W, less than 1502 W (derived: ")
 
 
 def test_a_supply_without_a_status_is_judged_by_its_power_sensor() -> None:

@@ -1,4 +1,4 @@
-"""Prints which parts a node's kernel sees (PCI functions with their link widths, disks, memory) as one JSON document. Sent to its python3 on standard input.
+"""Prints which parts a node's kernel sees (PCI functions with their links, disks, memory) as one JSON document. Sent to its python3 on standard input.
 
 Everything comes from sysfs. What is not there is left out; whoever compares two documents decides what that means.
 """
@@ -48,15 +48,16 @@ def entries(folder: str) -> list[str]:
 
 
 def pci() -> dict[str, Any]:
-    """Return every PCI function by address: vendor:device, class, and the lanes of its link (null for none)."""
+    """Return every PCI function by address: vendor:device, class, and lanes and speed of its link (null for none)."""
     found = {}
     for address in entries(PCI):
         base = f"{PCI}/{address}"
-        width = read(f"{base}/current_link_width")
+        width, speed = read(f"{base}/current_link_width"), read(f"{base}/current_link_speed")
         found[address] = {
             "id": f"{read(f'{base}/vendor')}:{read(f'{base}/device')}",
             "class": read(f"{base}/class"),
             "width": int(width) if width and width.isdigit() and width != "0" else None,
+            "speed": speed if speed and speed[0].isdigit() else None,
         }
     return found
 

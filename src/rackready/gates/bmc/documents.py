@@ -5,7 +5,7 @@ Fails closed: a document that could not be read, a word that Redfish does not ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,10 @@ _TIMEOUT_S = 120.0
 _HEALTH = frozenset({"OK", "Warning", "Critical"})
 _WORKING = frozenset({"Enabled", "StandbySpare", "Qualified", "InTest"})
 _ABSENT = frozenset({"Absent"})
-_RESTING = frozenset({"Disabled", "StandbyOffline", "Deferring", "Quiesced", "UnavailableOffline", "Starting", "Updating", "Degraded"})
+_BROKEN = frozenset({"UnavailableOffline", "Degraded"})
+_IDLE = frozenset({"Disabled", "StandbyOffline", "Deferring", "Quiesced", "Starting", "Updating"})
+"""Not broken, and not at work either (DSP0268, Resource.State): whether that is right depends on the part."""
+_SWITCH_ON = "Switch it on, or wait until it has started, then run the gate again."
 _RAW = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
 
 
@@ -135,30 +138,57 @@ def absent(document: Document) -> bool:
     return _status(document).get("State") in _ABSENT
 
 
-def works(judge: Judge, where: str, what: str, document: Document, next_step: str) -> bool:
-    """Hold a part's state and health against working and OK; False when it failed, or does not say. A resting part is judged by its health alone."""
+def works(judge: Judge, where: str, what: str, document: Document, next_step: str, *, idle: Collection[str] = ()) -> bool:
+    """Hold a part's state and health against working and OK; False when it failed, is not in use, or does not say.
+
+    ``idle``: the states out of use in which this part is as it should be (a spare supply, an outlet that feeds nothing). A part that is
+    switched off otherwise is an error: it cannot be known good.
+    """
     judge.judged += 1
     status = _status(document)
-    state, health = status.get("State"), status.get("Health")
+    now, health = status.get("State"), status.get("Health")
     if (
-        (state is None and health is None)
-        or (state is not None and state not in _WORKING | _RESTING | _ABSENT)
+        (now is None and health is None)
+        or (now is not None and now not in _WORKING | _IDLE | _BROKEN | _ABSENT)
         or (health is not None and health not in _HEALTH)
     ):
-        judge.error(where, f"{what} state unknown", "a State and a Health of Redfish", f"State {state}, Health {health}", "Update the BMC's firmware.")
+        judge.error(where, f"{what} state unknown", "a State and a Health of Redfish", f"State {now}, Health {health}", "Update the BMC's firmware.")
         return False
-    if health in {"Warning", "Critical"} or state in _ABSENT | {"UnavailableOffline", "Degraded"}:
-        judge.fail(where, f"{what} not working", "State Enabled, Health OK", f"State {state}, Health {health}{_conditions(status)}", next_step)
+    if health in {"Warning", "Critical"} or now in _ABSENT | _BROKEN:
+        judge.fail(where, f"{what} not working", "State Enabled, Health OK", f"State {now}, Health {health}{_conditions(status)}", next_step)
         return False
-    if health is None and state in _WORKING:
-        judge.error(where, f"{what} health not reported", "Health OK", f"State {state}, no Health", "Update the BMC's firmware.")
+    if now in _IDLE and now not in idle:
+        judge.error(where, f"{what} not in use", "State Enabled, Health OK", f"State {now}, Health {health}", _SWITCH_ON)
+        return False
+    if health is None:
+        judge.error(where, f"{what} health not reported", "Health OK", f"State {now}, no Health", "Update the BMC's firmware.")
         return False
     return True
 
 
+def healthy(judge: Judge, where: str, sensor: Document, next_step: str) -> bool:
+    """Hold the health of a sensor that has a reading against OK. Many sensors tell none, so none is no fault."""
+    status = _status(sensor)
+    health = status.get("Health")
+    if health in {None, "OK"}:
+        return True
+    shown = f"State {status.get('State')}, Health {health}{_conditions(status)}"
+    if health in _HEALTH:
+        judge.fail(where, "sensor health", "Health OK", shown, next_step)
+    else:
+        judge.error(where, "sensor health unknown", "one of OK, Warning, Critical", shown, "Update the BMC's firmware.")
+    return False
+
+
+def state(document: Document) -> str | None:
+    """Return the State that a part tells, None when it tells none."""
+    found = _status(document).get("State")
+    return found if isinstance(found, str) else None
+
+
 def resting(document: Document) -> bool:
-    """Whether a part is switched off or not in use, so that it has no reading."""
-    return _status(document).get("State") in _ABSENT | _RESTING
+    """Whether a sensor is switched off or cannot be used, so that it has no reading."""
+    return state(document) in _ABSENT | _IDLE | {"UnavailableOffline"}
 
 
 def _status(document: Document) -> Document:

@@ -45,17 +45,30 @@ _KINDS = (
     (re.compile(r"leak", re.IGNORECASE), "leak event", "Run bmc/cooling/sanity/leaks; look for the leak before the node is used."),
     (re.compile(r"\btemp|thermal|overheat", re.IGNORECASE), "temperature event", "Run bmc/cooling/sanity/temperatures; look at air and coolant."),
 )
+_FAULTS = re.compile(
+    r"uncorrect\w*.{0,20}(ecc|memory)|(ecc|memory).{0,20}uncorrect|multi-?bit.{0,10}ecc|\bierr\b|\bcaterr\b"
+    r"|\bleak\w*( was)? detected|\bleak detect\w*.{0,10}critical",
+    re.IGNORECASE,
+)
+"""Events after which no BMC may call its hardware OK. Narrow on purpose: BMCs log thresholds that are crossed on the way back, supplies that were
+plugged in and much else as OK, in words of faults ("Lower Non-recoverable going high", "Soft-power control failure")."""
+_OVER = re.compile(r"deassert|\b(cleared|resolved|recovered|restored|ended)\b|\bno (leak|uncorrect|multi)|\bnot detected", re.IGNORECASE)
+"""In the text of an entry that says that something is over, or never was."""
 _OTHER = "Read the entry in the vendor's guide and do what it says; once it is dealt with, say so with `rackready repair`: what is older counts no longer."
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry. ``at``: seconds since 1970 by the BMC's clock, None where it had none. ``severity``: Redfish's word, or what stands there."""
+    """One entry. ``at``: seconds since 1970 by the BMC's clock, None where it had none. ``severity``: Redfish's word, or what stands there.
+
+    ``belittled``: it tells of broken hardware, and its severity is OK.
+    """
 
     at: float | None
     severity: str
     text: str
     dated: str
+    belittled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +165,9 @@ def _entry(document: Document) -> Entry:
     text = str(document.get("Message") or document.get("MessageId") or document.get("Name") or "no text")
     sensor = document.get("SensorType")
     shown = f"{sensor}: {text}" if sensor and str(sensor) not in text else text
-    return Entry(_time(dated), str(document.get("Severity") or document.get("MessageSeverity")), shown[:_LONG], str(dated or "no date"))
+    severity = str(document.get("Severity") or document.get("MessageSeverity"))
+    over = document.get("Resolved") is True or document.get("EntryCode") == "Deassert" or _OVER.search(text)
+    return Entry(_time(dated), severity, shown[:_LONG], str(dated or "no date"), severity == "OK" and bool(_FAULTS.search(shown)) and not over)
 
 
 def _time(value: object) -> float | None:
@@ -175,7 +190,8 @@ def grouped(entries: Sequence[Entry]) -> list[Group]:
 def _group(severity: str, text: str, items: Sequence[Entry]) -> Group:
     kind, step = next(((kind, step) for pattern, kind, step in _KINDS if pattern.search(text)), ("event", _OTHER))
     dates = items[0].dated if len(items) == 1 else f"{items[0].dated} to {items[-1].dated}, {len(items)} times"
-    return Group(f"{severity} {kind}", f"{text} ({dates})", step)
+    what = f"{kind} that the BMC calls OK" if severity == "OK" else f"{severity} {kind}"
+    return Group(what, f"{text} ({dates})", step)
 
 
 def _dated(log: Log) -> str:

@@ -97,7 +97,7 @@ class Events(Gate):
         strange = [entry for entry in new if entry.severity not in _SEVERITIES]
         if strange:
             judge.error(where, "entry without a severity", "OK, Warning or Critical", f"{strange[0].severity}: {strange[0].text}", "Update the BMC's firmware.")
-        bad = [entry for entry in new if entry.severity == "Critical" or (self.inputs.warnings and entry.severity == "Warning")]
+        bad = [entry for entry in new if entry.severity == "Critical" or entry.belittled or (self.inputs.warnings and entry.severity == "Warning")]
         groups = grouped(bad)
         for group in groups[:_SHOWN]:
             judge.fail(where, group.what, f"no such entry{_words(since)}", group.said, group.step)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, parts, resting, told, works
+from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, parts, told, works
+from rackready.gates.bmc.redundancy import groups
 from rackready.gates.bmc.thresholds import Bounds, bounds
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
@@ -47,7 +48,7 @@ class Fans(Gate):
     @staticmethod
     def _one(judge: Judge, node: str, fan: Document, limits: Bounds) -> None:
         where = f"{node} fan {name(fan)}"
-        if not works(judge, where, "fan", fan, _STEP) or resting(fan):
+        if not works(judge, where, "fan", fan, _STEP):
             return
         if isinstance(lost := fan.get("Sensor"), str):
             judge.error(where, "sensor of the fan not read", lost, "not among the sensors of the BMC", "Update or restart the BMC, then run the gate again.")
@@ -67,9 +68,7 @@ class Fans(Gate):
 
     @staticmethod
     def _redundancy(judge: Judge, node: str, found: Told) -> None:
-        groups = [group for document in found.at(_SUBSYSTEM) for group in parts(document, "FanRedundancy")]
-        groups += [group for document in found.at(_OLD) for group in parts(document, "Redundancy")]
-        for index, group in enumerate(groups):
+        for index, group in enumerate(groups(found.at(_SUBSYSTEM), "FanRedundancy", found.at(_OLD))):
             if isinstance(group.get("Status"), dict) and not absent(group):
                 where = f"{node} fan redundancy group {group.get('MemberId', index)}"
                 works(judge, where, "redundancy", group, "Repair the fan that is named beside this.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import Document, Told, absent, ask, name, parts, told, works
+from rackready.gates.bmc.documents import Document, Told, absent, ask, name, parts, state, told, works
 from rackready.gates.bmc.fans import nothing
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
@@ -36,10 +36,10 @@ class Leaks(Gate):
         found = told(judge, node, "leak detection", outputs)
         if found is None:
             return judge.verdict(node)
-        seen = hold_detectors(judge, node, found, DETECTION, DETECTORS)
         platform = facts.nodes[node].platform
         kind = platform.cooling.kind if platform.cooling is not None else None
         wet = kind in {"liquid", "hybrid"} or node in facts.liquid
+        seen = hold_detectors(judge, node, found, DETECTION, DETECTORS, wet=wet)
         if seen or judge.fails or judge.errors:
             return judge.verdict(node)
         if wet:
@@ -53,16 +53,29 @@ class Leaks(Gate):
         return judge.verdict(node)
 
 
-def hold_detectors(judge: Judge, where: str, found: Told, detection: str, detectors: str) -> int:
-    """Judge every leak detector that these trails led to; return how many there are."""
+def hold_detectors(judge: Judge, where: str, found: Told, detection: str, detectors: str, *, wet: bool = True) -> int:
+    """Judge every leak detector that these trails led to; return how many there are.
+
+    ``wet``: whether liquid cools it. Where air does and no detector is there, leak detection may be switched off.
+    """
     seen = 0
     for detector in _detectors(found, detection, detectors):
         seen += 1
         _one(judge, f"{where} leak detector {name(detector)}", f"{where}/leak/{name(detector)}", detector)
     for document in found.at(detection):
-        if isinstance(document.get("Status"), dict):
+        if not isinstance(document.get("Status"), dict) or (state(document) in {"Disabled", "Absent"} and not seen and not wet):
+            continue
+        if not _off(judge, f"{where} leak detection", "leak detection", document):
             works(judge, f"{where} leak detection", "leak detection", document, _STEP)
     return seen
+
+
+def _off(judge: Judge, where: str, what: str, document: Document) -> bool:
+    """Whether what should see a leak is switched off, said as a fail."""
+    if state(document) != "Disabled":
+        return False
+    judge.fail(where, f"{what} switched off", "State Enabled", "State Disabled", "Switch it on in the BMC: a leak would be seen by nobody.")
+    return True
 
 
 def _detectors(found: Told, detection: str, detectors: str) -> Iterator[Document]:
@@ -74,13 +87,13 @@ def _detectors(found: Told, detection: str, detectors: str) -> Iterator[Document
 
 def _one(judge: Judge, where: str, part: str, detector: Document) -> None:
     judge.judged += 1
-    state = detector.get("DetectorState")
-    if state not in _WORDS or absent(detector):
-        judge.error(
-            where, "leak detector state unknown", "one of OK, Warning, Critical", "Absent" if absent(detector) else state, "Check the detector's cable."
-        )
-    elif state != "OK":
+    seen = detector.get("DetectorState")
+    if seen in {"Warning", "Critical"} and not absent(detector):
         kind = detector.get("LeakDetectorType") or "liquid"
-        judge.fail(where, "leak detected", "DetectorState OK", f"{state} ({kind})", _STEP)
+        judge.fail(where, "leak detected", "DetectorState OK", f"{seen} ({kind})", _STEP)
+    elif _off(judge, where, "leak detector", detector):
+        return
+    elif seen not in _WORDS or absent(detector):
+        judge.error(where, "leak detector state unknown", "one of OK, Warning, Critical", "Absent" if absent(detector) else seen, "Check the detector's cable.")
     elif works(judge, where, "leak detector", detector, "Check the detector's cable, else replace it: a leak would not be seen."):
         judge.measured.add(part)

@@ -6,7 +6,7 @@ platform profile's highest draw, unless the site wants a cap: then it must be th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pydantic import Field
 
@@ -19,7 +19,10 @@ from rackready.model.profile import Figure
 
 _CHASSIS, _METRICS, _CONTROLS, _OLD = "Chassis/*", "Chassis/*/EnvironmentMetrics", "Chassis/*/Controls/*", "Chassis/*/Power"
 _MODES = frozenset({"Automatic", "Override", "Manual", "Disabled"})
+_INNER = frozenset({"Card", "Component", "Expansion", "Module", "Rack", "StorageEnclosure", "Zone"})
+"""ChassisType (DSP0268) of what is a part of a server, or holds several."""
 _STEP = "Remove or raise the limit in the BMC (PowerLimitWatts or its power capping page), or give the gate's input cap_w if the site wants it."
+_CAP = "Set the limit in the BMC, or correct cap_w."
 _SWITCHED_OFF = "If the BMC shows a limit that is switched off (iDRAC: ServerPwr.PowerCapSetting), set it to the platform's maximum so that this can be seen."
 
 
@@ -51,8 +54,9 @@ class PowerLimit(Gate):
         most = facts.nodes[node].platform.max_power
         limits = [(document, document["PowerLimitWatts"]) for document in found.at(_METRICS) if isinstance(document.get("PowerLimitWatts"), dict)]
         limits += [(document, document) for document in found.at(_CONTROLS) if document.get("ControlType") == "Power"]
+        whole = _of_the_server(found)
         for document, limit in limits:
-            self._newer(judge, node, document, limit)
+            self._newer(judge, node, document, limit, most if _limits(document, whole) else None)
         controls = _old(found)
         for control in controls:
             self._older(judge, node, control, most)
@@ -69,8 +73,11 @@ class PowerLimit(Gate):
         judge.measured.add(f"{node}/power-limit")
         return judge.verdict(node)
 
-    def _newer(self, judge: Judge, node: str, document: Document, limit: Document) -> None:
-        """Hold a set point against the BMC's own default, else against the highest that it allows; the cap that the site wants is no fault."""
+    def _newer(self, judge: Judge, node: str, document: Document, limit: Document, most: Figure | None) -> None:
+        """Hold a set point against the BMC's own default, else against the highest that it allows; the cap that the site wants is no fault.
+
+        ``most``: the platform's highest draw, where the limit is that of the whole server: what a BMC calls its default may have been set.
+        """
         where = f"{node} {_place(document)}"
         mode, point = limit.get("ControlMode"), numeric(limit.get("SetPoint"))
         judge.judged += 1
@@ -81,10 +88,14 @@ class PowerLimit(Gate):
             return
         judge.metric("power_limit", f"{node}/{_place(document)}", point, "W")
         bound = next((value for key in ("DefaultSetPoint", "AllowableMax") if (value := numeric(limit.get(key))) is not None), None)
-        if bound is None:
-            judge.note = "a limit without default and maximum in the BMC is recorded only"
-        elif point < bound and point != self.inputs.cap_w:
+        if bound is not None and point < bound and point != self.inputs.cap_w:
             judge.fail(where, "power limit below the BMC's own default", f"{bound:.0f} W", f"{point:.0f} W", _STEP)
+        elif most is not None and self.inputs.cap_w is None:
+            _hold(judge, where, point, most, _STEP)
+        elif most is not None and self.inputs.cap_w is not None and 0 < point < self.inputs.cap_w:
+            judge.fail(where, "power limit", f"{self.inputs.cap_w:.0f} W, as the site wants", f"{point:.0f} W", _CAP)
+        elif bound is None:
+            judge.note = "a limit without default and maximum in the BMC is recorded only"
 
     def _older(self, judge: Judge, node: str, control: Document, most: Figure) -> None:
         """Hold LimitInWatts of the whole server against the platform's highest draw, or the site's cap."""
@@ -96,7 +107,7 @@ class PowerLimit(Gate):
         if wanted is not None:
             judge.criterion(Criterion(metric="power_limit", op=Op.EQ, bound=wanted, unit="W", label="identity", source="input cap_w of the gate set"))
             if point != wanted:
-                judge.fail(where, "power limit", f"{wanted:.0f} W, as the site wants", _watts(point), "Set the limit in the BMC, or correct cap_w.")
+                judge.fail(where, "power limit", f"{wanted:.0f} W, as the site wants", _watts(point), _CAP)
             return
         if not point:
             return
@@ -104,10 +115,37 @@ class PowerLimit(Gate):
         if not _metered(control):
             judge.note = f"{where} shows a limit of {point:.0f} W and meters no power: it cannot limit, and is recorded only"
             return
-        judge.criterion(Criterion(metric="power_limit", op=Op.GE, bound=most.value, unit="W", label="floor", source=most.source))
-        if point < most.value:
-            expected = f"none, or at least {most.value:.0f} W ({most.source})"
-            judge.fail(where, "power limit below the platform's highest draw", expected, f"{point:.0f} W", f"{_STEP} {_SWITCHED_OFF}")
+        _hold(judge, where, point, most, f"{_STEP} {_SWITCHED_OFF}")
+
+
+def _hold(judge: Judge, where: str, point: float, most: Figure, step: str) -> None:
+    """Hold a limit of the whole server against the platform's highest draw; 0 W is no limit."""
+    judge.criterion(Criterion(metric="power_limit", op=Op.GE, bound=most.value, unit="W", label="floor", source=most.source))
+    if 0 < point < most.value:
+        expected = f"none, or at least {most.value:.0f} W ({most.source})"
+        judge.fail(where, "power limit below the platform's highest draw", expected, f"{point:.0f} W", step)
+
+
+def _of_the_server(found: Told) -> set[str]:
+    """Return the addresses of the chassis that are the whole server: the only one, else those that stand in no other and link to the host's system."""
+    listed = list(found.at(_CHASSIS))
+    return {str(item.get("@odata.id")).rstrip("/") for item in listed if len(listed) == 1 or _is_whole(item)}
+
+
+def _is_whole(chassis: Document) -> bool:
+    links = chassis.get("Links")
+    if not isinstance(links, dict) or links.get("ContainedBy") or chassis.get("ChassisType") in _INNER:
+        return False
+    systems = [str(item.get("@odata.id")).rstrip("/").rsplit("/", 1)[-1] for item in parts(links, "ComputerSystems")]
+    return any(not system.lower().startswith("hgx_") for system in systems)  # the GPU board of an HGX server is a system of its own
+
+
+def _limits(document: Document, whole: Collection[str]) -> bool:
+    """Whether a limit is that of one of these chassis as a whole, and not of a part in it."""
+    address = str(document.get("@odata.id")).rstrip("/")
+    if document.get("ControlType") is not None and document.get("PhysicalContext") != "Chassis":
+        return False
+    return any(address.startswith(f"{chassis}/") for chassis in whole)
 
 
 def _old(found: Told) -> list[Document]:

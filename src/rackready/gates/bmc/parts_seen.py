@@ -15,6 +15,9 @@ from rackready.ondevice import fingerprint, nvml_inventory, part_inventory
 
 _DIMMS, _DRIVES = "Systems/*!hgx_*/Memory/*", "Systems/*!hgx_*/Storage/*/Drives/*"
 
+_STEADY = ("0x01", "0x02")
+"""PCI classes of disk and network controllers: their links keep their speed. A GPU's goes down when it idles, and the ports above it with it."""
+
 
 def look(node: str, number: int, stage: int) -> tuple[Command, ...]:
     """Return the commands of one look at a node's parts."""
@@ -28,11 +31,12 @@ def look(node: str, number: int, stage: int) -> tuple[Command, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look: parts by name ("gpu 1650...": what it is, with its link width), and which boot it was in."""
+    """One look: parts by name ("gpu 1650...": what it is), width and speed of their PCIe links ("x16", "32.0 GT/s PCIe"), and which boot it was in."""
 
     boot_id: str
     parts: Mapping[str, str]
-    widths: Mapping[str, int]
+    widths: Mapping[str, str]
+    speeds: Mapping[str, str]
 
 
 def seen(outputs: Outputs, number: int) -> Seen:
@@ -44,14 +48,16 @@ def seen(outputs: Outputs, number: int) -> Seen:
     parts |= {f"nic {nic.get('device')}": f"node GUID {nic.get('guid')}" for nic in nics["nics"]}
     pci, disks = rest["pci"], rest["disks"]
     parts |= {f"pci {address}": item["id"] for address, item in pci.items()}
-    widths |= {f"pci {address}": item["width"] for address, item in pci.items() if isinstance(item.get("width"), int)}
-    parts |= {f"disk {identity}": item["name"] for identity, item in disks.items()}
+    widths |= {f"pci {address}": f"x{item['width']}" for address, item in pci.items() if isinstance(item.get("width"), int)}
+    speeds = {f"pci {address}": item["speed"] for address, item in pci.items() if item.get("speed") and str(item.get("class")).startswith(_STEADY)}
+    # The kernel gives names as it finds disks, in another order at every boot: a disk is what its serial number and size say.
+    parts |= {f"disk {identity}": f"{item['sectors']} sectors" if item.get("sectors") else "size not told" for identity, item in disks.items()}
     if rest.get("memory_bytes"):
         parts["memory"] = f"{rest['memory_bytes'] / 2**30:.0f} GiB"
-    return Seen(rest["boot_id"], parts | _bmc(_output(outputs, f"bmc-{number}")), widths)
+    return Seen(rest["boot_id"], parts | _bmc(_output(outputs, f"bmc-{number}")), widths, speeds)
 
 
-def _gpus(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, int]]:
+def _gpus(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     rows = found["gpus"]
     lost = [row for row in rows if row.get("lost") or not (row.get("serial") or row.get("uuid"))]
     if lost:
@@ -59,7 +65,7 @@ def _gpus(found: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, int]]:
         raise FormatError(message)
     names = {f"gpu {row.get('serial') or row.get('uuid')}": row for row in rows}
     told = {key: f"{row.get('name')} at {row.get('pci')}, {_links(row)} NVLinks active" for key, row in names.items()}
-    return told, {key: row["pcie_width"] for key, row in names.items() if isinstance(row.get("pcie_width"), int)}
+    return told, {key: f"x{row['pcie_width']}" for key, row in names.items() if isinstance(row.get("pcie_width"), int)}
 
 
 def _links(row: Mapping[str, Any]) -> int:
@@ -116,15 +122,16 @@ class Difference:
 
 
 def differences(first: Seen, later: Seen) -> list[Difference]:
-    """Return what is gone, new, changed or linked with another width."""
+    """Return what is gone, new, changed, or linked with another width or speed; a link that tells neither any more is down."""
     found = [Difference(part, "gone after a power cycle", what, "not there") for part, what in first.parts.items() if part not in later.parts]
     found += [Difference(part, "came only with a power cycle", "not there", what) for part, what in later.parts.items() if part not in first.parts]
     found += [
         Difference(part, "changed with a power cycle", what, later.parts[part]) for part, what in first.parts.items() if later.parts.get(part, what) != what
     ]
-    found += [
-        Difference(part, "PCIe link width changed", f"x{lanes}", f"x{later.widths[part]}")
-        for part, lanes in first.widths.items()
-        if later.widths.get(part, lanes) != lanes
-    ]
+    for what, before, after in (("width", first.widths, later.widths), ("speed", first.speeds, later.speeds)):
+        found += [
+            Difference(part, f"PCIe link {what} changed", value, after.get(part, "none told"))
+            for part, value in before.items()
+            if part in later.parts and after.get(part) != value
+        ]
     return found

@@ -5,12 +5,13 @@ The site lists them (``devices`` with ``bmc``); one that it lists without is nam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import ClassVar
 
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, parts, told, works
+from rackready.gates.bmc.documents import Document, Told, absent, ask, healthy, name, numeric, resting, state, told, works
 from rackready.gates.bmc.leaks import hold_detectors
+from rackready.gates.bmc.redundancy import groups, needed, spares
 from rackready.gates.bmc.thresholds import bounds
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
@@ -20,6 +21,7 @@ _EQUIPMENT = ("PowerEquipment/RackPDUs/*", "PowerEquipment/PowerShelves/*", "Pow
 _CIRCUITS = tuple(f"{place}/{part}/*" for place in _EQUIPMENT for part in ("Mains", "Branches", "Feeders"))
 _OUTLETS = tuple(f"{place}/Outlets/*" for place in _EQUIPMENT)
 _SHELF_PSUS = ("PowerEquipment/PowerShelves/*/PowerSupplies/*", "Chassis/*/PowerSubsystem/PowerSupplies/*")
+_SUBSYSTEM = "Chassis/*/PowerSubsystem"
 _SENSORS = "Chassis/*/Sensors/*"
 _CDUS = "ThermalEquipment/CDUs/*"
 _PUMPS, _RESERVOIRS, _LOOPS = (
@@ -28,6 +30,13 @@ _PUMPS, _RESERVOIRS, _LOOPS = (
     tuple(f"{_CDUS}/{side}Connectors/*" for side in ("PrimaryCoolant", "SecondaryCoolant")),
 )
 _CDU_LEAKS = f"{_CDUS}/LeakDetection"
+_SPARE = frozenset({"StandbyOffline"})
+"""State of a supply or pump that waits for somebody to switch it on (DSP0268): right for a spare of a redundant set."""
+_UNUSED = frozenset({"Disabled", "StandbyOffline"})
+"""States of an outlet that is switched off: nothing may be plugged in. A node whose supply it feeds says so itself."""
+_FLOWS, _HEAT = frozenset({"LiquidFlow", "LiquidFlowLPM"}), frozenset({"Temperature"})
+"""ReadingType (DSP0268, Sensor) of flow, in l/s and in l/min, and of temperature."""
+_UNWATCHED = "Set it up in the device or update its firmware; if it cannot, watch it by other means and declare the gate's skip with that reason."
 _FACILITY = "Tell who runs the facility; do not power up further nodes of this rack before."
 _POWER = "Look at the supply, breaker or outlet that it names; move load or repair before further nodes are powered up."
 
@@ -84,7 +93,7 @@ class RackPower(_Devices):
 
     id = "rack/power/sanity/devices"
     kinds = frozenset({"pdu", "power_shelf"})
-    trails = (*_EQUIPMENT, *_CIRCUITS, *_OUTLETS, *_SHELF_PSUS, _SENSORS)
+    trails = (*_EQUIPMENT, *_CIRCUITS, *_OUTLETS, *_SHELF_PSUS, _SUBSYSTEM, _SENSORS)
 
     def device(self, judge: Judge, device: Device, found: Told) -> None:
         """Judge the unit, its circuits, outlets and supplies, and its sensors against their own thresholds."""
@@ -94,17 +103,14 @@ class RackPower(_Devices):
             judge.error(
                 device.name, "no power equipment", "a PDU or power shelf in its Redfish service", "none", "Correct the device's kind or bmc in the site."
             )
-        for kind, items in (("unit", units), ("circuit", found.at(*_CIRCUITS)), ("outlet", found.at(*_OUTLETS)), ("psu", supplies)):
-            for item in items:
-                if works(judge, f"{device.name} {kind} {name(item)}", kind, item, _POWER) and not _tripped(judge, device, kind, item):
-                    judge.measured.add(f"{device.name}/{kind}/{name(item)}")
-        for group in (group for unit in units for group in parts(unit, "PowerSupplyRedundancy")):
-            works(judge, f"{device.name} redundancy", "redundancy", group, _POWER)
+        for kind, items, idle in (("unit", units, ()), ("circuit", found.at(*_CIRCUITS), ()), ("outlet", found.at(*_OUTLETS), _UNUSED)):
+            _at_work(judge, device, kind, items, _POWER, idle)
+        _redundant(judge, device, "psu", supplies, groups([*units, *found.at(_SUBSYSTEM)], "PowerSupplyRedundancy"), _POWER)
         _sensors(judge, device, found, _POWER)
 
 
 class RackCooling(_Devices):
-    """Coolant distribution units of the rack work, none of them leaks, and flow, pressure and temperature are within their thresholds."""
+    """Coolant distribution units of the rack pump, none of them leaks, and flow, pressure and temperature are within their thresholds."""
 
     id = "rack/cooling/sanity/devices"
     kinds = frozenset({"cdu"})
@@ -115,14 +121,36 @@ class RackCooling(_Devices):
         units = list(found.at(_CDUS))
         if not units:
             judge.error(device.name, "no coolant distribution unit", "one in its Redfish service", "none", "Correct the device's kind or bmc in the site file.")
-        for kind, items in (("cdu", units), ("pump", found.at(_PUMPS)), ("reservoir", found.at(_RESERVOIRS)), ("loop", found.at(*_LOOPS))):
-            for item in items:
-                if works(judge, f"{device.name} {kind} {name(item)}", kind, item, _FACILITY):
-                    judge.measured.add(f"{device.name}/{kind}/{name(item)}")
-        for group in (group for unit in units for group in parts(unit, "PumpRedundancy")):
-            works(judge, f"{device.name} pump redundancy", "redundancy", group, _FACILITY)
-        hold_detectors(judge, device.name, found, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*")
-        _sensors(judge, device, found, _FACILITY)
+        for kind, items in (("cdu", units), ("reservoir", found.at(_RESERVOIRS)), ("loop", found.at(*_LOOPS))):
+            _at_work(judge, device, kind, items, _FACILITY)
+        pumps = list(found.at(_PUMPS))
+        if not pumps:
+            judge.error(device.name, "no pump", "at least one", "none", _UNWATCHED)
+        _redundant(judge, device, "pump", pumps, groups(units, "PumpRedundancy"), _FACILITY)
+        if not hold_detectors(judge, device.name, found, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*"):
+            judge.error(device.name, "no leak detector", "at least one", "none", _UNWATCHED)
+        _watched(judge, device, _sensors(judge, device, found, _FACILITY))
+
+
+def _at_work(judge: Judge, device: Device, kind: str, items: Iterable[Document], step: str, idle: Collection[str] = ()) -> int:
+    """Judge every part of a kind; return how many of them are good and at work. ``idle``: states in which such a part may rest."""
+    busy = 0
+    for item in items:
+        if works(judge, f"{device.name} {kind} {name(item)}", kind, item, step, idle=idle) and not _tripped(judge, device, kind, item):
+            judge.measured.add(f"{device.name}/{kind}/{name(item)}")
+            busy += state(item) not in idle
+    return busy
+
+
+def _redundant(judge: Judge, device: Device, kind: str, items: Sequence[Document], found: Sequence[Document], step: str) -> None:
+    """Judge supplies or pumps and the groups (``found``) in which they stand: spares may rest, as many as the device needs must be at work."""
+    busy = _at_work(judge, device, kind, items, step, _SPARE if spares(found) else ())
+    least = needed(found)
+    if items and busy < least:
+        judge.fail(device.name, f"too few {kind}s at work", f"at least {least} (MinNeededInGroup of the device, else one)", busy, step)
+    for group in found:
+        if isinstance(group.get("Status"), dict) and not absent(group):
+            works(judge, f"{device.name} {kind} redundancy", "redundancy", group, step)
 
 
 def _tripped(judge: Judge, device: Device, kind: str, item: Document) -> bool:
@@ -134,26 +162,45 @@ def _tripped(judge: Judge, device: Device, kind: str, item: Document) -> bool:
     return True
 
 
-def _sensors(judge: Judge, device: Device, found: Told, step: str) -> None:
-    """Hold every sensor that has thresholds against them; one without a reading is an error."""
-    for sensor in found.at(_SENSORS):
-        where, limits = f"{device.name} sensor {name(sensor)}", bounds(sensor)
-        high, low = limits.high(), limits.low()
-        if absent(sensor) or (high is None and low is None):
-            continue
-        judge.judged += 1
-        reading, unit = numeric(sensor.get("Reading")), str(sensor.get("ReadingUnits") or "")
-        if reading is None:
+def _sensors(judge: Judge, device: Device, found: Told, step: str) -> set[tuple[str, Op]]:
+    """Hold every sensor against its health and its own thresholds; one that has thresholds and no reading is an error.
+
+    Returns which kinds of reading (DSP0268, Sensor.ReadingType) have a threshold on which side.
+    """
+    sides: set[tuple[str, Op]] = set()
+    for sensor in (sensor for sensor in found.at(_SENSORS) if not absent(sensor)):
+        where, limits, kind = f"{device.name} sensor {name(sensor)}", bounds(sensor), str(sensor.get("ReadingType") or "reading")
+        held = [(op, bound) for op, bound in ((Op.LE, limits.high()), (Op.GE, limits.low())) if bound is not None]
+        sides |= {(kind, op) for op, _ in held}
+        reading = None if resting(sensor) else numeric(sensor.get("Reading"))
+        judge.judged += bool(held)
+        if held and reading is None:
             judge.error(where, "not read", "a reading", "none", "Restart the device's controller; check the sensor's cable.")
-            continue
-        judge.metric(str(sensor.get("ReadingType") or "reading"), f"{device.name}/{name(sensor)}", reading, unit or "1")
-        for bound, op, bad, word in (
-            (high, Op.LE, high is not None and reading >= high[1], "below"),
-            (low, Op.GE, low is not None and reading <= low[1], "above"),
-        ):
-            if bound is not None:
-                source = f"{bound[0]} threshold of the device"
-                metric, label = str(sensor.get("ReadingType") or "reading"), "ceiling" if op is Op.LE else "floor"
-                judge.criterion(Criterion(metric=metric, op=op, bound=bound[1], unit=unit, label=label, source=source))
-            if bound is not None and bad:
-                judge.fail(where, "out of its thresholds", f"{word} {bound[1]:g} {unit} ({bound[0]} threshold of the device)", f"{reading:g} {unit}", step)
+        elif not held or _within(judge, device, sensor, held, step):
+            healthy(judge, where, sensor, step)
+    return sides
+
+
+def _within(judge: Judge, device: Device, sensor: Document, held: Sequence[tuple[Op, tuple[str, float]]], step: str) -> bool:
+    """Hold a reading against the thresholds of the device."""
+    reading, unit, kind = numeric(sensor.get("Reading")) or 0.0, str(sensor.get("ReadingUnits") or ""), str(sensor.get("ReadingType") or "reading")
+    judge.metric(kind, f"{device.name}/{name(sensor)}", reading, unit or "1")
+    good = True
+    for op, (threshold, bound) in held:
+        source = f"{threshold} threshold of the device"
+        judge.criterion(Criterion(metric=kind, op=op, bound=bound, unit=unit, label="ceiling" if op is Op.LE else "floor", source=source))
+        if reading >= bound if op is Op.LE else reading <= bound:
+            side = "below" if op is Op.LE else "above"
+            judge.fail(f"{device.name} sensor {name(sensor)}", "out of its thresholds", f"{side} {bound:g} {unit} ({source})", f"{reading:g} {unit}", step)
+            good = False
+    return good
+
+
+def _watched(judge: Judge, device: Device, sides: set[tuple[str, Op]]) -> None:
+    """A unit whose flow and temperature have no thresholds is watched by nobody, and nothing can be said of it."""
+    for what, kinds, op, wanted in (
+        ("coolant flow", _FLOWS, Op.GE, "a sensor of liquid flow with a lower threshold"),
+        ("coolant temperature", _HEAT, Op.LE, "a sensor of temperature with an upper threshold"),
+    ):
+        if not any((kind, op) in sides for kind in kinds):
+            judge.error(device.name, f"{what} not watched", wanted, "none", _UNWATCHED)

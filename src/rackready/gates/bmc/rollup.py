@@ -29,7 +29,7 @@ _WORDS = frozenset({"OK", "Warning", "Critical"})
 
 
 class Rollup(Gate):
-    """The BMC sums up its systems, chassis and managers as healthy, and none of their parts says otherwise."""
+    """The BMC sums up its systems, chassis and managers as healthy, and no part that it lists says otherwise."""
 
     id = "bmc/health/sanity/rollup"
 
@@ -48,18 +48,16 @@ class Rollup(Gate):
         bad = [part for part in _all_parts(found) if _health(part) in _BAD]
         for top in tops:
             self._top(judge, node, top, bad)
+        self._alone(judge, node, bad, [top for top in tops if _summed(top) is not None or _absent(top)])
         if not judge.judged:
             judge.error(f"{node} BMC", "health not summed up", "a Health or HealthRollup of a system or chassis", "none", "Update the BMC's firmware.")
         return judge.verdict(node)
 
     @staticmethod
     def _top(judge: Judge, node: str, top: Document, bad: Sequence[Document]) -> None:
-        status = top.get("Status")
-        if not isinstance(status, Mapping) or status.get("State") == "Absent":
-            return
-        summed = status.get("HealthRollup") or status.get("HealthRollUp") or status.get("Health")
+        summed = _summed(top)
         where = f"{node} {_kind(top)} {name(top)}"
-        if summed is None:
+        if summed is None or _absent(top):
             return
         judge.judged += 1
         below = [part for part in bad if _below(part, top)]
@@ -73,6 +71,25 @@ class Rollup(Gate):
             judge.error(where, "health contradicts its parts", "a sum as bad as its worst part", f"{summed}, and {named}", "Update the BMC; repair that part.")
         else:
             judge.measured.add(f"{node}/{_kind(top)}/{name(top)}")
+
+    @staticmethod
+    def _alone(judge: Judge, node: str, bad: Sequence[Document], summed: Sequence[Document]) -> None:
+        """A bad part that stands below no sum is named by itself, once: the older and the newer schema may both list it."""
+        for what, shown in dict.fromkeys((name(part), str(_health(part))) for part in bad if not any(_below(part, top) for top in summed)):
+            judge.judged += 1
+            step = "Repair or replace it; the gates on power, cooling and parts say more. Update the BMC: it sums this part up nowhere."
+            judge.fail(f"{node} part {what}", "health", "OK", shown, step)
+
+
+def _summed(top: Document) -> object:
+    """Return the sum that a system, chassis or manager tells, None when it tells none."""
+    status = top.get("Status")
+    return (status.get("HealthRollup") or status.get("HealthRollUp") or status.get("Health")) if isinstance(status, Mapping) else None
+
+
+def _absent(top: Document) -> bool:
+    status = top.get("Status")
+    return isinstance(status, Mapping) and status.get("State") == "Absent"
 
 
 def _all_parts(found: Told) -> Iterator[Document]:

@@ -13,7 +13,7 @@ from typing import Any
 _NUMBERS = frozenset(
     {
         *("Reading", "ReadingCelsius", "SetPoint", "DefaultSetPoint", "AllowableMax", "LimitInWatts", "LineInputVoltage", "MaxNumberOfRecords"),
-        *("PowerConsumedWatts", "AverageConsumedWatts", "MaxConsumedWatts"),
+        *("PowerConsumedWatts", "AverageConsumedWatts", "MaxConsumedWatts", "MinNeededInGroup", "MinNumNeeded", "PowerCapacityWatts"),
         *("UpperThresholdNonCritical", "UpperThresholdCritical", "UpperThresholdFatal"),
         *("LowerThresholdNonCritical", "LowerThresholdCritical", "LowerThresholdFatal"),
     }
@@ -28,6 +28,7 @@ _WORDS = frozenset(
             "DetectorState",
             "BreakerState",
             "LineInputStatus",
+            "RedundancyType",
             "ReadingType",
             "ReadingUnits",
             "PhysicalContext",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import Document, Told, ask, name, numeric, parts, resting, told
+from rackready.gates.bmc.documents import Document, Told, ask, healthy, name, numeric, parts, resting, told
 from rackready.gates.bmc.thresholds import bounds
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
@@ -17,6 +17,10 @@ from rackready.model.outcome import Criterion, Op, Verdict
 _NEW, _OLD = "Chassis/*/Sensors/*", "Chassis/*/Thermal"
 _INLET = re.compile(r"inlet|ambient|intake|\bfront", re.IGNORECASE)
 _OUTLET = re.compile(r"outlet|exhaust", re.IGNORECASE)
+_COLDEST_C = 0.0
+"""No sensor of a running server reads this or less. Judgement: the coldest inlet air that ASHRAE's classes A1 to A4 allow has 5 degC, water is
+liquid, and parts are warmer than both; -128 and 0 are what a BMC has of a sensor that does not answer."""
+_COLDEST = "judgement: ASHRAE classes A1 to A4 begin at 5 degC"
 _AIR = "Check the supply air of the row, blanking panels and what blocks the node's front; then its fans (bmc/cooling/sanity/fans)."
 _PART = "Check the node's fans and air or liquid supply first; if they are good, reseat or replace the part."
 _SENSOR = "Update or restart the BMC; if the reading stays away, the board that carries the sensor is to be replaced."
@@ -64,6 +68,8 @@ class Temperatures(Gate):
             return True
         judge.metric(f"{air}_temperature" if air else "temperature", f"{node}/{name(sensor)}", reading, "degC")
         if limits.high() is None:
+            if not healthy(judge, where, sensor, _AIR if air else _PART):
+                judge.judged += 1
             if air == "inlet":
                 judge.error(where, f"{what} has no threshold", "an upper threshold of the BMC", "none", "Set it in the BMC, or update its firmware.")
             return air == "inlet"
@@ -77,6 +83,9 @@ def _hold(judge: Judge, where: str, what: str, reading: float, sensor: Document,
     high, low = limits.high(), limits.low()
     step = _AIR if air else _PART
     if high is not None:
+        if reading <= _COLDEST_C:
+            judge.error(where, f"{what} not plausible", f"above {_COLDEST_C:g} degC ({_COLDEST})", f"{reading:g} degC", _SENSOR)
+            return
         source = f"{high[0]} threshold of the BMC"
         judge.criterion(Criterion(metric=f"{air}_temperature" if air else "temperature", op=Op.LE, bound=high[1], unit="degC", label="ceiling", source=source))
         if reading >= high[1]:
@@ -85,7 +94,8 @@ def _hold(judge: Judge, where: str, what: str, reading: float, sensor: Document,
     if low is not None and air and reading <= low[1]:
         judge.fail(where, f"{what} too low", f"above {low[1]:g} degC ({low[0]} threshold of the BMC)", f"{reading:g} degC", step)
         return
-    judge.measured.add(where.replace(" ", "/"))
+    if healthy(judge, where, sensor, step):
+        judge.measured.add(where.replace(" ", "/"))
 
 
 def _temperatures(found: Told) -> Iterator[Document]:

@@ -73,11 +73,14 @@ class Fingerprint(Shape):
 
 class _Function(Shape):
     id: str
+    kind: str | None = Field(None, alias="class")
     width: int | None = None
+    speed: str | None = None
 
 
 class _Disk(Shape):
     name: str
+    sectors: str | None = None
 
 
 class PartInventory(Shape):

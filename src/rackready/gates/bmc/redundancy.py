@@ -1,0 +1,31 @@
+"""What a BMC says of spare parts: groups of supplies, fans or pumps (DSP0268, Redundancy.RedundantGroup, and the older Redundancy.Mode)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rackready.gates.bmc.documents import Document, numeric, parts
+
+NONE = "NotRedundant"
+
+
+def groups(newer: Iterable[Document], key: str, older: Iterable[Document] = ()) -> list[Document]:
+    """Return the redundancy groups of a subsystem (``key``: PowerSupplyRedundancy, FanRedundancy, PumpRedundancy), and of the older schema."""
+    return [group for document in newer for group in parts(document, key)] + [group for document in older for group in parts(document, "Redundancy")]
+
+
+def kind(group: Document) -> str | None:
+    """Return how a group is redundant, NotRedundant among the words; None when it does not say."""
+    said = group.get("RedundancyType") or group.get("Mode")
+    return str(said) if said else None
+
+
+def spares(found: Sequence[Document]) -> bool:
+    """Whether a group says that it has spares."""
+    return any(kind(group) not in {None, NONE} for group in found)
+
+
+def needed(found: Sequence[Document]) -> int:
+    """Return how many parts must be at work by what the groups say, at least one: what runs takes its power or its coolant from somewhere."""
+    said = (numeric(group.get(key)) for group in found for key in ("MinNeededInGroup", "MinNumNeeded"))
+    return max([1, *(int(least) for least in said if least is not None)])

@@ -1,0 +1,217 @@
+"""Parts that are switched off: right for spares and for empty outlets, an error or a fail for everything that should be at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from rackready.gates.bmc.fans import Fans
+from rackready.gates.bmc.leaks import Leaks
+from rackready.gates.bmc.rack import RackCooling, RackPower
+from rackready.gates.bmc.supplies import Supplies
+from rackready.gates.offline import facts
+from rackready.model.outcome import Outcome, Verdict
+from tests.gates.redfish_world import CHASSIS, World, healthy, verdict, world
+from tests.gates.support import rack
+from tests.gates.test_bmc_rack import CDU, FACILITY, PDU, POWER, SHELF, judged
+
+SUPPLIES = f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU"
+FANS = f"{CHASSIS}/ThermalSubsystem/Fans/"
+DETECTION = f"{CHASSIS}/ThermalSubsystem/LeakDetection"
+SHELF_PSUS = "/redfish/v1/PowerEquipment/PowerShelves/1/PowerSupplies/"
+PUMPS = "/redfish/v1/ThermalEquipment/CDUs/1/Pumps/"
+ON = "Switch it on, or wait until it has started, then run the gate again."
+SEEN = "Switch it on in the BMC: a leak would be seen by nobody."
+Change = Callable[[World], None]
+
+
+def texts(found: Verdict) -> list[str]:
+    return [str(finding) for finding in found.findings]
+
+
+def status(begins: str, numbers: range | None = None, **said: object) -> Change:
+    """Every resource whose address begins so gets this Status; ``numbers``: those whose address goes on with one of these alone."""
+
+    def change(there: World) -> None:
+        wanted = [address for address in there if address.startswith(begins)]
+        if numbers is not None:
+            wanted = [f"{begins}{number}" for number in numbers]
+        for address in wanted:
+            if "/Metrics" not in address:
+                there[address]["Status"] = said
+
+    return change
+
+
+def supplies(change: Change, platform: str | None = None, *, redundancy: Mapping[str, object] | None = None) -> Verdict:
+    there = world(healthy())
+    if redundancy is not None:
+        there[f"{CHASSIS}/PowerSubsystem"]["PowerSupplyRedundancy"] = [dict(redundancy)]
+    change(there)
+    return verdict(Supplies(), there, facts(platform) if platform else rack())
+
+
+@pytest.mark.parametrize("said", ["Disabled", "Quiesced", "Starting", "Updating", "Deferring"])
+def test_supplies_that_are_switched_off_are_errors_and_count_for_nothing(said: str) -> None:
+    found = supplies(status(SUPPLIES, range(3), State=said, Health="OK"))
+    few = (
+        "node01: too few good power supplies - Expected: at least 4 for full performance Actual: 3. "
+        "The server slows down or stops under load: repair its supplies before anything else."
+    )
+    off = [f"node01 psu PSU{n}: power supply not in use - Expected: State Enabled, Health OK Actual: State {said}, Health OK. {ON}" for n in range(3)]
+    assert (found.outcome, texts(found)) == (Outcome.FAIL, [few, *off])
+    assert len(found.measured) == 3
+
+
+def test_a_supply_that_is_switched_off_without_a_health_is_an_error() -> None:
+    found = supplies(status(SUPPLIES, range(1), State="Disabled"))
+    assert (found.outcome, texts(found)) == (
+        Outcome.ERROR,
+        [f"node01 psu PSU0: power supply not in use - Expected: State Enabled, Health OK Actual: State Disabled, Health None. {ON}"],
+    )
+
+
+def test_spare_supplies_of_a_redundant_set_may_stand_by() -> None:
+    found = supplies(status(SUPPLIES, range(2), State="StandbyOffline", Health="OK"))
+    assert (found.outcome, texts(found), len(found.measured)) == (Outcome.PASS, [], 6)
+    found = supplies(status(SUPPLIES, range(6), State="StandbySpare", Health="OK"))
+    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+
+
+def test_supplies_that_stand_by_offline_do_not_keep_the_server_up() -> None:
+    found = supplies(status(SUPPLIES, range(3), State="StandbyOffline", Health="OK"))
+    assert (found.outcome, texts(found)) == (
+        Outcome.FAIL,
+        [
+            (
+                "node01: too few good power supplies - Expected: at least 4 for full performance Actual: 3. "
+                "The server slows down or stops under load: repair its supplies before anything else."
+            )
+        ],
+    )
+
+
+def test_a_spare_that_does_not_tell_its_health_is_an_error() -> None:
+    found = supplies(status(SUPPLIES, range(1), State="StandbyOffline"))
+    assert (found.outcome, texts(found)) == (
+        Outcome.ERROR,
+        ["node01 psu PSU0: power supply health not reported - Expected: Health OK Actual: State StandbyOffline, no Health. Update the BMC's firmware."],
+    )
+
+
+NO_SET = {"RedundancyType": "NotRedundant", "Status": {"State": "Absent"}}
+A_SET = {"RedundancyType": "Failover", "Status": {"State": "Enabled", "Health": "OK"}}
+
+
+def test_where_nothing_is_published_spares_need_a_set_and_one_supply_must_be_at_work() -> None:
+    unpublished = "sys_521ge_l40s"
+    one = status(SUPPLIES, range(1), State="StandbyOffline", Health="OK")
+    assert supplies(one, unpublished, redundancy=A_SET).outcome is Outcome.PASS
+    assert texts(supplies(one, unpublished, redundancy=NO_SET)) == [
+        f"node01 psu PSU0: power supply not in use - Expected: State Enabled, Health OK Actual: State StandbyOffline, Health OK. {ON}"
+    ]
+    found = supplies(status(SUPPLIES, range(6), State="StandbyOffline", Health="OK"), unpublished, redundancy=A_SET)
+    assert (found.outcome, texts(found)) == (
+        Outcome.ERROR,
+        [
+            (
+                "node01: no power supply at work - Expected: at least one that is switched on and good Actual: none of 6. "
+                "Update or restart the BMC; check its supplies."
+            )
+        ],
+    )
+
+
+@pytest.mark.parametrize("said", [{"State": "Disabled", "Health": "OK"}, {"State": "Disabled"}, {"State": "StandbyOffline", "Health": "OK"}])
+def test_fans_that_are_switched_off_are_errors(said: dict[str, str]) -> None:
+    there = world(healthy())
+    status(FANS, **said)(there)
+    found = verdict(Fans(), there)
+    assert (found.outcome, len(found.findings), found.measured) == (Outcome.ERROR, 12, [])
+    actual = f"State {said['State']}, Health {said.get('Health')}"
+    assert texts(found)[0] == f"node01 fan SPD_FAN_SYS1_F: fan not in use - Expected: State Enabled, Health OK Actual: {actual}. {ON}"
+
+
+def wet(change: Change, *, detectors: bool = True, platform: str = "gb200_nvl72") -> Verdict:
+    state = healthy()
+    state["bmc"]["leaks"] = [{"id": "ColdPlate_0", "state": "OK", "type": "Moisture"}]
+    there = world(state)
+    if not detectors:
+        there[f"{DETECTION}/LeakDetectors"].update(Members=[], **{"Members@odata.count": 0})
+    change(there)
+    return verdict(Leaks(), there, facts(platform))
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "message"),
+    [
+        (
+            status(f"{DETECTION}/LeakDetectors/", State="Disabled"),
+            Outcome.FAIL,
+            f"node01 leak detector ColdPlate_0: leak detector switched off - Expected: State Enabled Actual: State Disabled. {SEEN}",
+        ),
+        (
+            lambda there: there[f"{DETECTION}/LeakDetectors/ColdPlate_0"].update(Status={"State": "Disabled"}, DetectorState=None),
+            Outcome.FAIL,
+            f"node01 leak detector ColdPlate_0: leak detector switched off - Expected: State Enabled Actual: State Disabled. {SEEN}",
+        ),
+        (
+            lambda there: there[DETECTION].update(Status={"State": "Disabled"}),
+            Outcome.FAIL,
+            f"node01 leak detection: leak detection switched off - Expected: State Enabled Actual: State Disabled. {SEEN}",
+        ),
+        (
+            status(f"{DETECTION}/LeakDetectors/", State="Quiesced", Health="OK"),
+            Outcome.ERROR,
+            f"node01 leak detector ColdPlate_0: leak detector not in use - Expected: State Enabled, Health OK Actual: State Quiesced, Health OK. {ON}",
+        ),
+    ],
+)
+def test_a_leak_detector_that_is_switched_off_sees_nothing(change: Change, outcome: Outcome, message: str) -> None:
+    found = wet(change)
+    assert (found.outcome, texts(found)) == (outcome, [message])
+
+
+def test_leak_detection_may_be_switched_off_where_air_cools_and_no_detector_is_there() -> None:
+    def off(there: World) -> None:
+        there[DETECTION].update(Status={"State": "Disabled"})
+
+    assert wet(off, detectors=False, platform="dgx_h100").outcome is Outcome.PASS
+    assert wet(off, detectors=False).outcome is Outcome.FAIL
+    assert wet(off, platform="dgx_h100").outcome is Outcome.FAIL
+
+
+def test_parts_of_a_cdu_that_are_switched_off_are_errors() -> None:
+    found = judged(RackCooling.id, CDU, "cdu_healthy", status("/redfish/v1/ThermalEquipment/CDUs/1/SecondaryCoolantConnectors/", State="Disabled"))
+    assert (found.outcome, texts(found)) == (
+        Outcome.ERROR,
+        [f"cdu1 loop 1: loop not in use - Expected: State Enabled, Health OK Actual: State Disabled, Health None. {ON}"],
+    )
+
+
+def test_a_spare_pump_may_stand_by_and_one_must_run() -> None:
+    assert judged(RackCooling.id, CDU, "cdu_healthy", status(PUMPS, range(2, 3), State="StandbyOffline", Health="OK")).outcome is Outcome.PASS
+    found = judged(RackCooling.id, CDU, "cdu_healthy", status(PUMPS, State="StandbyOffline", Health="OK"))
+    assert (found.outcome, texts(found)) == (
+        Outcome.FAIL,
+        [f"cdu1: too few pumps at work - Expected: at least 1 (MinNeededInGroup of the device, else one) Actual: 0. {FACILITY}"],
+    )
+
+
+def test_supplies_of_a_shelf_are_held_against_what_it_needs() -> None:
+    assert judged(RackPower.id, SHELF, "power_shelf_healthy", status(SHELF_PSUS, range(6, 7), State="StandbyOffline", Health="OK")).outcome is Outcome.PASS
+    few = f"shelf1: too few psus at work - Expected: at least 5 (MinNeededInGroup of the device, else one) Actual: 4. {POWER}"
+    found = judged(RackPower.id, SHELF, "power_shelf_healthy", status(SHELF_PSUS, range(5, 7), State="StandbyOffline", Health="OK"))
+    assert (found.outcome, texts(found)) == (Outcome.FAIL, [few])
+    found = judged(RackPower.id, SHELF, "power_shelf_healthy", status(SHELF_PSUS, range(5, 7), State="Absent"))
+    assert (found.outcome, texts(found)) == (Outcome.FAIL, [few])
+    found = judged(RackPower.id, SHELF, "power_shelf_healthy", status(SHELF_PSUS, range(1, 7), State="Disabled"))
+    assert f"shelf1 psu 1: psu not in use - Expected: State Enabled, Health OK Actual: State Disabled, Health None. {ON}" in texts(found)
+
+
+def test_an_outlet_may_be_switched_off_and_a_circuit_not() -> None:
+    base = "/redfish/v1/PowerEquipment/RackPDUs/1/"
+    assert judged(RackPower.id, PDU, "rack_pdu_healthy", status(f"{base}Outlets/", State="StandbyOffline", Health="OK")).outcome is Outcome.PASS
+    found = judged(RackPower.id, PDU, "rack_pdu_healthy", status(f"{base}Branches/", State="Disabled", Health="OK"))
+    assert texts(found) == [f"pdu-a circuit A: circuit not in use - Expected: State Enabled, Health OK Actual: State Disabled, Health OK. {ON}"]
