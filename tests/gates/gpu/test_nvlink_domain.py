@@ -80,6 +80,27 @@ def test_a_domain_that_is_not_one(texts: dict[str, str], says: str) -> None:
     assert verdict.blamed == [says.split(maxsplit=1)[0].rstrip(":")]
 
 
+def test_who_differs_is_named_also_behind_a_gpu_without_a_domain() -> None:
+    first, *others = TRAY.split("<gpu id=")
+    others[0] = others[0].replace("00000001-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000000")
+    others[2] = others[2].replace("<cliqueId>2<", "<cliqueId>3<")
+    verdict = domain({"smi-node02": "<gpu id=".join([first, *others])})
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node02 gpu0: not in an NVLink domain - Expected: a ClusterUUID and a clique Actual: 00000000-0000-0000-0000-000000000000, clique 2. {DOMAIN_STEP}",
+        f"node02 gpu2: another NVLink domain than most of rack - Expected: ClusterUUID 00000001-0000-0000-0000-000000000001, clique 2 Actual: 00000001-0000-0000-0000-000000000001, clique 3. {DOMAIN_STEP}",
+    ]
+    assert verdict.blamed == ["node02"]
+
+
+def test_two_halves_of_a_rack_blame_neither() -> None:
+    verdict = domain({"smi-node02": TRAY.replace("<cliqueId>2<", "<cliqueId>3<")})
+    halves = "; ".join(f"4 in ClusterUUID 00000001-0000-0000-0000-000000000001, clique {clique}" for clique in (2, 3))
+    assert [str(finding) for finding in verdict.findings] == [
+        f"rack: no NVLink domain has most of its GPUs - Expected: 8 GPUs in one Actual: {halves}. {DOMAIN_STEP}"
+    ]
+    assert (verdict.outcome, verdict.blamed) == (Outcome.FAIL, [])
+
+
 @pytest.mark.parametrize("broken", ["", "IMEX not running", imex()[:80], json.dumps({"status": "UP"}), imex(status="SIDEWAYS")])
 def test_an_imex_that_does_not_answer_is_an_error(broken: str) -> None:
     assert domain({"imex-node01": broken}).outcome is Outcome.ERROR

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
@@ -65,11 +65,11 @@ class NvLinkDomain(Gate):
                 f"{len(run.nodes)}",
                 "Run the gate on the whole rack, or declare a smaller domain (`nodes`).",
             )
-        seen: dict[str, list[tuple[str, str]]] = {}
+        seen: dict[str, tuple[str, str]] = {}
         for node in run.nodes:
             log = smi.read(judge, outputs.get(f"smi-{node}"), node)
             if log is not None:
-                seen[node] = _gpus(judge, facts, node, log)
+                seen |= _gpus(judge, facts, node, log)
         _agree(judge, run.target, seen)
         for node in run.nodes:
             _imex(judge, node, outputs, wanted, facts.nodes[node].driver)
@@ -89,10 +89,10 @@ class NvLinkDomain(Gate):
         return out or super().attribute(facts, done)
 
 
-def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> list[tuple[str, str]]:
-    """Judge every GPU's fabric; returns (cluster, clique) of each."""
+def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> dict[str, tuple[str, str]]:
+    """Judge every GPU's fabric; returns 'node02 gpu1' -> (cluster, clique) of each that has one."""
     smi.count(judge, facts.nodes[node], node, log)
-    found = []
+    found: dict[str, tuple[str, str]] = {}
     for gpu in log.gpus:
         part = parts.name(facts.nodes[node], gpu.pci, gpu.position)
         before = len(judge.fails) + len(judge.errors)
@@ -105,29 +105,27 @@ def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> list[tuple[
         if cluster is None or clique is None or cluster == _NO_CLUSTER:
             judge.fail(f"{node} {part}", "not in an NVLink domain", "a ClusterUUID and a clique", f"{cluster or 'none'}, clique {clique or 'none'}", _STEP)
             continue
-        found.append((cluster, clique))
+        found[f"{node} {part}"] = (cluster, clique)
         if len(judge.fails) + len(judge.errors) == before:
             judge.measured.add(f"{node}/{part}")
     return found
 
 
-def _agree(judge: Judge, rack: str, seen: dict[str, list[tuple[str, str]]]) -> None:
-    """All GPUs of a rack have one (cluster, clique); who differs from most is named."""
+def _agree(judge: Judge, rack: str, seen: Mapping[str, tuple[str, str]]) -> None:
+    """All GPUs of a rack have one (cluster, clique); who differs from most is named, the rack where none has most. ``seen``: by node and GPU."""
     judge.judged += 1
-    counts = Counter(pair for pairs in seen.values() for pair in pairs)
+    counts = Counter(seen.values())
     if len(counts) <= 1:
         return
-    most = counts.most_common(1)[0][0]
-    for node, pairs in seen.items():
-        for gpu, pair in enumerate(pairs):
-            if pair != most:
-                judge.fail(
-                    f"{node} gpu{gpu}",
-                    f"another NVLink domain than most of {rack}",
-                    f"ClusterUUID {most[0]}, clique {most[1]}",
-                    f"{pair[0]}, clique {pair[1]}",
-                    _STEP,
-                )
+    most, times = counts.most_common(1)[0]
+    if times * 2 <= len(seen):
+        actual = "; ".join(f"{number} in ClusterUUID {cluster}, clique {clique}" for (cluster, clique), number in sorted(counts.items()))
+        judge.fail(rack, "no NVLink domain has most of its GPUs", f"{len(seen)} GPUs in one", actual, _STEP)
+        return
+    for where, pair in seen.items():
+        if pair != most:
+            expected = f"ClusterUUID {most[0]}, clique {most[1]}"
+            judge.fail(where, f"another NVLink domain than most of {rack}", expected, f"{pair[0]}, clique {pair[1]}", _STEP)
 
 
 def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -> None:
