@@ -120,10 +120,15 @@ BAD: list[tuple[Mapping[str, object], str]] = [
         {"checksums": ["ab"] * 12 + ["cd"] + ["ab"] * 3},
         f"node02: parameters after training - Expected: the same on every rank, bit for bit Actual: 2 different. {CORRUPT}",
     ),
+    (
+        {"checksums": ["ab"] * 8 + ["cd"] * 8},
+        "node01, node02: parameters after training - Expected: the same on every rank, bit for bit "
+        f"Actual: 2 different, none of them on most ranks. {CORRUPT}",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("changed", "message"), BAD, ids=["nan", "does not fall", "begins elsewhere", "ranks disagree"])
+@pytest.mark.parametrize(("changed", "message"), BAD, ids=["nan", "does not fall", "begins elsewhere", "ranks disagree", "nodes disagree"])
 def test_what_training_shows_to_be_wrong_fails(changed: Mapping[str, object], message: str) -> None:
     verdict = judged(report(**changed))
     assert [str(finding) for finding in verdict.findings] == [message]

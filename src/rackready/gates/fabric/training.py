@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -102,9 +103,18 @@ class DdpStep(Containered):
         gathered.judged += 1
         gathered.metric("tokens_per_second", "cluster", float(report["tokens_per_second"]), "1/s")
         _losses(gathered, losses)
-        odd = sorted({host for host, found in zip(hosts, sums, strict=True) if found != max(set(sums), key=sums.count)})
-        if odd:
-            gathered.fail(", ".join(odd), "parameters after training", "the same on every rank, bit for bit", f"{len(set(sums))} different", _CORRUPT)
+        _agree(gathered, hosts, sums)
+
+
+def _agree(gathered: Judge, hosts: Sequence[str], sums: Sequence[str]) -> None:
+    """Every rank ends with the same parameters; who differs from most ranks is named, all hosts where no parameters are those of most."""
+    most, times = Counter(sums).most_common(1)[0]
+    if times == len(sums):
+        return
+    known = times * 2 > len(sums)
+    odd = sorted({host for host, found in zip(hosts, sums, strict=True) if not known or found != most})
+    actual = f"{len(set(sums))} different" + ("" if known else ", none of them on most ranks")
+    gathered.fail(", ".join(odd), "parameters after training", "the same on every rank, bit for bit", actual, _CORRUPT)
 
 
 def _losses(gathered: Judge, losses: Sequence[float | None]) -> None:
