@@ -122,8 +122,7 @@ BAD: list[tuple[Mapping[str, object], str]] = [
     ),
     (
         {"checksums": ["ab"] * 8 + ["cd"] * 8},
-        "node01, node02: parameters after training - Expected: the same on every rank, bit for bit "
-        f"Actual: 2 different, none of them on most ranks. {CORRUPT}",
+        f"node01, node02: parameters after training - Expected: the same on every rank, bit for bit Actual: 2 different, none of them on most ranks. {CORRUPT}",
     ),
 ]
 

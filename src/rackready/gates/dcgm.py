@@ -165,7 +165,13 @@ class DcgmDiagnostic(Gate):
         missing = sorted(wanted - _gpus(diagnostic, test, wanted))
         absent = _absent_software(diagnostic) if test == "software" else []
         if missing or absent:
-            actual = f"no result of {', '.join(absent)}" if absent else "not in the result" if len(missing) == len(wanted) else f"no result for {', '.join(f'gpu{gpu}' for gpu in missing)}"
+            actual = (
+                f"no result of {', '.join(absent)}"
+                if absent
+                else "not in the result"
+                if len(missing) == len(wanted)
+                else f"no result for {', '.join(f'gpu{gpu}' for gpu in missing)}"
+            )
             judge.error(
                 node,
                 f"DCGM test {test} did not run",
