@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
 from rackready.gates import base
-from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import imex
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_xml import SmiLog
@@ -49,7 +50,8 @@ class NvLinkDomain(Gate):
     def _run(rack: str, members: list[str]) -> Run:
         ask = tuple(smi.command(node, f"smi-{node}") for node in members)
         status = tuple(Command(key=f"imex-{node}", node=node, argv=("nvidia-imex-ctl", "-N", "-j"), timeout_s=60) for node in members)
-        return Run(id=rack, target=rack, nodes=tuple(members), commands=(*ask, *status))
+        own = tuple(Command(key=f"address-{node}", node=node, argv=("hostname", "-I"), timeout_s=60) for node in members)
+        return Run(id=rack, target=rack, nodes=tuple(members), commands=(*ask, *status, *own))
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge each GPU's fabric, then that all agree, then IMEX as each node sees it."""
@@ -71,8 +73,9 @@ class NvLinkDomain(Gate):
             if log is not None:
                 seen |= _gpus(judge, facts, node, log)
         _agree(judge, run.target, seen)
-        for node in run.nodes:
-            _imex(judge, node, outputs, wanted, facts.nodes[node].driver)
+        lists = {node: _imex(judge, node, outputs, wanted, facts.nodes[node].driver) for node in run.nodes}
+        if len(run.nodes) == wanted:
+            _members(judge, run, lists, {node: _own(judge, node, outputs.get(f"address-{node}")) for node in run.nodes})
         judge.blamed.update(finding.where.split()[0] for finding in judge.fails if finding.where.split()[0] in run.nodes)
         return judge.verdict(run.target)
 
@@ -128,11 +131,48 @@ def _agree(judge: Judge, rack: str, seen: Mapping[str, tuple[str, str]]) -> None
             judge.fail(where, f"another NVLink domain than most of {rack}", expected, f"{pair[0]}, clique {pair[1]}", _STEP)
 
 
-def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -> None:
-    """Judge the domain as one node's daemon sees it: up, of the wanted size, every member ready and connected to every other."""
+def _own(judge: Judge, node: str, output: Output | None) -> frozenset[str]:
+    """Return the addresses of a node, as it says itself, and its name; empty where it says none, which is an error."""
+    if judge.trouble(trouble(output, node, "reading of the node's addresses")) or output is None:
+        return frozenset()
+    try:
+        found = {_plain(str(ipaddress.ip_address(word))) for word in output.stdout.split()}
+    except ValueError:
+        found = set()
+    if not found or output.exit_code != 0:
+        actual = f"{output.stdout.strip()[:80] or 'nothing'} (exit code {output.exit_code})"
+        judge.error(node, "the node's addresses unreadable", "addresses", actual, "Run `hostname -I` on the node.")
+        return frozenset()
+    return frozenset({node, *found})
+
+
+def _plain(host: str) -> str:
+    """Return an address in its short form, a host name without its domain."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.split(".", 1)[0]
+
+
+def _members(judge: Judge, run: Run, lists: Mapping[str, frozenset[str]], own: Mapping[str, frozenset[str]]) -> None:
+    """Hold the members that each daemon lists against the nodes of the rack: a domain with others may be as ready and connected."""
+    if not all(own.values()):
+        return
+    for node, hosts in lists.items():
+        if not hosts:
+            continue
+        judge.judged += 1
+        foreign = [f"{host} is none of them" for host in sorted(hosts) if not any(_plain(host) in names for names in own.values())]
+        absent = [f"none is {name}" for name, names in own.items() if not any(_plain(host) in names for host in hosts)]
+        if foreign or absent:
+            judge.fail(node, f"members of the IMEX domain are not the nodes of {run.target}", ", ".join(run.nodes), ", ".join([*foreign, *absent]), _IMEX_STEP)
+
+
+def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -> frozenset[str]:
+    """Judge the domain as one node's daemon sees it: up, of the wanted size, every member ready and connected to every other. Returns its members' hosts."""
     output = outputs.get(f"imex-{node}")
     if judge.trouble(trouble(output, node, "nvidia-imex-ctl")) or output is None:
-        return
+        return frozenset()
     judge.judged += 1
     try:
         found = imex.parse(output.stdout)
@@ -144,7 +184,7 @@ def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -
             f"{error} (exit code {output.exit_code})",
             "Install package nvidia-imex of the driver's version; check `systemctl status nvidia-imex`.",
         )
-        return
+        return frozenset()
     if output.exit_code != 0:
         judge.error(node, "IMEX contradicts itself", "exit code 0 with a domain", f"exit code {output.exit_code}", _IMEX_STEP)
     if found.status != "UP":
@@ -155,7 +195,9 @@ def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -
     for member in found.nodes:
         if member.status != "READY":
             judge.fail(node, f"IMEX member {member.host}", "READY", member.status, _IMEX_STEP)
-        if member.version and member.version != driver:
+        if not member.version:
+            judge.error(node, f"IMEX version of {member.host} not reported", driver, "nothing", "Update nvidia-imex on both ends to the driver's version.")
+        elif member.version != driver:
             judge.fail(node, f"IMEX version of {member.host}", driver, member.version, "IMEX must be exactly the driver's version; run install again.")
         ends = dict.fromkeys(hosts - {member.host}, "none") | member.connections
         bad = {host: state for host, state in ends.items() if state != "CONNECTED"}
@@ -167,3 +209,4 @@ def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -
                 ", ".join(f"{host}: {state}" for host, state in sorted(bad.items())),
                 _IMEX_STEP,
             )
+    return frozenset(hosts)
