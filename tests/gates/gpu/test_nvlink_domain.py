@@ -108,7 +108,9 @@ def test_two_domains_with_nodes_of_other_racks_are_not_one() -> None:
     assert (verdict.outcome, verdict.blamed) == (Outcome.FAIL, ["node01", "node02"])
 
 
-@pytest.mark.parametrize("hosts", [["198.18.1.1", "198.18.1.2"], ["node01", "node02.example"], ["fd00:0::1", "FD00::2"]], ids=["another network", "names", "IPv6"])
+@pytest.mark.parametrize(
+    "hosts", [["198.18.1.1", "198.18.1.2"], ["node01", "node02.example"], ["fd00:0::1", "FD00::2"]], ids=["another network", "names", "IPv6"]
+)
 def test_a_domain_may_use_any_address_of_its_nodes(hosts: list[str]) -> None:
     verdict = domain({f"imex-{node}": imex(hosts=hosts) for node in ("node01", "node02")})
     assert [str(finding) for finding in verdict.findings] == []
