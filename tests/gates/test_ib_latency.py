@@ -25,10 +25,9 @@ def lat(rail: int, typical: float = 1.99, *, gpu: bool = False, average: float |
     body = "\n".join(row if line.startswith(" 2 ") else line for line in body.splitlines()) + "\n"
     if gpu:
         used = NICS[rail].gpu if dev is None else dev
-        body = (
-            f" [pid = 51234, dev = {used}] device name = [NVIDIA H100 80GB HBM3]\n creating CUDA Ctx\n allocated GPU buffer of a 65536 address at 0x7f3b5e000000 for type CUDA_MEM_DEVICE\n"
-            + body.replace("RDMA_Write", "RDMA_Read")
-        )
+        head = f" [pid = 51234, dev = {used}] device name = [NVIDIA H100 80GB HBM3]\n creating CUDA Ctx\n"
+        buffer = " allocated GPU buffer of a 65536 address at 0x7f3b5e000000 for type CUDA_MEM_DEVICE\n"
+        body = head + buffer + body.replace("RDMA_Write", "RDMA_Read")
     return Said(body)
 
 

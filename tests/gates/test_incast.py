@@ -307,7 +307,7 @@ ERRORS = [
         {"client_node01": client(0.5), "client_node03": client(390.0)},
         (
             "node02 mlx5_0 (rail 1): no incast - Expected: at least 19.5 Gb/s from every sender (0.1 of an even part) Actual: 0.5 Gb/s from node01. "
-            "They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), then run the gate again: docs/runbooks/incast.md"
+            "They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), run the gate again: docs/runbooks/incast.md"
         ),
     ),
     (

@@ -143,6 +143,9 @@ def test_what_training_shows_to_be_wrong_fails(changed: Mapping[str, object], me
     assert verdict.outcome is Outcome.FAIL
 
 
+HOSTS = "Check the nodes' host names (they must be those of the site file), and that every node started its own ranks."
+
+
 def test_hosts_may_give_their_names_with_a_domain() -> None:
     assert judged(report(hosts=["node01.rack.example"] * 8 + ["node02"] * 8)).outcome is Outcome.PASS
 
@@ -156,13 +159,11 @@ def test_hosts_may_give_their_names_with_a_domain() -> None:
         ),
         (
             {"hosts": ["node01"] * 16},
-            "cluster: training ran on other hosts - Expected: ranks: 8 on node01, 8 on node02 Actual: 16 on node01, 0 on node02. "
-            "Check the nodes' host names (they must be those of the site file), and that every node started its own ranks.",
+            f"cluster: training ran on other hosts - Expected: ranks: 8 on node01, 8 on node02 Actual: 16 on node01, 0 on node02. {HOSTS}",
         ),
         (
             {"hosts": ["node01"] * 8 + ["node07"] * 8},
-            "cluster: training ran on other hosts - Expected: ranks: 8 on node02, 0 on node07 Actual: 0 on node02, 8 on node07. "
-            "Check the nodes' host names (they must be those of the site file), and that every node started its own ranks.",
+            f"cluster: training ran on other hosts - Expected: ranks: 8 on node02, 0 on node07 Actual: 0 on node02, 8 on node07. {HOSTS}",
         ),
     ],
     ids=["fewer steps", "all on one host", "a host of another run"],

@@ -94,19 +94,23 @@ def test_switches_are_a_group_of_their_own() -> None:
     commands = {command.key: command.argv for command in gate(GATE).plan(rack(1), ["node01"])[0].commands}
     assert commands["set-gpus"] == ("dcgmi", "health", "-g", "g", "-s", "a")
     assert commands["set-switches"] == ("dcgmi", "health", "-g", "s", "-s", "a")
-    assert [commands[f"check-{name}"][-1] for name in ("gpus", "switches")] == ["g", "s"]
+    assert [commands[f"check-{name}"][-1].splitlines()[-1] for name in ("gpus", "switches")] == [f"exec dcgmi health -g {group} -c -j" for group in "gs"]
     said = {"value": "Failure", "overflow": ["Detected fatal errors on NvSwitch 2."]}
     switch = {"children": {"2": {"value": "Failure", "children": {"Errors": {"children": {"NvSwitch F": said}}}}}}
     verdict = judge(SET, seen_by_dcgm(8), HEALTH, check_switches=json.dumps({"body": {"Overall Health": {"value": "Failure"}, "Switch": switch}}))
     assert says(verdict) == [
-        "node01 Switch 2: DCGM health: NvSwitch F - Expected: Healthy Actual: Failure: Detected fatal errors on NvSwitch 2.. "
-        "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
+        (
+            "node01 Switch 2: DCGM health: NvSwitch F - Expected: Healthy Actual: Failure: Detected fatal errors on NvSwitch 2.. "
+            "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
+        )
     ]
     refused = judge(SET, seen_by_dcgm(8), HEALTH, set_switches="Error: Unable to set health watches. Return: The Group is not found\n")
     assert says(refused) == [
-        "node01: DCGM health watches of its switches could not be set - Expected: Health monitor systems set successfully "
-        "Actual: Error: Unable to set health watches. Return: The Group is not found (exit code 0). "
-        "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
+        (
+            "node01: DCGM health watches of its switches could not be set - Expected: Health monitor systems set successfully "
+            "Actual: Error: Unable to set health watches. Return: The Group is not found (exit code 0). "
+            "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
+        )
     ]
 
 

@@ -270,7 +270,7 @@ def _all_wrote(gathered: Judge, where: str, reached: Mapping[str, float], total:
     least = _SHARE * total / len(reached)
     idle = {node: value for node, value in reached.items() if value < least}
     if idle:
-        step = f"They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), then run the gate again: {_RUNBOOK}"
+        step = f"They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), run the gate again: {_RUNBOOK}"
         actual = ", ".join(f"{value:.1f} Gb/s from {node}" for node, value in idle.items())
         gathered.error(where, "no incast", f"at least {least:.1f} Gb/s from every sender ({_SHARE:g} of an even part)", actual, step)
 

@@ -1,8 +1,8 @@
 """Reads `dcgmi diag -j` of DCGM 3.x and 4.x into one shape.
 
 3.x: root key ``DCGM GPU Diagnostic``, results carry ``gpu_id`` as a string; ``GPU Device IDs`` are PCI device ids ("2330"), one a GPU; the Deployment
-category has one result a test for the node, and the message of a warning stands there under ``warnings``. 4.x: root key ``DCGM Diagnostic``, results carry ``entity_group`` and ``entity_id``, and
-``info`` is a list. A document without test categories is a diagnostic that did not run.
+category has one result a test for the node, and the message of a warning stands there under ``warnings``. 4.x: root key ``DCGM Diagnostic``, results
+carry ``entity_group`` and ``entity_id``, and ``info`` is a list. A document without test categories is a diagnostic that did not run.
 """
 
 from __future__ import annotations

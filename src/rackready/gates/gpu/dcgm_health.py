@@ -21,11 +21,11 @@ _SEEN = re.compile(r"^(?P<gpus>\d+) GPUs? found(?: \(Active\))?\.", re.MULTILINE
 _ROW = re.compile(r"^\| *\d+ *\| *Name: ", re.MULTILINE)
 _SWITCHES = re.compile(r"^(?P<switches>\d+) NvSwitch(?:es)? found", re.MULTILINE)
 _GROUPS = {"gpus": "g", "switches": "s"}
-"""Groups of entities that are watched each for itself, as dcgmi calls them. All entities at once (a) is a word of its command line that the host engine of 3.0 to
-4.6 has no group for: it answers 'The Group is not found' (verifyAndUpdateGroupId in DcgmGroupManager)."""
+"""Groups of entities that are watched each for itself, as dcgmi calls them. All entities at once (a) is a word of its command line that the host engine
+of 3.3 to 4.6 has no group for: it answers 'The Group is not found' (verifyAndUpdateGroupId in DcgmGroupManager)."""
 _UNIT = "rackready-dcgm-health.service"
 """Unit of the role dcgm that sets the watches whenever the host engine starts: how long it stands is how long they watch."""
-_ASK = f"""left={_SETTLE_S}
+_WAIT = f"""left={_SETTLE_S}
 if systemctl is-active --quiet {_UNIT}; then
   since=$(systemctl show --property=ActiveEnterTimestampMonotonic --value {_UNIT})
   now=$(cut -d. -f1 /proc/uptime)
@@ -33,7 +33,6 @@ if systemctl is-active --quiet {_UNIT}; then
 fi
 [ "$left" -le {_SETTLE_S} ] || left={_SETTLE_S}
 [ "$left" -le 0 ] || sleep "$left"
-exec dcgmi health -g "$1" -c -j
 """
 
 
@@ -52,7 +51,7 @@ class DcgmHealth(Gate):
         groups = [(name, _GROUPS[name]) for name in _watched(facts, node)]
         set_ = [Command(key=f"set-{name}", node=node, argv=("dcgmi", "health", "-g", group, "-s", "a"), timeout_s=60) for name, group in groups]
         seen = Command(key="seen", node=node, argv=("dcgmi", "discovery", "-l"), timeout_s=60)
-        check = [Command(key=f"check-{name}", node=node, argv=("sh", "-c", _ASK, "sh", group), timeout_s=_SETTLE_S + 60, stage=1) for name, group in groups]
+        check = [Command(key=f"check-{name}", node=node, argv=("sh", "-c", _ask(group)), timeout_s=_SETTLE_S + 60, stage=1) for name, group in groups]
         return Run(id=node, target=node, nodes=(node,), commands=(*set_, seen, *check))
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -77,6 +76,11 @@ class DcgmHealth(Gate):
         if facts.nodes[node].platform.nvswitch and "switches" not in groups:
             judge.note = "NVSwitches are not watched: this server's host engine does not see them"
         return judge.verdict(node)
+
+
+def _ask(group: str) -> str:
+    """Return the script that waits until the watches have had their time, and asks for what they saw of a group."""
+    return f"{_WAIT}exec dcgmi health -g {group} -c -j\n"
 
 
 def _watched(facts: GateFacts, node: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from rackready.gates import base
 from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import imex
 from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.imex import ImexNode
 from rackready.gates.formats.smi_xml import SmiLog
 from rackready.gates.gpu import fabric, parts, smi
 from rackready.gates.judge import Judge
@@ -195,10 +196,7 @@ def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -
     for member in found.nodes:
         if member.status != "READY":
             judge.fail(node, f"IMEX member {member.host}", "READY", member.status, _IMEX_STEP)
-        if not member.version:
-            judge.error(node, f"IMEX version of {member.host} not reported", driver, "nothing", "Update nvidia-imex on both ends to the driver's version.")
-        elif member.version != driver:
-            judge.fail(node, f"IMEX version of {member.host}", driver, member.version, "IMEX must be exactly the driver's version; run install again.")
+        _version(judge, node, member, driver)
         ends = dict.fromkeys(hosts - {member.host}, "none") | member.connections
         bad = {host: state for host, state in ends.items() if state != "CONNECTED"}
         if bad:
@@ -210,3 +208,10 @@ def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -
                 _IMEX_STEP,
             )
     return frozenset(hosts)
+
+
+def _version(judge: Judge, node: str, member: ImexNode, driver: str) -> None:
+    if not member.version:
+        judge.error(node, f"IMEX version of {member.host} not reported", driver, "nothing", "Update nvidia-imex on both ends to the driver's version.")
+    elif member.version != driver:
+        judge.fail(node, f"IMEX version of {member.host}", driver, member.version, "IMEX must be exactly the driver's version; run install again.")

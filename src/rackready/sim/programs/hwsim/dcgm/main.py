@@ -13,7 +13,7 @@ from . import diag, engine, findings
 _NOT_CONNECTED = 235
 _GENERIC = 253
 _WATCHED = {"g": "watched", "s": "watched_switches"}
-"""Groups that the host engine knows by a letter -> where the time is kept from which they are watched. dcgmi takes i, c and a as well, for which it has none."""
+"""Groups that the host engine knows by a letter -> where the time is kept from which they are watched. dcgmi takes i, c and a, too, for which it has none."""
 _SETTLE_S = 60
 _SLOW = ("Memory system", "PCIe system")
 """Health systems whose watches know nothing in their first minute: those that `dcgmi health --help` marks with a star."""
