@@ -287,6 +287,11 @@ def test_a_failing_gpu_is_not_measured() -> None:
     assert "node01/gpu3" not in judge(R3, next(case for _, case in CASES if case.name == "faulty memory")).measured
 
 
+def test_a_gpu_that_passes_and_asks_for_a_repair_is_not_measured() -> None:
+    case = next(case for _, case in CASES if case.name == "a test that passes and asks for a repair")
+    assert judge(R3, case).measured == [f"node01/gpu{gpu}" for gpu in range(8) if gpu != 2]
+
+
 @pytest.mark.parametrize(("gate", "name"), [(R1, "dcgm/dgx_h100_r1_dcgm4_healthy.json"), (R3, "dcgm/dgx_h100_r3_dcgm4_healthy.json")])
 def test_a_gate_whose_every_test_is_skipped_measures_no_gpu(gate: str, name: str) -> None:
     skips = dict.fromkeys(("software", "memory", "pcie", "diagnostic", "targeted_stress", "targeted_power"), "left out")

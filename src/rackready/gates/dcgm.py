@@ -145,7 +145,7 @@ class DcgmDiagnostic(Gate):
             self._nothing_ran(judge, node)
             return
         complete = set.intersection(wanted, *(_gpus(diagnostic, test, wanted, {"Pass"}) for test in ran))
-        bad = {result.gpu for result in diagnostic.results if result.status in {"Fail", "Warn"}}
+        bad = {result.gpu for result in diagnostic.results if result.status in {"Fail", "Warn"} or _asks_for_repair(result)}
         judge.measured.update(f"{node}/gpu{gpu}" for gpu in complete - bad)
 
     def _nothing_ran(self, judge: Judge, node: str) -> None:
@@ -193,7 +193,7 @@ class DcgmDiagnostic(Gate):
                 )
         elif result.status != "Pass":
             judge.fail(where, f"DCGM test {result.test}", "Pass", _why(result), _step(result))
-        elif bad := [warning for warning in result.warnings if dcgm_diag.SEVERITY.get(warning.severity) in _CONTRADICTED]:
+        elif bad := _asks_for_repair(result):
             expected = "Pass without a warning that asks for a repair"
             judge.error(where, f"DCGM test {result.test} contradicts itself", expected, _why(replace(result, warnings=tuple(bad))), _step(result))
 
@@ -206,6 +206,11 @@ class DcgmDiagnostic(Gate):
                 f"exit code {output.exit_code}",
                 "Run `dcgmi diag` by hand on the node and read its log (nvvs.log).",
             )
+
+
+def _asks_for_repair(result: dcgm_diag.Result) -> list[dcgm_diag.Warned]:
+    """Return the warnings of a result that ask for a repair of the GPU."""
+    return [warning for warning in result.warnings if dcgm_diag.SEVERITY.get(warning.severity) in _CONTRADICTED]
 
 
 @lru_cache(maxsize=256)
