@@ -1,5 +1,6 @@
 """DCGM's diagnostic, both JSON shapes."""
 
+# ruff: noqa: E501 - a row of a table is one exact message
 from __future__ import annotations
 
 import copy
@@ -38,6 +39,29 @@ def no_results_of(test: str) -> Callable[[dict[str, Any]], object]:
     return change
 
 
+def with_eud(*gpus: int, status: str = "Pass", version: str = "580.95") -> Said:
+    """A healthy level 3 whose extended utility diagnostic has results of some GPUs."""
+
+    def change(found: dict[str, Any]) -> None:
+        found["metadata"]["EUD Test Version"] = version
+        results = [{"entity_group": "GPU", "entity_group_id": 1, "entity_id": gpu, "status": status} for gpu in gpus]
+        if results:
+            found["DCGM Diagnostic"]["test_categories"][1]["tests"].append({"name": "eud", "results": results, "test_summary": {"status": status}})
+
+    return changed("dcgm/dgx_h100_r3_dcgm4_healthy.json", change)
+
+
+def deployment(change: Callable[[list[dict[str, Any]]], object]) -> Callable[[dict[str, Any]], object]:
+    """Change the tests that DCGM 3 runs as its `software`."""
+    return lambda found: change(found["DCGM GPU Diagnostic"]["test_categories"][0]["tests"])
+
+
+def warned(found: dict[str, Any]) -> None:
+    """A test that passes, and says of one GPU that it is to be taken out of service."""
+    said = {"warning": "GPU 2 has uncorrectable memory errors", "error_id": 55, "error_category": 1, "error_severity": 2}
+    by_name(found)["memory"]["results"][2]["warnings"] = [said]
+
+
 R2, R4 = "node/gpu/validation/dcgm-r2", "node/gpu/validation/dcgm-r4"
 _FAULTY = Said(text("dcgm/dgx_h100_r3_dcgm4_gpu3_memory.json"), exit_code=205)
 _MEMORY = (
@@ -51,6 +75,34 @@ CASES = [
     one(R1, "r1, DCGM 3, healthy", Said(text("dcgm/dgx_h100_r1_dcgm3_healthy.json")), Outcome.PASS),
     one(R3, "r3, DCGM 4, healthy", Said(text("dcgm/dgx_h100_r3_dcgm4_healthy.json")), Outcome.PASS),
     one(R3, "r3, DCGM 3, healthy", Said(text("dcgm/dgx_h100_r3_dcgm3_healthy.json")), Outcome.PASS),
+    one(R1, "r1, DCGM 3, no serials", changed("dcgm/dgx_h100_r1_dcgm3_healthy.json", lambda found: found.pop("GPU Device Serials")), Outcome.PASS),
+    one(R3, "r3, DCGM 3, no serials", changed("dcgm/dgx_h100_r3_dcgm3_healthy.json", lambda found: found.pop("GPU Device Serials")), Outcome.PASS),
+    one(
+        R1,
+        "DCGM 3, one of its software tests only",
+        changed("dcgm/dgx_h100_r1_dcgm3_healthy.json", deployment(lambda tests: tests.__delitem__(slice(2, None)))),
+        Outcome.ERROR,
+        "node01: DCGM test software did not run - Expected: a result for every GPU Actual: no result of cuda_main_library, permissions_and_os_blocks, "
+        "persistence_mode, environment_variables, page_retirement/row_remap, graphics_processes, inforom. "
+        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`.",
+    ),
+    one(
+        R3,
+        "a test that passes and asks for a repair",
+        changed("dcgm/dgx_h100_r3_dcgm4_healthy.json", warned),
+        Outcome.ERROR,
+        "node01 gpu2: DCGM test memory contradicts itself - Expected: Pass without a warning that asks for a repair "
+        "Actual: Pass: GPU 2 has uncorrectable memory errors [error 55, severity isolate]. "
+        "Take the GPU out of service and replace it: docs/runbooks/gpu.md.",
+    ),
+    one(
+        R3,
+        "EUD on one GPU",
+        with_eud(0),
+        Outcome.ERROR,
+        "node01: DCGM test eud did not run - Expected: a result for every GPU Actual: no result for gpu1, gpu2, gpu3, gpu4, gpu5, gpu6, gpu7. "
+        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`.",
+    ),
     one(
         R3,
         "faulty memory",
@@ -211,12 +263,33 @@ def test_verdict(gate: str, case: Case) -> None:
     check(gate, case)
 
 
+@pytest.mark.parametrize(
+    ("said", "note"),
+    [
+        (Said(text("dcgm/dgx_h100_r3_dcgm4_healthy.json")), "EUD (extended utility diagnostic) is not installed on this node, or DCGM does not run as root: it did not run"),
+        (with_eud(), "EUD 580.95 is installed on this node, and did not run"),
+        (with_eud(*range(8)), "EUD 580.95 ran with it"),
+        (with_eud(*range(8), version=""), "EUD ran with it"),
+        (with_eud(0, 3), "EUD 580.95 ran with it on gpu0, gpu3 only"),
+        (with_eud(*range(8), status="Skip"), "EUD 580.95 is installed on this node, and did not run"),
+    ],
+    ids=["absent", "a version alone", "on all GPUs", "without a version", "on two GPUs", "skipped"],
+)  # fmt: skip
+def test_whether_the_eud_ran_is_said_from_its_results(said: Said, note: str) -> None:
+    assert judge(R3, Case("eud", {"dcgmi": said}, Outcome.PASS, (), {"skips": {"eud": "left out"}})).note == note
+
+
 def test_a_pass_measures_every_gpu() -> None:
     assert judge(R3, CASES[2][1]).measured == [f"node01/gpu{gpu}" for gpu in range(8)]
 
 
 def test_a_failing_gpu_is_not_measured() -> None:
-    assert "node01/gpu3" not in judge(R3, CASES[4][1]).measured
+    assert "node01/gpu3" not in judge(R3, next(case for _, case in CASES if case.name == "faulty memory")).measured
+
+
+def test_a_gpu_that_passes_and_asks_for_a_repair_is_not_measured() -> None:
+    case = next(case for _, case in CASES if case.name == "a test that passes and asks for a repair")
+    assert judge(R3, case).measured == [f"node01/gpu{gpu}" for gpu in range(8) if gpu != 2]
 
 
 @pytest.mark.parametrize(("gate", "name"), [(R1, "dcgm/dgx_h100_r1_dcgm4_healthy.json"), (R3, "dcgm/dgx_h100_r3_dcgm4_healthy.json")])

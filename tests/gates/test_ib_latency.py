@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rackready.gates.base import Done
+from rackready.gates.fabric.latency import IbWriteLat
 from rackready.gates.formats import perftest_lat
 from rackready.gates.formats.error import FormatError
+from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Case, Said, check, judge, port, ports, rack, text
@@ -16,15 +18,16 @@ HEALTHY = text("perftest/dgx_h100_rail1_lat_healthy.txt")
 NICS = {nic.rail: nic for nic in rack(1).nodes["node01"].nics}
 
 
-def lat(rail: int, typical: float = 1.99, *, gpu: bool = False, average: float | None = None) -> Said:
-    times = (1.91, 9.1, typical, average or typical + 0.03, 0.07, typical + 0.2, typical + 1)
+def lat(rail: int, typical: float = 1.99, *, gpu: bool = False, average: float | None = None, dev: int | None = None) -> Said:
+    times = (1.91, max(9.1, typical + 7), typical, average or typical + 0.03, 0.07, typical + 0.2, typical + 1)
     row = " 2       10000          " + "\t".join(f"{value:<12.2f}" for value in times)
     body = HEALTHY.replace(": mlx5_0", f": {NICS[rail].rdma_device}")
     body = "\n".join(row if line.startswith(" 2 ") else line for line in body.splitlines()) + "\n"
     if gpu:
-        body = " creating CUDA Ctx\n allocated GPU buffer of a 65536 address at 0x7f3b5e000000 for type CUDA_MEM_DEVICE\n" + body.replace(
-            "RDMA_Write", "RDMA_Read"
-        )
+        used = NICS[rail].gpu if dev is None else dev
+        head = f" [pid = 51234, dev = {used}] device name = [NVIDIA H100 80GB HBM3]\n creating CUDA Ctx\n"
+        buffer = " allocated GPU buffer of a 65536 address at 0x7f3b5e000000 for type CUDA_MEM_DEVICE\n"
+        body = head + buffer + body.replace("RDMA_Write", "RDMA_Read")
     return Said(body)
 
 
@@ -123,6 +126,38 @@ def test_a_late_gpu_path_is_named() -> None:
     verdict = judge(READ, Case("late", said(gpu=True, forth3=lat(3, 3.1, gpu=True)), Outcome.FAIL, nodes=2))
     assert [str(finding) for finding in verdict.findings] == list(CASES[1].messages)
     assert verdict.outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(("gate_id", "most"), [(WRITE, 5.0), (READ, 10.0)])
+def test_rails_that_are_all_late_do_not_judge_each_other(gate_id: str, most: float) -> None:
+    gpu = gate_id == READ
+    late = {f"{way}{rail}": lat(rail, 500.0, gpu=gpu) for way in ("forth", "back") for rail in NICS}
+    verdict = judge(gate_id, Case("all late", {**said(gpu=gpu), **late}, Outcome.FAIL, nodes=2))
+    assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.FAIL, [], 16)
+    assert str(next(finding for finding in verdict.findings if finding.where == FORTH3)) == (
+        f"{FORTH3}: latency - Expected: at most {most:.1f} us on average Actual: 500.03 us. "
+        "Look at the path's hops, PCIe link and power saving of the NIC (ASPM, C-states): docs/runbooks/rail-slow.md"
+    )
+
+
+def test_a_gpu_without_a_published_mark_has_the_largest_of_any_and_it_is_said_to_be_derived() -> None:
+    known = facts("dgx_a100", 1).nodes["node01"]
+    for gate_id, value in ((WRITE, 9.0), (READ, 18.0)):
+        found = gate(gate_id)
+        assert isinstance(found, IbWriteLat)
+        mark = found.mark(known)
+        assert (mark.value, mark.derived) == (value, True)
+        assert "derived: " in mark.source
+        assert mark.source.count("derived") == 1
+
+
+def test_memory_of_another_gpu_is_no_measurement_of_this_one() -> None:
+    verdict = judge(READ, Case("another GPU", said(gpu=True, forth3=lat(3, gpu=True, dev=7)), Outcome.ERROR, nodes=2))
+    assert [str(finding) for finding in verdict.findings] == [
+        f"{FORTH3}: ib_read_lat measured another GPU's memory - Expected: gpu{NICS[3].gpu} Actual: gpu7. Unset CUDA_VISIBLE_DEVICES on the node."
+    ]
+    assert verdict.outcome is Outcome.ERROR
+    assert len(verdict.measured) == 28
 
 
 def test_a_failed_rail_is_not_measured_and_the_others_are() -> None:

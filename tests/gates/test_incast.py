@@ -44,6 +44,9 @@ def nic(*, hardware: Mapping[str, int] | None = None, interface: Mapping[str, in
         "rx_prio3_pause",
         "rx_prio0_pause",
         "tx_prio6_packets",
+        "rx_prio3_discards",
+        "rx_prio0_discards",
+        "rx_prio3_buf_discard",
     )
     ports = {"mlx5_0": {"hardware": {**zero, **(hardware or {})}, "port": {}, "interface": {**dict.fromkeys(names, 7), **(interface or {})}}}
     return Said(json.dumps({"format": "rackready/nic-counters/v1", "ports": ports, "complete": True}))
@@ -72,9 +75,13 @@ def client(average: float = 195.6) -> Said:
     return Said(text("perftest/dgx_h100_rail1_host_memory.txt").replace("391.39", "0.00").replace("391.27", f"{average:.2f}"))
 
 
-RECEIVED = nic(
-    hardware={"np_ecn_marked_roce_packets": 900_005, "np_cnp_sent": 18_005}, interface={"rx_prio3_bytes": 480_000_000_000, "tx_prio6_packets": 18_007}
-)
+def received(**interface: int) -> Said:
+    """The receiver's NIC after a healthy run; ``interface``: counters of the driver that differ."""
+    hardware = {"np_ecn_marked_roce_packets": 900_005, "np_cnp_sent": 18_005}
+    return nic(hardware=hardware, interface={"rx_prio3_bytes": 480_000_000_000, "tx_prio6_packets": 18_007, **interface})
+
+
+RECEIVED = received()
 SENT = nic(interface={"tx_prio3_bytes": 240_000_000_000, "rx_prio3_pause": 120})
 LEAF = leaf(swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}}, swp17={"pfc-stats/3": {"tx-pause-frames": 60}})
 HEALTHY = {
@@ -132,7 +139,35 @@ def test_a_lossless_fabric_passes_and_its_cables_are_measured() -> None:
     assert verdict.measured == ["node02/mlx5_0", "node02/rail1", "node02/rail1/cable"], "senders are measured where they receive"
 
 
+def test_packets_of_another_class_that_a_nic_throws_away_are_no_loss_of_the_lossless_one() -> None:
+    assert judged(after_node02=received(rx_prio0_discards=77)).outcome is Outcome.PASS
+
+
 FAILS = [
+    (
+        "a port drops out of the shared buffer",
+        {
+            "after_leaf01": leaf(
+                swp17={"ingress-buffer-stats/3": {"rx-shared-buffer-discards": 9000}}, swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}}
+            )
+        },
+        (
+            "leaf01 swp17 (to node03 rail 1): frames dropped for want of buffer - Expected: 0 Actual: 9000 in priority 3. "
+            "Check PFC on this port (`nv show interface swp17 qos roce status`): run fabric again: docs/runbooks/incast.md"
+        ),
+    ),
+    *(
+        (
+            f"a receiver that counts {name}",
+            {"after_node02": received(**{name: 77_784})},
+            (
+                f"node02 mlx5_0 (rail 1): packets lost in incast - Expected: 0 Actual: {name} 77777. "
+                "Packets were dropped on the way from or to it: see the findings on its switch port, "
+                "PFC on both ends (`mlnx_qos -i enp24s0np0`): docs/runbooks/incast.md"
+            ),
+        )
+        for name in ("rx_prio3_discards", "rx_prio3_buf_discard")
+    ),
     (
         "a port drops for want of pauses",
         {"after_leaf01": leaf(swp17={"ingress-buffer-stats/3": {"rx-buffer-discards": 4001}}, swp9={"egress-queue-stats/3": {"ecn-marked-frames": 900_000}})},
@@ -257,6 +292,22 @@ ERRORS = [
         (
             "node02 mlx5_0 (rail 1): no incast - Expected: senders together at most 408 Gb/s Actual: 781 Gb/s. "
             "They did not write side by side: start them on nodes that are idle, and with more seconds."
+        ),
+    ),
+    (
+        "a port that was not filled",
+        {"client_node01": client(1.0), "client_node03": client(1.0)},
+        (
+            "node02 mlx5_0 (rail 1): no incast - Expected: senders together at least 200 Gb/s Actual: 2 Gb/s. "
+            "The port was not filled, so nothing was tried: see the senders' rates (gate pair/fabric/performance/ib-write-bw): docs/runbooks/incast.md"
+        ),
+    ),
+    (
+        "one sender alone",
+        {"client_node01": client(0.5), "client_node03": client(390.0)},
+        (
+            "node02 mlx5_0 (rail 1): no incast - Expected: at least 19.5 Gb/s from every sender (0.1 of an even part) Actual: 0.5 Gb/s from node01. "
+            "They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), run the gate again: docs/runbooks/incast.md"
         ),
     ),
     (

@@ -24,10 +24,21 @@ def changed(change: Callable[[dict[str, Any]], object]) -> Said:
     return Said(json.dumps(found))
 
 
+def behind_a_gap(change: Callable[[list[dict[str, Any]]], object]) -> Said:
+    """gpu3 is gone: the GPUs at the places 4 to 7 are NVML's numbers 3 to 6."""
+    found = copy.deepcopy(document("nvml/dgx_h100_gpu3_missing.json"))
+    change(found["gpus"])
+    return Said(json.dumps(found))
+
+
 def one(name: str, said: Said, outcome: Outcome, *messages: str) -> Case:
     return Case(name, {"inventory": said}, outcome, messages)
 
 
+MISSING = (
+    "node01: GPUs missing - Expected: 8 GPUs Actual: 7 (none at 0000:61:00.0, the place of gpu3). "
+    "Power the node off and on; if it stays so, reseat the GPU: docs/runbooks/gpu.md."
+)
 CASES = [
     one("healthy", Said(text("nvml/dgx_h100_healthy.json")), Outcome.PASS),
     one(
@@ -48,8 +59,29 @@ CASES = [
         "GPU missing",
         Said(text("nvml/dgx_h100_gpu3_missing.json")),
         Outcome.FAIL,
-        "node01: GPUs missing - Expected: 8 GPUs Actual: 7 (none at 0000:61:00.0, the place of gpu3). "
+        MISSING,
+    ),
+    one(
+        "GPU missing, and the one behind it has lost lanes: NVML's number 3 is gpu4",
+        behind_a_gap(lambda gpus: gpus[3].update(pcie_width=8)),
+        Outcome.FAIL,
+        MISSING,
+        "node01 gpu4: PCIe width - Expected: 16 Actual: 8. Reseat the GPU board; check the riser: docs/runbooks/gpu.md.",
+    ),
+    one(
+        "GPU missing, and another lost: which one cannot be told",
+        behind_a_gap(lambda gpus: gpus.__setitem__(5, {"index": 5, "lost": "GPU is lost"})),
+        Outcome.FAIL,
+        "node01: GPUs missing - Expected: 8 GPUs Actual: 7 (none at 0000:61:00.0, the place of gpu3; 0000:d1:00.0, the place of gpu6). "
         "Power the node off and on; if it stays so, reseat the GPU: docs/runbooks/gpu.md.",
+        "node01 GPU 5 of NVML: GPU lost - Expected: a GPU that answers Actual: GPU is lost. "
+        "Power the node off and on; if it comes back, replace the GPU: docs/runbooks/gpu.md.",
+    ),
+    one(
+        "a GPU without its address",
+        changed(lambda found: found["gpus"][3].update(pci=None, unread={"pci": "Unknown Error"})),
+        Outcome.ERROR,
+        "node01 gpu3: PCI address not reported - Expected: a value Actual: Unknown Error. Update the driver; without it the evidence cannot name the part.",
     ),
     one(
         "driver not loaded",
@@ -176,6 +208,13 @@ def test_what_is_down_is_not_measured() -> None:
     verdict = judge(GATE, CASES[1])
     assert "node01/gpu2/nvlink4" not in verdict.measured
     assert "node01/gpu2/nvlink5" in verdict.measured
+
+
+def test_what_stands_behind_a_missing_gpu_is_measured_under_its_own_name() -> None:
+    measured = judge(GATE, next(case for case in CASES if case.name == "GPU missing")).measured
+    assert [part for part in measured if part.count("/") == 1] == [f"node01/gpu{gpu}" for gpu in (0, 1, 2, 4, 5, 6, 7)]
+    assert "node01/gpu7/nvlink17" in measured
+    assert not [part for part in measured if part.startswith("node01/gpu3")]
 
 
 def test_no_output_at_all_is_an_error() -> None:

@@ -5,6 +5,7 @@ What a machine without GPUs cannot give is put in by the tests and said there: N
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -109,10 +110,12 @@ def judged(gpus: int, said: Mapping[str, Said]) -> Verdict:
 
 
 def as_on_gpus(gpus: int, said: Mapping[str, Said]) -> dict[str, Said]:
-    """Return the same with what this machine cannot say: the word nccl in the report, and NCCL's lines of as many GPUs."""
+    """Return the same with what this machine cannot say: the word nccl in the report, NCCL's lines of as many GPUs, and the names of two hosts."""
     log = "\n".join(line for line in NCCL if any(f" [{gpu}] NCCL" in line for gpu in range(gpus)))
     first = said["train-node01"]
-    return {**said, "train-node01": replace(first, stdout=log + first.stdout.replace('"backend": "gloo"', '"backend": "nccl"'))}
+    hosts = json.dumps(["node01"] * gpus + ["node02"] * gpus)
+    named = re.sub(r'"hosts": \[[^]]*\]', f'"hosts": {hosts}', first.stdout)
+    return {**said, "train-node01": replace(first, stdout=log + named.replace('"backend": "gloo"', '"backend": "nccl"'))}
 
 
 @pytest.mark.parametrize("gpus", [1, 2], ids=["2 ranks", "4 ranks"])
@@ -157,12 +160,10 @@ def test_a_loss_that_does_not_fall_fails() -> None:
 def test_a_rank_whose_parameters_differ_fails() -> None:
     """One parameter of one rank is changed after a step, as a GPU that computes wrong would."""
     patch = AFTER_EIGHT.format(what="self.model.module[2].bias.data[0] += 1e-4")
-    said = as_on_gpus(1, trained(1, "--backend", "gloo", patch=patch))
-    named = re.sub(r'"hosts": \["[^"]*", "[^"]*"\]', '"hosts": ["node01", "node02"]', said["train-node01"].stdout)  # here both are one machine
-    verdict = judged(1, {**said, "train-node01": replace(said["train-node01"], stdout=named)})
+    verdict = judged(2, as_on_gpus(2, trained(2, "--backend", "gloo", patch=patch)))
     assert verdict.outcome is Outcome.FAIL
     wrong = "parameters after training - Expected: the same on every rank, bit for bit Actual: 2 different."
-    assert re.fullmatch(rf"node0[12]: {re.escape(wrong)} {re.escape(CORRUPT)}", str(verdict.findings[0]))
+    assert str(verdict.findings[0]) == f"node01: {wrong} {CORRUPT}"
 
 
 READ = "Read its raw output; check that the image has PyTorch and torchrun, and that the nodes' container toolkit offers the GPUs (CDI)."

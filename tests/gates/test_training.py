@@ -77,9 +77,14 @@ def test_the_options_of_the_program() -> None:
     assert (wanted.steps, wanted.backend, wanted.vocabulary) == (5, "gloo", 32000)
 
 
+def losses(first: float, last: float, steps: int = 55) -> list[float]:
+    """As many losses as the gate asks for by default, warm-up included, on a straight line."""
+    return [first + (last - first) * step / (steps - 1) for step in range(steps)]
+
+
 def report(**changed: object) -> str:
     whole = {
-        "format": ddp_step.FORMAT, "world": 16, "hosts": ["node01"] * 8 + ["node02"] * 8, "losses": [10.37, 9.5, 7.2], "checksums": ["ab"] * 16,
+        "format": ddp_step.FORMAT, "world": 16, "hosts": ["node01"] * 8 + ["node02"] * 8, "losses": losses(10.37, 7.2), "checksums": ["ab"] * 16,
         "seconds": [2.0] * 16, "tokens_per_second": 812000.5, "versions": {"torch": "2.9", "backend": "nccl"}, "complete": True,
     }  # fmt: skip
     return json.dumps({**whole, **changed})
@@ -113,21 +118,60 @@ def test_a_good_step_passes_and_its_speed_is_for_the_fleet_to_judge() -> None:
 
 CORRUPT = "Gradients were corrupted on the way or a GPU computes wrong: run DCGM's level 4 on these nodes: docs/runbooks/silent-data-corruption.md"
 BAD: list[tuple[Mapping[str, object], str]] = [
-    ({"losses": [10.37, None]}, f"cluster: training loss - Expected: a number at every step Actual: not a number. {CORRUPT}"),
-    ({"losses": [10.37, 10.39]}, f"cluster: training loss - Expected: below 10.37 after 2 steps on one batch Actual: 10.39. {CORRUPT}"),
-    ({"losses": [3.1, 2.0]}, f"cluster: first training loss - Expected: 10.37 within 10% Actual: 3.10. {CORRUPT}"),
+    ({"losses": [*losses(10.37, 9.0, 54), None]}, f"cluster: training loss - Expected: a number at every step Actual: not a number. {CORRUPT}"),
+    ({"losses": losses(10.37, 10.39)}, f"cluster: training loss - Expected: below 10.37 after 55 steps on one batch Actual: 10.39. {CORRUPT}"),
+    (
+        {"losses": [10.37] * 54 + [10.3699]},
+        f"cluster: training loss - Expected: another at every one of 55 steps Actual: 2 different. {CORRUPT}",
+    ),
+    ({"losses": losses(3.1, 2.0)}, f"cluster: first training loss - Expected: 10.37 within 10% Actual: 3.10. {CORRUPT}"),
     (
         {"checksums": ["ab"] * 12 + ["cd"] + ["ab"] * 3},
         f"node02: parameters after training - Expected: the same on every rank, bit for bit Actual: 2 different. {CORRUPT}",
     ),
+    (
+        {"checksums": ["ab"] * 8 + ["cd"] * 8},
+        f"node01, node02: parameters after training - Expected: the same on every rank, bit for bit Actual: 2 different, none of them on most ranks. {CORRUPT}",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("changed", "message"), BAD, ids=["nan", "does not fall", "begins elsewhere", "ranks disagree"])
+@pytest.mark.parametrize(("changed", "message"), BAD, ids=["nan", "does not fall", "stands still", "begins elsewhere", "ranks disagree", "nodes disagree"])
 def test_what_training_shows_to_be_wrong_fails(changed: Mapping[str, object], message: str) -> None:
     verdict = judged(report(**changed))
     assert [str(finding) for finding in verdict.findings] == [message]
     assert verdict.outcome is Outcome.FAIL
+
+
+HOSTS = "Check the nodes' host names (they must be those of the site file), and that every node started its own ranks."
+
+
+def test_hosts_may_give_their_names_with_a_domain() -> None:
+    assert judged(report(hosts=["node01.rack.example"] * 8 + ["node02"] * 8)).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"losses": [10.37, 10.3699]},
+            "cluster: training ran another number of steps - Expected: 55 losses Actual: 2. Read the raw output in the report; run the gate again.",
+        ),
+        (
+            {"hosts": ["node01"] * 16},
+            f"cluster: training ran on other hosts - Expected: ranks: 8 on node01, 8 on node02 Actual: 16 on node01, 0 on node02. {HOSTS}",
+        ),
+        (
+            {"hosts": ["node01"] * 8 + ["node07"] * 8},
+            f"cluster: training ran on other hosts - Expected: ranks: 8 on node02, 0 on node07 Actual: 0 on node02, 8 on node07. {HOSTS}",
+        ),
+    ],
+    ids=["fewer steps", "all on one host", "a host of another run"],
+)
+def test_a_report_of_another_run_is_no_evidence(changed: Mapping[str, object], message: str) -> None:
+    verdict = judged(report(**changed))
+    assert [str(finding) for finding in verdict.findings] == [message]
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
 
 def test_a_step_over_sockets_fails() -> None:

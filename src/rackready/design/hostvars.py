@@ -104,6 +104,7 @@ def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
         "nvidia_fabricmanager_enabled": platform.nvswitch if platform.fabric_manager is None else platform.fabric_manager,
         "nvidia_fabricmanager_gpus": platform.gpus,
         "nvidia_persistence_gpus": platform.gpus,
+        "dcgm_nvswitches": int(platform.nvswitches.value) if platform.nvswitches else 0,
         "nvidia_container_toolkit_gpus": platform.gpus,
         "gpu_tuning_gpus": platform.gpus,
         "slurm_node_gpus": platform.gpus,

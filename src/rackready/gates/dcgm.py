@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -22,6 +23,23 @@ _ACTION = {
     "config": "Correct the configuration: run install again.",
     "triage": "Run `rackready gate run node/gpu/validation/dcgm-r3` after a power cycle; if it stays so, replace the part: docs/runbooks/gpu.md.",
 }
+_CONTRADICTED = frozenset({"isolate", "triage", "reset"})
+"""Severities that ask for a repair of the GPU (dcgm_errors.h, dcgmErrorSeverity_enum): none of them goes with Pass."""
+_SOFTWARE_3 = (
+    "denylist",
+    "nvml_library",
+    "cuda_main_library",
+    "permissions_and_os_blocks",
+    "persistence_mode",
+    "environment_variables",
+    "page_retirement/row_remap",
+    "graphics_processes",
+    "inforom",
+)
+"""What DCGM 3.x runs in place of 4.x's `software` (levelOneTests in dcgmi/Diag.cpp, v3.0.4 to v3.3.9, without the CUDA toolkit's, which it leaves out)."""
+_ALIASES_3 = {"gpu_memory": "memory", "eud_test": "eud"}
+"""Names of DCGM 3.x (HelperGetTestName in dcgmi/Diag.cpp) -> those of 4.x, where they differ by more than their spelling."""
+_EUD = "eud"
 _OTHER = "Read the diagnostic's raw output and docs/runbooks/gpu.md."
 
 
@@ -94,7 +112,7 @@ class DcgmDiagnostic(Gate):
         self._judge(judge, facts, node, diagnostic)
         self._exit_code(judge, where, output)
         if self.says_eud:
-            judge.note = _eud(diagnostic)
+            judge.note = _eud(diagnostic, set(range(facts.nodes[node].platform.gpus)))
 
     @staticmethod
     def _not_run(judge: Judge, where: str, output: Output, reason: str) -> None:
@@ -119,14 +137,15 @@ class DcgmDiagnostic(Gate):
         for result in diagnostic.results:
             if result.entity != "summary" or result.test not in named:  # the summary repeats what its entities say
                 self._result(judge, node, result)
-        for test in self.required:
+        named_eud = (_EUD,) if any(_name(result.test) == _EUD for result in diagnostic.results) else ()
+        for test in (*self.required, *named_eud):
             self._required(judge, node, test, wanted, diagnostic)
         ran = [test for test in self.required if test not in self.inputs.skips]
         if not ran:
             self._nothing_ran(judge, node)
             return
         complete = set.intersection(wanted, *(_gpus(diagnostic, test, wanted, {"Pass"}) for test in ran))
-        bad = {result.gpu for result in diagnostic.results if result.status in {"Fail", "Warn"}}
+        bad = {result.gpu for result in diagnostic.results if result.status in {"Fail", "Warn"} or _asks_for_repair(result)}
         judge.measured.update(f"{node}/gpu{gpu}" for gpu in complete - bad)
 
     def _nothing_ran(self, judge: Judge, node: str) -> None:
@@ -144,8 +163,15 @@ class DcgmDiagnostic(Gate):
         if test in self.inputs.skips:
             return
         missing = sorted(wanted - _gpus(diagnostic, test, wanted))
-        if missing:
-            actual = "not in the result" if len(missing) == len(wanted) else f"no result for {', '.join(f'gpu{gpu}' for gpu in missing)}"
+        absent = _absent_software(diagnostic) if test == "software" else []
+        if missing or absent:
+            actual = (
+                f"no result of {', '.join(absent)}"
+                if absent
+                else "not in the result"
+                if len(missing) == len(wanted)
+                else f"no result for {', '.join(f'gpu{gpu}' for gpu in missing)}"
+            )
             judge.error(
                 node,
                 f"DCGM test {test} did not run",
@@ -167,6 +193,9 @@ class DcgmDiagnostic(Gate):
                 )
         elif result.status != "Pass":
             judge.fail(where, f"DCGM test {result.test}", "Pass", _why(result), _step(result))
+        elif bad := _asks_for_repair(result):
+            expected = "Pass without a warning that asks for a repair"
+            judge.error(where, f"DCGM test {result.test} contradicts itself", expected, _why(replace(result, warnings=tuple(bad))), _step(result))
 
     def _exit_code(self, judge: Judge, where: str, output: Output) -> None:
         if output.exit_code != 0 and not judge.fails:
@@ -179,20 +208,37 @@ class DcgmDiagnostic(Gate):
             )
 
 
+def _asks_for_repair(result: dcgm_diag.Result) -> list[dcgm_diag.Warned]:
+    """Return the warnings of a result that ask for a repair of the GPU."""
+    return [warning for warning in result.warnings if dcgm_diag.SEVERITY.get(warning.severity) in _CONTRADICTED]
+
+
 @lru_cache(maxsize=256)
 def _name(test: str) -> str:
     """DCGM 3.x writes 'Targeted Stress', 4.x 'targeted_stress'."""
-    return test.strip().lower().replace(" ", "_")
+    name = test.strip().lower().replace(" ", "_")
+    return _ALIASES_3.get(name, name)
 
 
 def _gpus(diagnostic: dcgm_diag.Diagnostic, test: str, wanted: set[int], statuses: set[str] | None = None) -> set[int]:
-    """Return the GPUs that have a result of a test. DCGM 3.x spreads `software` over the tests of its Deployment category, some without a GPU."""
-    out: set[int] = set()
-    for result in diagnostic.results:
-        named = _name(result.test) == test or (test == "software" and result.category == "Deployment")
-        if named and (statuses is None or result.status in statuses):
-            out |= {result.gpu} if result.gpu is not None else wanted if result.entity == "node" else set()
-    return out
+    """Return the GPUs that have a result of a test: of DCGM 3.x's `software` those that have one of each of its parts."""
+    if test == "software" and _spread(diagnostic):
+        return set.intersection(wanted, *(_gpus(diagnostic, part, wanted, statuses) for part in _SOFTWARE_3))
+    found = [result for result in diagnostic.results if _name(result.test) == test]
+    if len(found) == 1 and test in _SOFTWARE_3:  # 3.x gives one result for the node, with the number of the last GPU that it warns of
+        return wanted if statuses is None or found[0].status in statuses else set()
+    return {result.gpu for result in found if result.gpu is not None and (statuses is None or result.status in statuses)}
+
+
+def _spread(diagnostic: dcgm_diag.Diagnostic) -> bool:
+    """Whether `software` is spread over the tests of the category Deployment, as in DCGM 3.x."""
+    return any(result.category == "Deployment" and _name(result.test) != "software" for result in diagnostic.results)
+
+
+def _absent_software(diagnostic: dcgm_diag.Diagnostic) -> list[str]:
+    """Return the parts of DCGM 3.x's `software` that the result does not have."""
+    there = {_name(result.test) for result in diagnostic.results}
+    return [part for part in _SOFTWARE_3 if part not in there] if _spread(diagnostic) else []
 
 
 def _why(result: dcgm_diag.Result) -> str:
@@ -209,10 +255,16 @@ def _step(result: dcgm_diag.Result) -> str:
     return _ACTION.get(dcgm_diag.SEVERITY[worst], _OTHER)
 
 
-def _eud(diagnostic: dcgm_diag.Diagnostic) -> str:
-    """EUD is a package that the operator brings, per driver branch; where it is not installed, DCGM does not mention it."""
-    if diagnostic.eud:
-        return f"EUD {diagnostic.eud} ran with it"
+def _eud(diagnostic: dcgm_diag.Diagnostic, wanted: set[int]) -> str:
+    """EUD is a package that the operator brings, per driver branch: only its results say that it ran, not the version in the document's head."""
+    version = f" {diagnostic.eud}" if diagnostic.eud else ""
+    ran = _gpus(diagnostic, _EUD, wanted, {"Pass", "Fail", "Warn"})
+    if ran == wanted:
+        return f"EUD{version} ran with it"
+    if ran:
+        return f"EUD{version} ran with it on {', '.join(f'gpu{gpu}' for gpu in sorted(ran))} only"
+    if version or _gpus(diagnostic, _EUD, wanted):
+        return f"EUD{version} is installed on this node, and did not run"
     return "EUD (extended utility diagnostic) is not installed on this node, or DCGM does not run as root: it did not run"
 
 

@@ -87,17 +87,17 @@ class Inventory(Gate):
             )
         judge.measured.add(node)
         self._unique(judge, node, gpus)
-        for gpu in gpus:
+        for gpu, name in zip(gpus, _names(wanted, gpus), strict=True):
             if gpu.get("lost"):
                 judge.fail(
-                    f"{node} gpu{gpu.get('index')}",
+                    f"{node} {name}",
                     "GPU lost",
                     "a GPU that answers",
                     gpu["lost"],
                     f"Power the node off and on; if it comes back, replace the GPU: {_RUNBOOK}.",
                 )
             else:
-                self._gpu(judge, wanted, node, gpu)
+                self._gpu(judge, wanted, (node, name), gpu)
 
     @staticmethod
     def _unique(judge: Judge, node: str, gpus: list[dict[str, Any]]) -> None:
@@ -113,18 +113,19 @@ class Inventory(Gate):
                         "Reseat the GPUs and read again; the board's InfoROM may be damaged.",
                     )
 
-    def _gpu(self, judge: Judge, wanted: NodeFacts, node: str, gpu: dict[str, Any]) -> None:
-        index = gpu.get("index")
-        where = f"{node} gpu{index}"
+    def _gpu(self, judge: Judge, wanted: NodeFacts, part: tuple[str, str], gpu: dict[str, Any]) -> None:
+        """Judge one GPU that answers; ``part``: node and the name of the GPU."""
+        node, name = part
+        where = f"{node} {name}"
         judge.equal(where, "model", wanted.gpu.product_name, gpu.get("name"), _MODEL_STEP)
         judge.equal(where, "PCI device id", wanted.gpu.pci_device_id, gpu.get("device_id"), _MODEL_STEP)
         self._board(judge, where, gpu)
-        for field in ("serial", "uuid", "vbios"):
+        for field, label in (("serial", "serial"), ("uuid", "uuid"), ("vbios", "vbios"), ("pci", "PCI address")):
             judge.judged += 1
             if not gpu.get(field):
                 judge.error(
                     where,
-                    f"{field} not reported",
+                    f"{label} not reported",
                     "a value",
                     gpu.get("unread", {}).get(field, "nothing"),
                     "Update the driver; without it the evidence cannot name the part.",
@@ -133,9 +134,9 @@ class Inventory(Gate):
         ok = judge.equal(where, "PCIe width", self.inputs.pcie_width, gpu.get("pcie_width"), f"Reseat the GPU board; check the riser: {_RUNBOOK}.")
         ok &= self._generation(judge, wanted, where, gpu)
         if ok:
-            judge.measured.add(f"{node}/gpu{index}")
+            judge.measured.add(f"{node}/{name}")
         if wanted.gpu.nvlink is not None:
-            self._nvlink(judge, node, wanted.gpu.nvlink.links, where, gpu)
+            self._nvlink(judge, part, wanted.gpu.nvlink.links, gpu)
 
     def _board(self, judge: Judge, where: str, gpu: dict[str, Any]) -> None:
         """Hold the board's part number against those that the site bought. If it names none, any will do: boards put in later often are of another revision."""
@@ -188,7 +189,9 @@ class Inventory(Gate):
         return judge.equal(where, "PCIe generation", most, actual, f"Reseat the GPU board; check the riser and the BIOS link speed: {_RUNBOOK}.")
 
     @staticmethod
-    def _nvlink(judge: Judge, node: str, links: int, where: str, gpu: dict[str, Any]) -> None:
+    def _nvlink(judge: Judge, part: tuple[str, str], links: int, gpu: dict[str, Any]) -> None:
+        node, name = part
+        where = f"{node} {name}"
         states = gpu.get("nvlinks")
         judge.judged += 1
         if (
@@ -206,7 +209,7 @@ class Inventory(Gate):
             return
         active = sorted(int(link) for link, state in states.items() if state)
         judge.count("nvlinks_active", where, len(active), links, "GPU profile")
-        judge.measured.update(f"{node}/gpu{gpu['index']}/nvlink{link}" for link in active)
+        judge.measured.update(f"{node}/{name}/nvlink{link}" for link in active)
         if len(active) != links:
             down = sorted(set(range(links)) - set(active))
             plural = "s" if len(down) != 1 else ""
@@ -218,3 +221,15 @@ class Inventory(Gate):
                 detail,
                 "Power the node off and on once; if the link stays down, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md",
             )
+
+
+def _names(wanted: NodeFacts, gpus: list[dict[str, Any]]) -> list[str]:
+    """Return how each GPU is called: by its place in the chassis, since NVML's own numbers close up behind one that is gone.
+
+    A GPU that is lost gives no address: while none is missing, NVML's number is its place; else it is called by that number, said as NVML's.
+    """
+    names = [parts.name(wanted, gpu["pci"], gpu["index"]) if gpu.get("pci") else "" for gpu in gpus]
+    whole = len(gpus) == wanted.platform.gpus
+    free = [name for at in range(wanted.platform.gpus) if (name := f"gpu{at}") not in names]
+    silent = [f"gpu{gpu['index']}" if whole and f"gpu{gpu['index']}" in free else f"GPU {gpu['index']} of NVML" for gpu in gpus]
+    return [name or other for name, other in zip(names, silent, strict=True)]

@@ -180,6 +180,9 @@ class PlatformProfile(Model):
         None, description="PCIe from each GPU to its root port; null: not published, the GPU's own link is held against the GPU model, the rest end against end"
     )
     nvswitch: bool = Field(description="GPUs are joined by NVSwitches: the fabric manager is needed")
+    nvswitches: Figure | None = Field(
+        None, description="NVSwitches that the server itself sees through NSCQ (boards of A100, H100, H200); null: none, or not published"
+    )
     nics: list[PlatformNic] = Field(default_factory=list, description="compute NICs, one a rail; empty: the server has no compute fabric of its own")
     rack_units: int = Field(ge=1)
     max_power: Figure = Field(description="highest draw of the whole server, W")

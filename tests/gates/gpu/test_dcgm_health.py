@@ -22,19 +22,24 @@ HEALTH = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health M
 SET = "Health monitor systems set successfully.\n"
 
 
-def judge(set_: str, seen: str, check: dict[str, Any]) -> Verdict:
-    known, found = facts("dgx_h100", 1), gate(GATE)
-    said = {key: Output(key, "node01", "x", 0, out, seconds=1.0) for key, out in (("set", set_), ("seen", seen), ("check", json.dumps(check)))}
-    return found.evaluate(known, found.plan(known, ["node01"])[0], said)
+NSCQ = "Check libnvidia-nscq (of the driver's version) and `systemctl status nvidia-fabricmanager`, restart nvidia-dcgm: docs/runbooks/nvlink-down.md."
+
+
+def judge(set_: str, seen: str, check: dict[str, Any], platform: str = "dgx_h100", **changed: str) -> Verdict:
+    known, found = facts(platform, 1), gate(GATE)
+    run = found.plan(known, ["node01"])[0]
+    healthy = {"set_gpus": set_, "set_switches": SET, "seen": seen, "check_gpus": json.dumps(check), "check_switches": json.dumps(HEALTH)} | changed
+    said = {command.key: Output(command.key, "node01", "x", 0, healthy[command.key.replace("-", "_")], seconds=1.0) for command in run.commands}
+    return found.evaluate(known, run, said)
 
 
 def says(verdict: Verdict) -> list[str]:
     return [str(finding) for finding in verdict.findings]
 
 
-def seen_by_dcgm(gpus: int) -> str:
+def seen_by_dcgm(gpus: int, switches: int = 4, active: str = " (Active)") -> str:
     rows = "".join(f"| {gpu}      | Name: NVIDIA H100 80GB HBM3 |\n|        | PCI Bus ID: 00000000:1{gpu}:00.0 |\n" for gpu in range(gpus))
-    return f"{gpus} GPUs found.\n+--------+\n| GPU ID |\n{rows}0 NvSwitches found.\n"
+    return f"{gpus} GPUs found{active}.\n+--------+\n| GPU ID |\n{rows}{switches} NvSwitches found.\n"
 
 
 def incident(word: str) -> dict[str, Any]:
@@ -52,7 +57,7 @@ def incident(word: str) -> dict[str, Any]:
         (SET, incident("Failure"), "node01 gpu3: DCGM health: Memory system - Expected: Healthy Actual: Failure: Detected 1 volatile double-bit ECC error(s) in GPU 3.. Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md.", Outcome.FAIL),
         (SET, {"body": {"Overall Health": {"value": "Warning"}}}, "node01: DCGM health - Expected: Healthy Actual: Warning, and no entity is named. Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md.", Outcome.FAIL),
         (SET, {"body": {"Overall Health": {"value": "Splendid"}}}, "node01: DCGM health unreadable - Expected: JSON of dcgmi health -c Actual: health 'Splendid' is a word that is not known (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
-        ("Error: Unable to set health watches.\n", HEALTH, "node01: DCGM health watches could not be set - Expected: Health monitor systems set successfully Actual: Error: Unable to set health watches. (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
+        ("Error: Unable to set health watches.\n", HEALTH, "node01: DCGM health watches of its gpus could not be set - Expected: Health monitor systems set successfully Actual: Error: Unable to set health watches. (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
     ],
 )  # fmt: skip
 def test_dcgm_health(set_: str, check: dict[str, Any], message: str | None, outcome: Outcome) -> None:
@@ -65,15 +70,56 @@ def test_dcgm_health(set_: str, check: dict[str, Any], message: str | None, outc
     ("seen", "message", "outcome"),
     [
         (seen_by_dcgm(7), "node01: GPUs that DCGM watches - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory; the host engine sees what the driver had when it started: restart nvidia-dcgm after a repair.", Outcome.FAIL),
+        (seen_by_dcgm(8, 0), f"node01: NVSwitches that DCGM watches - Expected: 4 Actual: 0. {NSCQ}", Outcome.FAIL),
+        (seen_by_dcgm(8, 3), f"node01: NVSwitches that DCGM watches - Expected: 4 Actual: 3. {NSCQ}", Outcome.FAIL),
         ("", "node01: DCGM discovery unreadable - Expected: the GPUs and NVSwitches that were found Actual: nothing (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
     ],
-    ids=["one is missing", "nothing said"],
+    ids=["one is missing", "no switches", "a switch is missing", "nothing said"],
 )  # fmt: skip
 def test_healthy_counts_for_the_gpus_that_dcgm_sees(seen: str, message: str, outcome: Outcome) -> None:
     """The report of `dcgmi health -c` names only GPUs that are ill: one that DCGM does not see at all is none of them."""
     verdict = judge(SET, seen, HEALTH)
     assert says(verdict) == [message]
     assert (verdict.outcome, verdict.measured) == (outcome, [])
+
+
+@pytest.mark.parametrize("active", ["", " (Active)"], ids=["until DCGM 4.4", "from DCGM 4.5 on"])
+def test_both_forms_of_the_discovery_are_read(active: str) -> None:
+    verdict = judge(SET, seen_by_dcgm(8, active=active), HEALTH)
+    assert (says(verdict), verdict.measured) == ([], [f"node01/gpu{gpu}" for gpu in range(8)])
+
+
+def test_switches_are_a_group_of_their_own() -> None:
+    """The default group of `dcgmi health` is all GPUs, and all entities (a) is none that the host engine has."""
+    commands = {command.key: command.argv for command in gate(GATE).plan(rack(1), ["node01"])[0].commands}
+    assert commands["set-gpus"] == ("dcgmi", "health", "-g", "g", "-s", "a")
+    assert commands["set-switches"] == ("dcgmi", "health", "-g", "s", "-s", "a")
+    assert [commands[f"check-{name}"][-1].splitlines()[-1] for name in ("gpus", "switches")] == [f"exec dcgmi health -g {group} -c -j" for group in "gs"]
+    said = {"value": "Failure", "overflow": ["Detected fatal errors on NvSwitch 2."]}
+    switch = {"children": {"2": {"value": "Failure", "children": {"Errors": {"children": {"NvSwitch F": said}}}}}}
+    verdict = judge(SET, seen_by_dcgm(8), HEALTH, check_switches=json.dumps({"body": {"Overall Health": {"value": "Failure"}, "Switch": switch}}))
+    assert says(verdict) == [
+        (
+            "node01 Switch 2: DCGM health: NvSwitch F - Expected: Healthy Actual: Failure: Detected fatal errors on NvSwitch 2.. "
+            "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
+        )
+    ]
+    refused = judge(SET, seen_by_dcgm(8), HEALTH, set_switches="Error: Unable to set health watches. Return: The Group is not found\n")
+    assert says(refused) == [
+        (
+            "node01: DCGM health watches of its switches could not be set - Expected: Health monitor systems set successfully "
+            "Actual: Error: Unable to set health watches. Return: The Group is not found (exit code 0). "
+            "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("platform", "note"), [("dgx_b200", "NVSwitches are not watched: this server's host engine does not see them"), ("sys_521ge_l40s", None)]
+)
+def test_a_server_whose_host_engine_sees_no_switches_is_not_held_to_any(platform: str, note: str | None) -> None:
+    verdict = judge(SET, seen_by_dcgm(8, 0), HEALTH, platform)
+    assert (says(verdict), verdict.note, len(verdict.measured)) == ([], note, 8)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +129,8 @@ def test_healthy_counts_for_the_gpus_that_dcgm_sees(seen: str, message: str, out
 )
 def test_dcgms_watches_have_their_minute_before_they_are_asked(tmp_path: Path, active: bool, ago_s: int, waits_s: int) -> None:  # noqa: FBT001 - a parameter of the test
     """Watches (dcgmi health) of memory, PCIe, NVLink and heat need 60 s before the first query; Healthy before that is no measurement."""
-    set_, _, check = gate(GATE).plan(rack(1), ["node01"])[0].commands
+    commands = {command.key: command for command in gate(GATE).plan(rack(1), ["node01"])[0].commands}
+    set_, check = commands["set-gpus"], commands["check-gpus"]
     assert set_.stage < check.stage
     assert check.timeout_s > 60 + 30
     up = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
@@ -96,6 +143,6 @@ def test_dcgms_watches_have_their_minute_before_they_are_asked(tmp_path: Path, a
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n", encoding="ascii")
         (tmp_path / name).chmod(0o755)
     said = subprocess.run(check.argv, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert said[-1] == "dcgmi health -c -j"
+    assert said[-1] == "dcgmi health -g g -c -j"
     slept = int(said[0].removeprefix("slept ")) if said[0].startswith("slept") else 0
     assert abs(slept - waits_s) <= 1

@@ -20,8 +20,8 @@ from tests.gates.support import text
 TRAY = text("smi/gb200_tray_healthy.xml")
 
 
-def imex(size: int = 2, **changed: Any) -> str:
-    hosts = [f"198.19.0.{index + 1}" for index in range(size)]
+def imex(size: int = 2, hosts: list[str] | None = None, **changed: Any) -> str:
+    hosts = hosts or [f"198.19.0.{index + 1}" for index in range(size)]
     ends = {str(at): {"host": host, "status": "CONNECTED", "changed": True} for at, host in enumerate(hosts)}
     nodes = {
         str(at): {"status": "READY", "host": host, "hostName": "", "connections": copy.deepcopy(ends), "version": "580.173.02"} for at, host in enumerate(hosts)
@@ -41,7 +41,14 @@ def domain(texts: dict[str, str]) -> Verdict:
     known = replace(known, nodes={name: replace(of, driver="580.173.02") for name, of in known.nodes.items()})
     found = gate("rack/gpu/validation/nvlink-domain", {"nodes": 2})
     run = found.plan(known, list(known.nodes))[0]
-    healthy = {"smi-node01": TRAY, "smi-node02": TRAY, "imex-node01": imex(), "imex-node02": imex()}
+    healthy = {
+        "smi-node01": TRAY,
+        "smi-node02": TRAY,
+        "imex-node01": imex(),
+        "imex-node02": imex(),
+        "address-node01": "198.19.0.1 198.18.1.1 fd00::1 \n",
+        "address-node02": "198.19.0.2 198.18.1.2 fd00::2 \n",
+    }
     outputs = {command.key: Output(command.key, command.node, "x", 0, {**healthy, **texts}[command.key], seconds=1.0) for command in run.commands}
     return found.evaluate(known, run, outputs)
 
@@ -65,11 +72,9 @@ def test_a_healthy_domain_passes() -> None:
         ({"smi-node02": TRAY.replace("00000001-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000000", 1)}, f"node02 gpu0: not in an NVLink domain - Expected: a ClusterUUID and a clique Actual: 00000000-0000-0000-0000-000000000000, clique 2. {DOMAIN_STEP}"),
         ({"smi-node02": TRAY.replace("<route_unhealthy>False<", "<route_unhealthy>True<", 1)}, "node02 gpu0: fabric health: route unhealthy - Expected: False Actual: True. Check the NVLink switch trays (NMX-C configured, all trays up) before the compute trays: docs/runbooks/nvlink-down.md."),
         ({"imex-node01": imex(status="DEGRADED")}, f"node01: IMEX domain - Expected: UP Actual: DEGRADED. {IMEX_STEP}"),
-        ({"imex-node01": imex(1)}, f"node01: members of the IMEX domain - Expected: 2 Actual: 1. {IMEX_STEP}"),
         ({"imex-node01": imex().replace('"READY"', '"UNAVAILABLE"', 1)}, f"node01: IMEX member 198.19.0.1 - Expected: READY Actual: UNAVAILABLE. {IMEX_STEP}"),
         ({"imex-node01": imex().replace('"CONNECTED"', '"DISCONNECTED"', 1)}, f"node01: IMEX connections of 198.19.0.1 - Expected: CONNECTED to every member Actual: 198.19.0.1: DISCONNECTED. {IMEX_STEP}"),
         ({"imex-node01": lonely("0", "1")}, f"node01: IMEX connections of 198.19.0.1 - Expected: CONNECTED to every member Actual: 198.19.0.2: none. {IMEX_STEP}"),
-        ({"imex-node01": imex().replace('"READY", "host": "198.19.0.2"', '"READY", "host": "198.19.0.1"')}, f"node01: members of the IMEX domain - Expected: 2 Actual: 1. {IMEX_STEP}"),
         ({"imex-node01": imex().replace("580.173.02", "580.95.05", 1)}, "node01: IMEX version of 198.19.0.1 - Expected: 580.173.02 Actual: 580.95.05. IMEX must be exactly the driver's version; run install again."),
     ],
 )  # fmt: skip
@@ -78,6 +83,72 @@ def test_a_domain_that_is_not_one(texts: dict[str, str], says: str) -> None:
     assert [str(finding) for finding in verdict.findings] == [says]
     assert verdict.outcome is Outcome.FAIL
     assert verdict.blamed == [says.split(maxsplit=1)[0].rstrip(":")]
+
+
+@pytest.mark.parametrize("short", [imex(1), imex().replace('"READY", "host": "198.19.0.2"', '"READY", "host": "198.19.0.1"')], ids=["one", "one twice"])
+def test_a_member_that_is_not_there_is_counted_and_named(short: str) -> None:
+    verdict = domain({"imex-node01": short})
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node01: members of the IMEX domain - Expected: 2 Actual: 1. {IMEX_STEP}",
+        f"node01: members of the IMEX domain are not the nodes of rack - Expected: node01, node02 Actual: none is node02. {IMEX_STEP}",
+    ]
+    assert (verdict.outcome, verdict.blamed) == (Outcome.FAIL, ["node01"])
+
+
+NOT_OURS = "members of the IMEX domain are not the nodes of rack - Expected: node01, node02 Actual:"
+
+
+def test_two_domains_with_nodes_of_other_racks_are_not_one() -> None:
+    """Each is up, ready and connected: only whose they are tells them from the rack's own."""
+    verdict = domain({"imex-node01": imex(hosts=["198.19.0.1", "198.19.9.9"]), "imex-node02": imex(hosts=["198.19.0.2", "198.19.9.8"])})
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node01: {NOT_OURS} 198.19.9.9 is none of them, none is node02. {IMEX_STEP}",
+        f"node02: {NOT_OURS} 198.19.9.8 is none of them, none is node01. {IMEX_STEP}",
+    ]
+    assert (verdict.outcome, verdict.blamed) == (Outcome.FAIL, ["node01", "node02"])
+
+
+@pytest.mark.parametrize(
+    "hosts", [["198.18.1.1", "198.18.1.2"], ["node01", "node02.example"], ["fd00:0::1", "FD00::2"]], ids=["another network", "names", "IPv6"]
+)
+def test_a_domain_may_use_any_address_of_its_nodes(hosts: list[str]) -> None:
+    verdict = domain({f"imex-{node}": imex(hosts=hosts) for node in ("node01", "node02")})
+    assert [str(finding) for finding in verdict.findings] == []
+    assert verdict.outcome is Outcome.PASS
+
+
+def test_addresses_and_versions_that_are_not_told_are_errors() -> None:
+    verdict = domain({"address-node02": "hostname: invalid option -- 'I'"})
+    said = "hostname: invalid option -- 'I' (exit code 0)"
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node02: the node's addresses unreadable - Expected: addresses Actual: {said}. Run `hostname -I` on the node."
+    ]
+    assert verdict.outcome is Outcome.ERROR
+    verdict = domain({"imex-node01": imex().replace("580.173.02", "", 1)})
+    step = "Update nvidia-imex on both ends to the driver's version."
+    assert [str(finding) for finding in verdict.findings] == [f"node01: IMEX version of 198.19.0.1 not reported - Expected: 580.173.02 Actual: nothing. {step}"]
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_who_differs_is_named_also_behind_a_gpu_without_a_domain() -> None:
+    first, *others = TRAY.split("<gpu id=")
+    others[0] = others[0].replace("00000001-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000000")
+    others[2] = others[2].replace("<cliqueId>2<", "<cliqueId>3<")
+    verdict = domain({"smi-node02": "<gpu id=".join([first, *others])})
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node02 gpu0: not in an NVLink domain - Expected: a ClusterUUID and a clique Actual: 00000000-0000-0000-0000-000000000000, clique 2. {DOMAIN_STEP}",
+        f"node02 gpu2: another NVLink domain than most of rack - Expected: ClusterUUID 00000001-0000-0000-0000-000000000001, clique 2 Actual: 00000001-0000-0000-0000-000000000001, clique 3. {DOMAIN_STEP}",
+    ]
+    assert verdict.blamed == ["node02"]
+
+
+def test_two_halves_of_a_rack_blame_neither() -> None:
+    verdict = domain({"smi-node02": TRAY.replace("<cliqueId>2<", "<cliqueId>3<")})
+    halves = "; ".join(f"4 in ClusterUUID 00000001-0000-0000-0000-000000000001, clique {clique}" for clique in (2, 3))
+    assert [str(finding) for finding in verdict.findings] == [
+        f"rack: no NVLink domain has most of its GPUs - Expected: 8 GPUs in one Actual: {halves}. {DOMAIN_STEP}"
+    ]
+    assert (verdict.outcome, verdict.blamed) == (Outcome.FAIL, [])
 
 
 @pytest.mark.parametrize("broken", ["", "IMEX not running", imex()[:80], json.dumps({"status": "UP"}), imex(status="SIDEWAYS")])
@@ -100,7 +171,14 @@ def test_a_domain_of_the_wrong_size_is_an_error() -> None:
     known = facts("gb200_nvl72", 2)
     found = gate("rack/gpu/validation/nvlink-domain")
     run = found.plan(known, list(known.nodes))[0]
-    texts = {"smi-node01": TRAY, "smi-node02": TRAY, "imex-node01": imex(18), "imex-node02": imex(18)}
+    texts = {
+        "smi-node01": TRAY,
+        "smi-node02": TRAY,
+        "imex-node01": imex(18),
+        "imex-node02": imex(18),
+        "address-node01": "198.19.0.1",
+        "address-node02": "198.19.0.2",
+    }
     verdict = evaluate(found, known, run, texts, 0)
     assert verdict.outcome is not Outcome.PASS
     assert "not all nodes of the NVLink domain take part" in {finding.what for finding in verdict.findings}

@@ -207,20 +207,6 @@ def test_further_levels_need_their_own_tests(name: str, tests: str) -> None:
         assert [finding.what for finding in verdict.findings] == ["DCGM test memtest did not run", "DCGM test pulse_test did not run"]
 
 
-@pytest.mark.parametrize(
-    ("version", "note"),
-    [
-        ("", "EUD (extended utility diagnostic) is not installed on this node, or DCGM does not run as root: it did not run"),
-        ("580.95", "EUD 580.95 ran with it"),
-    ],
-)
-def test_an_absent_eud_is_said(version: str, note: str) -> None:
-    found = json.loads(DIAG)
-    if version:
-        found["metadata"]["EUD Test Version"] = version
-    assert judge("node/gpu/validation/dcgm-r3", {"dcgmi": json.dumps(found)}, {}).note == note
-
-
 def test_wrong_results_are_found_by_the_integrity_check() -> None:
     found = json.loads(DIAG)
     for category in found["DCGM Diagnostic"]["test_categories"]:

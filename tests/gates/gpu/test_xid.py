@@ -9,6 +9,7 @@ import pytest
 
 from rackready.gates.formats import kernel_log
 from rackready.gates.formats.error import FormatError
+from rackready.gates.gpu import recovery
 from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
@@ -44,7 +45,7 @@ CASES = [
             ),
             (
                 "node01 gpu4: Xid 154 (GPU recovery action changed) - Expected: None Actual: Node Reboot Required, 1 time at Sat Nov 21 09:12:44 2026. "
-                "Vendor's action RESTART_BM: power the node off and on: docs/runbooks/gpu.md."
+                "Drain and reboot the node: docs/runbooks/gpu.md."
             ),
         ),
     ),
@@ -248,6 +249,30 @@ def test_the_last_recovery_action_counts() -> None:
         for at, change in ((40, "0x0 (None) to 0x1 (GPU Reset Required)"), (90, "0x1 (GPU Reset Required) to 0x0 (None)"))
     )
     assert judge(GATE, Case("over", {"log": Said(f"[    1.0] NVRM: loading NVIDIA UNIX\n{lines}\n")}, Outcome.PASS)).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("code", "word", "step"),
+    [
+        (1, "GPU Reset Required", "Drain the node and reset the GPU (`nvidia-smi -r -i N`): docs/runbooks/gpu.md."),
+        (1, "PF FLR", "Drain the node and reset the GPU (`nvidia-smi -r -i N`): docs/runbooks/gpu.md."),
+        (2, "OS Reboot", "Drain and reboot the node: docs/runbooks/gpu.md."),
+        (5, "Recover IMEX Domain", "Restart nvidia-imex on all nodes of the NVLink domain."),
+        (6, "Bus Reset", "Power the node off and on: docs/runbooks/gpu.md."),
+    ],
+)
+def test_xid_154_and_nvidia_smi_ask_for_the_same(code: int, word: str, step: str) -> None:
+    said = xid(154, f"GPU recovery action changed from 0x0 (None) to 0x{code} ({word})")
+    finding = f"node01 gpu1: Xid 154 (GPU recovery action changed) - Expected: None Actual: {word}, 1 time at 2026-11-21T07:00:00+0000. {step}"
+    check(GATE, Case(word, {"log": said}, Outcome.FAIL, (finding,)))
+    assert recovery.ACTIONS[word] == step
+
+
+def test_a_recovery_action_of_another_word_is_an_error() -> None:
+    said = xid(154, "GPU recovery action changed from 0x0 (None) to 0x9 (Exorcise)")
+    step = "Read the vendor's catalogue and `nvidia-smi -q | grep 'Recovery Action'`, and update rackready."
+    finding = f"node01 gpu1: Xid 154: recovery action not known - Expected: None Actual: Exorcise, 1 time at 2026-11-21T07:00:00+0000. {step}"
+    check(GATE, Case("another word", {"log": said}, Outcome.ERROR, (finding,)))
 
 
 def test_a_text_that_is_no_log_is_refused() -> None:

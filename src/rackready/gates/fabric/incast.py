@@ -25,6 +25,14 @@ _RUNBOOK = "docs/runbooks/incast.md"
 _LOST = ("packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err")
 """Hardware counters (mlx5) that rise at a sender when packets were lost on the way and sent again."""
 _DROPPED = ("rx_discards_phy", "tx_discards_phy")
+_DROPPED_BY_CLASS = ("rx_prio{prio}_discards", "rx_prio{prio}_buf_discard", "rx_prio{prio}_cong_discard")
+"""Packets of one priority that a NIC threw away for want of buffers or because its host was congested (mlx5e per-priority and port buffer counters of
+Linux, commits 827a8cb2dd2b and 1297d97f4862): none in the RoCE class, which is lossless."""
+_FILLED = 0.5
+"""Share of the port's rate that the senders must reach together: below it no queue stands at the port, and nothing was tried. Judgement: a port that is
+filled gives about 97 % (payload rate), and congestion control that is set up as the vendor says does not halve that."""
+_SHARE = 0.1
+"""Share of an even part of what all reached that each sender must have: one that hardly wrote is no incast. Judgement; congestion control is not fair."""
 _OTHER_CLASS = 0.01
 """Share of bytes that may be outside of the RoCE class: ARP, LLDP and the exchange over TCP. Judgement."""
 _ASTRAY = 0.05
@@ -106,12 +114,11 @@ class Incast(Gate):
     def _filled(self, gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs, rail: int) -> bool:
         """Say whether all senders wrote side by side: what they reached together cannot be more than the port carries."""
         receiver, *others = run.nodes
-        into, total = nic_of(facts, receiver, rail), 0.0
-        for node in others:
-            reached = self._reached(gathered, outputs, (node, nic_of(facts, node, rail)), (receiver, into))
-            total += reached or 0.0
+        into = nic_of(facts, receiver, rail)
+        reached = {node: self._reached(gathered, outputs, (node, nic_of(facts, node, rail)), (receiver, into)) or 0.0 for node in others}
         if gathered.fails or gathered.errors:
             return False
+        total = sum(reached.values())
         where = f"{receiver} {into.rdma_device} (rail {rail})"
         gathered.judged += 1
         gathered.metric("incast_bandwidth", where, total, "Gb/s")
@@ -120,6 +127,13 @@ class Incast(Gate):
         if total > bound:
             step = "They did not write side by side: start them on nodes that are idle, and with more seconds."
             gathered.error(where, "no incast", f"senders together at most {bound:.0f} Gb/s", f"{total:.0f} Gb/s", step)
+        least, source = into.rate * _FILLED, f"judgement: {_FILLED} x port rate, below which no queue stands at the port"
+        gathered.criterion(Criterion(metric="incast_bandwidth", op=Op.GE, bound=least, unit="Gb/s", label="floor", source=source, derived=True))
+        if total < least:
+            step = f"The port was not filled, so nothing was tried: see the senders' rates (gate pair/fabric/performance/ib-write-bw): {_RUNBOOK}"
+            gathered.error(where, "no incast", f"senders together at least {least:.0f} Gb/s", f"{total:.0f} Gb/s", step)
+        else:
+            _all_wrote(gathered, where, reached, total)
         return not gathered.errors
 
     @staticmethod
@@ -155,7 +169,8 @@ class Incast(Gate):
             return
         hardware, interface = found
         gathered.judged += 1
-        lost = {name: hardware.get(name, 0) for name in _LOST if hardware.get(name, 0)} | {name: interface[name] for name in _DROPPED if interface.get(name)}
+        dropped = (*_DROPPED, *(name.format(prio=facts.fabric.qos.priority) for name in _DROPPED_BY_CLASS))
+        lost = {name: hardware.get(name, 0) for name in _LOST if hardware.get(name, 0)} | {name: interface[name] for name in dropped if interface.get(name)}
         gathered.metric("lost_packets", where, float(sum(lost.values())), "1")
         if lost:
             step = (
@@ -248,6 +263,16 @@ class Incast(Gate):
         if wrong:
             actual = ", ".join(f"{value} in priority {prio}" for prio, value in wrong.items())
             gathered.fail(where, "pause frames", f"in priority {facts.fabric.qos.priority} only", actual, f"Compare QoS of switch and host: {_RUNBOOK}")
+
+
+def _all_wrote(gathered: Judge, where: str, reached: Mapping[str, float], total: float) -> None:
+    """Hold each sender against its even part of what all reached together, Gb/s."""
+    least = _SHARE * total / len(reached)
+    idle = {node: value for node, value in reached.items() if value < least}
+    if idle:
+        step = f"They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), run the gate again: {_RUNBOOK}"
+        actual = ", ".join(f"{value:.1f} Gb/s from {node}" for node, value in idle.items())
+        gathered.error(where, "no incast", f"at least {least:.1f} Gb/s from every sender ({_SHARE:g} of an even part)", actual, step)
 
 
 def _nic_delta(gathered: Judge, outputs: Outputs, node: str, nic: NicFacts, where: str) -> tuple[dict[str, int], dict[str, int]] | None:

@@ -31,6 +31,11 @@ _FEW = 4
 MARKS = {"h100_sxm": 5.0, "h200_sxm": 5.0, "b200_sxm": 5.0, "gb200_nvl72": 9.0}
 """Largest average latency of ib_write_lat, microseconds: oci-hpc health checks, 5 on H100, H200 and B200 shapes, 9 on GB200. None for others."""
 _SOURCE = "published pass mark of this GPU's shapes: oracle-quickstart/oci-hpc health checks, ib_write_lat"
+_LOOSE = (
+    "derived: the largest published pass mark of any GPU's shapes (oracle-quickstart/oci-hpc health checks, ib_write_lat), as none is published for this one"
+)
+_ROUND_TRIP = 2
+"""perftest prints half of the round trip for writes and the whole for reads (its man pages), so a read may take twice a write's mark."""
 Triple = tuple[str, str, NicFacts, NicFacts]
 
 
@@ -151,13 +156,17 @@ class IbWriteLat(Gate):
         if result.link_type != "Ethernet":
             step = "Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NIC."
             gathered.fail(where, "transport", "RoCE (link type Ethernet)", f"link type {result.link_type}", step)
+        if wanted[-1] and result.gpu not in {None, nic.gpu}:
+            what = f"{self.program} measured another GPU's memory"
+            gathered.error(where, what, f"gpu{nic.gpu}", f"gpu{result.gpu}", "Unset CUDA_VISIBLE_DEVICES on the node.")
         gathered.transport = f"RoCE, {'GPU' if result.gpu_memory else 'host'} memory"
         return len(gathered.fails) + len(gathered.errors) == before
 
-    def mark(self, of_node: NodeFacts) -> Bound | None:
-        """Return the published mark of the node's GPU, None when there is none."""
+    def mark(self, of_node: NodeFacts) -> Bound:
+        """Return the published mark of the node's GPU, or the largest of any where there is none: rails that are all late do not judge each other."""
         value = MARKS.get(of_node.gpu.id)
-        return None if value is None else Bound(value, _SOURCE, derived=False, inputs={"gpu": of_node.gpu.id})
+        inputs: dict[str, float | str] = {"gpu": of_node.gpu.id}
+        return Bound(max(MARKS.values()), _LOOSE, derived=True, inputs=inputs) if value is None else Bound(value, _SOURCE, derived=False, inputs=inputs)
 
     def _judge(self, gathered: Judge, facts: GateFacts, found: dict[int, Latency], near: str, far: str) -> None:
         mark = self.mark(facts.nodes[near])
@@ -168,14 +177,15 @@ class IbWriteLat(Gate):
             where = place(near, far, one, other)
             gathered.metric("latency_typical", where, values[index], "us")
             gathered.metric("latency_p99", where, found[rail].p99, "us")
-            if mark is not None:
-                self._against_mark(gathered, where, found[rail].average, mark)
+            self._against_mark(gathered, where, found[rail].average, mark)
             others = values[:index] + values[index + 1 :]
-            self._against_siblings(gathered, where, values[index], others, facts.fleet * len(values), known=mark is not None)
+            self._against_siblings(gathered, where, values[index], others, facts.fleet * len(values), known=not mark.derived)
 
     def _against_mark(self, gathered: Judge, where: str, value: float, mark: Bound) -> None:
         gathered.judged += 1
-        bound = Criterion(metric="latency_average", op=Op.LE, bound=mark.value, unit="us", label="floor", source=mark.source, inputs=mark.inputs)
+        bound = Criterion(
+            metric="latency_average", op=Op.LE, bound=mark.value, unit="us", label="floor", source=mark.source, derived=mark.derived, inputs=mark.inputs
+        )
         if bound not in gathered.criteria:
             gathered.criterion(bound)
         gathered.metric("latency_average", where, value, "us")
@@ -211,9 +221,11 @@ class IbReadLatGpu(IbWriteLat):
         """Use the GPU beside the NIC. perftest refuses CUDA with ib_write_lat: "latency tests with read/send verbs only"."""
         return (f"--use_cuda={nic.gpu}", *(("--use_cuda_dmabuf",) if self.inputs.gpudirect == "dmabuf" else ()))
 
-    def mark(self, of_node: NodeFacts) -> Bound | None:  # noqa: ARG002
-        """No mark for reads of GPU memory was found: the other rails judge."""
-        return None
+    def mark(self, of_node: NodeFacts) -> Bound:
+        """Return twice the mark of writes: none for reads of GPU memory was found."""
+        write = super().mark(of_node)
+        source = f"derived: {_ROUND_TRIP} x the mark of writes, whose half round trip perftest prints; {write.source.removeprefix('derived: ')}"
+        return Bound(_ROUND_TRIP * write.value, source, derived=True, inputs={**write.inputs, "write": write.value})
 
 
 def place(near: str, far: str, one: NicFacts, other: NicFacts) -> str:

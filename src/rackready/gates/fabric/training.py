@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -25,6 +26,13 @@ _PORT = 29511
 _BACKEND = "nccl"
 _NEAR = 0.1
 _VOCABULARY = 32000
+_WARMUP = 5
+"""Steps before those that are timed."""
+_MOVES = 0.5
+"""Share of the steps whose loss must be a value of its own: parameters that are updated give another loss every time. Judgement.
+
+By how much the loss falls is not bounded: the more ranks, the more random tokens one step averages over, and the less there is to learn in so few steps.
+"""
 _CORRUPT = "Gradients were corrupted on the way or a GPU computes wrong: run DCGM's level 4 on these nodes: docs/runbooks/silent-data-corruption.md"
 
 
@@ -54,10 +62,13 @@ class DdpStep(Containered):
             meet = (f"--master_addr={master}", f"--master_port={_PORT}", "--no_python")
             # ranks that wait for a lost one give up in time to say so: torchrun itself then waits up to 300 s more for the other nodes
             wait = ("--wait", str(self.inputs.timeout_s // 2))
-            program = ("python3", "-c", inspect.getsource(ddp_step), "--steps", str(self.inputs.steps), "--vocabulary", str(_VOCABULARY), *wait)
+            program = ("python3", "-c", inspect.getsource(ddp_step), *self._options(), *wait)
             line = self.contained("torchrun", *spread, *meet, *program, environment=[f"{name}={value}" for name, value in DEBUG.items()])
             commands.append(Command(key=f"train-{node}", node=node, argv=line, timeout_s=self.inputs.timeout_s))
         return [Run("cluster", "cluster", tuple(nodes), tuple(commands), frozenset(nodes))]
+
+    def _options(self) -> tuple[str, ...]:
+        return ("--warmup", str(_WARMUP), "--steps", str(self.inputs.steps), "--vocabulary", str(_VOCABULARY))
 
     def tools(self, outputs: Outputs) -> dict[str, str]:
         """Return the versions of PyTorch, CUDA and NCCL, and what carried the gradients."""
@@ -99,12 +110,39 @@ class DdpStep(Containered):
         if report["world"] != ranks or len(sums) != ranks or len(hosts) != ranks:
             gathered.error("cluster", "training ran with other ranks", ranks, f"{report['world']} ({len(sums)} reported)", "Check that all GPUs are visible.")
             return
+        if len(losses) != _WARMUP + self.inputs.steps:
+            step = "Read the raw output in the report; run the gate again."
+            gathered.error("cluster", "training ran another number of steps", f"{_WARMUP + self.inputs.steps} losses", f"{len(losses)}", step)
+            return
+        if not _everywhere(gathered, facts, run, hosts):
+            return
         gathered.judged += 1
         gathered.metric("tokens_per_second", "cluster", float(report["tokens_per_second"]), "1/s")
         _losses(gathered, losses)
-        odd = sorted({host for host, found in zip(hosts, sums, strict=True) if found != max(set(sums), key=sums.count)})
-        if odd:
-            gathered.fail(", ".join(odd), "parameters after training", "the same on every rank, bit for bit", f"{len(set(sums))} different", _CORRUPT)
+        _agree(gathered, hosts, sums)
+
+
+def _everywhere(gathered: Judge, facts: GateFacts, run: Run, hosts: Sequence[str]) -> bool:
+    """Whether every node of the run had a rank for each of its GPUs, by the names that the ranks' hosts give themselves (with or without a domain)."""
+    found = Counter(host if host in run.nodes else host.split(".", 1)[0] for host in hosts)
+    wanted = {node: facts.nodes[node].platform.gpus for node in run.nodes}
+    wrong = [name for name in dict.fromkeys((*run.nodes, *found)) if found[name] != wanted.get(name, 0)]
+    if wrong:
+        step = "Check the nodes' host names (they must be those of the site file), and that every node started its own ranks."
+        expected = ", ".join(f"{wanted.get(name, 0)} on {name}" for name in wrong)
+        gathered.error("cluster", "training ran on other hosts", f"ranks: {expected}", ", ".join(f"{found[name]} on {name}" for name in wrong), step)
+    return not wrong
+
+
+def _agree(gathered: Judge, hosts: Sequence[str], sums: Sequence[str]) -> None:
+    """Every rank ends with the same parameters; who differs from most ranks is named, all hosts where no parameters are those of most."""
+    most, times = Counter(sums).most_common(1)[0]
+    if times == len(sums):
+        return
+    known = times * 2 > len(sums)
+    odd = sorted({host for host, found in zip(hosts, sums, strict=True) if not known or found != most})
+    actual = f"{len(set(sums))} different" + ("" if known else ", none of them on most ranks")
+    gathered.fail(", ".join(odd), "parameters after training", "the same on every rank, bit for bit", actual, _CORRUPT)
 
 
 def _losses(gathered: Judge, losses: Sequence[float | None]) -> None:
@@ -121,6 +159,8 @@ def _losses(gathered: Judge, losses: Sequence[float | None]) -> None:
         gathered.fail("cluster", "first training loss", f"{first:.2f} within {_NEAR:.0%}", f"{values[0]:.2f}", _CORRUPT)
     elif values[-1] >= values[0]:
         gathered.fail("cluster", "training loss", f"below {values[0]:.2f} after {len(values)} steps on one batch", f"{values[-1]:.2f}", _CORRUPT)
+    elif len(set(values)) < _MOVES * len(values):
+        gathered.fail("cluster", "training loss", f"another at every one of {len(values)} steps", f"{len(set(values))} different", _CORRUPT)
 
 
 def read(text: str) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Reads `dcgmi diag -j` of DCGM 3.x and 4.x into one shape.
 
-3.x: root key ``DCGM GPU Diagnostic``, results carry ``gpu_id`` as a string, and in the Deployment category the message of a
-warning stands under ``warnings``. 4.x: root key ``DCGM Diagnostic``, results carry ``entity_group`` and ``entity_id``, and
-``info`` is a list. A document without test categories is a diagnostic that did not run.
+3.x: root key ``DCGM GPU Diagnostic``, results carry ``gpu_id`` as a string; ``GPU Device IDs`` are PCI device ids ("2330"), one a GPU; the Deployment
+category has one result a test for the node, and the message of a warning stands there under ``warnings``. 4.x: root key ``DCGM Diagnostic``, results
+carry ``entity_group`` and ``entity_id``, and ``info`` is a list. A document without test categories is a diagnostic that did not run.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Diagnostic:
     serials: tuple[str, ...]
     results: tuple[Result, ...]
     eud: str = ""
-    """Version of the extended utility diagnostic, where it ran."""
+    """Version of the extended utility diagnostic, where the document's head has one: it does not say that it ran."""
 
     def tests(self) -> list[str]:
         """Names of the tests that the run reports, in its order."""
@@ -80,9 +80,8 @@ def _diagnostic(document: dict[str, Any]) -> Diagnostic:
         serials = tuple(str(entity.get("serial_num", "")) for entity in entities)
     elif "DCGM GPU Diagnostic" in document:
         body, meta = document["DCGM GPU Diagnostic"], document
-        gpus = tuple(int(gpu) for gpu in document.get("GPU Device IDs", [])) if all(str(gpu).isdigit() for gpu in document.get("GPU Device IDs", [])) else ()
         named = document.get("GPU Device Serials", {})
-        gpus = tuple(int(gpu) for gpu in named) or gpus
+        gpus = tuple(int(gpu) for gpu in named) or tuple(range(len(document.get("GPU Device IDs", []))))
         serials = tuple(str(serial) for serial in named.values())
     else:
         message = f"neither 'DCGM Diagnostic' nor 'DCGM GPU Diagnostic' among {sorted(document)[:5]}"

@@ -15,6 +15,8 @@ from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 _MARK = re.compile(r"^== (?P<port>\S+) (?P<kind>qos|stats)\s*$", re.MULTILINE)
+_DROPPED_IN = ("rx-buffer-discards", "rx-shared-buffer-discards")
+"""What a port threw away on its way in: for want of the priority group's own buffer, and of the shared one."""
 _CLASSES = tuple(str(number) for number in range(8))
 
 
@@ -93,7 +95,7 @@ def _port(port: str, kinds: Mapping[str, Mapping[str, object]]) -> PortCounters:
         message = f"{port}: only {', '.join(kinds)}"
         raise FormatError(message)
     qos, stats = kinds["qos"], kinds["stats"]
-    into = [_number(qos, port, "ingress-buffer-stats", number, "rx-buffer-discards") for number in _CLASSES]
+    into = [sum(_number(qos, port, "ingress-buffer-stats", number, name) for name in _DROPPED_IN) for number in _CLASSES]
     out = [
         _number(qos, port, "egress-queue-stats", number, "tx-uc-buffer-discards") + _number(qos, port, "egress-queue-stats", number, "wred-discards")
         for number in _CLASSES

@@ -75,9 +75,14 @@ def _result(text: str, row: tuple[str, ...]) -> WriteBandwidth:
         mtu=int(fields["Mtu"]),
         gid_index=int(gid) if gid.isdigit() else None,
         gpu_memory=memory,
-        gpu=int(used[1]) if (used := _GPU.search(text)) else None,
+        gpu=gpu_used(text),
         size=int(size),
         iterations=int(iterations),
         peak=float(peak),
         average=float(average),
     )
+
+
+def gpu_used(text: str) -> int | None:
+    """Return whose GPU memory a program of perftest says that it uses, by CUDA's numbers; None where it says none."""
+    return int(used[1]) if (used := _GPU.search(text)) else None

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.perftest import gpu_used
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,8 @@ class Latency:
     link_type: str
     mtu: int
     gpu_memory: bool
+    gpu: int | None
+    """Which GPU's memory, by CUDA's numbers; None where it says none."""
     size: int
     iterations: int
     typical: float
@@ -57,7 +60,16 @@ def parse(text: str) -> Latency:
     if not least <= typical <= most or not least <= average <= most or not typical <= p99 <= p999 * 1.001 or least <= 0:
         message = f"times {least} to {most}, typical {typical}, 99 % {p99}: columns are not what they seem"
         raise FormatError(message)
-    size, iterations = int(rows[0][0]), int(rows[0][1])
     return Latency(
-        title["verb"].lower(), fields["Device"], fields["Link type"], int(fields["Mtu"]), bool(_CUDA.search(text)), size, iterations, typical, average, p99
+        verb=title["verb"].lower(),
+        device=fields["Device"],
+        link_type=fields["Link type"],
+        mtu=int(fields["Mtu"]),
+        gpu_memory=bool(_CUDA.search(text)),
+        gpu=gpu_used(text),
+        size=int(rows[0][0]),
+        iterations=int(rows[0][1]),
+        typical=typical,
+        average=average,
+        p99=p99,
     )

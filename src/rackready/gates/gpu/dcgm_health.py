@@ -16,12 +16,16 @@ _STEP = "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validatio
 _SETTLE_S = 60
 """DCGM needs that long from setting the watches of memory, PCIe, NVLink and heat to the first answer about them (dcgmi health --help, flags with *)."""
 _DCGM = "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
-_SEEN = re.compile(r"^(?P<gpus>\d+) GPUs? found\.", re.MULTILINE)
+_SEEN = re.compile(r"^(?P<gpus>\d+) GPUs? found(?: \(Active\))?\.", re.MULTILINE)
+"""From DCGM 4.5 on with '(Active)' (dcgmi/Query.cpp, DisplayDiscoveredDevices)."""
 _ROW = re.compile(r"^\| *\d+ *\| *Name: ", re.MULTILINE)
-_SWITCHES = re.compile(r"^\d+ NvSwitch(es)? found", re.MULTILINE)
+_SWITCHES = re.compile(r"^(?P<switches>\d+) NvSwitch(?:es)? found", re.MULTILINE)
+_GROUPS = {"gpus": "g", "switches": "s"}
+"""Groups of entities that are watched each for itself, as dcgmi calls them. All entities at once (a) is a word of its command line that the host engine
+of 3.3 to 4.6 has no group for: it answers 'The Group is not found' (verifyAndUpdateGroupId in DcgmGroupManager)."""
 _UNIT = "rackready-dcgm-health.service"
 """Unit of the role dcgm that sets the watches whenever the host engine starts: how long it stands is how long they watch."""
-_ASK = f"""left={_SETTLE_S}
+_WAIT = f"""left={_SETTLE_S}
 if systemctl is-active --quiet {_UNIT}; then
   since=$(systemctl show --property=ActiveEnterTimestampMonotonic --value {_UNIT})
   now=$(cut -d. -f1 /proc/uptime)
@@ -29,77 +33,100 @@ if systemctl is-active --quiet {_UNIT}; then
 fi
 [ "$left" -le {_SETTLE_S} ] || left={_SETTLE_S}
 [ "$left" -le 0 ] || sleep "$left"
-exec dcgmi health -c -j
 """
 
 
 class DcgmHealth(Gate):
-    """DCGM's health watches (memory, PCIe, NVLink, InfoROM, thermal, power, driver) report every GPU and switch healthy."""
+    """DCGM's health watches (memory, PCIe, NVLink, InfoROM, thermal, power, driver) report every GPU and every NVSwitch of the server healthy."""
 
     id = "node/gpu/validation/dcgm-health"
     covers = frozenset({"gpu"})
 
-    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Set all watches (setting them twice changes nothing), give them their time, then ask: sooner, Healthy only means that nothing was watched."""
-        return [
-            Run(
-                id=node,
-                target=node,
-                nodes=(node,),
-                commands=(
-                    Command(key="set", node=node, argv=("dcgmi", "health", "-s", "a"), timeout_s=60),
-                    Command(key="seen", node=node, argv=("dcgmi", "discovery", "-l"), timeout_s=60),
-                    Command(key="check", node=node, argv=("sh", "-c", _ASK), timeout_s=_SETTLE_S + 60, stage=1),
-                ),
-            )
-            for node in nodes
-        ]
+        return [self._run(facts, node) for node in nodes]
+
+    @staticmethod
+    def _run(facts: GateFacts, node: str) -> Run:
+        groups = [(name, _GROUPS[name]) for name in _watched(facts, node)]
+        set_ = [Command(key=f"set-{name}", node=node, argv=("dcgmi", "health", "-g", group, "-s", "a"), timeout_s=60) for name, group in groups]
+        seen = Command(key="seen", node=node, argv=("dcgmi", "discovery", "-l"), timeout_s=60)
+        check = [Command(key=f"check-{name}", node=node, argv=("sh", "-c", _ask(group)), timeout_s=_SETTLE_S + 60, stage=1) for name, group in groups]
+        return Run(id=node, target=node, nodes=(node,), commands=(*set_, seen, *check))
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Name every incident with its entity; the overall word must agree with them."""
+        """Name every incident with its entity; the overall word of each group must agree with them."""
         node = run.nodes[0]
         judge = Judge()
-        for key, what in (("set", "dcgmi health -s"), ("seen", "dcgmi discovery"), ("check", "dcgmi health -c")):
+        groups = _watched(facts, node)
+        for key, what in (
+            *((f"set-{name}", "dcgmi health -s") for name in groups),
+            ("seen", "dcgmi discovery"),
+            *((f"check-{name}", "dcgmi health -c") for name in groups),
+        ):
             if judge.trouble(trouble(outputs.get(key), node, what)):
                 return judge.verdict(node)
-        set_, check = outputs["set"], outputs["check"]
-        if set_.exit_code != 0 or "successfully" not in set_.stdout:
-            judge.error(
-                node,
-                "DCGM health watches could not be set",
-                "Health monitor systems set successfully",
-                f"{' '.join(set_.stdout.split())[:160]} (exit code {set_.exit_code})",
-                _DCGM,
-            )
+        if not all([_set(judge, node, name, outputs[f"set-{name}"]) for name in groups]):  # noqa: C419 - every group is looked at
             return judge.verdict(node)
-        try:
-            found = dcgm_health.parse(check.stdout)
-        except FormatError as error:
-            judge.error(node, "DCGM health unreadable", "JSON of dcgmi health -c", f"{error} (exit code {check.exit_code})", _DCGM)
-            return judge.verdict(node)
-        if check.exit_code != 0:
-            judge.error(node, "DCGM contradicts itself", "exit code 0 with a report", f"exit code {check.exit_code}", _DCGM)
+        found = {name: _report(judge, node, outputs[f"check-{name}"]) for name in groups}
         if _sees_all(judge, facts, node, outputs["seen"]):
-            _judge(judge, facts, node, found)
+            for name, health in found.items():
+                if health is not None:
+                    _judge(judge, facts, node, name, health)
+        if facts.nodes[node].platform.nvswitch and "switches" not in groups:
+            judge.note = "NVSwitches are not watched: this server's host engine does not see them"
         return judge.verdict(node)
 
 
+def _ask(group: str) -> str:
+    """Return the script that waits until the watches have had their time, and asks for what they saw of a group."""
+    return f"{_WAIT}exec dcgmi health -g {group} -c -j\n"
+
+
+def _watched(facts: GateFacts, node: str) -> tuple[str, ...]:
+    """Return the groups of entities that are watched on a node."""
+    return ("gpus", "switches") if facts.nodes[node].platform.nvswitches else ("gpus",)
+
+
+def _set(judge: Judge, node: str, name: str, output: Output) -> bool:
+    if output.exit_code == 0 and "successfully" in output.stdout:
+        return True
+    actual = f"{' '.join(output.stdout.split())[:160]} (exit code {output.exit_code})"
+    judge.error(node, f"DCGM health watches of its {name} could not be set", "Health monitor systems set successfully", actual, _DCGM)
+    return False
+
+
+def _report(judge: Judge, node: str, check: Output) -> Health | None:
+    try:
+        found = dcgm_health.parse(check.stdout)
+    except FormatError as error:
+        judge.error(node, "DCGM health unreadable", "JSON of dcgmi health -c", f"{error} (exit code {check.exit_code})", _DCGM)
+        return None
+    if check.exit_code != 0:
+        judge.error(node, "DCGM contradicts itself", "exit code 0 with a report", f"exit code {check.exit_code}", _DCGM)
+    return found
+
+
 def _sees_all(judge: Judge, facts: GateFacts, node: str, seen: Output) -> bool:
-    """Hold the GPUs that the host engine sees against the platform: the report names only those that are ill."""
-    found, rows = _SEEN.search(seen.stdout), _ROW.findall(seen.stdout)
-    if found is None or int(found["gpus"]) != len(rows) or not _SWITCHES.search(seen.stdout) or seen.exit_code != 0:
+    """Hold the GPUs and NVSwitches that the host engine sees against the platform: the reports name only those that are ill."""
+    found, rows, switches = _SEEN.search(seen.stdout), _ROW.findall(seen.stdout), _SWITCHES.search(seen.stdout)
+    if found is None or int(found["gpus"]) != len(rows) or switches is None or seen.exit_code != 0:
         actual = f"{' '.join(seen.stdout.split())[:160] or 'nothing'} (exit code {seen.exit_code})"
         judge.error(node, "DCGM discovery unreadable", "the GPUs and NVSwitches that were found", actual, _DCGM)
         return False
-    wanted = facts.nodes[node].platform.gpus
-    if int(found["gpus"]) != wanted:
+    platform = facts.nodes[node].platform
+    if int(found["gpus"]) != platform.gpus:
         step = "See the gate node/gpu/sanity/inventory; the host engine sees what the driver had when it started: restart nvidia-dcgm after a repair."
-        judge.fail(node, "GPUs that DCGM watches", wanted, found["gpus"], step)
+        judge.fail(node, "GPUs that DCGM watches", platform.gpus, found["gpus"], step)
+        return False
+    if platform.nvswitches and int(switches["switches"]) != int(platform.nvswitches.value):
+        step = "Check libnvidia-nscq (of the driver's version) and `systemctl status nvidia-fabricmanager`, restart nvidia-dcgm: docs/runbooks/nvlink-down.md."
+        judge.fail(node, "NVSwitches that DCGM watches", int(platform.nvswitches.value), switches["switches"], step)
         return False
     return True
 
 
-def _judge(judge: Judge, facts: GateFacts, node: str, found: Health) -> None:
+def _judge(judge: Judge, facts: GateFacts, node: str, name: str, found: Health) -> None:
     judge.judged += 1
     bad: set[str] = set()
     for incident in found.incidents:
@@ -112,4 +139,5 @@ def _judge(judge: Judge, facts: GateFacts, node: str, found: Health) -> None:
         judge.fail(node, "DCGM health", "Healthy", f"{found.overall}, and no entity is named", _STEP)
     if found.overall == "Healthy" and bad:
         judge.error(node, "DCGM contradicts itself", "an overall word as bad as its incidents", "Healthy with incidents", _DCGM)
-    judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(facts.nodes[node].platform.gpus) if f"gpu{gpu}" not in bad)
+    if name == "gpus":
+        judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(facts.nodes[node].platform.gpus) if f"gpu{gpu}" not in bad)

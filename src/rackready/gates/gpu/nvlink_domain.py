@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
 from rackready.gates import base
-from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import imex
 from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.imex import ImexNode
 from rackready.gates.formats.smi_xml import SmiLog
 from rackready.gates.gpu import fabric, parts, smi
 from rackready.gates.judge import Judge
@@ -49,7 +51,8 @@ class NvLinkDomain(Gate):
     def _run(rack: str, members: list[str]) -> Run:
         ask = tuple(smi.command(node, f"smi-{node}") for node in members)
         status = tuple(Command(key=f"imex-{node}", node=node, argv=("nvidia-imex-ctl", "-N", "-j"), timeout_s=60) for node in members)
-        return Run(id=rack, target=rack, nodes=tuple(members), commands=(*ask, *status))
+        own = tuple(Command(key=f"address-{node}", node=node, argv=("hostname", "-I"), timeout_s=60) for node in members)
+        return Run(id=rack, target=rack, nodes=tuple(members), commands=(*ask, *status, *own))
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge each GPU's fabric, then that all agree, then IMEX as each node sees it."""
@@ -65,14 +68,15 @@ class NvLinkDomain(Gate):
                 f"{len(run.nodes)}",
                 "Run the gate on the whole rack, or declare a smaller domain (`nodes`).",
             )
-        seen: dict[str, list[tuple[str, str]]] = {}
+        seen: dict[str, tuple[str, str]] = {}
         for node in run.nodes:
             log = smi.read(judge, outputs.get(f"smi-{node}"), node)
             if log is not None:
-                seen[node] = _gpus(judge, facts, node, log)
+                seen |= _gpus(judge, facts, node, log)
         _agree(judge, run.target, seen)
-        for node in run.nodes:
-            _imex(judge, node, outputs, wanted, facts.nodes[node].driver)
+        lists = {node: _imex(judge, node, outputs, wanted, facts.nodes[node].driver) for node in run.nodes}
+        if len(run.nodes) == wanted:
+            _members(judge, run, lists, {node: _own(judge, node, outputs.get(f"address-{node}")) for node in run.nodes})
         judge.blamed.update(finding.where.split()[0] for finding in judge.fails if finding.where.split()[0] in run.nodes)
         return judge.verdict(run.target)
 
@@ -89,10 +93,10 @@ class NvLinkDomain(Gate):
         return out or super().attribute(facts, done)
 
 
-def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> list[tuple[str, str]]:
-    """Judge every GPU's fabric; returns (cluster, clique) of each."""
+def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> dict[str, tuple[str, str]]:
+    """Judge every GPU's fabric; returns 'node02 gpu1' -> (cluster, clique) of each that has one."""
     smi.count(judge, facts.nodes[node], node, log)
-    found = []
+    found: dict[str, tuple[str, str]] = {}
     for gpu in log.gpus:
         part = parts.name(facts.nodes[node], gpu.pci, gpu.position)
         before = len(judge.fails) + len(judge.errors)
@@ -105,36 +109,71 @@ def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> list[tuple[
         if cluster is None or clique is None or cluster == _NO_CLUSTER:
             judge.fail(f"{node} {part}", "not in an NVLink domain", "a ClusterUUID and a clique", f"{cluster or 'none'}, clique {clique or 'none'}", _STEP)
             continue
-        found.append((cluster, clique))
+        found[f"{node} {part}"] = (cluster, clique)
         if len(judge.fails) + len(judge.errors) == before:
             judge.measured.add(f"{node}/{part}")
     return found
 
 
-def _agree(judge: Judge, rack: str, seen: dict[str, list[tuple[str, str]]]) -> None:
-    """All GPUs of a rack have one (cluster, clique); who differs from most is named."""
+def _agree(judge: Judge, rack: str, seen: Mapping[str, tuple[str, str]]) -> None:
+    """All GPUs of a rack have one (cluster, clique); who differs from most is named, the rack where none has most. ``seen``: by node and GPU."""
     judge.judged += 1
-    counts = Counter(pair for pairs in seen.values() for pair in pairs)
+    counts = Counter(seen.values())
     if len(counts) <= 1:
         return
-    most = counts.most_common(1)[0][0]
-    for node, pairs in seen.items():
-        for gpu, pair in enumerate(pairs):
-            if pair != most:
-                judge.fail(
-                    f"{node} gpu{gpu}",
-                    f"another NVLink domain than most of {rack}",
-                    f"ClusterUUID {most[0]}, clique {most[1]}",
-                    f"{pair[0]}, clique {pair[1]}",
-                    _STEP,
-                )
+    most, times = counts.most_common(1)[0]
+    if times * 2 <= len(seen):
+        actual = "; ".join(f"{number} in ClusterUUID {cluster}, clique {clique}" for (cluster, clique), number in sorted(counts.items()))
+        judge.fail(rack, "no NVLink domain has most of its GPUs", f"{len(seen)} GPUs in one", actual, _STEP)
+        return
+    for where, pair in seen.items():
+        if pair != most:
+            expected = f"ClusterUUID {most[0]}, clique {most[1]}"
+            judge.fail(where, f"another NVLink domain than most of {rack}", expected, f"{pair[0]}, clique {pair[1]}", _STEP)
 
 
-def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -> None:
-    """Judge the domain as one node's daemon sees it: up, of the wanted size, every member ready and connected to every other."""
+def _own(judge: Judge, node: str, output: Output | None) -> frozenset[str]:
+    """Return the addresses of a node, as it says itself, and its name; empty where it says none, which is an error."""
+    if judge.trouble(trouble(output, node, "reading of the node's addresses")) or output is None:
+        return frozenset()
+    try:
+        found = {_plain(str(ipaddress.ip_address(word))) for word in output.stdout.split()}
+    except ValueError:
+        found = set()
+    if not found or output.exit_code != 0:
+        actual = f"{output.stdout.strip()[:80] or 'nothing'} (exit code {output.exit_code})"
+        judge.error(node, "the node's addresses unreadable", "addresses", actual, "Run `hostname -I` on the node.")
+        return frozenset()
+    return frozenset({node, *found})
+
+
+def _plain(host: str) -> str:
+    """Return an address in its short form, a host name without its domain."""
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host.split(".", 1)[0]
+
+
+def _members(judge: Judge, run: Run, lists: Mapping[str, frozenset[str]], own: Mapping[str, frozenset[str]]) -> None:
+    """Hold the members that each daemon lists against the nodes of the rack: a domain with others may be as ready and connected."""
+    if not all(own.values()):
+        return
+    for node, hosts in lists.items():
+        if not hosts:
+            continue
+        judge.judged += 1
+        foreign = [f"{host} is none of them" for host in sorted(hosts) if not any(_plain(host) in names for names in own.values())]
+        absent = [f"none is {name}" for name, names in own.items() if not any(_plain(host) in names for host in hosts)]
+        if foreign or absent:
+            judge.fail(node, f"members of the IMEX domain are not the nodes of {run.target}", ", ".join(run.nodes), ", ".join([*foreign, *absent]), _IMEX_STEP)
+
+
+def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -> frozenset[str]:
+    """Judge the domain as one node's daemon sees it: up, of the wanted size, every member ready and connected to every other. Returns its members' hosts."""
     output = outputs.get(f"imex-{node}")
     if judge.trouble(trouble(output, node, "nvidia-imex-ctl")) or output is None:
-        return
+        return frozenset()
     judge.judged += 1
     try:
         found = imex.parse(output.stdout)
@@ -146,7 +185,7 @@ def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -
             f"{error} (exit code {output.exit_code})",
             "Install package nvidia-imex of the driver's version; check `systemctl status nvidia-imex`.",
         )
-        return
+        return frozenset()
     if output.exit_code != 0:
         judge.error(node, "IMEX contradicts itself", "exit code 0 with a domain", f"exit code {output.exit_code}", _IMEX_STEP)
     if found.status != "UP":
@@ -157,8 +196,7 @@ def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -
     for member in found.nodes:
         if member.status != "READY":
             judge.fail(node, f"IMEX member {member.host}", "READY", member.status, _IMEX_STEP)
-        if member.version and member.version != driver:
-            judge.fail(node, f"IMEX version of {member.host}", driver, member.version, "IMEX must be exactly the driver's version; run install again.")
+        _version(judge, node, member, driver)
         ends = dict.fromkeys(hosts - {member.host}, "none") | member.connections
         bad = {host: state for host, state in ends.items() if state != "CONNECTED"}
         if bad:
@@ -169,3 +207,11 @@ def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -
                 ", ".join(f"{host}: {state}" for host, state in sorted(bad.items())),
                 _IMEX_STEP,
             )
+    return frozenset(hosts)
+
+
+def _version(judge: Judge, node: str, member: ImexNode, driver: str) -> None:
+    if not member.version:
+        judge.error(node, f"IMEX version of {member.host} not reported", driver, "nothing", "Update nvidia-imex on both ends to the driver's version.")
+    elif member.version != driver:
+        judge.fail(node, f"IMEX version of {member.host}", driver, member.version, "IMEX must be exactly the driver's version; run install again.")

@@ -8,18 +8,23 @@ from rackready.gates.gpu import parts
 from rackready.gates.gpu.smi import RUNBOOK, SmiGate
 from rackready.gates.judge import Judge
 
-_ACTIONS = {
-    "Reset": f"Drain the node and reset the GPU (`nvidia-smi -r -i N`): {RUNBOOK}.",
-    "GPU Reset": f"Drain the node and reset the GPU (`nvidia-smi -r -i N`): {RUNBOOK}.",
-    "Reboot": f"Drain and reboot the node: {RUNBOOK}.",
-    "Node Reboot": f"Drain and reboot the node: {RUNBOOK}.",
-    "Drain P2P": "End the jobs that use NVLink between GPUs, then reset the GPU: docs/runbooks/nvlink-down.md.",
+_RESET = f"Drain the node and reset the GPU (`nvidia-smi -r -i N`): {RUNBOOK}."
+_REBOOT = f"Drain and reboot the node: {RUNBOOK}."
+_DRAIN = "End the jobs that use NVLink between GPUs, then reset the GPU: docs/runbooks/nvlink-down.md."
+_IMEX = "Restart nvidia-imex on all nodes of the NVLink domain."
+_POWER = f"Power the node off and on: {RUNBOOK}."
+ACTIONS = {
+    **dict.fromkeys(("Reset", "GPU Reset", "GPU Reset Required", "PF FLR"), _RESET),
+    **dict.fromkeys(("Reboot", "Node Reboot", "Node Reboot Required", "OS Reboot"), _REBOOT),
+    "Drain P2P": _DRAIN,
     "Drain and Reset": f"Drain the node, then reset the GPU (`nvidia-smi -r -i N`): {RUNBOOK}.",
-    "Recover IMEX Domain": "Restart nvidia-imex on all nodes of the NVLink domain.",
-    "Bus Reset": f"Power the node off and on: {RUNBOOK}.",
-    "System Reboot": f"Power the node off and on: {RUNBOOK}.",
+    "Recover IMEX Domain": _IMEX,
+    **dict.fromkeys(("Bus Reset", "System Reboot", "System Reboot Required"), _POWER),
 }
-"""Words of nvidia-smi's 'GPU Recovery Action' (its manual; NVML DeviceGpuRecoveryAction)."""
+"""What the driver asks for -> what to do, in the words of nvidia-smi's 'GPU Recovery Action' (its manual; NVML nvmlDeviceGpuRecoveryAction_t) and of Xid 154.
+
+Drivers of R610 write in Xid 154 'PF FLR' for 0x1, where nvidia-smi still says Reset, and 'OS Reboot' for 0x2 (kernel logs that were published).
+"""
 
 
 class RecoveryAction(SmiGate):
@@ -33,8 +38,8 @@ class RecoveryAction(SmiGate):
         wanted = gpu.text("gpu_recovery_action")
         if wanted is None:
             judge.error(where, "GPU recovery action not reported", "None", "nothing", "Update the driver (570 or later); without the value nothing is known.")
-        elif wanted in _ACTIONS:
-            judge.fail(where, "GPU recovery action", "None", wanted, _ACTIONS[wanted])
+        elif wanted in ACTIONS:
+            judge.fail(where, "GPU recovery action", "None", wanted, ACTIONS[wanted])
         elif wanted != "None":
             judge.error(where, "GPU recovery action: word not known", "None", wanted, "Read the vendor's manual of nvidia-smi, and update rackready.")
 

@@ -15,6 +15,7 @@ from rackready.gates.formats import kernel_log
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.kernel_log import Event, KernelLog
 from rackready.gates.gpu import parts
+from rackready.gates.gpu.recovery import ACTIONS
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 from rackready.profiles import loader
@@ -41,15 +42,6 @@ _STEPS = {
     "CHECK_UVM": "Vendor's action CHECK_UVM: look at the errors beside it; alone, report it",
     "CONTACT_SUPPORT": "Vendor's action CONTACT_SUPPORT: open a support case with nvidia-bug-report",
     "none": "The vendor's catalogue names no action: open a support case with nvidia-bug-report",
-}
-_RECOVERIES = {
-    "GPU Reset Required": "RESET_GPU",
-    "Node Reboot Required": "RESTART_BM",
-    "Drain P2P": "RESET_GPU",
-    "Drain and Reset": "RESET_GPU",
-    "System Reboot Required": "RESTART_BM",
-    "Recover IMEX Domain": "CONTACT_SUPPORT",
-    "Bus Reset": "RESTART_BM",
 }
 
 
@@ -217,10 +209,11 @@ def _recovery(judge: Judge, where: str, events: Sequence[Event]) -> None:
         judge.error(
             where, "Xid 154 unreadable", "the recovery action that the driver asks for", events[-1].text, "Read `nvidia-smi -q | grep 'Recovery Action'`."
         )
+    elif wanted in ACTIONS:
+        judge.fail(where, "Xid 154 (GPU recovery action changed)", "None", f"{wanted}, {_times(events)}", ACTIONS[wanted])
     elif wanted != "None":
-        judge.fail(
-            where, "Xid 154 (GPU recovery action changed)", "None", f"{wanted}, {_times(events)}", _step(_RECOVERIES.get(wanted, "CONTACT_SUPPORT"), _RECOVERY)
-        )
+        step = "Read the vendor's catalogue and `nvidia-smi -q | grep 'Recovery Action'`, and update rackready."
+        judge.error(where, "Xid 154: recovery action not known", "None", f"{wanted}, {_times(events)}", step)
 
 
 def _sxids(judge: Judge, where: str, events: Sequence[Event], notes: list[str]) -> None:

@@ -101,7 +101,7 @@ def test_the_table_has_one_width(machine: Machine) -> None:
     machine.inject("nvlink-down", gpu=2)
     out = machine.run(dcgmi, "diag", "-r", "3")[1]
     assert {len(line) for line in out.splitlines() if line.startswith(("+", "|"))} == {78}
-    assert "8 GPUs found." in machine.run(dcgmi, "discovery", "-l")[1]
+    assert "8 GPUs found (Active)." in machine.run(dcgmi, "discovery", "-l")[1]
 
 
 def test_health_knows_only_what_was_watched_for_a_minute(machine: Machine) -> None:
@@ -117,3 +117,12 @@ def test_health_knows_only_what_was_watched_for_a_minute(machine: Machine) -> No
     found = json.loads(machine.run(dcgmi, "health", "-c", "-j")[1])["body"]
     assert found["Overall Health"]["value"] == "Failure"
     assert list(found["GPU"]["children"]) == ["4"]
+
+
+def test_health_of_switches_is_watched_for_itself_and_all_entities_are_no_group(machine: Machine) -> None:
+    machine.ready()
+    machine.run(dcgmi, "health", "-g", "g", "-s", "a")
+    assert machine.run(dcgmi, "health", "-g", "s", "-c", "-j")[:2] == (253, "Error: Health watches not enabled. Please enable watches. \n")
+    assert machine.run(dcgmi, "health", "-g", "s", "-s", "a")[0] == 0
+    assert json.loads(machine.run(dcgmi, "health", "-g", "s", "-c", "-j")[1])["body"] == {"Overall Health": {"value": "Healthy"}}
+    assert machine.run(dcgmi, "health", "-g", "a", "-s", "a")[:2] == (253, "Error: Unable to set health watches. Return: The Group is not found\n")

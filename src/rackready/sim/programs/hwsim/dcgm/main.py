@@ -11,7 +11,9 @@ from ..machine import Gpu
 from . import diag, engine, findings
 
 _NOT_CONNECTED = 235
-_NOT_WATCHED = 253
+_GENERIC = 253
+_WATCHED = {"g": "watched", "s": "watched_switches"}
+"""Groups that the host engine knows by a letter -> where the time is kept from which they are watched. dcgmi takes i, c and a, too, for which it has none."""
 _SETTLE_S = 60
 _SLOW = ("Memory system", "PCIe system")
 """Health systems whose watches know nothing in their first minute: those that `dcgmi health --help` marks with a star."""
@@ -45,7 +47,7 @@ def _seen() -> list[Gpu]:
 def _discovery(_argv: list[str], _version: str) -> int:
     gpus = _seen()
     rule = f"+{'-' * 8}+{'-' * 70}+"
-    lines = [f"{len(gpus)} GPU{'s' if len(gpus) != 1 else ''} found.", rule, f"| GPU ID | {'Device Information':<69}|", rule]
+    lines = [f"{len(gpus)} GPU{'s' if len(gpus) != 1 else ''} found (Active).", rule, f"| GPU ID | {'Device Information':<69}|", rule]
     for gpu in gpus:
         rows = [f"Name: {gpu.part['name']}", f"PCI Bus ID: {gpu.bus_id}", f"Device UUID: {gpu.part['uuid']}"]
         lines += [f"| {gpu.index if at == 0 else '':<7}| {row:<69}|" for at, row in enumerate(rows)]
@@ -64,17 +66,22 @@ def _group(_argv: list[str], _version: str) -> int:
 
 
 def _health(argv: list[str], _version: str) -> int:
-    if "-c" not in argv and "--check" not in argv:
+    checks = "-c" in argv or "--check" in argv
+    group = next((argv[at + 1] for at, word in enumerate(argv[:-1]) if word in {"-g", "--group"}), "g")
+    if group not in _WATCHED:
+        sys.stdout.write(f"Error: Unable to {'check' if checks else 'set'} health watches. Return: The Group is not found\n")
+        return _GENERIC
+    if not checks:
         with store.change() as runtime:
-            runtime["dcgm"].setdefault("watched", time.time())
+            runtime["dcgm"].setdefault(_WATCHED[group], time.time())
         sys.stdout.write("Health monitor systems set successfully.\n")
         return 0
-    since = store.runtime().get("dcgm", {}).get("watched")
+    since = store.runtime().get("dcgm", {}).get(_WATCHED[group])
     if since is None:
         sys.stdout.write("Error: Health watches not enabled. Please enable watches. \n")
-        return _NOT_WATCHED
+        return _GENERIC
     settled = time.time() - since >= _SETTLE_S
-    incidents = {gpu.index: {name: rows for name, rows in _incidents(gpu).items() if settled or name not in _SLOW} for gpu in _seen()}
+    incidents = {gpu.index: {name: rows for name, rows in _incidents(gpu).items() if settled or name not in _SLOW} for gpu in (_seen() if group == "g" else [])}
     overall = "Failure" if any(incidents.values()) else "Healthy"
     if "-j" in argv or "--json" in argv:
         body: dict[str, object] = {"Overall Health": {"value": overall}}
