@@ -181,6 +181,42 @@ def test_a_service_may_be_known_to_fail(node: Node) -> None:
     assert judge(node, "node/host/sanity/services", inputs={"may_fail": ["node-agent.service"]}).outcome is Outcome.PASS
 
 
+def units(*rows: str) -> Change:
+    return lambda found: found["commands"]["systemctl"].update(stdout=found["commands"]["systemctl"]["stdout"] + "".join(f"{row}\n" for row in rows))
+
+
+@pytest.mark.parametrize(
+    ("row", "finding"),
+    [
+        (
+            "nvidia-dcgm.service loaded activating auto-restart NVIDIA DCGM service",
+            ("node01", "service ended and is started again", "nvidia-dcgm.service running, or stopped on purpose", "activating (auto-restart)"),
+        ),
+        ("raid.mount loaded failed failed /raid", ("node01", "mount failed", "raid.mount not failed", "failed")),
+    ],
+    ids=["restart", "mount"],
+)
+def test_a_service_that_ends_again_and_again_and_a_mount_that_failed(node: Node, row: str, finding: tuple[str, str, str, str]) -> None:
+    verdict = judge(node, "node/host/sanity/services", units(row))
+    assert (verdict.outcome, said(verdict), verdict.measured) == (Outcome.FAIL, [finding], [])
+    assert judge(node, "node/host/sanity/services", units(row), inputs={"may_fail": [row.split()[0]]}).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "slurmd.service loaded activating start-pre Slurm node daemon",
+        "fstrim.service loaded inactive dead Discard unused blocks",
+        "auditd.service not-found inactive dead auditd.service",
+        "sys-kernel-debug.mount loaded failed failed /sys/kernel/debug",
+        "tmp.mount not-found inactive dead tmp.mount",
+    ],
+    ids=lambda row: str(row).split()[0],
+)
+def test_what_starts_or_rests_and_the_kernels_own_mounts_raise_no_alarm(node: Node, row: str) -> None:
+    assert judge(node, "node/host/sanity/services", units(row)).outcome is Outcome.PASS
+
+
 def test_parts_that_are_declared_are_held_against_the_declaration(node: Node) -> None:
     verdict = judge(node, "node/host/validation/optics", inputs={"parts": ["MMA4Z00-NS400-FLT"]})
     assert len(verdict.findings) == 8
