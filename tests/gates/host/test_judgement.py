@@ -124,6 +124,14 @@ def test_a_virtual_machine_is_not_judged_by_the_rule_for_bare_metal(node: Node, 
     assert verdict.note == "a virtual machine: its host needs access control services, and the NIC address translation (ATS) instead; not judged here"
 
 
+def test_an_iommu_group_that_cannot_be_read_is_not_taken_for_an_iommu_that_is_off(node: Node) -> None:
+    path = "/sys/bus/pci/devices/0000:18:00.0/iommu_group/type"
+    verdict = judge(node, "node/host/sanity/iommu", lambda found: found["files"].update({path: {path: None}}))
+    assert said(verdict) == [("node01", f"{path} cannot be read", "its text", "an I/O error")]
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
+    assert judge(node, "node/host/sanity/iommu", lambda found: found["files"].update({path: {}})).outcome is Outcome.PASS, "no group: the IOMMU is off"
+
+
 def test_a_platform_without_figures_is_an_error_where_only_they_could_judge(node: Node) -> None:
     known = platform_facts("dgx_b200")
     assert known.nodes["node01"].platform.host is None
@@ -133,6 +141,37 @@ def test_a_platform_without_figures_is_an_error_where_only_they_could_judge(node
     assert judge(node, "node/host/sanity/disks", known=known, inputs={"drives": 10}).outcome is Outcome.PASS
     cpu = judge(node, "node/host/sanity/cpu", known=known)
     assert (cpu.outcome, cpu.note) == (Outcome.PASS, "neither model nor number of cores is judged: the platform's profile has none")
+
+
+GPUS, NICS = "the PCI addresses of its GPUs", "the device names of its compute NICs"
+
+
+@pytest.mark.parametrize(
+    ("platform", "missing"),
+    [("r760xa_l4", GPUS), ("dgx_a100", NICS), ("dgx_b200", f"{GPUS} and {NICS}"), ("gb200_nvl72", f"{GPUS} and {NICS}")],
+    ids=["r760xa_l4", "dgx_a100", "dgx_b200", "gb200_nvl72"],
+)
+@pytest.mark.parametrize("gate_id", [f"node/host/sanity/{name}" for name in ("pcie-acs", "iommu", "numa", "links")] + ["node/host/validation/optics"])
+def test_parts_whose_place_is_not_published_are_not_taken_for_missing_or_good(node: Node, gate_id: str, platform: str, missing: str) -> None:
+    known = platform_facts(platform)
+    verdict = judge(node, gate_id, lambda found: found["commands"].get("dmesg", {}).update(stdout=""), known=known)
+    if not known.nodes["node01"].nics and gate_id.endswith(("links", "optics")):
+        assert (verdict.outcome, verdict.note) == (Outcome.PASS, "the platform has no compute NICs: nothing to judge")
+        return
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node01: parts cannot be found - Expected: their addresses and names in the profile {platform} Actual: not published: {missing}. "
+        f"Add what is missing to the platform's profile ({platform}.yml), with its source: `lspci -D` and `ls -l /sys/class/infiniband` on such a server."
+    ]
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
+
+
+def test_numa_of_a_platform_that_says_neither_nodes_nor_nics_is_an_error(node: Node) -> None:
+    known = facts("node01")
+    one = known.nodes["node01"]
+    bare = replace(one, nics=(), platform=one.platform.model_copy(update={"host": None}))
+    verdict = judge(node, "node/host/sanity/numa", known=replace(known, nodes={"node01": bare}))
+    wanted = "a number of NUMA nodes, or compute NICs, in the platform's profile"
+    assert (verdict.outcome, said(verdict)) == (Outcome.ERROR, [("node01", "NUMA layout cannot be judged", wanted, "neither")])
 
 
 @pytest.mark.parametrize(

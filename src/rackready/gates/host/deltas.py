@@ -19,7 +19,7 @@ from rackready.gates.host import optics
 from rackready.gates.host.links import folder
 from rackready.gates.host.memory import CE_PER_DAY, CE_SOURCE, COUNTS
 from rackready.gates.host.pcie import parts
-from rackready.gates.host.reading import AGAIN, Answers, Limit, Tool, Wanted, answers
+from rackready.gates.host.reading import AGAIN, Answers, Limit, Tool, Wanted, answers, placed
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
@@ -96,7 +96,7 @@ class CounterDeltas(Gate):
         known = facts.nodes[node]
         load = outputs.get("load")
         readings = [answers(judge, outputs.get(key), node, self.wanted(known, key), f"counters {key} the load") for key in ("before", "after")]
-        if not self._loaded(judge, node, load) or load is None or readings[0] is None or readings[1] is None:
+        if not placed(judge, known) or not self._loaded(judge, node, load) or load is None or readings[0] is None or readings[1] is None:
             return judge.verdict(node)
         before, after = (_values(judge, known, reading) for reading in readings if reading is not None)
         for counter in (*_counters(known, readings[1], load.seconds), *_nvlinks(known, before, after)):

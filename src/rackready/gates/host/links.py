@@ -8,7 +8,7 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
 
@@ -50,6 +50,8 @@ class Links(HostGate):
         """Hold each link against the plan; a node without compute NICs has nothing to judge."""
         if not facts.nics:
             judge.nothing("the platform has no compute NICs: nothing to judge")
+            return
+        if not placed(judge, facts):
             return
         text = found.text("dmesg")
         downs: dict[str, list[float]] = {}

@@ -11,7 +11,7 @@ from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
 from rackready.gates.formats import mlxlink
 from rackready.gates.formats.error import FormatError
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
 
@@ -139,6 +139,8 @@ class Optics(HostGate):
         node = facts.node.name
         if not facts.nics:
             judge.nothing("the platform has no compute NICs: nothing to judge")
+            return
+        if not placed(judge, facts):
             return
         ports = {nic: port for nic in facts.nics if (port := read(judge, node, nic, found)) is not None}
         for nic, port in ports.items():
