@@ -159,8 +159,10 @@ def test_parts_whose_place_is_not_published_are_not_taken_for_missing_or_good(no
         assert (verdict.outcome, verdict.note) == (Outcome.PASS, "the platform has no compute NICs: nothing to judge")
         return
     assert [str(finding) for finding in verdict.findings] == [
-        f"node01: parts cannot be found - Expected: their addresses and names in the profile {platform} Actual: not published: {missing}. "
-        f"Add what is missing to the platform's profile ({platform}.yml), with its source: `lspci -D` and `ls -l /sys/class/infiniband` on such a server."
+        (
+            f"node01: parts cannot be found - Expected: their addresses and names in the profile {platform} Actual: not published: {missing}. "
+            f"Add what is missing to the platform's profile ({platform}.yml), with its source: `lspci -D` and `ls -l /sys/class/infiniband` on such a server."
+        )
     ]
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
@@ -238,7 +240,7 @@ def units(*rows: str) -> Change:
 def test_a_service_that_ends_again_and_again_and_a_mount_that_failed(node: Node, row: str, finding: tuple[str, str, str, str]) -> None:
     verdict = judge(node, "node/host/sanity/services", units(row))
     assert (verdict.outcome, said(verdict), verdict.measured) == (Outcome.FAIL, [finding], [])
-    assert judge(node, "node/host/sanity/services", units(row), inputs={"may_fail": [row.split()[0]]}).outcome is Outcome.PASS
+    assert judge(node, "node/host/sanity/services", units(row), inputs={"may_fail": [row.split(maxsplit=1)[0]]}).outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize(
