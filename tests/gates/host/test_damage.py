@@ -8,7 +8,7 @@ import pytest
 
 from rackready.model.outcome import Outcome
 from tests.gates.host.machine import Node
-from tests.gates.host.test_judgement import Change, judge, said
+from tests.gates.host.test_judgement import LOG, WHERE, Change, Document, judge, said
 
 
 @pytest.fixture
@@ -70,3 +70,50 @@ def test_an_uncorrected_error_of_pcie_is_noted_not_blamed_on_memory(node: Node) 
     assert (verdict.outcome, verdict.note) == (Outcome.PASS, note)
     fatal = judge(node, "node/host/sanity/memory-errors", logged(*event("fatal", "section_type: PCIe error")))
     assert (fatal.outcome, len(fatal.findings), fatal.note) == (Outcome.FAIL, 1, None)
+
+
+def links(*lines: tuple[float, str]) -> Change:
+    def change(found: Document) -> None:
+        found["commands"]["dmesg"].update(stdout="".join(LOG.format(at=at, way=way) for at, way in lines))
+        found["files"]["/proc/uptime"] = {"/proc/uptime": "86400.00 1.0"}
+
+    return change
+
+
+AWAY = "at most 30 s at a time, 1800 s after boot apart"
+
+
+@pytest.mark.parametrize(
+    ("lines", "outcome", "finding"),
+    [
+        (((20000, "down"), (20031, "up")), Outcome.FAIL, (WHERE, "link was away", AWAY, "31 s, from 20000 s after boot on")),
+        (((300, "down"), (2000, "up")), Outcome.FAIL, (WHERE, "link was away", AWAY, "1700 s, from 300 s after boot on")),
+        (
+            ((5000, "down"), (8600, "up"), (20000, "down"), (20002, "up")),
+            Outcome.FAIL,
+            (WHERE, "link was away", AWAY, "3600 s, from 5000 s after boot on"),
+        ),
+        (
+            ((20000, "down"),),
+            Outcome.ERROR,
+            (WHERE, "link's return not in the kernel log", "Link up after each Link down", "Link down 20000 s after boot"),
+        ),
+    ],
+    ids=["half-a-minute", "beyond-the-grace", "longest", "no-return"],
+)
+def test_a_link_that_was_away_is_no_good_link_however_long_ago(
+    node: Node, lines: tuple[tuple[float, str], ...], outcome: Outcome, finding: tuple[str, str, str, str]
+) -> None:
+    verdict = judge(node, "node/host/sanity/links", links(*lines))
+    assert (verdict.outcome, said(verdict)) == (outcome, [finding])
+    assert "node01/mlx5_0" not in verdict.measured
+
+
+def test_a_site_says_how_long_a_link_may_be_away(node: Node) -> None:
+    lines = links((20000, "down"), (20600, "up"))
+    assert judge(node, "node/host/sanity/links", lines, inputs={"max_outage_s": 900}).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("lines", [((300, "down"), (1500, "up")), ((20000, "down"), (20030, "up")), ((9, "up"), (30, "up"))], ids=["boot", "short", "up"])
+def test_links_that_wait_for_their_switch_at_boot_or_blink_long_ago_are_good(node: Node, lines: tuple[tuple[float, str], ...]) -> None:
+    assert judge(node, "node/host/sanity/links", links(*lines)).outcome is Outcome.PASS

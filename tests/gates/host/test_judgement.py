@@ -49,12 +49,12 @@ def link(path: str, text: str | None) -> Change:
     return lambda found: found["files"].update({f"{PORT}/{path}": {} if text is None else {f"{PORT}/{path}": text}})
 
 
-LOG = "[ {at:12.6f}] mlx5_core 0000:18:00.0 enp24s0np0: Link down\n"
+LOG = "[ {at:12.6f}] mlx5_core 0000:18:00.0 enp24s0np0: Link {way}\n"
 
 
 def flaps(*times: float, uptime: str | None = "90000.00 1.0") -> Change:
     def change(found: Document) -> None:
-        found["commands"]["dmesg"].update(stdout="".join(LOG.format(at=at) for at in times))
+        found["commands"]["dmesg"].update(stdout="".join(LOG.format(at=at + more, way=way) for at in times for more, way in ((0, "down"), (5, "up"))))
         found["files"]["/proc/uptime"] = {} if uptime is None else {"/proc/uptime": uptime}
 
     return change
