@@ -71,10 +71,10 @@ class Links(HostGate):
         text = found.text("dmesg")
         outages = _outages(judge, facts.node.name, text or "")
         for nic in facts.nics:
-            good = self._state(judge, facts.node.name, nic, found)
+            good = up = self._state(judge, facts.node.name, nic, found)
             away = outages.get(nic.netdev, [])
             good &= text is not None and self._flaps(judge, facts.node.name, nic, [one.start for one in away], found)
-            good &= self._away(judge, facts.node.name, nic, away, found)
+            good &= not up or self._away(judge, facts.node.name, nic, away, found)
             if good:
                 judge.measured.add(f"{facts.node.name}/{nic.rdma_device}")
 
