@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -117,3 +119,78 @@ def test_a_site_says_how_long_a_link_may_be_away(node: Node) -> None:
 @pytest.mark.parametrize("lines", [((300, "down"), (1500, "up")), ((20000, "down"), (20030, "up")), ((9, "up"), (30, "up"))], ids=["boot", "short", "up"])
 def test_links_that_wait_for_their_switch_at_boot_or_blink_long_ago_are_good(node: Node, lines: tuple[tuple[float, str], ...]) -> None:
     assert judge(node, "node/host/sanity/links", links(*lines)).outcome is Outcome.PASS
+
+
+DISKS = "node/host/sanity/disks"
+
+
+def drive(change: Callable[[Document], object], exit_code: int | None = None, name: str = "/dev/nvme4") -> Change:
+    """What smartctl says of one drive."""
+
+    def apply(found: Document) -> None:
+        tool = found["commands"][f"smart {name}"]
+        said_ = json.loads(tool["stdout"])
+        change(said_)
+        tool.update(stdout=json.dumps(said_), **({} if exit_code is None else {"exit_code": exit_code}))
+
+    return apply
+
+
+def ata(*attributes: tuple[int, int]) -> Callable[[Document], object]:
+    def change(said_: Document) -> None:
+        del said_["nvme_smart_health_information_log"]
+        said_["ata_smart_attributes"] = {"table": [{"id": number, "raw": {"value": value}} for number, value in attributes]}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        (
+            drive(lambda _said: None, 16 | 32),
+            ("smartctl warns", "every pre-failure attribute above its threshold", "one at or below it (exit 48; smartctl(8), exit status)"),
+        ),
+        (drive(lambda _said: None, 128), ("smartctl warns", "no self-test that failed", "one in the drive's log (exit 128; smartctl(8), exit status)")),
+        (drive(ata((5, 0), (197, 0), (198, 120))), ("uncorrectable errors or sectors", "at most 0", "120")),
+        (drive(ata((5, 0), (187, 55))), ("uncorrectable errors or sectors", "at most 0", "55")),
+        (drive(ata((5, 1), (197, 2))), ("reallocated or pending sectors", "at most 0", "3")),
+        (
+            drive(lambda said_: said_["user_capacity"].update(bytes=1)),
+            ("size of the drive", "3840755982336 bytes, as 7 of 8 of its model have", "1 bytes"),
+        ),
+    ],
+    ids=["prefail", "self-test", "ata-198", "ata-187", "ata-5-197", "size"],
+)
+def test_what_smartctl_and_the_drives_own_counts_warn_of_fails(node: Node, change: Change, finding: tuple[str, str, str]) -> None:
+    verdict = judge(node, DISKS, change)
+    assert [item[1:] for item in said(verdict)] == [finding]
+    assert verdict.findings[0].where.startswith("node01 /dev/nvme4 (SAMSUNG MZQL23T8HCLS-00A07 ")
+    assert verdict.outcome is Outcome.FAIL
+
+
+def test_an_ata_drive_that_reports_no_damage_attribute_is_an_error(node: Node) -> None:
+    words = "none of the attributes 5, 187, 197 and 198, which tell of damage (exit 0)"
+    for table in ((), ((9, 4000),)):
+        verdict = judge(node, DISKS, drive(ata(*table)))
+        assert said(verdict) == [("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", words)]
+        assert verdict.outcome is Outcome.ERROR
+    assert judge(node, DISKS, drive(ata((5, 0), (9, 4000)))).outcome is Outcome.PASS, "many drives of flash have no pending sectors"
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        (drive(lambda _said: None, 32), "/dev/nvme4: an attribute was at or below its threshold once"),
+        (drive(lambda _said: None, 64), "/dev/nvme4: its error log has entries"),
+        (
+            drive(lambda said_: said_["nvme_smart_health_information_log"].update(critical_comp_time=500)),
+            "/dev/nvme4: 500 minutes of its life above its critical temperature",
+        ),
+        (drive(lambda said_: said_["nvme_smart_health_information_log"].pop("critical_comp_time")), None),
+    ],
+    ids=["threshold", "error-log", "hot", "no-limit"],
+)
+def test_what_a_drive_says_of_its_past_is_noted(node: Node, change: Change, note: str | None) -> None:
+    verdict = judge(node, DISKS, change)
+    assert (verdict.outcome, verdict.note) == (Outcome.PASS, note)
