@@ -100,7 +100,7 @@ _PCIE = "section_type: PCIe error"
 _DAY_S = 86400
 CE_PER_DAY = 10
 CE_SOURCE = "mcelog, default of [dimm] ce-error-threshold: 10 / 24h"
-_UE_SOURCE = "mcelog, default of [dimm] uc-error-threshold: 1 / 24h"
+UE_SOURCE = "mcelog, default of [dimm] uc-error-threshold: 1 / 24h"
 
 
 class MemoryErrors(HostGate):
@@ -207,7 +207,7 @@ def _known(modules: dict[str, str]) -> Counter[str]:
 def _hold(judge: Judge, where: str, *, corrected: bool, count: int, seconds: int) -> None:
     """Hold one counter against mcelog's thresholds: 10 corrected in every day that was begun since the counter's reset, and no uncorrected one."""
     days = max(1, math.ceil(seconds / _DAY_S))
-    name, bound, source = ("memory_corrected", CE_PER_DAY * days, CE_SOURCE) if corrected else ("memory_uncorrected", 0, _UE_SOURCE)
+    name, bound, source = ("memory_corrected", CE_PER_DAY * days, CE_SOURCE) if corrected else ("memory_uncorrected", 0, UE_SOURCE)
     if Limit(name, Op.LE, bound, "1", source).holds(judge, where, count):
         return
     if corrected:
