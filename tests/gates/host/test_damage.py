@@ -194,3 +194,77 @@ def test_an_ata_drive_that_reports_no_damage_attribute_is_an_error(node: Node) -
 def test_what_a_drive_says_of_its_past_is_noted(node: Node, change: Change, note: str | None) -> None:
     verdict = judge(node, DISKS, change)
     assert (verdict.outcome, verdict.note) == (Outcome.PASS, note)
+
+
+OPTICS = "node/host/validation/optics"
+LIMITS = "(the module's own alarm thresholds, as mlxlink prints them)"
+
+
+def port(section: str, *, every: bool = False, **values: object) -> Change:
+    """What mlxlink says of the port of mlx5_0, or of every port; words of a name are joined by _ and its unit is left out."""
+
+    def change(found: Document) -> None:
+        for key, tool in found["commands"].items():
+            if key == "mlxlink-mlx5_0" or every:
+                said_ = json.loads(tool["stdout"])
+                part = said_["result"]["output"][section]
+                for name, value in values.items():
+                    part[next(field for field in part if field.split(" [")[0].replace(" ", "_") == name)] = value
+                tool["stdout"] = json.dumps(said_)
+
+    return change
+
+
+def both(*changes: Change) -> Change:
+    return lambda found: [change(found) for change in changes]
+
+
+BAD_SIGNAL = port("Troubleshooting Info", Recommendation="Bad signal integrity")
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "finding"),
+    [
+        (
+            both(BAD_SIGNAL, port("Physical Counters and BER Info", Raw_Physical_BER="1E-6")),
+            Outcome.FAIL,
+            (WHERE, "the NIC's firmware finds fault with the link", "No issue was observed", "Bad signal integrity (raw bit error rate 1e-06)"),
+        ),
+        (
+            port("Troubleshooting Info", Recommendation="Cable is unsupported"),
+            Outcome.FAIL,
+            (WHERE, "the NIC's firmware finds fault with the link", "No issue was observed", "Cable is unsupported (raw bit error rate 5e-09)"),
+        ),
+        (
+            both(port("Module Info", every=True, Rx_Power_Current="1,1,1,1"), port("Module Info", Rx_Power_Current="-40,-40,-40,-40")),
+            Outcome.ERROR,
+            (WHERE, "no received light on a link that is up", "more than -40 dBm on a lane", "-40, -40, -40, -40 dBm"),
+        ),
+        (
+            port("Module Info", Voltage="2804.1 [2900..3700]"),
+            Outcome.FAIL,
+            (WHERE, "supply voltage of the module", f"2900 to 3700 mV {LIMITS}", "2804.1 mV"),
+        ),
+        (
+            port("Module Info", Bias_Current="7.3,7.3,15.2,7.2 [2..15]"),
+            Outcome.FAIL,
+            (f"{WHERE} lane 2", "laser current", f"2 to 15 mA {LIMITS}", "15.2 mA"),
+        ),
+    ],
+    ids=["signal", "recommendation", "dark", "voltage", "bias"],
+)
+def test_what_the_firmware_and_the_module_find_fault_with(node: Node, change: Change, outcome: Outcome, finding: tuple[str, str, str, str]) -> None:
+    verdict = judge(node, OPTICS, change)
+    assert (verdict.outcome, said(verdict)) == (outcome, [finding])
+    assert "node01/mlx5_0" not in verdict.measured
+
+
+def test_dark_modules_that_give_no_limits_do_not_pass(node: Node) -> None:
+    verdict = judge(node, OPTICS, port("Module Info", every=True, Rx_Power_Current="-40,-40,-40,-40"))
+    assert (verdict.outcome, len(verdict.findings)) == (Outcome.ERROR, 8)
+    lit = judge(node, OPTICS, port("Module Info", every=True, Rx_Power_Current="1,1,1,1 [0..0]"))
+    assert (lit.outcome, lit.note) == (Outcome.PASS, "a module gives no limits: what it watches is held only where it does")
+
+
+def test_a_bad_signal_with_next_to_no_errors_before_correction_is_ignored(node: Node) -> None:
+    assert judge(node, OPTICS, both(BAD_SIGNAL, port("Physical Counters and BER Info", Raw_Physical_BER="4E-8"))).outcome is Outcome.PASS
