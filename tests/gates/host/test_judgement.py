@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.base import Done, GateFacts, Output
+from rackready.gates.base import Done, GateFacts
 from rackready.gates.host.reading import Limit
 from rackready.gates.judge import Judge
 from rackready.gates.offline import facts as platform_facts
@@ -321,53 +321,6 @@ def test_links_and_modules_are_looked_at_again_after_the_load(tmp_path: Path, mo
     one.inject(fault)
     verdict = judged("node/host/stress/counter-deltas", {"node01": one})
     assert said(verdict) == [finding]
-
-
-FILESYSTEM = "node/storage/performance/parallel-filesystem"
-RATES = {"directory": "/lustre/test", "read_gb_s": 5.0, "write_gb_s": 2.0}
-
-
-def moved(kind: str, read: float, write: float, error: int = 0) -> Output:
-    jobs = [
-        {"error": error, "read": {"bw_bytes": 0, "runtime": 0}, "write": {"bw_bytes": write * 1e9, "runtime": 900}},
-        {"error": 0, "read": {"bw_bytes": read * 1e9, "runtime": 700}, "write": {"bw_bytes": 0, "runtime": 0}},
-    ]
-    said_ = {"argv": ["x"], "exit_code": 0, "stderr": "", "missing": False, "timed_out": False}
-    commands = {"mount": {**said_, "stdout": f"{kind}\n"}, "fio": {**said_, "stdout": json.dumps({"fio version": "fio-3.33", "jobs": jobs})}}
-    document = {"format": "rackready/host-read/v1", "commands": commands, "files": {}, "complete": True}
-    return Output(key="read", node="node01", command="captured", exit_code=0, stdout=sealed(document))
-
-
-def filesystem(output: Output, inputs: Mapping[str, object]) -> Verdict:
-    known, made = facts("node01"), gate(FILESYSTEM, inputs)
-    return made.evaluate(known, made.plan(known, ["node01"])[0], {"read": output})
-
-
-def test_a_parallel_file_system_of_which_nothing_is_declared_is_an_error() -> None:
-    for inputs in ({}, {"directory": "/lustre/test"}, {"read_gb_s": 5.0}):
-        verdict = filesystem(moved("lustre", 50, 50), inputs)
-        assert said(verdict) == [("node01", "parallel file system cannot be judged", "a folder and a rate that the site declares", "none")]
-        assert verdict.outcome is Outcome.ERROR
-
-
-def test_a_parallel_file_system_gives_what_is_declared() -> None:
-    good = filesystem(moved("lustre", 5.1, 2.1), RATES)
-    assert (good.outcome, good.transport) == (Outcome.PASS, "lustre at /lustre/test")
-    slow = filesystem(moved("lustre", 4.9, 2.1), RATES)
-    assert said(slow) == [("node01", "parallel file system is slow to read", "at least 5 GB/s (declared)", "4.90 GB/s")]
-    broken = filesystem(moved("lustre", 5.1, 2.1, error=5), RATES)
-    assert said(broken) == [("node01", "parallel file system", "no error", "errno 5")]
-
-
-@pytest.mark.parametrize("kind", ["ext4", "xfs", "zfs", "ext", "nothing"])
-def test_what_is_not_known_as_a_network_file_system_is_none(kind: str) -> None:
-    verdict = filesystem(moved(kind, 50, 50), RATES)
-    assert said(verdict) == [("node01", "parallel file system", "a network file system at /lustre/test", kind)]
-
-
-def test_a_site_may_name_the_type_of_its_file_system() -> None:
-    verdict = filesystem(moved("fuse.quobyte", 50, 50), {**RATES, "kinds": ["fuse.quobyte"]})
-    assert (verdict.outcome, verdict.transport) == (Outcome.PASS, "fuse.quobyte at /lustre/test")
 
 
 def test_a_bound_of_many_parts_is_recorded_once_and_another_beside_it() -> None:
