@@ -155,18 +155,21 @@ def ata(*attributes: tuple[int, int]) -> Callable[[Document], object]:
         (drive(ata((5, 0), (197, 0), (198, 120))), ("uncorrectable errors or sectors", "at most 0", "120")),
         (drive(ata((5, 0), (187, 55))), ("uncorrectable errors or sectors", "at most 0", "55")),
         (drive(ata((5, 1), (197, 2))), ("reallocated or pending sectors", "at most 0", "3")),
-        (
-            drive(lambda said_: said_["user_capacity"].update(bytes=1)),
-            ("size of the drive", "3840755982336 bytes, as 7 of 8 of its model have", "1 bytes"),
-        ),
     ],
-    ids=["prefail", "self-test", "ata-198", "ata-187", "ata-5-197", "size"],
+    ids=["prefail", "self-test", "ata-198", "ata-187", "ata-5-197"],
 )
 def test_what_smartctl_and_the_drives_own_counts_warn_of_fails(node: Node, change: Change, finding: tuple[str, str, str]) -> None:
     verdict = judge(node, DISKS, change)
     assert [item[1:] for item in said(verdict)] == [finding]
     assert verdict.findings[0].where.startswith("node01 /dev/nvme4 (SAMSUNG MZQL23T8HCLS-00A07 ")
     assert verdict.outcome is Outcome.FAIL
+
+
+def test_a_capacity_that_is_not_that_of_its_blocks_is_an_error(node: Node) -> None:
+    verdict = judge(node, DISKS, drive(lambda said_: said_["user_capacity"].update(bytes=1)))
+    words = "a capacity of 1 bytes where it counts 7501476528 blocks of 512 (exit 0)"
+    assert said(verdict) == [("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", words)]
+    assert verdict.outcome is Outcome.ERROR
 
 
 def test_an_ata_drive_that_reports_no_damage_attribute_is_an_error(node: Node) -> None:

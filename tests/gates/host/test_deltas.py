@@ -104,6 +104,16 @@ def test_an_uncorrected_memory_error_under_load_fails(healthy: Outputs) -> None:
     assert (verdict.outcome, said(verdict)) == (Outcome.FAIL, [("node01", "ue_count grew under load", "by at most 0", "5")])
 
 
+def test_a_memory_counter_that_is_no_number_is_not_left_out_of_the_sum(healthy: Outputs) -> None:
+    def spoil(found: Document) -> None:
+        counts = next(files for pattern, files in found["files"].items() if "[cu]e_count" in pattern)
+        counts[min(path for path in counts if path.endswith("/ue_count"))] = "many"
+
+    verdict = judged(healthy, after=spoil)
+    assert said(verdict) == [("node01", "ue_count not readable", "a count that does not go back", "0 before, nothing after")]
+    assert verdict.outcome is Outcome.ERROR
+
+
 def test_crc_errors_of_an_nvlink_fail_by_their_rate(healthy: Outputs) -> None:
     assert judged(healthy, after=links(("CRC Errors: 0", "CRC Errors: 6000"))).outcome is Outcome.PASS
     verdict = judged(healthy, after=links(("CRC Errors: 0", "CRC Errors: 6600")))

@@ -78,7 +78,7 @@ def drive(text: str) -> Drive:
             model=str(found["model_name"]),
             serial=str(found["serial_number"]),
             firmware=str(found["firmware_version"]),
-            size=int(found["user_capacity"]["bytes"]),
+            size=_size(found),
             passed=_truth(found["smart_status"]["passed"]),
             warning=_count(log, "critical_warning"),
             used=_count(log, "percentage_used"),
@@ -101,6 +101,14 @@ def _raw(attributes: dict[str, Any]) -> dict[int, int]:
     if not out.keys() & {*_MOVED, *_LOST}:
         raise FormatError("none of the attributes 5, 187, 197 and 198, which tell of damage")
     return out
+
+
+def _size(found: dict[str, Any]) -> int:
+    """Return the capacity in bytes. Raises FormatError where it is none, or not that of the blocks that the drive counts."""
+    size, blocks, each = int(found["user_capacity"]["bytes"]), found["user_capacity"].get("blocks"), found.get("logical_block_size")
+    if size <= 0 or (blocks is not None and each is not None and size != int(blocks) * int(each)):
+        raise FormatError(f"a capacity of {size} bytes where it counts {blocks} blocks of {each}")
+    return size
 
 
 def _truth(value: object) -> bool:

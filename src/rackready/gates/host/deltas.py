@@ -200,8 +200,9 @@ def _values(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, int]:
             out.update({f"{nic.rdma_device}/{leaf}": int(text)} if text.isdigit() else {})
     memory = found.matching(COUNTS)
     for leaf in ("ce_count", "ue_count"):
-        counted = [text for path, text in memory.items() if path.endswith(f"/{leaf}") and text.isdigit()]
-        out.update({f"memory/{leaf}": sum(int(text) for text in counted)} if counted else {})
+        counted = [text for path, text in memory.items() if path.endswith(f"/{leaf}")]
+        if counted and all(text.isdigit() for text in counted):
+            out[f"memory/{leaf}"] = sum(int(text) for text in counted)
     out.update(_gpu_values(judge, facts, found))
     return out
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 from pydantic import Field
@@ -98,7 +97,6 @@ class Disks(HostGate):
         for drive in read:
             self._drive(judge, node, drive)
             self._alarms(judge, node, drive)
-        self._sizes(judge, node, read)
 
     def _drive(self, judge: Judge, node: str, drive: smart.Drive) -> None:
         where = f"{node} {drive.name} ({drive.model} {drive.serial})"
@@ -134,15 +132,3 @@ class Disks(HostGate):
             past.append(f"{drive.critical_minutes} minutes of its life above its critical temperature")
         if past:
             judge.note = "; ".join([*([judge.note] if judge.note else []), f"{drive.name}: {', '.join(past)}"])
-
-    @staticmethod
-    def _sizes(judge: Judge, node: str, read: list[smart.Drive]) -> None:
-        """Drives of one model have one size: what most of them have, where most agree."""
-        for model in sorted({drive.model for drive in read}):
-            alike = [drive for drive in read if drive.model == model]
-            usual, times = Counter(drive.size for drive in alike).most_common(1)[0]
-            for drive in alike:
-                if drive.size != usual or times * 2 <= len(alike) > 1:
-                    expected = f"{usual} bytes, as {times} of {len(alike)} of its model have"
-                    step = "Compare with the part's data sheet (`smartctl -i`, `nvme list`): make a smaller namespace anew, or replace the drive."
-                    judge.fail(f"{node} {drive.name} ({drive.model} {drive.serial})", "size of the drive", expected, f"{drive.size} bytes", step)
