@@ -90,13 +90,21 @@ def test_lanes_come_in_two_shapes() -> None:
         assert (watched.low, watched.high) == ((-8.5, 5.0) if isinstance(shape, str) else (None, None))
 
 
+IDLE = {"io_bytes": 0, "bw_bytes": 0, "runtime": 0}
+
+
 def test_fio_reports_sections_apart_and_warns_before_its_document() -> None:
-    jobs = [
-        {"error": 0, "read": {"bw_bytes": 0, "runtime": 0}, "write": {"bw_bytes": 2_000_000_000, "runtime": 900}},
-        {"error": 5, "read": {"bw_bytes": 3_000_000_000, "runtime": 700}, "write": {"bw_bytes": 0, "runtime": 0}},
+    jobs: list[dict[str, object]] = [
+        {"error": 0, "read": IDLE, "write": {"io_bytes": 1_800_000_000, "bw_bytes": 2_000_000_000, "runtime": 900}},
+        {"error": 5, "read": {"io_bytes": 2_100_000_000, "bw_bytes": 3_000_000_000, "runtime": 700}, "write": IDLE},
     ]
     found = fio.parse("note: both iodepth >= 1 and synchronous I/O engine are selected\n" + json.dumps({"fio version": "fio-3.36", "jobs": jobs}))
     assert (found.read, found.write, found.error, found.runtime) == (3.0, 2.0, 5, 0.9)
+    assert (found.bytes_read, found.bytes_written) == (2_100_000_000, 1_800_000_000)
+    jobs[1]["read"] = {"io_bytes": 1_000_000, "bw_bytes": 3_000_000_000, "runtime": 700}
+    with pytest.raises(FormatError) as error:
+        fio.parse(json.dumps({"fio version": "fio-3.36", "jobs": jobs}))
+    assert str(error.value) == "3000000000 bytes a second for 0.7 s are not the 1000000 bytes that it says it moved"
 
 
 def test_an_ata_drive_has_attributes_instead_of_a_log() -> None:

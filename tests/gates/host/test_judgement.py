@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.base import Done, GateFacts, Output
+from rackready.gates.base import Done, GateFacts
 from rackready.gates.host.reading import Limit
 from rackready.gates.judge import Judge
 from rackready.gates.offline import facts as platform_facts
@@ -49,12 +49,12 @@ def link(path: str, text: str | None) -> Change:
     return lambda found: found["files"].update({f"{PORT}/{path}": {} if text is None else {f"{PORT}/{path}": text}})
 
 
-LOG = "[ {at:12.6f}] mlx5_core 0000:18:00.0 enp24s0np0: Link down\n"
+LOG = "[ {at:12.6f}] mlx5_core 0000:18:00.0 enp24s0np0: Link {way}\n"
 
 
 def flaps(*times: float, uptime: str | None = "90000.00 1.0") -> Change:
     def change(found: Document) -> None:
-        found["commands"]["dmesg"].update(stdout="".join(LOG.format(at=at) for at in times))
+        found["commands"]["dmesg"].update(stdout="".join(LOG.format(at=at + more, way=way) for at in times for more, way in ((0, "down"), (5, "up"))))
         found["files"]["/proc/uptime"] = {} if uptime is None else {"/proc/uptime": uptime}
 
     return change
@@ -124,6 +124,14 @@ def test_a_virtual_machine_is_not_judged_by_the_rule_for_bare_metal(node: Node, 
     assert verdict.note == "a virtual machine: its host needs access control services, and the NIC address translation (ATS) instead; not judged here"
 
 
+def test_an_iommu_group_that_cannot_be_read_is_not_taken_for_an_iommu_that_is_off(node: Node) -> None:
+    path = "/sys/bus/pci/devices/0000:18:00.0/iommu_group/type"
+    verdict = judge(node, "node/host/sanity/iommu", lambda found: found["files"].update({path: {path: None}}))
+    assert said(verdict) == [("node01", f"{path} cannot be read", "its text", "an I/O error")]
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
+    assert judge(node, "node/host/sanity/iommu", lambda found: found["files"].update({path: {}})).outcome is Outcome.PASS, "no group: the IOMMU is off"
+
+
 def test_a_platform_without_figures_is_an_error_where_only_they_could_judge(node: Node) -> None:
     known = platform_facts("dgx_b200")
     assert known.nodes["node01"].platform.host is None
@@ -133,6 +141,39 @@ def test_a_platform_without_figures_is_an_error_where_only_they_could_judge(node
     assert judge(node, "node/host/sanity/disks", known=known, inputs={"drives": 10}).outcome is Outcome.PASS
     cpu = judge(node, "node/host/sanity/cpu", known=known)
     assert (cpu.outcome, cpu.note) == (Outcome.PASS, "neither model nor number of cores is judged: the platform's profile has none")
+
+
+GPUS, NICS = "the PCI addresses of its GPUs", "the device names of its compute NICs"
+
+
+@pytest.mark.parametrize(
+    ("platform", "missing"),
+    [("r760xa_l4", GPUS), ("dgx_a100", NICS), ("dgx_b200", f"{GPUS} and {NICS}"), ("gb200_nvl72", f"{GPUS} and {NICS}")],
+    ids=["r760xa_l4", "dgx_a100", "dgx_b200", "gb200_nvl72"],
+)
+@pytest.mark.parametrize("gate_id", [f"node/host/sanity/{name}" for name in ("pcie-acs", "iommu", "numa", "links")] + ["node/host/validation/optics"])
+def test_parts_whose_place_is_not_published_are_not_taken_for_missing_or_good(node: Node, gate_id: str, platform: str, missing: str) -> None:
+    known = platform_facts(platform)
+    verdict = judge(node, gate_id, lambda found: found["commands"].get("dmesg", {}).update(stdout=""), known=known)
+    if not known.nodes["node01"].nics and gate_id.endswith(("links", "optics")):
+        assert (verdict.outcome, verdict.note) == (Outcome.PASS, "the platform has no compute NICs: nothing to judge")
+        return
+    assert [str(finding) for finding in verdict.findings] == [
+        (
+            f"node01: parts cannot be found - Expected: their addresses and names in the profile {platform} Actual: not published: {missing}. "
+            f"Add what is missing to the platform's profile ({platform}.yml), with its source: `lspci -D` and `ls -l /sys/class/infiniband` on such a server."
+        )
+    ]
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
+
+
+def test_numa_of_a_platform_that_says_neither_nodes_nor_nics_is_an_error(node: Node) -> None:
+    known = facts("node01")
+    one = known.nodes["node01"]
+    bare = replace(one, nics=(), platform=one.platform.model_copy(update={"host": None}))
+    verdict = judge(node, "node/host/sanity/numa", known=replace(known, nodes={"node01": bare}))
+    wanted = "a number of NUMA nodes, or compute NICs, in the platform's profile"
+    assert (verdict.outcome, said(verdict)) == (Outcome.ERROR, [("node01", "NUMA layout cannot be judged", wanted, "neither")])
 
 
 @pytest.mark.parametrize(
@@ -179,6 +220,42 @@ def test_swap_may_be_allowed(node: Node) -> None:
 def test_a_service_may_be_known_to_fail(node: Node) -> None:
     node.inject("service-failed")
     assert judge(node, "node/host/sanity/services", inputs={"may_fail": ["node-agent.service"]}).outcome is Outcome.PASS
+
+
+def units(*rows: str) -> Change:
+    return lambda found: found["commands"]["systemctl"].update(stdout=found["commands"]["systemctl"]["stdout"] + "".join(f"{row}\n" for row in rows))
+
+
+@pytest.mark.parametrize(
+    ("row", "finding"),
+    [
+        (
+            "nvidia-dcgm.service loaded activating auto-restart NVIDIA DCGM service",
+            ("node01", "service ended and is started again", "nvidia-dcgm.service running, or stopped on purpose", "activating (auto-restart)"),
+        ),
+        ("raid.mount loaded failed failed /raid", ("node01", "mount failed", "raid.mount not failed", "failed")),
+    ],
+    ids=["restart", "mount"],
+)
+def test_a_service_that_ends_again_and_again_and_a_mount_that_failed(node: Node, row: str, finding: tuple[str, str, str, str]) -> None:
+    verdict = judge(node, "node/host/sanity/services", units(row))
+    assert (verdict.outcome, said(verdict), verdict.measured) == (Outcome.FAIL, [finding], [])
+    assert judge(node, "node/host/sanity/services", units(row), inputs={"may_fail": [row.split(maxsplit=1)[0]]}).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "slurmd.service loaded activating start-pre Slurm node daemon",
+        "fstrim.service loaded inactive dead Discard unused blocks",
+        "auditd.service not-found inactive dead auditd.service",
+        "sys-kernel-debug.mount loaded failed failed /sys/kernel/debug",
+        "tmp.mount not-found inactive dead tmp.mount",
+    ],
+    ids=lambda row: str(row).split()[0],
+)
+def test_what_starts_or_rests_and_the_kernels_own_mounts_raise_no_alarm(node: Node, row: str) -> None:
+    assert judge(node, "node/host/sanity/services", units(row)).outcome is Outcome.PASS
 
 
 def test_parts_that_are_declared_are_held_against_the_declaration(node: Node) -> None:
@@ -244,53 +321,6 @@ def test_links_and_modules_are_looked_at_again_after_the_load(tmp_path: Path, mo
     one.inject(fault)
     verdict = judged("node/host/stress/counter-deltas", {"node01": one})
     assert said(verdict) == [finding]
-
-
-FILESYSTEM = "node/storage/performance/parallel-filesystem"
-RATES = {"directory": "/lustre/test", "read_gb_s": 5.0, "write_gb_s": 2.0}
-
-
-def moved(kind: str, read: float, write: float, error: int = 0) -> Output:
-    jobs = [
-        {"error": error, "read": {"bw_bytes": 0, "runtime": 0}, "write": {"bw_bytes": write * 1e9, "runtime": 900}},
-        {"error": 0, "read": {"bw_bytes": read * 1e9, "runtime": 700}, "write": {"bw_bytes": 0, "runtime": 0}},
-    ]
-    said_ = {"argv": ["x"], "exit_code": 0, "stderr": "", "missing": False, "timed_out": False}
-    commands = {"mount": {**said_, "stdout": f"{kind}\n"}, "fio": {**said_, "stdout": json.dumps({"fio version": "fio-3.33", "jobs": jobs})}}
-    document = {"format": "rackready/host-read/v1", "commands": commands, "files": {}, "complete": True}
-    return Output(key="read", node="node01", command="captured", exit_code=0, stdout=sealed(document))
-
-
-def filesystem(output: Output, inputs: Mapping[str, object]) -> Verdict:
-    known, made = facts("node01"), gate(FILESYSTEM, inputs)
-    return made.evaluate(known, made.plan(known, ["node01"])[0], {"read": output})
-
-
-def test_a_parallel_file_system_of_which_nothing_is_declared_is_an_error() -> None:
-    for inputs in ({}, {"directory": "/lustre/test"}, {"read_gb_s": 5.0}):
-        verdict = filesystem(moved("lustre", 50, 50), inputs)
-        assert said(verdict) == [("node01", "parallel file system cannot be judged", "a folder and a rate that the site declares", "none")]
-        assert verdict.outcome is Outcome.ERROR
-
-
-def test_a_parallel_file_system_gives_what_is_declared() -> None:
-    good = filesystem(moved("lustre", 5.1, 2.1), RATES)
-    assert (good.outcome, good.transport) == (Outcome.PASS, "lustre at /lustre/test")
-    slow = filesystem(moved("lustre", 4.9, 2.1), RATES)
-    assert said(slow) == [("node01", "parallel file system is slow to read", "at least 5 GB/s (declared)", "4.90 GB/s")]
-    broken = filesystem(moved("lustre", 5.1, 2.1, error=5), RATES)
-    assert said(broken) == [("node01", "parallel file system", "no error", "errno 5")]
-
-
-@pytest.mark.parametrize("kind", ["ext4", "xfs", "zfs", "ext", "nothing"])
-def test_what_is_not_known_as_a_network_file_system_is_none(kind: str) -> None:
-    verdict = filesystem(moved(kind, 50, 50), RATES)
-    assert said(verdict) == [("node01", "parallel file system", "a network file system at /lustre/test", kind)]
-
-
-def test_a_site_may_name_the_type_of_its_file_system() -> None:
-    verdict = filesystem(moved("fuse.quobyte", 50, 50), {**RATES, "kinds": ["fuse.quobyte"]})
-    assert (verdict.outcome, verdict.transport) == (Outcome.PASS, "fuse.quobyte at /lustre/test")
 
 
 def test_a_bound_of_many_parts_is_recorded_once_and_another_beside_it() -> None:

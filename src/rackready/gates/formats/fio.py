@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 _GB = 1e9
+_TOLERANCE = 0.02
+"""How far a rate may be from bytes over time: fio counts time in whole ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,8 @@ class Transfer:
     """errno of the job, 0 when none."""
     runtime: float
     """Seconds, of the longer direction."""
+    bytes_read: int
+    bytes_written: int
 
 
 def parse(text: str) -> Transfer:
@@ -35,8 +40,17 @@ def parse(text: str) -> Transfer:
             raise FormatError("no job ran")
         read, write = (sum(float(job[way]["bw_bytes"]) for job in jobs) / _GB for way in ("read", "write"))
         runtime = max(float(job[way]["runtime"]) for job in jobs for way in ("read", "write")) / 1000
-        return Transfer(str(found["fio version"]), read, write, max(int(job["error"]) for job in jobs), runtime)
+        moved = [sum(_moved(job[way]) for job in jobs) for way in ("read", "write")]
+        return Transfer(str(found["fio version"]), read, write, max(int(job["error"]) for job in jobs), runtime, *moved)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, FormatError):
             raise
         raise FormatError(f"fio without {error}") from error
+
+
+def _moved(way: dict[str, Any]) -> int:
+    """Return the bytes of one direction of one job. Raises FormatError where they do not give its rate."""
+    moved, rate, seconds = int(way["io_bytes"]), float(way["bw_bytes"]), float(way["runtime"]) / 1000
+    if abs(rate * seconds - moved) > _TOLERANCE * max(moved, rate * seconds):
+        raise FormatError(f"{rate:.0f} bytes a second for {seconds:g} s are not the {moved} bytes that it says it moved")
+    return moved

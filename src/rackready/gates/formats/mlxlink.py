@@ -20,7 +20,7 @@ _NONE = frozenset({"", "N/A", "NA"})
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a module measures, lane by lane (temperature: one value), and its own limits; both None where it gives none."""
+    """What a module measures, lane by lane (temperature: one value), and its own limits; both None where it gives none: "[0..0]" are none."""
 
     values: tuple[float, ...]
     low: float | None
@@ -45,6 +45,10 @@ class Port:
     rx_power: Watched | None
     """dBm per lane."""
     tx_power: Watched | None
+    voltage: Watched | None
+    """Of the module's supply, mV."""
+    bias: Watched | None
+    """Current of the laser, mA per lane."""
 
 
 def parse(text: str) -> Port:
@@ -76,6 +80,8 @@ def _port(output: dict[str, Any]) -> Port:
         temperature=_watched(_in(module, "Temperature", "C")),
         rx_power=_watched(_in(module, "Rx Power Current", "dBm")),
         tx_power=_watched(_in(module, "Tx Power Current", "dBm")),
+        voltage=_watched(_in(module, "Voltage", "mV")),
+        bias=_watched(_in(module, "Bias Current", "mA")),
     )
 
 
@@ -121,4 +127,5 @@ def _watched(value: object) -> Watched | None:
     if any(lane is None for lane in lanes):
         raise FormatError(f"{text!r} where a number for every lane should be")
     values = tuple(lane for lane in lanes if lane is not None)
-    return Watched(values, float(match["low"]) if match else None, float(match["high"]) if match else None)
+    low, high = (float(match["low"]), float(match["high"])) if match else (0.0, 0.0)
+    return Watched(values, low, high) if low < high else Watched(values, None, None)  # "[0..0]" are limits that the module does not have

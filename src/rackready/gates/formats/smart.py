@@ -8,6 +8,9 @@ from typing import Any
 from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
+_MOVED, _LOST = (5, 197), (187, 198)
+"""ATA attributes: reallocated and pending sectors; reported uncorrectable errors, and sectors that stayed so. Vendors leave out some of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Drive:
@@ -31,6 +34,12 @@ class Drive:
     """Available spare threshold, percent."""
     reallocated: int | None
     """ATA: reallocated and pending sectors."""
+    uncorrectable: int | None = None
+    """ATA: errors that were reported as uncorrectable, and sectors that are (attributes 187 and 198)."""
+    critical_minutes: int | None = None
+    """NVMe: minutes above the critical temperature in the drive's life; None: the drive has no such limit."""
+    exit_code: int = 0
+    """What smartctl ended with, a bit mask: smartctl(8), exit status."""
 
 
 def document(text: str) -> dict[str, Any]:
@@ -63,24 +72,43 @@ def drive(text: str) -> Drive:
         ata = found.get("ata_smart_attributes")
         if (log is None) == (ata is None):
             raise FormatError("neither an NVMe health log nor ATA attributes")
+        ata = None if ata is None else _raw(ata)
         return Drive(
             name=str(found["device"]["name"]),
             model=str(found["model_name"]),
             serial=str(found["serial_number"]),
             firmware=str(found["firmware_version"]),
-            size=int(found["user_capacity"]["bytes"]),
+            size=_size(found),
             passed=_truth(found["smart_status"]["passed"]),
             warning=_count(log, "critical_warning"),
             used=_count(log, "percentage_used"),
             media_errors=_count(log, "media_errors"),
             spare=_count(log, "available_spare"),
             spare_least=_count(log, "available_spare_threshold"),
-            reallocated=None if ata is None else sum(int(item["raw"]["value"]) for item in ata["table"] if item["id"] in {5, 197}),
+            reallocated=None if ata is None else sum(ata.get(number, 0) for number in _MOVED),
+            uncorrectable=None if ata is None else sum(ata.get(number, 0) for number in _LOST),
+            critical_minutes=None if log is None or "critical_comp_time" not in log else _count(log, "critical_comp_time"),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, FormatError):
             raise
         raise FormatError(f"a drive without {error}") from error
+
+
+def _raw(attributes: dict[str, Any]) -> dict[int, int]:
+    """Return the raw values of ATA attributes by number. Raises FormatError where none of them tells of damage: nothing could be judged."""
+    out = {int(item["id"]): int(item["raw"]["value"]) for item in attributes["table"]}
+    if not out.keys() & {*_MOVED, *_LOST}:
+        raise FormatError("none of the attributes 5, 187, 197 and 198, which tell of damage")
+    return out
+
+
+def _size(found: dict[str, Any]) -> int:
+    """Return the capacity in bytes. Raises FormatError where it is none, or not that of the blocks that the drive counts."""
+    size, blocks, each = int(found["user_capacity"]["bytes"]), found["user_capacity"].get("blocks"), found.get("logical_block_size")
+    if size <= 0 or (blocks is not None and each is not None and size != int(blocks) * int(each)):
+        raise FormatError(f"a capacity of {size} bytes where it counts {blocks} blocks of {each}")
+    return size
 
 
 def _truth(value: object) -> bool:

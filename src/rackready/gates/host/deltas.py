@@ -5,46 +5,34 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base, port_errors
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.formats import complaint, smi_nvlink
+from rackready.gates.formats import complaint, dcgm_diag
 from rackready.gates.formats.error import FormatError
-from rackready.gates.gpu import nvlink
-from rackready.gates.host import optics
+from rackready.gates.host import nvlink_deltas, optics
+from rackready.gates.host.counter import Counter
 from rackready.gates.host.links import folder
-from rackready.gates.host.memory import CE_PER_DAY, CE_SOURCE, COUNTS
+from rackready.gates.host.memory import CE_PER_DAY, CE_SOURCE, COUNTS, UE_SOURCE
 from rackready.gates.host.pcie import parts
-from rackready.gates.host.reading import AGAIN, Answers, Limit, Tool, Wanted, answers
+from rackready.gates.host.reading import AGAIN, Answers, Limit, Tool, Wanted, answers, placed
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
 
 _REPLAYS = Tool("nvidia-smi", ("nvidia-smi", "-q"), "nvidia-open", keep=r"^GPU [0-9A-Fa-f:.]+$|Replays Since Reset")
-_NVLINK = Tool("nvlink", ("nvidia-smi", "nvlink", "-e"), "nvidia-open")
 _AER = ("aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal")
 _GT_S = {1: 2.5e9, 2: 5e9, 3: 8e9, 4: 16e9, 5: 32e9, 6: 64e9}
 _BER = 1e-12
 _LANES = 16
+_DCGM = ("dcgmi", "diag")
 _AER_SOURCE = "derived: lanes x rate x seconds x 10^-12 (PCI Express base specification: bit error rate of a link), plus three standard deviations"
 _NONE_SOURCE = "PCI Express base specification: an uncorrectable error lost data or the link"
 _REPLAY_SOURCE = "DCGM 4.6, pcie plugin, max_pcie_replays: 80 a run"
-_NVLINK_SOURCE = "DCGM 4.6, pcie plugin, max_nvlink_recovery_errors: 0; the other counters of faults: one is a fault (DCGM_LIMIT_MAX_NVLINK_ERROR 1)"
 _SEAT = "Reseat the card and its riser; then swap it with another slot's, to see whether the errors move with it."
-
-
-@dataclass(frozen=True, slots=True)
-class Counter:
-    """One counter: where, what, and what may be added to it under load."""
-
-    where: str
-    name: str
-    limit: Limit
-    step: str
 
 
 def pcie_errors(generation: int, seconds: float) -> int:
@@ -63,6 +51,7 @@ class CounterDeltas(Gate):
         """The load between the two readings."""
 
         load: tuple[str, ...] = Field(("dcgmi", "diag", "-r", "2", "-j"), min_length=1, description="command that loads the node; it must end with 0")
+        least_s: float = Field(1, gt=0, description="shortest time of a load other than DCGM's, s; judgement: what ends sooner did nothing")
         timeout_s: float = Field(900, gt=0, description="longest time that the load may take, s")
 
     inputs: Inputs
@@ -71,7 +60,7 @@ class CounterDeltas(Gate):
         """Say what is read before or after: counters both times, links and modules while they are still warm."""
         pcie = tuple(f"/sys/bus/pci/devices/{pci}/{leaf}" for pci in parts(facts) for leaf in (*_AER, "current_link_speed"))
         nics = tuple(f"{folder(nic.rdma_device)}/counters/{leaf}" for nic in facts.nics for leaf in (*ERRORS, "port_xmit_data"))
-        gpus = (_REPLAYS, _NVLINK) if facts.gpu.nvlink else (_REPLAYS,)
+        gpus = (_REPLAYS, nvlink_deltas.TOOL) if facts.gpu.nvlink else (_REPLAYS,)
         return Wanted((*gpus, *(optics.tools(facts) if key == "after" else ())), (*pcie, *nics, COUNTS))
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
@@ -96,30 +85,42 @@ class CounterDeltas(Gate):
         known = facts.nodes[node]
         load = outputs.get("load")
         readings = [answers(judge, outputs.get(key), node, self.wanted(known, key), f"counters {key} the load") for key in ("before", "after")]
-        if not self._loaded(judge, node, load) or load is None or readings[0] is None or readings[1] is None:
+        if not placed(judge, known) or not self._loaded(judge, known, load) or load is None or readings[0] is None or readings[1] is None:
             return judge.verdict(node)
         before, after = (_values(judge, known, reading) for reading in readings if reading is not None)
-        for counter in (*_counters(known, readings[1], load.seconds), *_nvlinks(known, before, after)):
+        for counter in (*_counters(known, readings[1], load.seconds), *nvlink_deltas.counters(known, before, after)):
             _hold(judge, counter, before, after)
+        self._traffic(judge, known, before, after)
+        if known.gpu.nvlink is not None:
+            nvlink_deltas.links(judge, known, [reading.commands["nvlink"]["stdout"] for reading in readings if reading], load.seconds)
         for nic in known.nics:
             port = optics.read(judge, node, nic, readings[1])
             if port is not None:
                 where = f"{node} {nic.rdma_device} (rail {nic.rail}) after the load"
                 optics.errors(judge, where, port)
                 optics.module(judge, where, port)
-        self._traffic(judge, known, before, after)
         if not judge.errors and not judge.fails:
             judge.measured.add(node)
         return judge.verdict(node)
 
-    def _loaded(self, judge: Judge, node: str, load: Output | None) -> bool:
+    def _loaded(self, judge: Judge, facts: NodeFacts, load: Output | None) -> bool:
+        """Whether the load ran: DCGM's own by what it says of every GPU, any other by its exit code and how long it took."""
+        node = facts.node.name
         if judge.trouble(trouble(load, node, "load")) or load is None:
             return False
+        step = f"Run the gates of what it tests first; by hand: `{' '.join(self.inputs.load)}`."
         if load.exit_code != 0:
-            words = f"exit {load.exit_code}: {complaint.last_words(load.stdout, load.stderr)}"
-            judge.error(node, "load failed", "exit 0", words, f"Run the gates of what it tests first; by hand: `{' '.join(self.inputs.load)}`.")
+            judge.error(node, "load failed", "exit 0", f"exit {load.exit_code}: {complaint.last_words(load.stdout, load.stderr)}", step)
             return False
-        return True
+        lacks = ""
+        if self.inputs.load[:2] == _DCGM and "-j" in self.inputs.load:
+            lacks = _unloaded(load.stdout, facts.platform.gpus)
+        elif load.seconds < self.inputs.least_s:
+            judge.error(node, "load ended at once", f"at least {self.inputs.least_s:g} s", f"{load.seconds:g} s", step)
+            return False
+        if lacks:
+            judge.error(node, "load failed", "a test of the hardware that passed on every GPU, and none that failed", lacks, step)
+        return not lacks
 
     @staticmethod
     def _traffic(judge: Judge, facts: NodeFacts, before: Mapping[str, int], after: Mapping[str, int]) -> None:
@@ -130,6 +131,20 @@ class CounterDeltas(Gate):
             judge.note = (
                 f"the load sent nothing over {', '.join(idle)}: their counters were read, not loaded; the gates that send over them hold the same counters"
             )
+
+
+def _unloaded(text: str, gpus: int) -> str:
+    """Return what a diagnostic lacks to be a load of every GPU; empty when nothing does. Tests of the Deployment category only look at software."""
+    try:
+        found = dcgm_diag.parse(text)
+    except FormatError as error:
+        return str(error)
+    failed = sorted({f"{result.test} {result.status} on {result.entity}" for result in found.results if result.status == "Fail"})
+    if failed:
+        return ", ".join(failed)
+    loaded = {result.gpu for result in found.results if result.status == "Pass" and result.category != "Deployment"}
+    idle = [f"gpu{gpu}" for gpu in range(gpus) if gpu not in loaded]
+    return f"none on {', '.join(idle)}" if idle else ""
 
 
 def _counters(facts: NodeFacts, after: Answers, seconds: float) -> list[Counter]:
@@ -146,17 +161,13 @@ def _counters(facts: NodeFacts, after: Answers, seconds: float) -> list[Counter]
         where = f"{facts.node.name} gpu{gpu}"
         out.append(Counter(where, f"gpu{gpu}/pcie_replay", Limit("pcie_replay", Op.LE, 80, "1", _REPLAY_SOURCE), _SEAT))
     limit = Limit("memory_corrected", Op.LE, CE_PER_DAY, "1", CE_SOURCE)
-    return [*out, Counter(facts.node.name, "memory/ce_count", limit, "See node/host/sanity/memory-errors for the module, and reseat it.")]
-
-
-def _nvlinks(facts: NodeFacts, before: Mapping[str, int], after: Mapping[str, int]) -> list[Counter]:
-    """Return every GPU's counters of NVLink faults, under the names that its driver gives them; where it names none, one that cannot be read."""
-    out = []
-    for gpu in range(facts.platform.gpus if facts.gpu.nvlink is not None else 0):
-        names = sorted({key for key in (*before, *after) if key.startswith(f"gpu{gpu}/nvlink_")}) or [f"gpu{gpu}/nvlink_errors"]
-        step = "Reset the GPU; if it comes back, reseat the board, then replace it."
-        out += [Counter(f"{facts.node.name} gpu{gpu}", name, Limit(name.split("/")[1], Op.LE, 0, "1", _NVLINK_SOURCE), step) for name in names]
-    return out
+    lost = Limit("memory_uncorrected", Op.LE, 0, "1", UE_SOURCE)
+    step = "See node/host/sanity/memory-errors for the module, and"
+    return [
+        *out,
+        Counter(facts.node.name, "memory/ce_count", limit, f"{step} reseat it."),
+        Counter(facts.node.name, "memory/ue_count", lost, f"{step} replace it."),
+    ]
 
 
 def _generation(speed: str | None) -> int:
@@ -187,8 +198,11 @@ def _values(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, int]:
         for leaf in (*ERRORS, "port_xmit_data"):
             text = found.one(f"{folder(nic.rdma_device)}/counters/{leaf}") or ""
             out.update({f"{nic.rdma_device}/{leaf}": int(text)} if text.isdigit() else {})
-    corrected = [text for path, text in found.matching(COUNTS).items() if path.endswith("/ce_count") and text.isdigit()]
-    out.update({"memory/ce_count": sum(int(text) for text in corrected)} if corrected else {})
+    memory = found.matching(COUNTS)
+    for leaf in ("ce_count", "ue_count"):
+        counted = [text for path, text in memory.items() if path.endswith(f"/{leaf}")]
+        if counted and all(text.isdigit() for text in counted):
+            out[f"memory/{leaf}"] = sum(int(text) for text in counted)
     out.update(_gpu_values(judge, facts, found))
     return out
 
@@ -205,25 +219,6 @@ def _gpu_values(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, int
     if len(replays) == facts.platform.gpus:
         out.update({f"gpu{index}/pcie_replay": int(count) for index, count in enumerate(replays)})
     if facts.gpu.nvlink is not None:
-        out.update(_nvlink_values(judge, facts, found.text("nvlink") or ""))
+        out.update(nvlink_deltas.values(judge, facts, found.text("nvlink") or ""))
         judge.judged += 1
-    return out
-
-
-def _nvlink_values(judge: Judge, facts: NodeFacts, text: str) -> dict[str, int]:
-    """Return the faults that all links of a GPU count, by kind: every counter that is no traffic, no error correction and none that a healthy link has."""
-    out: dict[str, int] = {}
-    try:
-        gpus = smi_nvlink.errors(text)
-    except FormatError as error:
-        judge.error(facts.node.name, "NVLink counters unreadable", "every GPU's counters", error, "Run `nvidia-smi nvlink -e` by hand.")
-        return out
-    for gpu in gpus.values():
-        out[f"gpu{gpu.index}/nvlink_inactive"] = (facts.gpu.nvlink.links if facts.gpu.nvlink else 0) - len(gpu.counters)
-        if not gpu.counters or not all(nvlink.FAULTS & counters.keys() for counters in gpu.counters.values()):
-            judge.error(f"{facts.node.name} gpu{gpu.index}", "NVLink faults not counted", "a counter of faults on every link", "none", AGAIN)
-        for name, value in (item for counters in gpu.counters.values() for item in counters.items()):
-            if value.isdigit() and name not in nvlink.WATCHED and not nvlink.PLAIN.match(name):
-                key = f"gpu{gpu.index}/nvlink_{name.removesuffix(' Errors').lower().replace(' ', '_')}"
-                out[key] = out.get(key, 0) + int(value)
     return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
@@ -14,16 +14,20 @@ from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, 
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
 
+_RUN_S = 10
+"""Seconds of reading that FIO asks for."""
 LIST = Tool("lsblk", ("lsblk", "--json", "--nodeps", "--bytes", "--exclude", "1,7,11", "--output", "PATH,MODEL,SERIAL,SIZE"), "util-linux")
 """Block devices without RAM disks, loops and optical drives."""
 FIO = Tool(
     "fio",
     (
-        "fio", "--name=read", "--readonly", "--rw=read", "--bs=1M", "--iodepth=32", "--direct=1", "--ioengine=libaio", "--time_based", "--runtime=10",
+        "fio", "--name=read", "--readonly", "--rw=read", "--bs=1M", "--iodepth=32", "--direct=1", "--ioengine=libaio", "--time_based", f"--runtime={_RUN_S}",
         "--output-format=json", "--filename", "{}",
     ),
     "fio", timeout_s=40, each=("lsblk", "blockdevices", "path"),
 )  # fmt: skip
+_LEAST = 0.9
+"""Share of them that a reading must have lasted; judgement: fio ends sooner only where it was stopped."""
 _SIBLINGS = 3
 _SOURCE = "oci-hpc, active check of NVMe drives: each within 2 % of the median"
 
@@ -38,6 +42,9 @@ class DiskBandwidth(HostGate):
         """Bounds; a drive without siblings needs a declared one."""
 
         read_gb_s: float | None = Field(None, gt=0, description="least sequential read rate of a drive, GB/s (10^9 bytes), as its data sheet has it")
+        models: dict[str, PositiveFloat] = Field(
+            default_factory=dict, description="model as lsblk names it -> least sequential read rate, GB/s, as its data sheet has it; goes before read_gb_s"
+        )
         sibling_tolerance: float = Field(0.02, gt=0, lt=1, description=f"how far below the median of its siblings a drive may be; source: {_SOURCE}")
 
     inputs: Inputs
@@ -82,10 +89,14 @@ class DiskBandwidth(HostGate):
         if done.error or done.read <= 0:
             judge.fail(where, "reading the drive", "no error", f"errno {done.error}, {done.read:.2f} GB/s", "Replace the drive.")
             return None
+        if done.runtime < _LEAST * _RUN_S:
+            step = "Run the gate again; if it stays so, look for what stops fio (kernel log)."
+            judge.error(where, "reading ended too soon", f"{_RUN_S} s", f"{done.runtime:g} s", step)
+            return None
         return done.read
 
     def _model(self, judge: Judge, node: str, model: str, rates: dict[str, float]) -> None:
-        declared = self.inputs.read_gb_s
+        declared = self.inputs.models.get(model, self.inputs.read_gb_s)
         step = "Look at its PCIe width (`lspci -vv`), temperature and firmware; then replace it."
         for name, rate in rates.items():
             where, actual = f"{node} {name} ({model})", f"{rate:.2f} GB/s"
@@ -99,5 +110,8 @@ class DiskBandwidth(HostGate):
                     judge.fail(where, "drive is slow", expected, actual, step)
             elif declared is None:
                 judge.metric("drive_read", where, rate, "GB/s")
-                note = f"{model}: {len(rates)} of this model are too few to compare, and no rate is declared (read_gb_s): measured, not judged"
-                judge.note = note if judge.note in {None, note} else f"{judge.note}; {note}"
+        if declared is None:
+            few = f"{len(rates)} of this model are too few to compare, and no rate is declared: measured, not judged"
+            alike = f"no rate of this model is declared: held against each other only ({min(rates.values()):.2f} to {max(rates.values()):.2f} GB/s)"
+            note = f"{model}: {few if len(rates) < _SIBLINGS else alike} (inputs models, read_gb_s)"
+            judge.note = "; ".join([*([judge.note] if judge.note else []), note])

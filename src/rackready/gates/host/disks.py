@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
@@ -17,6 +19,12 @@ HEALTH = Tool("smart", ("smartctl", "--all", "--json", "{}"), "smartmontools", e
 _NOT_READ = 0b111
 """Bits of smartctl's exit code that mean that the drive could not be asked (smartctl(8), exit status)."""
 _NVME = "NVM Express base specification, SMART / health information log"
+_ATA = "smartd.conf(5), -C and -U: pending and uncorrectable sectors warn above 0; judgement: so do sectors already moved and errors already reported"
+_EXIT = "smartctl(8), exit status"
+_FAILING, _FAILED_TEST = 1 << 4, 1 << 7
+"""Bits of smartctl's exit code that are alarms now: a pre-failure attribute at or below its threshold; a self-test that failed (outdated ones do not count)."""
+_ONCE = {1 << 5: "an attribute was at or below its threshold once", 1 << 6: "its error log has entries"}
+"""Bits that tell of the past."""
 _REPLACE = "Replace the drive."
 
 
@@ -50,7 +58,7 @@ def _drive(judge: Judge, found: Answers, name: str) -> smart.Drive | None:
     if bool(code & 8) == read.passed:
         judge.error(where, "smartctl contradicts itself", "exit code and verdict agree", f"exit {code}, passed {read.passed}", f"Run `smartctl -a {name}`.")
         return None
-    return read
+    return replace(read, exit_code=code)
 
 
 class Disks(HostGate):
@@ -88,6 +96,7 @@ class Disks(HostGate):
             judge.fail(node, "drives", f"{wanted} drives", f"{len(read)} ({names})", step)
         for drive in read:
             self._drive(judge, node, drive)
+            self._alarms(judge, node, drive)
 
     def _drive(self, judge: Judge, node: str, drive: smart.Drive) -> None:
         where = f"{node} {drive.name} ({drive.model} {drive.serial})"
@@ -96,13 +105,30 @@ class Disks(HostGate):
             words = "failed by its own verdict" if not drive.passed else "passed by its own verdict"
             mask = "" if drive.warning is None else f", critical warning 0x{drive.warning:02x}"
             judge.fail(where, "drive warns", "no warning", words + mask, _REPLACE)
-        for name, value, bound, what in (
-            ("drive_used", drive.used, self.inputs.max_used_percent, "rated endurance used"),
-            ("drive_media_errors", drive.media_errors, 0, "media errors"),
-            ("drive_reallocated", drive.reallocated, 0, "reallocated or pending sectors"),
+        for name, value, bound, what, source in (
+            ("drive_used", drive.used, self.inputs.max_used_percent, "rated endurance used", _NVME),
+            ("drive_media_errors", drive.media_errors, 0, "media errors", _NVME),
+            ("drive_reallocated", drive.reallocated, 0, "reallocated or pending sectors", _ATA),
+            ("drive_uncorrectable", drive.uncorrectable, 0, "uncorrectable errors or sectors", _ATA),
         ):
             unit = "%" if name == "drive_used" else "1"
-            if value is not None and not Limit(name, Op.LE, bound, unit, _NVME).holds(judge, where, value):
+            if value is not None and not Limit(name, Op.LE, bound, unit, source).holds(judge, where, value):
                 judge.fail(where, what, f"at most {bound}{'%' if unit == '%' else ''}", f"{value}{'%' if unit == '%' else ''}", _REPLACE)
         if drive.spare is not None and drive.spare_least is not None and drive.spare < drive.spare_least:
             judge.fail(where, "spare blocks", f"at least {drive.spare_least}% (the drive's own threshold)", f"{drive.spare}%", _REPLACE)
+
+    @staticmethod
+    def _alarms(judge: Judge, node: str, drive: smart.Drive) -> None:
+        """Hold what smartctl itself warns of; what it or the drive says of the past is noted."""
+        where = f"{node} {drive.name} ({drive.model} {drive.serial})"
+        for bit, expected, actual in (
+            (_FAILING, "every pre-failure attribute above its threshold", "one at or below it"),
+            (_FAILED_TEST, "no self-test that failed", "one in the drive's log"),
+        ):
+            if drive.exit_code & bit:
+                judge.fail(where, "smartctl warns", expected, f"{actual} (exit {drive.exit_code}; {_EXIT})", _REPLACE)
+        past = [words for bit, words in _ONCE.items() if drive.exit_code & bit]
+        if drive.critical_minutes:
+            past.append(f"{drive.critical_minutes} minutes of its life above its critical temperature")
+        if past:
+            judge.note = "; ".join([*([judge.note] if judge.note else []), f"{drive.name}: {', '.join(past)}"])

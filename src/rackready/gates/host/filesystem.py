@@ -6,6 +6,7 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
+from rackready.gates.expectation import IMPLAUSIBLE
 from rackready.gates.formats import fio
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
@@ -13,6 +14,9 @@ from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
 
 _DECLARED = "declared in the gate set"
+_UNIT = {"M": 1 << 20, "G": 1 << 30}
+"""fio's suffixes of sizes: powers of 1024 (fio(1), kb_base)."""
+_CEILING = "derived: 1.02 x the sum of the rates of all network ports of the server (profile): no file system of a network gives a node more"
 NETWORK = ("lustre", "gpfs", "beegfs", "wekafs", "ceph", "nfs", "nfs4", "panfs", "pvfs2", "cifs", "fuse.glusterfs", "fuse.daos", "fuse.juicefs")
 """File systems of a network, as Linux names their types: the registered names of their clients (file_system_type.name, or the FUSE subtype)."""
 
@@ -71,9 +75,26 @@ class ParallelFilesystem(HostGate):
         if kind.strip() not in inputs.kinds:
             step = "Mount the parallel file system there, or correct the folder in the gate set; a type that it does not know is named there, too (kinds)."
             judge.fail(node, "parallel file system", f"a network file system at {inputs.directory}", kind.strip() or "nothing", step)
+        self._moved(judge, facts, done)
         for way, rate, bound in (("write", done.write, inputs.write_gb_s), ("read", done.read, inputs.read_gb_s)):
             if bound is not None and not Limit(f"filesystem_{way}", Op.GE, bound, "GB/s", _DECLARED).holds(judge, node, rate):
                 step = "Compare with other nodes: one slow node has a network or client problem, all slow ones a server problem."
                 judge.fail(node, f"parallel file system is slow to {way}", f"at least {bound:g} GB/s (declared)", f"{rate:.2f} GB/s", step)
         if done.error:
             judge.fail(node, "parallel file system", "no error", f"errno {done.error}", "Read the client's messages in the kernel log (`dmesg`).")
+
+    def _moved(self, judge: Judge, facts: NodeFacts, done: fio.Transfer) -> None:
+        """A rate counts only where the files were moved in whole, and where the server's network can carry it."""
+        node, inputs = facts.node.name, self.inputs
+        wanted = inputs.jobs * int(inputs.size[:-1]) * _UNIT[inputs.size[-1]]
+        network = (sum(nic.rate for nic in facts.nics) + sum(nic.rate for nic in facts.platform.other_nics)) / 8
+        ceiling = Limit("filesystem_most", Op.LE, IMPLAUSIBLE * network, "GB/s", _CEILING, label="ceiling", derived=True)
+        for way, moved, rate in (("write", done.bytes_written, done.write), ("read", done.bytes_read, done.read)):
+            judge.judged += 1
+            if moved < wanted and not done.error:
+                step = "Look whether the folder is full or the client ended fio; then run the gate again."
+                judge.error(node, f"files were not moved in whole ({way})", f"{wanted} bytes ({inputs.jobs} of {inputs.size})", f"{moved} bytes", step)
+            if network and not ceiling.holds(judge, node, rate):
+                step = "Something on the node answered in its place (a cache, another file system): look at the mount and its options."
+                what = f"{way} rate is none of this server's network"
+                judge.error(node, what, f"at most {ceiling.bound:g} GB/s", f"{rate:.2f} GB/s", step)

@@ -1,14 +1,15 @@
-"""Links of the compute NICs: up, at their rate, and without flaps since boot."""
+"""Links of the compute NICs: up, at their rate, and neither gone for long nor flapping."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
 
@@ -17,6 +18,7 @@ _LINE = re.compile(r"^\[\s*(?P<at>\d+\.\d+)\] mlx5_core (?:.* )?(?P<netdev>[^\s:
 UPTIME = "/proc/uptime"
 _GRACE_SOURCE = "oci-hpc: any flap of the last 6 hours that is later than 30 minutes after boot"
 _COUNT_SOURCE = "Azure node health checks: 5 or more lost carriers of a port in a day"
+_AWAY_SOURCE = "NVIDIA's health checks of GB200 and GB300, rdma_linkflap_fatal: one outage of 30 s or more is critical"
 _RATE = re.compile(r"^(\d+(?:\.\d+)?) Gb/sec")
 
 
@@ -25,8 +27,20 @@ def folder(device: str) -> str:
     return f"/sys/class/infiniband/{device}/ports/1"
 
 
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A time without the link, seconds since boot; ``end`` None: the kernel log does not say that it came back."""
+
+    start: float
+    end: float | None
+
+    def late(self, grace: float, now: float) -> float:
+        """Return how long it lasted after the grace, s."""
+        return (now if self.end is None else self.end) - max(self.start, grace)
+
+
 class Links(HostGate):
-    """Every compute NIC's link is up at its rate, and has not flapped since boot."""
+    """Every compute NIC's link is up at its rate; since boot it was never away for long, has not gone down often, and not lately."""
 
     id = "node/host/sanity/links"
     what = "links"
@@ -37,6 +51,7 @@ class Links(HostGate):
 
         grace_s: float = Field(1800, ge=0, description=f"seconds after boot in which links may go down; source of the default: {_GRACE_SOURCE}")
         window_s: float = Field(21600, gt=0, description=f"seconds back from now in which one such flap is too many; source of the default: {_GRACE_SOURCE}")
+        max_outage_s: float = Field(30, gt=0, description=f"longest single outage after the grace, at any age, s; source: {_AWAY_SOURCE}")
         max_downs: int = Field(4, ge=0, description=f"times that a link may have gone down since boot, grace included; source of the default: {_COUNT_SOURCE}")
 
     inputs: Inputs
@@ -51,19 +66,15 @@ class Links(HostGate):
         if not facts.nics:
             judge.nothing("the platform has no compute NICs: nothing to judge")
             return
+        if not placed(judge, facts):
+            return
         text = found.text("dmesg")
-        downs: dict[str, list[float]] = {}
-        for line in (line.strip() for line in (text or "").splitlines()):
-            match = _LINE.match(line)
-            if match is None:
-                judge.error(
-                    facts.node.name, "line of the kernel log not understood", "time, driver, device and Link down or up", line[:100] or "nothing", AGAIN
-                )
-            elif match["way"] == "down":
-                downs.setdefault(match["netdev"], []).append(float(match["at"]))
+        outages = _outages(judge, facts.node.name, text or "")
         for nic in facts.nics:
-            good = self._state(judge, facts.node.name, nic, found)
-            good &= text is not None and self._flaps(judge, facts.node.name, nic, downs.get(nic.netdev, []), found)
+            good = up = self._state(judge, facts.node.name, nic, found)
+            away = outages.get(nic.netdev, [])
+            good &= text is not None and self._flaps(judge, facts.node.name, nic, [one.start for one in away], found)
+            good &= not up or self._away(judge, facts.node.name, nic, away, found)
             if good:
                 judge.measured.add(f"{facts.node.name}/{nic.rdma_device}")
 
@@ -107,6 +118,40 @@ class Links(HostGate):
             judge.fail(where, "link went down", f"at most {self.inputs.max_downs} times since boot", f"{most} times", step)
             return False
         return True
+
+    def _away(self, judge: Judge, node: str, nic: NicFacts, outages: list[Outage], found: Answers) -> bool:
+        """Hold the longest outage against the bound; one that ends nowhere in the log counts up to now, and contradicts a link that is up."""
+        where, grace, now = _where(node, nic), self.inputs.grace_s, _now(found)
+        if not outages:
+            return True
+        longest = max(outages, key=lambda one: one.late(grace, now))
+        seconds = max(0.0, longest.late(grace, now))
+        limit = Limit("link_outage", Op.LE, self.inputs.max_outage_s, "s", _AWAY_SOURCE)
+        if limit.holds(judge, where, seconds):
+            return True
+        if longest.end is None:
+            judge.error(where, "link's return not in the kernel log", "Link up after each Link down", f"Link down {longest.start:.0f} s after boot", AGAIN)
+            return False
+        expected = f"at most {self.inputs.max_outage_s:g} s at a time, {grace:.0f} s after boot apart"
+        step = "Find out why: a switch that was restarted, or cable and module. Clean and reseat them; it counts until the node's next boot."
+        judge.fail(where, "link was away", expected, f"{longest.end - longest.start:.0f} s, from {longest.start:.0f} s after boot on", step)
+        return False
+
+
+def _outages(judge: Judge, node: str, text: str) -> dict[str, list[Outage]]:
+    """Return every network device's outages in their order; a line that is not understood is an error."""
+    out: dict[str, list[Outage]] = {}
+    for line in (line.strip() for line in text.splitlines()):
+        match = _LINE.match(line)
+        if match is None:
+            judge.error(node, "line of the kernel log not understood", "time, driver, device and Link down or up", line[:100] or "nothing", AGAIN)
+            continue
+        at, known = float(match["at"]), out.setdefault(match["netdev"], [])
+        if match["way"] == "down":
+            known.append(Outage(at, None))
+        elif known and known[-1].end is None:
+            known[-1] = Outage(known[-1].start, at)
+    return out
 
 
 def _now(found: Answers) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 
 from rackready.design.facts import NodeFacts
@@ -82,12 +83,24 @@ COUNTS = "/sys/devices/system/edac/mc/mc*/[cu]e_count"
 AGE = "/sys/devices/system/edac/mc/mc*/seconds_since_reset"
 DIMM_COUNTS = "/sys/devices/system/edac/mc/mc*/dimm*/dimm_[cu]e_count"
 DIMM_LABELS = "/sys/devices/system/edac/mc/mc*/dimm*/dimm_label"
-LOG = Tool("dmesg", ("dmesg",), "util-linux", keep=r"Hardware Error|CMCI storm|EDAC .*\b(UE|CE)\b|Machine [Cc]heck")
+LOG = Tool("dmesg", ("dmesg",), "util-linux", keep=r"Hardware Error|CMCI storm|EDAC .*\b(UE|CE)\b|Machine [Cc]heck|Memory failure: ")
 _FATAL = ("CMCI storm", "Uncorrected", "uncorrected", "Fatal", "fatal", "Processor context corrupt", " UE ")
+_BANK = re.compile(r"Machine Check(?: Exception)?: [0-9a-f]+ Bank \d+: (?P<status>[0-9a-f]{16})$")
+"""What the kernel prints of a bank (arch/x86/kernel/cpu/mce/core.c): the global status, and the bank's."""
+_UNCORRECTED_BIT = 1 << 61
+"""UC of a bank's status (Intel software developer's manual, volume 3B, IA32_MCi_STATUS; AMD programmer's manual, volume 2, MCi_STATUS)."""
+_POISONED = re.compile(r"Memory failure: 0x[0-9a-f]+: recovery action ")
+"""The kernel took a page with an uncorrected error away (mm/memory-failure.c); it says otherwise where it only moved one away in time."""
+_EVENT = re.compile(r"\{(?P<number>\d+)\}\[Hardware Error\]:\s+(?P<words>.*)$")
+"""A line of an event that firmware reports: all lines of one event have its number (drivers/acpi/apei/ghes.c)."""
+_LOST = re.compile(r"(?:severity|type): (?:recoverable|fatal)$|error_type: \d+, (?:multi-bit ECC|multi-symbol chipkill ECC|scrub uncorrected error)")
+_HEALED = re.compile(r"severity: (?:corrected|info)$")
+_PCIE = "section_type: PCIe error"
+"""Words of drivers/firmware/efi/cper.c; recoverable is uncorrected (UEFI specification, appendix N: error severity 0, "also called non-fatal uncorrected")."""
 _DAY_S = 86400
 CE_PER_DAY = 10
 CE_SOURCE = "mcelog, default of [dimm] ce-error-threshold: 10 / 24h"
-_UE_SOURCE = "mcelog, default of [dimm] uc-error-threshold: 1 / 24h"
+UE_SOURCE = "mcelog, default of [dimm] uc-error-threshold: 1 / 24h"
 
 
 class MemoryErrors(HostGate):
@@ -131,7 +144,9 @@ class MemoryErrors(HostGate):
             judge.error(node, "kernel log is empty", "the kernel's messages since boot", "none", "Somebody cleared it (`dmesg --clear`): reboot the node.")
             return
         judge.judged += 1
-        lines = [line.strip() for line in text.splitlines() if any(word in line for word in _FATAL)]
+        lines, of_pcie = _uncorrected([line.strip() for line in text.splitlines()])
+        if of_pcie:
+            judge.note = f"uncorrected PCIe errors that the firmware reported: {of_pcie}; not of memory, node/host/stress/counter-deltas counts them under load"
         if lines:
             step = "Decode it (`ras-mc-ctl --errors`, the BMC's event log), and replace the part that it names."
             judge.fail(node, "machine check in the kernel log", "none", f"{len(lines)} line{'s' if len(lines) > 1 else ''}, the last: {lines[-1]}", step)
@@ -149,6 +164,37 @@ class MemoryErrors(HostGate):
             _hold(judge, f"{node} {controller.rsplit('/', 1)[1]}", corrected=kind == "ce_count", count=count, seconds=seconds[controller])
 
 
+def _uncorrected(log: list[str]) -> tuple[list[str], int]:
+    """Return the lines that tell of an uncorrected error, each event of the firmware by one of them, and how many such events only PCIe recovered from."""
+    events: dict[str, list[str]] = {}
+    for line in log:
+        if match := _EVENT.search(line):
+            events.setdefault(match["number"], []).append(match["words"].strip())
+    bad = {number for number, words in events.items() if _lost(words)}
+    of_pcie = {number for number in bad if _only_pcie(events[number])}
+    lines, told = [], set(of_pcie)
+    for line in log:
+        event, bank = _EVENT.search(line), _BANK.search(line)
+        number = event["number"] if event else ""
+        if number in bad and number not in told and event and _LOST.search(event["words"]):
+            told.add(number)
+            lines.append(line)
+        elif number in told:
+            continue
+        elif any(word in line for word in _FATAL) or _POISONED.search(line) or (bank and int(bank["status"], 16) & _UNCORRECTED_BIT):
+            lines.append(line)
+    return lines, len(of_pcie)
+
+
+def _only_pcie(words: list[str]) -> bool:
+    return [word for word in words if word.startswith("section_type:")] == [_PCIE] and not any("fatal" in word for word in words)
+
+
+def _lost(words: list[str]) -> bool:
+    """Whether an event of the firmware says that data was lost; several bits that it calls corrected were."""
+    return any(_LOST.search(word) for word in words) and not any(_HEALED.search(word) for word in words)
+
+
 def _known(modules: dict[str, str]) -> Counter[str]:
     """Return what modules counted, added up by the path of their controller's counter: .../mc0/ce_count of .../mc0/dimm1/dimm_ce_count."""
     out: Counter[str] = Counter()
@@ -161,7 +207,7 @@ def _known(modules: dict[str, str]) -> Counter[str]:
 def _hold(judge: Judge, where: str, *, corrected: bool, count: int, seconds: int) -> None:
     """Hold one counter against mcelog's thresholds: 10 corrected in every day that was begun since the counter's reset, and no uncorrected one."""
     days = max(1, math.ceil(seconds / _DAY_S))
-    name, bound, source = ("memory_corrected", CE_PER_DAY * days, CE_SOURCE) if corrected else ("memory_uncorrected", 0, _UE_SOURCE)
+    name, bound, source = ("memory_corrected", CE_PER_DAY * days, CE_SOURCE) if corrected else ("memory_uncorrected", 0, UE_SOURCE)
     if Limit(name, Op.LE, bound, "1", source).holds(judge, where, count):
         return
     if corrected:

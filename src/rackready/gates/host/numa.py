@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.host.cpu import LSCPU, processors
-from rackready.gates.host.reading import Answers, HostGate, Wanted
+from rackready.gates.host.reading import Answers, HostGate, Wanted, placed
 from rackready.gates.judge import Judge
 
 _STEP = "Check the BIOS (sub-NUMA clustering, NPS, node interleaving) and that the card sits in its own slot."
@@ -12,7 +12,7 @@ _STEP = "Check the BIOS (sub-NUMA clustering, NPS, node interleaving) and that t
 
 def expected(facts: NodeFacts) -> dict[str, tuple[str, int]]:
     """Return PCI address -> (part, NUMA node) of every NIC, and of every GPU that shares a PCIe switch with one."""
-    out = {nic.pci: (nic.rdma_device, nic.numa) for nic in facts.nics}
+    out = {nic.pci: (nic.rdma_device, nic.numa) for nic in facts.nics if nic.pci}
     for nic in facts.nics:
         if nic.gpu < len(facts.platform.gpu_pci):
             out[facts.platform.gpu_pci[nic.gpu]] = (f"gpu{nic.gpu}", nic.numa)
@@ -32,9 +32,15 @@ class Numa(HostGate):
     def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold the layout against the platform's profile."""
         node, parts = facts.node.name, facts.platform.host
+        if not placed(judge, facts):
+            return
         cpus = processors(judge, found)
         if cpus is not None and parts is not None:
             judge.equal(node, "NUMA nodes", parts.numa_nodes, cpus.numa_nodes, _STEP)
+        if parts is None and not expected(facts):
+            judge.judged += 1
+            step = f"Add `host` to the platform's profile ({facts.platform.id}.yml), with its source."
+            judge.error(node, "NUMA layout cannot be judged", "a number of NUMA nodes, or compute NICs, in the platform's profile", "neither", step)
         for pci, (part, wanted) in sorted(expected(facts).items(), key=lambda item: item[1]):
             text = found.one(_file(pci))
             where = f"{node} {part}"

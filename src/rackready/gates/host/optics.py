@@ -1,4 +1,4 @@
-"""Optics and cables of the compute NICs: bit error rates, light and temperature within limits, the right part."""
+"""Optics and cables of the compute NICs: bit error rates, the firmware's own verdict, light, temperature and supply within limits, the right part."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
 from rackready.gates.formats import mlxlink
 from rackready.gates.formats.error import FormatError
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
 
@@ -43,6 +43,10 @@ def read(judge: Judge, node: str, nic: NicFacts, found: Answers) -> mlxlink.Port
     return port
 
 
+_GOOD, _SIGNAL, _SIGNAL_BER = "No issue was observed", "Bad signal integrity", 1e-7
+"""What mlxlink says of a good link; what may be ignored below this raw bit error rate (oci-hpc, check of links)."""
+_DARK_DBM = -40
+"""What a module reads of no light at all: 0 in steps of 0.1 uW (CMIS, optical power monitors)."""
 EFFECTIVE_BER, RAW_BER = 1e-12, 2.4e-4
 _WATCHED: tuple[tuple[str, str, Callable[[mlxlink.Port], mlxlink.Watched | None], str], ...] = (
     (
@@ -53,12 +57,15 @@ _WATCHED: tuple[tuple[str, str, Callable[[mlxlink.Port], mlxlink.Watched | None]
     ),
     ("received light", "dBm", lambda port: port.rx_power, _SWAP),
     ("sent light", "dBm", lambda port: port.tx_power, "Replace the module."),
+    ("supply voltage of the module", "mV", lambda port: port.voltage, "Reseat the module; if other modules of this node are out of limits, replace the NIC."),
+    ("laser current", "mA", lambda port: port.bias, "Replace the module: its laser wears out."),
 )
 """What a module watches itself: name, unit, reading, next step where it is out of its limits."""
 
 
 def errors(judge: Judge, where: str, port: mlxlink.Port, effective: float = EFFECTIVE_BER, raw: float = RAW_BER) -> None:
-    """Hold a port's bit error rates, after and before correction, against their bounds."""
+    """Hold a port's bit error rates, after and before correction, against their bounds, and what its firmware recommends against nothing to do."""
+    found = len(judge.fails) + len(judge.errors)
     judge.judged += 1
     if port.state != "Active":
         judge.fail(where, "link is not up", "Active", f"{port.state}: {port.recommendation}", _SWAP)
@@ -71,16 +78,27 @@ def errors(judge: Judge, where: str, port: mlxlink.Port, effective: float = EFFE
             judge.error(where, f"{what} not reported", f"at most {bound:g}", "N/A", "Update the NIC's firmware and MFT.")
         elif not Limit(name, Op.LE, bound, "1", source).holds(judge, where, value):
             judge.fail(where, what, f"at most {bound:g}", f"{value:g} ({port.recommendation})", _SWAP)
+    said = port.recommendation.strip().rstrip(".")
+    ignored = said == _SIGNAL and port.raw_ber is not None and port.raw_ber < _SIGNAL_BER
+    if len(judge.fails) + len(judge.errors) == found and said != _GOOD and not ignored:
+        judge.fail(where, "the NIC's firmware finds fault with the link", _GOOD, f"{said or 'nothing'} (raw bit error rate {port.raw_ber:g})", _SWAP)
 
 
 def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
-    """Hold temperature and light against the limits that the module itself gives; copper has neither light nor, mostly, a sensor."""
+    """Hold what a module watches against the limits that it gives itself; copper has neither light nor, mostly, a sensor."""
     for what, unit, reading, step in _WATCHED:
         watched = reading(port)
-        if watched is None or watched.low is None or watched.high is None:
+        if watched is None:
+            continue
+        if watched.low is None or watched.high is None:
+            if unit == "dBm" and all(value <= _DARK_DBM for value in watched.values):
+                actual = f"{', '.join(f'{value:g}' for value in watched.values)} dBm"
+                again = "Read it again (`mlxlink -m`); then replace the module."
+                judge.error(where, f"no {what} on a link that is up", f"more than {_DARK_DBM} dBm on a lane", actual, again)
+            judge.note = judge.note or "a module gives no limits: what it watches is held only where it does"
             continue
         for lane, value in enumerate(watched.values):
-            name = f"{where} lane {lane}" if unit == "dBm" else where
+            name = f"{where} lane {lane}" if unit in {"dBm", "mA"} else where
             metric = what.replace(" ", "_")
             good = Limit(metric, Op.GE, watched.low, unit, _MODULE).holds(judge, name, value)
             good = Limit(metric, Op.LE, watched.high, unit, _MODULE).holds(judge, name, value) and good
@@ -139,6 +157,8 @@ class Optics(HostGate):
         node = facts.node.name
         if not facts.nics:
             judge.nothing("the platform has no compute NICs: nothing to judge")
+            return
+        if not placed(judge, facts):
             return
         ports = {nic: port for nic in facts.nics if (port := read(judge, node, nic, found)) is not None}
         for nic, port in ports.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rackready.design.facts import NodeFacts
 from rackready.gates.formats import lspci
 from rackready.gates.formats.error import FormatError
-from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted, placed
 from rackready.gates.judge import Judge
 
 BRIDGES = Tool("lspci", ("lspci", "-D", "-vvv", "-d", "::0604"), "pciutils")
@@ -15,9 +15,9 @@ _VIRTUAL = "a virtual machine: its host needs access control services, and the N
 
 
 def parts(facts: NodeFacts) -> dict[str, str]:
-    """Return PCI address -> name of every GPU and compute NIC."""
+    """Return PCI address -> name of every GPU and compute NIC whose address the profile has."""
     gpus = {pci: f"gpu{index}" for index, pci in enumerate(facts.platform.gpu_pci)}
-    return {**gpus, **{nic.pci: nic.rdma_device for nic in facts.nics}}
+    return {**gpus, **{nic.pci: nic.rdma_device for nic in facts.nics if nic.pci}}
 
 
 class AccessControl(HostGate):
@@ -36,7 +36,7 @@ class AccessControl(HostGate):
         if facts.node.kind == "virtual":
             judge.nothing(_VIRTUAL)
             return
-        text = found.text("lspci")
+        text = found.text("lspci") if placed(judge, facts) else None
         if text is None:
             return
         try:
@@ -82,15 +82,17 @@ class Iommu(HostGate):
         if facts.node.kind == "virtual":
             judge.nothing(_VIRTUAL)
             return
+        if not placed(judge, facts):
+            return
         wrong: dict[str, list[str]] = {}
         for pci, name in sorted(parts(facts).items(), key=lambda item: item[1]):
             judge.judged += 1
             if found.one(_present(pci)) is None:
                 judge.error(f"{node} {name}", "PCI device not found", _present(pci), "nothing", f"Look whether it is on the bus: `lspci -s {pci}`.")
                 continue
-            kind = found.one(_group(pci))
-            if kind not in {None, "identity"}:
-                wrong.setdefault(str(kind), []).append(name)
+            for kind in found.matching(_group(pci)).values():  # a group whose type cannot be read is an error
+                if kind != "identity":
+                    wrong.setdefault(kind, []).append(name)
         for kind, names in wrong.items():
             step = "Add iommu=pt (arm64: iommu.passthrough=1) to the kernel command line and reboot (nvidia-tuned sets the same)."
             judge.fail(f"{node} {', '.join(names)}", "IOMMU", "identity (pass-through), or off", kind, step)

@@ -146,6 +146,18 @@ def _answer(item: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def placed(judge: Judge, facts: NodeFacts) -> bool:
+    """Whether the platform's profile says where GPUs and compute NICs are; where it does not, an error names it: no part was looked at."""
+    missing = facts.platform.unpublished()
+    if missing:
+        judge.judged += 1
+        profile = facts.platform.id
+        step = f"Add what is missing to the platform's profile ({profile}.yml), with its source: `lspci -D` and `ls -l /sys/class/infiniband` on such a server."
+        what = "parts cannot be found"
+        judge.error(facts.node.name, what, f"their addresses and names in the profile {profile}", f"not published: {' and '.join(missing)}", step)
+    return not missing
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """One bound on a metric, with its unit and source."""

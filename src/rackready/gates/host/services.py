@@ -1,4 +1,4 @@
-"""Services: nothing that systemd runs has failed, and what must run does."""
+"""Services and mounts: nothing that systemd runs has failed or is being started again and again, and what must run does."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from rackready.gates.judge import Judge
 _INACTIVE = 3
 """Exit code of `systemctl is-active` when a unit is not active (systemctl(1))."""
 _STATES = frozenset({"active", "inactive", "failed", "activating", "deactivating", "reloading", "maintenance", "unknown"})
+_RESTARTS = frozenset({"auto-restart", "auto-restart-queued"})
+"""SUB of a service that ended by itself and waits to be started again (systemd's service_state; systemd.service(5), Restart=)."""
+_KERNEL = ("dev-", "proc-", "sys-")
+"""Mounts of the kernel's own interfaces (systemd's API file systems) hold no data, and a container may not have them: the gates that read there say so."""
 
 
 class Services(HostGate):
-    """No service has failed, and those that must run do."""
+    """No service or mount has failed, none is being started again and again, and the services that must run do."""
 
     id = "node/host/sanity/services"
     what = "services"
@@ -24,13 +28,14 @@ class Services(HostGate):
         """Which units count."""
 
         active: tuple[str, ...] = Field(("chrony.service",), description="units that must be active; node/gpu/sanity/versions judges the driver's")
-        may_fail: tuple[str, ...] = Field((), description="units whose failure is accepted, by name")
+        may_fail: tuple[str, ...] = Field((), description="services and mounts whose failure or restarts are accepted, by name")
 
     inputs: Inputs
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
         """Ask systemd."""
-        failed = Tool("systemctl", ("systemctl", "list-units", "--all", "--plain", "--no-legend", "--no-pager", "--full", "--type=service"), "systemd")
+        options = ("--all", "--plain", "--no-legend", "--no-pager", "--full", "--type=service,mount")
+        failed = Tool("systemctl", ("systemctl", "list-units", *options), "systemd")
         asked = Tool("is-active", ("systemctl", "is-active", *self.inputs.active), "systemd")
         return Wanted((failed, asked) if self.inputs.active else (failed,))
 
@@ -49,8 +54,15 @@ class Services(HostGate):
         if not rows or any(len(row) < 4 for row in rows):  # noqa: PLR2004 - UNIT LOAD ACTIVE SUB
             judge.error(node, "systemctl's output is not understood", "UNIT LOAD ACTIVE SUB per line", text.strip()[:80] or "nothing", "Run the gate again.")
             return
-        for name in sorted(row[0] for row in rows if row[2] == "failed" and row[0] not in self.inputs.may_fail):
-            judge.fail(node, "service failed", f"{name} not failed", "failed", f"`systemctl status {name}` and `journalctl -u {name}` on the node say why.")
+        for name, _load, active, sub in sorted(row[:4] for row in rows if row[0] not in self.inputs.may_fail):
+            step = f"`systemctl status {name}` and `journalctl -u {name}` on the node say why."
+            if name.endswith(".mount"):
+                if active == "failed" and not name.startswith(_KERNEL):
+                    judge.fail(node, "mount failed", f"{name} not failed", "failed", step)
+            elif active == "failed":
+                judge.fail(node, "service failed", f"{name} not failed", "failed", step)
+            elif sub in _RESTARTS:
+                judge.fail(node, "service ended and is started again", f"{name} running, or stopped on purpose", f"{active} ({sub})", step)
 
     def _active(self, judge: Judge, node: str, found: Answers) -> None:
         text = found.text("is-active", good=frozenset({0, _INACTIVE}))

@@ -146,14 +146,18 @@ def fio(argv: list[str]) -> int:
         jobs = [_job(values.get("name", "read"), read=float(drive["read_gb_s"]))]
     else:
         rates = host().get("filesystem", {"read_gb_s": 0.4, "write_gb_s": 0.3})
-        jobs = [_job("write", write=rates["write_gb_s"]), _job("read", read=rates["read_gb_s"])]
+        number = int(values["size"].rstrip("MG"))
+        total = int(values.get("numjobs", "1")) * number * (1 << 30 if values["size"].endswith("G") else 1 << 20)
+        jobs = [_job("write", write=rates["write_gb_s"], total=total), _job("read", read=rates["read_gb_s"], total=total)]
     sys.stdout.write(json.dumps({"fio version": "fio-3.33", "timestamp": 0, "jobs": jobs, "disk_util": []}, indent=2) + "\n")
     return 0
 
 
-def _job(name: str, read: float = 0.0, write: float = 0.0) -> State:
+def _job(name: str, read: float = 0.0, write: float = 0.0, total: int = 0) -> State:
+    """``total``: bytes to move; 0: as many as 10 s take."""
+
     def way(rate: float) -> State:
-        seconds = 10.0 if rate else 0.0
+        seconds = (round(total / rate / 1e9, 3) if total else 10.0) if rate else 0.0
         return {"io_bytes": int(rate * 1e9 * seconds), "bw_bytes": int(rate * 1e9), "bw": int(rate * 1e9 / 1024), "iops": rate * 1e9 / 1048576,
                 "runtime": int(seconds * 1000), "total_ios": int(rate * 1e9 * seconds / 1048576)}  # fmt: skip
 

@@ -1,0 +1,101 @@
+"""What NVLinks count under load: faults, of which none is allowed, CRC errors by their rate, and the bit error rate that is left after correction."""
+
+from __future__ import annotations
+
+from collections import Counter as Counted
+from collections.abc import Mapping, Sequence
+
+from rackready.design.facts import NodeFacts
+from rackready.gates.formats import smi_nvlink
+from rackready.gates.formats.error import FormatError
+from rackready.gates.gpu import nvlink
+from rackready.gates.host.counter import Counter
+from rackready.gates.host.reading import AGAIN, Limit, Tool
+from rackready.gates.judge import Judge
+from rackready.model.outcome import Op
+
+TOOL = Tool("nvlink", ("nvidia-smi", "nvlink", "-e"), "nvidia-open")
+_SOURCE = "DCGM 4.6, pcie plugin, max_nvlink_recovery_errors: 0; the other counters of faults: one is a fault (DCGM_LIMIT_MAX_NVLINK_ERROR 1)"
+_CRC = "CRC Errors"
+_CRC_RATE = Limit("nvlink_crc_rate", Op.LE, 100, "1/s", "DCGM, health watch of NVLinks: CRC errors count from 100 a second of one link on")
+_BER = Limit("nvlink_effective_ber", Op.LE, 1e-12, "1", "NVIDIA/DCGM common/DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded")
+_STEP = "Reset the GPU; if it comes back, reseat the board, then replace it."
+
+
+def counters(facts: NodeFacts, before: Mapping[str, int], after: Mapping[str, int]) -> list[Counter]:
+    """Return every GPU's counters of NVLink faults, under the names that its driver gives them; where it names none, one that cannot be read."""
+    out = []
+    for gpu in range(facts.platform.gpus if facts.gpu.nvlink is not None else 0):
+        names = sorted({key for key in (*before, *after) if key.startswith(f"gpu{gpu}/nvlink_")}) or [f"gpu{gpu}/nvlink_errors"]
+        out += [Counter(f"{facts.node.name} gpu{gpu}", name, Limit(name.split("/")[1], Op.LE, 0, "1", _SOURCE), _STEP) for name in names]
+    return out
+
+
+def links(judge: Judge, facts: NodeFacts, texts: Sequence[str], seconds: float) -> None:
+    """Hold each GPU's worst link by CRC errors a second and by effective bit error rate; what else healthy links may count is noted where it grew.
+
+    ``texts``: what nvidia-smi said before and after the load. One that cannot be read is an error already (`values`).
+    """
+    try:
+        before, after = (smi_nvlink.errors(text) for text in texts)
+    except FormatError:
+        return
+    for gpu in sorted(after):
+        old, where = before[gpu].counters if gpu in before else {}, f"{facts.node.name} gpu{gpu}"
+        grown: Counted[str] = Counted()
+        crc: dict[int, int] = {}
+        for link, counted in after[gpu].counters.items():
+            _effective(judge, f"{where} nvlink{link}", counted)
+            for name in sorted(nvlink.WATCHED & counted.keys()):
+                first, last = old.get(link, {}).get(name, ""), counted[name]
+                if not first.isdigit() or not last.isdigit() or int(last) < int(first):
+                    what = f"NVLink counter {name} not readable"
+                    judge.error(f"{where} nvlink{link}", what, "a count that does not go back", f"{first or 'nothing'} before, {last} after", AGAIN)
+                elif name == _CRC:
+                    crc[link] = int(last) - int(first)
+                else:
+                    grown[name] += int(last) - int(first)
+        _crc(judge, where, crc, seconds)
+        said = ", ".join(f"{count} {name}" for name, count in sorted(grown.items()) if count)
+        if said:
+            judge.note = "; ".join([*([judge.note] if judge.note else []), f"{where} under load: {said}"])
+
+
+def _crc(judge: Judge, where: str, grown: Mapping[int, int], seconds: float) -> None:
+    if grown:
+        link = max(grown, key=lambda one: grown[one])
+        rate = grown[link] / max(seconds, 1.0)  # what takes less than a second says little about a rate
+        if not _CRC_RATE.holds(judge, where, rate):
+            judge.fail(f"{where} nvlink{link}", "NVLink CRC errors under load", f"at most {_CRC_RATE.bound:g} a second", f"{rate:.0f} a second", _STEP)
+
+
+def _effective(judge: Judge, where: str, counted: Mapping[str, str]) -> None:
+    text = counted.get("Effective BER")
+    if text is None:
+        return  # links before the fifth generation have no forward error correction to report on
+    try:
+        rate = float(text)
+    except ValueError:
+        judge.error(where, "NVLink Effective BER unreadable", "a rate such as 15e-255", text, AGAIN)
+        return
+    if not _BER.holds(judge, where, rate):
+        judge.fail(where, "NVLink bit error rate after correction", f"at most {_BER.bound:g}", text, _STEP)
+
+
+def values(judge: Judge, facts: NodeFacts, text: str) -> dict[str, int]:
+    """Return the faults that all links of a GPU count, by kind: every counter that is no traffic, no error correction and none that a healthy link has."""
+    out: dict[str, int] = {}
+    try:
+        gpus = smi_nvlink.errors(text)
+    except FormatError as error:
+        judge.error(facts.node.name, "NVLink counters unreadable", "every GPU's counters", error, "Run `nvidia-smi nvlink -e` by hand.")
+        return out
+    for gpu in gpus.values():
+        out[f"gpu{gpu.index}/nvlink_inactive"] = (facts.gpu.nvlink.links if facts.gpu.nvlink else 0) - len(gpu.counters)
+        if not gpu.counters or not all(nvlink.FAULTS & counters.keys() for counters in gpu.counters.values()):
+            judge.error(f"{facts.node.name} gpu{gpu.index}", "NVLink faults not counted", "a counter of faults on every link", "none", AGAIN)
+        for name, value in (item for counters in gpu.counters.values() for item in counters.items()):
+            if value.isdigit() and not name.endswith("BER") and name not in nvlink.WATCHED and not nvlink.PLAIN.match(name):
+                key = f"gpu{gpu.index}/nvlink_{name.removesuffix(' Errors').lower().replace(' ', '_')}"
+                out[key] = out.get(key, 0) + int(value)
+    return out

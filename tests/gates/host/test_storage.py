@@ -1,0 +1,113 @@
+"""What drives and the parallel file system move: a rate that is declared is held, one that is no measurement is an error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from rackready.gates.base import Output
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome, Verdict
+from tests.gates.host.machine import Node, facts, sealed
+from tests.gates.host.test_judgement import Change, Document, judge, said
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    return Node(tmp_path, monkeypatch)
+
+
+def disk(change: Callable[[Document], object]) -> Change:
+    """Change what fio says of every drive."""
+
+    def apply(found: Document) -> None:
+        for key, tool in found["commands"].items():
+            if key.startswith("fio "):
+                said_ = json.loads(tool["stdout"])
+                change(said_["jobs"][0]["read"])
+                tool["stdout"] = json.dumps(said_)
+
+    return apply
+
+
+DISK = "node/host/performance/disk-bandwidth"
+DATA = "SAMSUNG MZQL23T8HCLS-00A07"
+HOW = "(inputs models, read_gb_s)"
+FEW = f"SAMSUNG MZ1L21T9HCLS-00A07: 2 of this model are too few to compare, and no rate is declared: measured, not judged {HOW}"
+
+
+def fiftieth(read: Document) -> None:
+    read.update(bw_bytes=read["bw_bytes"] // 50, io_bytes=read["io_bytes"] // 50)
+
+
+def test_a_drive_of_which_no_rate_is_declared_is_said_to_be_held_against_its_siblings_only(node: Node) -> None:
+    alike = f"{DATA}: no rate of this model is declared: held against each other only (0.14 to 0.14 GB/s) {HOW}"
+    slow = judge(node, DISK, disk(fiftieth))
+    assert (slow.outcome, slow.note) == (Outcome.PASS, f"{FEW}; {alike}")
+    verdict = judge(node, DISK, disk(fiftieth), inputs={"models": {DATA: 6.0}})
+    assert (len(verdict.findings), {item.expected for item in verdict.findings}) == (8, {"at least 6 GB/s (declared)"})
+    assert (verdict.outcome, verdict.note) == (Outcome.FAIL, FEW)
+    assert judge(node, DISK, inputs={"models": {DATA: 6.0}}).outcome is Outcome.PASS
+
+
+def test_a_drive_that_was_read_for_a_moment_is_not_measured(node: Node) -> None:
+    verdict = judge(node, DISK, disk(lambda read: read.update(runtime=1, io_bytes=read["bw_bytes"] // 1000)))
+    assert set(said(verdict)) == {(f"node01 /dev/nvme{place}n1", "reading ended too soon", "10 s", "0.001 s") for place in range(10)}
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
+
+
+FILESYSTEM = "node/storage/performance/parallel-filesystem"
+RATES = {"directory": "/lustre/test", "read_gb_s": 5.0, "write_gb_s": 2.0}
+
+
+def moved(kind: str, read: float, write: float, error: int = 0, total: int = 16 * 4 * 2**30) -> Output:
+    idle = {"io_bytes": 0, "bw_bytes": 0, "runtime": 0}
+    done = [{"io_bytes": total, "bw_bytes": rate * 1e9, "runtime": total / rate / 1e6} for rate in (write, read)]
+    jobs = [{"error": error, "read": idle, "write": done[0]}, {"error": 0, "read": done[1], "write": idle}]
+    said_ = {"argv": ["x"], "exit_code": 0, "stderr": "", "missing": False, "timed_out": False}
+    commands = {"mount": {**said_, "stdout": f"{kind}\n"}, "fio": {**said_, "stdout": json.dumps({"fio version": "fio-3.33", "jobs": jobs})}}
+    document = {"format": "rackready/host-read/v1", "commands": commands, "files": {}, "complete": True}
+    return Output(key="read", node="node01", command="captured", exit_code=0, stdout=sealed(document))
+
+
+def filesystem(output: Output, inputs: Mapping[str, object]) -> Verdict:
+    known, made = facts("node01"), gate(FILESYSTEM, inputs)
+    return made.evaluate(known, made.plan(known, ["node01"])[0], {"read": output})
+
+
+def test_a_parallel_file_system_of_which_nothing_is_declared_is_an_error() -> None:
+    for inputs in ({}, {"directory": "/lustre/test"}, {"read_gb_s": 5.0}):
+        verdict = filesystem(moved("lustre", 50, 50), inputs)
+        assert said(verdict) == [("node01", "parallel file system cannot be judged", "a folder and a rate that the site declares", "none")]
+        assert verdict.outcome is Outcome.ERROR
+
+
+def test_a_parallel_file_system_gives_what_is_declared() -> None:
+    good = filesystem(moved("lustre", 5.1, 2.1), RATES)
+    assert (good.outcome, good.transport) == (Outcome.PASS, "lustre at /lustre/test")
+    slow = filesystem(moved("lustre", 4.9, 2.1), RATES)
+    assert said(slow) == [("node01", "parallel file system is slow to read", "at least 5 GB/s (declared)", "4.90 GB/s")]
+    broken = filesystem(moved("lustre", 5.1, 2.1, error=5), RATES)
+    assert said(broken) == [("node01", "parallel file system", "no error", "errno 5")]
+
+
+def test_files_that_were_moved_in_part_or_faster_than_the_network_are_no_measurement() -> None:
+    part = filesystem(moved("lustre", 5.1, 2.1, total=10**6), RATES)
+    assert said(part) == [("node01", f"files were not moved in whole ({way})", "68719476736 bytes (16 of 4G)", "1000000 bytes") for way in ("write", "read")]
+    fast = filesystem(moved("lustre", 100_000, 2.1), RATES)
+    assert [item[:2] + item[3:] for item in said(fast)] == [("node01", "read rate is none of this server's network", "100000.00 GB/s")]
+    assert (part.outcome, fast.outcome, part.measured, fast.measured) == (Outcome.ERROR, Outcome.ERROR, [], [])
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "zfs", "ext", "nothing"])
+def test_what_is_not_known_as_a_network_file_system_is_none(kind: str) -> None:
+    verdict = filesystem(moved(kind, 50, 50), RATES)
+    assert said(verdict) == [("node01", "parallel file system", "a network file system at /lustre/test", kind)]
+
+
+def test_a_site_may_name_the_type_of_its_file_system() -> None:
+    verdict = filesystem(moved("fuse.quobyte", 50, 50), {**RATES, "kinds": ["fuse.quobyte"]})
+    assert (verdict.outcome, verdict.transport) == (Outcome.PASS, "fuse.quobyte at /lustre/test")
