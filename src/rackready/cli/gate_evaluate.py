@@ -70,16 +70,24 @@ def _run(runs: list[Run], wanted: str) -> Run:
 
 
 def _texts(captured: list[str], keys: list[str], every: list[str]) -> dict[str, str]:
-    """Give files to commands: by name, else in the order of the gate's commands (servers only by name)."""
-    out: dict[str, str] = {}
-    for place, item in enumerate(captured):
+    """Give files to commands: by name, else in the order of the gate's commands (servers only by name). No command has two files."""
+    files: dict[str, str] = {}
+    place = 0
+    for item in captured:
         key, sign, path = item.partition("=")
         named = bool(sign) and key in every
         if not named and place >= len(keys):
             message = f"--input {item} - Expected: at most {len(keys)} files, or KEY=FILE with KEY one of {', '.join(every)}."
             raise RackreadyError(message)
-        out[key if named else keys[place]] = _read(path if named else item)
-    return out
+        place += not named
+        wanted, file = (key, path) if named else (keys[place - 1], item)
+        if wanted in files:
+            raise RackreadyError(f"--input {item} - Expected: one file for {wanted} Actual: {files[wanted]} and {file}. Give each output once.")
+        files[wanted] = file
+    standard = [key for key, file in files.items() if file == "-"]
+    if len(standard) > 1:
+        raise RackreadyError(f"--input - - Expected: one output from standard input Actual: {', '.join(standard)}. Give files for the others.")
+    return {key: _read(file) for key, file in files.items()}
 
 
 def _numbers(option: str, given: list[str], keys: list[str]) -> dict[str, int]:

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests/fixtures"
 GATHER = "cluster/fabric/performance/nccl-all-gather"
 COPIES = "node/gpu/performance/nvbandwidth"
+INVENTORY = "node/gpu/sanity/inventory"
 
 
 @pytest.fixture
@@ -72,3 +73,18 @@ def test_what_a_container_said_elsewhere_needs_no_image_of_the_site(evaluate: An
     assert (code, out.splitlines()[0]) == (0, "node/gpu/validation/container-run: pass")
     code, out, _ = evaluate(*given, "--input", f"container={tmp_path}/fewer")
     assert (code, "node01 gpu3: not seen in a container - Expected: GPU-3 Actual: 7 GPUs without it." in out) == (1, True)
+
+
+def test_an_output_is_given_once_and_no_file_is_dropped(evaluate: Any) -> None:  # noqa: ANN401
+    """A file that was overwritten by another of the same command was never judged: a lost GPU passed."""
+    lost, whole = (str(FIXTURES / f"nvml/dgx_h100_{name}.json") for name in ("gpu5_lost", "healthy"))
+    for given in ((lost, f"inventory={whole}"), (f"inventory={lost}", whole), (f"inventory={lost}", f"inventory={whole}")):
+        code, out, err = evaluate(INVENTORY, "--profile", "dgx_h100", "--input", given[0], "--input", given[1])
+        said = f"--input {given[1]} - Expected: one file for inventory Actual: {lost} and {whole}. Give each output once."
+        assert (code, out, err.splitlines()[-1]) == (2, "", said)
+
+
+def test_standard_input_is_read_for_one_command(evaluate: Any) -> None:  # noqa: ANN401
+    code, _, err = evaluate(COPIES, "--profile", "dgx_h100", "--input", "before=-", "--input", "after=-")
+    said = "--input - - Expected: one output from standard input Actual: before, after. Give files for the others."
+    assert (code, err.splitlines()[-1]) == (2, said)
