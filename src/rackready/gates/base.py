@@ -222,13 +222,14 @@ class Done:
 
 REGISTRY: dict[str, type[Gate]] = {}
 
+NOT_RUN = "Run the gate again; if it stays so, report a bug."
+"""Next step where a command has no output. Where outputs are handed in (`gate evaluate`), the one that is missing is asked for instead."""
+
 
 def trouble(output: Output | None, where: str, what: str) -> Finding | None:
     """Return why an output cannot be judged at all, None when the command ran to an end of its own."""
     if output is None:
-        return Finding(
-            where=where, what=f"{what} was not run", expected="an output", actual="none", next_step="Run the gate again; if it stays so, report a bug."
-        )
+        return Finding(where=where, what=f"{what} was not run", expected="an output", actual="none", next_step=NOT_RUN)
     if output.failure:
         return Finding(
             where=where,

@@ -109,7 +109,7 @@ def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> Non
     assert (code, err.splitlines()[-1]) == (
         2,
         (
-            "--exit-code client-up=1 - Expected: a number, or KEY=NUMBER with KEY one of "
+            "--exit-code client-up=1 - Expected: a whole number, or KEY=NUMBER with KEY one of "
             "link-first, link-second, client-forth, client-back, after-first, after-second. Correct it."
         ),
     )
