@@ -8,10 +8,12 @@ from typing import Any, Literal
 
 import pytest
 
+from rackready.cli.output import console
 from rackready.gates import base, describe
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
 from rackready.gates.inventory import Inventory
 from rackready.gates.offline import facts
+from rackready.gates.registry import all_gates
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import port, ports
 
@@ -156,6 +158,16 @@ def test_list_says_which_sets_have_a_gate(call: Any) -> None:  # noqa: ANN401
     rows = {row["id"]: row for row in json.loads(out)["gates"]}
     assert (code, rows[INVENTORY]["in_set"]) == (0, True)
     assert rows[INVENTORY]["sets"] == ["bringup", "burnin", "maintenance", "nightly", "quick"]
+
+
+@pytest.mark.parametrize("columns", [20, 80, 400])
+def test_list_shows_ids_whole_however_narrow_the_output_is(call: Any, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:  # noqa: ANN401
+    """A pipe is taken for 80 columns; an id that ends in three dots cannot be given to another command."""
+    monkeypatch.setattr(console, "width", columns)
+    code, out, _ = call("gate", "list")
+    assert (code, "\u2026" in out) == (0, False)
+    first = {line.split("\u2502")[1].strip() for line in out.splitlines() if line.startswith("\u2502")}
+    assert first - {""} == set(all_gates())
 
 
 def test_evidence_import_says_outcome_and_what_it_cannot_prove(call: Any, tmp_path: Path) -> None:  # noqa: ANN401
