@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -37,23 +39,46 @@ def show(
         return
     _head(document)
     runs = document["runs"]
-    _say(f"runs: {len(runs)} ({', '.join(runs[:8])}{', ...' if len(runs) > len(runs[:8]) else ''}); commands of {runs[0] if runs else 'none'}:")
+    if document["nothing"]:
+        _say(f"it runs nothing: {document['nothing']}")
+        return
+    _say(f"runs: {len(runs)} ({', '.join(runs[:8])}{', ...' if len(runs) > len(runs[:8]) else ''}); commands of {runs[0]}:")
     _commands(document["commands"])
     for variant in document["variants"]:
-        _say(f"with {variant['choice']} = {variant['value']}:")
+        refused = f" refused: {variant['left_out']}" if variant["left_out"] else ""
+        _say(f"with {variant['choice']} = {variant['value']}:{refused}")
         _commands(variant["commands"])
 
 
 def _commands(commands: list[dict[str, Any]]) -> None:
-    """Print every command in full; those that are the same on the same node (launches) once, with how many there are."""
-    alike: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    """Print every command in full; the same one again and again (launches) once, with how many there are and in which stages."""
+    alike: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
     for item in commands:
-        alike.setdefault((item["node"], item["role"], item["line"]), []).append(item)
-    for (node, role, line), same in alike.items():
-        keys = same[0]["key"] if len(same) == 1 else f"{same[0]['key']} to {same[-1]['key']}, {len(same)} times, one after the other"
-        kind = f" ({role})" if role != "step" else ""
+        stem = _NUMBERS.sub("", item["key"])  # a reading before and one after are two things, though the same command makes them
+        alike.setdefault((item["node"], item["role"], item["line"], stem), []).append(item)
+    for (node, role, line, _), same in alike.items():
         place = f"{node} (its BMC)" if same[0]["via"] == "bmc" else node
-        _say(f"  stage {same[0]['stage']} {place}{kind} [{keys}, at most {same[0]['timeout_s']:g} s]:\n    {line}")
+        kind = f" ({role})" if role != "step" else ""
+        _say(f"  {_stages([item['stage'] for item in same])} {place}{kind} [{_times(same)}, at most {same[0]['timeout_s']:g} s]:\n    {line}")
+
+
+_NUMBERS = re.compile(r"[0-9]+")
+
+
+def _stages(stages: list[int]) -> str:
+    """Return the stages in words: other commands stand between those that are no neighbours."""
+    if len(set(stages)) == 1:
+        return f"stage {stages[0]}"
+    steps = {after - before for before, after in pairwise(stages)}
+    return f"stages {stages[0]} to {stages[-1]}" if steps == {1} else f"stages {', '.join(str(stage) for stage in stages)}"
+
+
+def _times(same: list[dict[str, Any]]) -> str:
+    """Return the keys of equal commands, and how often they run."""
+    if len(same) == 1:
+        return str(same[0]["key"])
+    how = "side by side" if same[0]["stage"] == same[-1]["stage"] else "one after the other"
+    return f"{same[0]['key']} to {same[-1]['key']}, {len(same)} times, {how}"
 
 
 def explain(gate_id: GateId, env: Env = "sim", profile: Profile = "", output: Output = Format.TEXT) -> None:

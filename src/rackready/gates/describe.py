@@ -7,7 +7,7 @@ import inspect
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
@@ -27,7 +27,10 @@ OUTCOMES = {
 
 
 def shown(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> dict[str, Any]:
-    """Return what a gate would run on these nodes: every command of its first run, and what differs by choice of launcher or input."""
+    """Return what a gate would run on these nodes: every command of its first run, and what differs by choice of launcher or input.
+
+    ``nothing``: why it would run nothing, empty otherwise; ``left_out`` of a choice: why it would be refused.
+    """
     runs = gate.plan(facts, list(nodes))
     return {
         "id": gate.id,
@@ -35,9 +38,16 @@ def shown(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> dict[str, Any]:
         "measures": sorted(gate.covers),
         "inputs": _inputs(gate),
         "runs": [run.id for run in runs],
+        "nothing": "" if runs and runs[0].commands else _nothing(gate, facts),
         "commands": [_command(item) for item in runs[0].commands] if runs else [],
-        "variants": [made for name, value, run in _variants(gate, facts, nodes) if (made := _variant(name, value, run, runs[0]))["commands"]] if runs else [],
+        "variants": [made for item in _variants(gate, facts, nodes) if (made := _variant(item, runs[0]))["commands"] or made["left_out"]] if runs else [],
     }
+
+
+def _nothing(gate: Gate, facts: GateFacts) -> str:
+    """Return why a gate has nothing to run, in its own words where it has some (no image)."""
+    said = [str(finding) for verdicts in gate.attribute(facts, []).values() for verdict in verdicts for finding in verdict.findings]
+    return next(iter(said), "this server model has nothing that it measures, or what it asks stands in a site file (devices, rails)")
 
 
 def _inputs(gate: Gate) -> dict[str, dict[str, Any]]:
@@ -73,26 +83,35 @@ def line(item: Command) -> str:
     return f"{words} < SCRIPT   # {len(item.stdin.splitlines())} lines: {first}"
 
 
-def _variants(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> Iterator[tuple[str, str, Run]]:
-    """Yield the first run for every other choice of a launcher that facts know, and of an input that is a choice among words."""
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Another choice of a launcher or input: its first run, or why it is refused."""
+
+    name: str
+    value: str
+    run: Run | None = None
+    refused: str = ""
+
+
+def _variants(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> Iterator[_Choice]:
+    """Yield every other choice of a launcher that facts know, and of an input that is a choice among words."""
     for name in (field.name for field in fields(GateFacts)):
         for value in _choices(get_type_hints(GateFacts)[name]):
             if value != getattr(facts, name):
                 changed: dict[str, Any] = {name: value}
-                yield from _planned(name, value, gate, replace(facts, **changed), nodes)
+                yield _planned(_Choice(name, value), gate, replace(facts, **changed), nodes)
     for name, field in type(gate.inputs).model_fields.items():
         for value in _choices(field.annotation):
             if value != getattr(gate.inputs, name):
-                yield from _planned(name, value, make_gate(gate.id, {**gate.inputs.model_dump(), name: value}), facts, nodes)
+                yield _planned(_Choice(name, value), make_gate(gate.id, {**gate.inputs.model_dump(), name: value}), facts, nodes)
 
 
-def _planned(name: str, value: str, gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> Iterator[tuple[str, str, Run]]:
+def _planned(choice: _Choice, gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> _Choice:
     try:
         runs = gate.plan(facts, list(nodes))
-    except RackreadyError:  # that choice needs an input which is not given (mpijob its image): it is not to be shown
-        return
-    if runs:
-        yield name, value, runs[0]
+    except RackreadyError as error:  # that choice needs an input which is not given (mpijob its image)
+        return replace(choice, refused=str(error))
+    return replace(choice, run=runs[0] if runs else None)
 
 
 def _choices(annotation: object) -> list[str]:
@@ -100,10 +119,11 @@ def _choices(annotation: object) -> list[str]:
     return list(words) if words and all(isinstance(word, str) for word in words) else []
 
 
-def _variant(name: str, value: str, run: Run, usual: Run) -> dict[str, Any]:
+def _variant(choice: _Choice, usual: Run) -> dict[str, Any]:
     """Return those commands of another choice that differ from the usual ones."""
     before = {_key(item) for item in usual.commands}
-    return {"choice": name, "value": value, "commands": [_command(item) for item in run.commands if _key(item) not in before]}
+    commands = [_command(item) for item in (choice.run.commands if choice.run else ()) if _key(item) not in before]
+    return {"choice": choice.name, "value": choice.value, "commands": commands, "left_out": choice.refused}
 
 
 def _key(item: Command) -> tuple[object, ...]:

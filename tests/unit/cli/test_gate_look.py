@@ -36,6 +36,59 @@ def test_show_prints_every_command_in_full_and_equal_launches_once(call: Any) ->
     assert "before-node02" in out
 
 
+def heads(out: str) -> list[str]:
+    """The line above each command."""
+    return [line.strip() for line in out.splitlines() if line.startswith("  stage")]
+
+
+def test_show_keeps_readings_before_and_after_apart(call: Any) -> None:  # noqa: ANN401
+    _, out, _ = call("gate", "show", RING, "--profile", "h100_sxm")
+    usual, others = out.split("with launcher = srun:")
+    assert heads(usual) == [
+        "stage 0 node01 [before-node01, at most 60 s]:",
+        "stage 0 node02 [before-node02, at most 60 s]:",
+        "stages 1 to 5 node01 [launch0 to launch4, 5 times, one after the other, at most 1800 s]:",
+        "stage 6 node01 [after-node01, at most 60 s]:",
+        "stage 6 node02 [after-node02, at most 60 s]:",
+    ]
+    assert heads(others) == ["stages 1 to 5 node01 [launch0 to launch4, 5 times, one after the other, at most 1800 s]:"]
+
+
+def test_show_says_that_launches_alternate(call: Any) -> None:  # noqa: ANN401
+    _, out, _ = call("gate", "show", "node/gpu/performance/gemm", "--profile", "h100_sxm")
+    assert heads(out) == [
+        "stages 0, 2, 4, 6, 8 node01 [fp16-0 to fp16-4, 5 times, one after the other, at most 80 s]:",
+        "stages 1, 3, 5, 7, 9 node01 [fp32-0 to fp32-4, 5 times, one after the other, at most 80 s]:",
+    ]
+
+
+def test_show_says_why_a_launcher_is_not_shown(call: Any) -> None:  # noqa: ANN401
+    _, out, _ = call("gate", "show", RING, "--profile", "h100_sxm")
+    assert out.splitlines()[-1] == (
+        "with launcher = mpijob: refused: site.yml gates.launcher: mpijob - Expected: a container image in the gate's input image Actual: none. "
+        "Name one in the gate set."
+    )
+
+
+@pytest.mark.parametrize(
+    ("gate", "why"),
+    [
+        (
+            "node/gpu/validation/container-run",
+            (
+                "node01: node/gpu/validation/container-run has no container image - Expected: an image in its input image Actual: none. "
+                "Name one in the gate set (inputs: {image: ...}), or declare the gate's skip with its reason (site.yml gates.skip)."
+            ),
+        ),
+        ("rack/power/sanity/devices", "this server model has nothing that it measures, or what it asks stands in a site file (devices, rails)"),
+    ],
+    ids=["no image", "no devices"],
+)
+def test_show_says_why_nothing_is_run(call: Any, gate: str, why: str) -> None:  # noqa: ANN401
+    code, out, _ = call("gate", "show", gate, "--profile", "dgx_h100")
+    assert (code, out.splitlines()[-1]) == (0, f"it runs nothing: {why}")
+
+
 def test_show_as_json_holds_whole_scripts(call: Any) -> None:  # noqa: ANN401
     code, out, _ = call("gate", "show", INVENTORY, "--output", "json")
     document = json.loads(out)
