@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 GateId = Annotated[str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1.")]
 Profile = Annotated[str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100 or h100_sxm; the site's when left out.")]
+Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Nodes that take part.")]
 Gpus = Annotated[int | None, typer.Option("--gpus", min=1, help="As many GPUs of the server, where a machine holds only a part of it.")]
 
 
@@ -24,7 +25,7 @@ def show(
     gate_id: GateId,
     env: Env = "sim",
     profile: Profile = "",
-    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes that take part.")] = 1,
+    nodes: Nodes = 1,
     output: Output = Format.TEXT,
 ) -> None:
     """Show a gate's inputs and every command that it would run, in full: all launches, and what another launcher or choice would run instead."""
@@ -81,22 +82,25 @@ def _times(same: list[dict[str, Any]]) -> str:
     return f"{same[0]['key']} to {same[-1]['key']}, {len(same)} times, {how}"
 
 
-def explain(gate_id: GateId, env: Env = "sim", profile: Profile = "", output: Output = Format.TEXT) -> None:
+def explain(gate_id: GateId, env: Env = "sim", profile: Profile = "", nodes: Nodes = 1, output: Output = Format.TEXT) -> None:
     """Say how a gate judges: bounds with their sources, what each outcome means, what it finds and what to do then."""
     from rackready.gates.describe import explained  # noqa: PLC0415
     from rackready.gates.registry import gate  # noqa: PLC0415
 
     found = gate(gate_id, inputs_of(env).get(gate_id, {}))
-    document = explained(found, facts_for(env, profile, found.min_nodes))
+    document = explained(found, facts_for(env, profile, max(found.min_nodes, nodes)))
     if output is Format.JSON:
         print_json(document)
         return
     _head(document)
     for text in document["how"]:
         _say(f"\n{text}")
-    _say("\nbounds:" if document["bounds"] else "\nbounds: those of the profile and the inputs above, named in every finding and recorded with its source")
+    _say(f"\nbounds on {document['of']}: {document['no_bounds'] or 'as far as they are known before a run:'}")
     for item in document["bounds"]:
-        _say(f"  {item['label']}: {item['metric']} {item['op']} {item['bound']:g} {item['unit']}{' (derived)' if item['derived'] else ''}: {item['source']}")
+        inputs = ", ".join(f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}" for name, value in item["inputs"].items())
+        unit = "" if item["unit"] == "1" else f" {item['unit']}"
+        value = f"{item['bound']:.6g}{unit}{' (derived)' if item['derived'] else ''}"
+        _say(f"  {item['label']}: {item['metric']} {item['op']} {value}: {item['source']}{f' [{inputs}]' if inputs else ''}")
     _applied(env, gate_id)
     for item in document["fleet"]:
         worse = "below" if item["better"] == "higher" else "above"

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict
 
 from rackready.design.facts import NodeFacts
-from rackready.model.outcome import Criterion, Finding, Metric, Verdict
+from rackready.model.outcome import Finding, Metric, Verdict
 from rackready.model.site import Device, Fabric
 
 
@@ -185,10 +185,6 @@ class Gate(ABC):
     def tools(self, outputs: Outputs) -> dict[str, str]:  # noqa: ARG002 - most tools do not say
         """Return which versions of which tools made these outputs, as far as they say so."""
         return {}
-
-    def bounds(self, facts: GateFacts, node: str) -> Sequence[Criterion]:  # noqa: ARG002 - most gates hold against the profile word by word
-        """Return the numbers that it holds measurements of this node against, with inputs and sources, for `gate explain`."""
-        return ()
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:  # noqa: ARG002
         """Declare further runs that tell which part of a failed run is at fault. Never a repeat of a failed run."""

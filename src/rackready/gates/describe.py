@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import shlex
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from types import ModuleType
 from typing import Any, get_args, get_type_hints
 
 from rackready.gates.base import Command, Gate, GateFacts, Run
+from rackready.gates.findings import findings
+from rackready.gates.foreseen import UNKNOWN, foreseen
 from rackready.gates.registry import gate as make_gate
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
@@ -135,16 +134,18 @@ def _key(item: Command) -> tuple[object, ...]:
 
 def explained(gate: Gate, facts: GateFacts) -> dict[str, Any]:
     """Return how a gate judges: words of its documentation, bounds with their sources, its fleet, every finding that its code can make, and where it is run."""
-    node = next(iter(facts.nodes))
+    found = foreseen(gate, facts, list(facts.nodes))
     return {
         "id": gate.id,
         "title": gate.title(),
         "measures": sorted(gate.covers),
         "how": _documentation(gate),
         "inputs": _inputs(gate),
-        "bounds": [item.model_dump(mode="json") for item in gate.bounds(facts, node)],
+        "of": f"{len(facts.nodes)} x {next(iter(facts.nodes.values())).platform.id}",
+        "bounds": [item.model_dump(mode="json") for item in found],
+        "no_bounds": "" if found else UNKNOWN,
         "fleet": [{"metric": item.name, "effect": item.effect, "sigma": item.sigma, "better": item.better} for item in gate.fleet],
-        "findings": _findings(gate),
+        "findings": findings(type(gate)),
         "outcomes": OUTCOMES,
         "sets": _sets(gate.id),
         "in_no_set": gate.in_no_set,
@@ -156,53 +157,6 @@ def _documentation(gate: Gate) -> list[str]:
     module = inspect.getmodule(type(gate))
     parts = [inspect.getdoc(type(gate)), inspect.getdoc(type(gate).evaluate), inspect.getdoc(module) if module else None]
     return list(dict.fromkeys(part for part in parts if part))
-
-
-def _findings(gate: Gate) -> list[dict[str, str]]:
-    """Return what the gate's own code says that it finds: outcome, what, expected, next step, with names in braces for what is known only then.
-
-    Read from the source of its class and of the functions of its module, so that it cannot be out of date.
-    """
-    seen: dict[tuple[str, ...], dict[str, str]] = {}
-    for module in _modules(gate):
-        constants = {name: value for name, value in vars(module).items() if isinstance(value, str)}
-        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(module)))):
-            found = _finding(node, constants)
-            if found is not None:
-                seen.setdefault(tuple(found.values()), found)
-    return sorted(seen.values(), key=lambda item: item["outcome"] != "fail")
-
-
-def _modules(gate: Gate) -> list[ModuleType]:
-    """Return the modules of the gate's class and of the classes that it is made of, and those of ours that they take functions from by name."""
-    own = [module for kind in type(gate).__mro__ if issubclass(kind, Gate) and kind is not Gate and (module := inspect.getmodule(kind))]
-    return list(dict.fromkeys(own))
-
-
-_ARGUMENTS = ("where", "what", "expected", "actual", "next_step")
-
-
-def _finding(node: ast.AST, constants: dict[str, str]) -> dict[str, str] | None:
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return None
-    kind = {"fail": "fail", "error": "error", "equal": "fail"}.get(node.func.attr)
-    words = dict(zip(_ARGUMENTS, node.args, strict=False)) | {word.arg: word.value for word in node.keywords if word.arg}
-    if kind is None or not {"what", "expected", "next_step"} <= set(words):
-        return None
-    return {"outcome": kind, **{name: _text(words[name], constants) for name in ("what", "expected", "next_step")}}
-
-
-def _text(node: ast.expr, constants: dict[str, str]) -> str:
-    """Return the words of an expression; what is computed stands in braces."""
-    if isinstance(node, ast.Constant):
-        return str(node.value)
-    if isinstance(node, ast.Name) and node.id in constants:
-        return constants[node.id]
-    if isinstance(node, ast.JoinedStr):
-        return "".join(_text(part.value if isinstance(part, ast.FormattedValue) else part, constants) for part in node.values)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _text(node.left, constants) + _text(node.right, constants)
-    return "{" + ast.unparse(node) + "}"
 
 
 def _sets(gate_id: str) -> list[dict[str, Any]]:

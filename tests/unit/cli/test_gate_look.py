@@ -110,6 +110,24 @@ def test_explain_says_findings_with_next_steps_outcomes_and_sets(call: Any) -> N
         assert words in out
 
 
+def test_explain_says_the_bounds_that_are_known_before_a_run(call: Any) -> None:  # noqa: ANN401
+    _, out, _ = call("gate", "explain", INVENTORY, "--profile", "dgx_h100")
+    lines = out.splitlines()
+    place = lines.index("bounds on 1 x dgx_h100: as far as they are known before a run:")
+    assert lines[place + 1 : place + 3] == ["  identity: gpu_count eq 8: platform profile dgx_h100", "  identity: nvlinks_active eq 18: GPU profile"]
+    _, out, _ = call("gate", "explain", RING, "--profile", "dgx_h100", "--nodes", "40")
+    assert "bounds on 40 x dgx_h100: as far as they are known before a run:" in out
+    assert "  floor: busbw ge 278.1 GB/s (derived): 0.75 x min(links x per-link, B): above 32 nodes, judgement [links=370.8, B=400]" in out
+
+
+def test_explain_says_where_no_bound_is_known_before_a_run(call: Any) -> None:  # noqa: ANN401
+    _, out, _ = call("gate", "explain", "node/gpu/sanity/xid", "--profile", "dgx_h100")
+    assert (
+        "bounds on 1 x dgx_h100: none that can be told before a run: readings are held against the profile, the inputs above and what the node itself "
+        "reports; every finding names what was expected, and the record its source"
+    ) in out
+
+
 def test_explain_says_the_fleet(call: Any) -> None:  # noqa: ANN401
     _, out, _ = call("gate", "explain", "node/gpu/performance/nccl-all-reduce")
     assert "  fleet: busbw not below that of at least 16 identical units; smallest effect to be found 3% of their median" in out
