@@ -46,7 +46,10 @@ def test_inputs_that_a_gate_does_not_take_are_refused_each_at_its_place() -> Non
             f"gates.also[1].inputs.colour: gate {ALL_REDUCE} has no such input - Expected: one of "
             "binary, launches, published_floor, published_source, size. Correct or remove it."
         ),
-        (f"gates.also[1].inputs.launches: Input should be greater than or equal to 1. Correct it; `rackready gate show {ALL_REDUCE}` describes the inputs."),
+        (
+            f"gates.also[1].inputs.launches: gate {ALL_REDUCE} - Expected: greater than or equal to 1 Actual: 0. "
+            f"Correct it; `rackready gate show {ALL_REDUCE}` describes the inputs."
+        ),
     ]
 
 
