@@ -16,6 +16,7 @@ from rackready.campaign.summary import NodeSummary, document, exit_code, summari
 from rackready.cli.output import Format, console, env_paths, print_json, progress
 from rackready.design.deployable import require
 from rackready.design.site import load_site
+from rackready.gates.site_gates import require_gates
 from rackready.ledger.store import EventRow, Ledger
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
@@ -29,6 +30,7 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     """Run phases on the site's nodes and leave with the honest exit code."""
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
+    require_gates(site, str(paths.site_file))
     nodes = choose(site, limit)
     require(site, nodes, kind)
     begun = time.monotonic()

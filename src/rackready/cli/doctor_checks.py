@@ -24,6 +24,7 @@ from rackready.design.database import read_server
 from rackready.design.secrets import reveal
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
+from rackready.gates.site_gates import require_gates, without_image
 from rackready.ledger.backend import backend_of
 from rackready.ledger.lock import is_held
 from rackready.ledger.schema import metadata
@@ -85,6 +86,7 @@ def examine(paths: EnvPaths) -> list[Report]:
 def _load(paths: EnvPaths) -> tuple[Site | None, list[Report]]:
     try:
         site = load_site(paths.env, root=paths.root)
+        require_gates(site, str(paths.site_file))
     except RackreadyError as error:
         return None, [Report("site file", Outcome.FAIL, str(error), refused=True)]
     counts = f"{len(site.nodes())} nodes, {len(site.switches)} switches, {len(site.racks)} racks"
@@ -305,6 +307,20 @@ def kill_switches(scene: Scene) -> Answer:
     return Outcome.PASS, "no gate is switched off"
 
 
+def gate_images(scene: Scene) -> Answer:
+    """Whether gates that run in a container, all of several nodes under Kubernetes (gates.launcher: mpijob), have an image."""
+    if scene.site is None:
+        return Outcome.SKIP, "the site file cannot be used"
+    missing = without_image(scene.site)
+    if missing:
+        step = "Name it (site.yml gates.also, inputs: {image: ...}), or declare the skips."
+        return (
+            Outcome.FAIL,
+            f"launcher {scene.site.gates.launcher} - Expected: a container image in the input image of {', '.join(missing)} Actual: none. {step}",
+        )
+    return Outcome.PASS, f"launcher {scene.site.gates.launcher}: no gate lacks one"
+
+
 def controller_lock(scene: Scene) -> Answer:
     """Whether another controller works on this site now."""
     lock = scene.private / scene.paths.env / "controller.lock"
@@ -366,6 +382,7 @@ CHECKS: dict[str, Callable[[Scene], Answer]] = {
     "secrets": secrets,
     "mirror key": mirror_key,
     "kill switches": kill_switches,
+    "gate images": gate_images,
     "controller lock": controller_lock,
     "ledger": ledger,
 }

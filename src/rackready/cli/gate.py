@@ -40,7 +40,14 @@ def list_gates(env: Env = "sim", output: Output = Format.TEXT) -> None:
     if output is Format.JSON:
         print_json({"gates": rows})
         return
-    table = Table("gate", "what a pass says", "measures", "sets", f"in {env}'s set")
+    _print(rows, env)
+
+
+def _print(rows: list[dict[str, Any]], env: str) -> None:
+    """Print the gates as a table. Ids and words stay whole, also where nobody says how wide the output is (a pipe): an id is there to be typed."""
+    table = Table()
+    for name, least in (("gate", max(len(row["id"]) for row in rows)), ("what a pass says", 30), ("measures", 10), ("sets", 12), (f"in {env}'s set", 8)):
+        table.add_column(name, min_width=least, no_wrap=name == "gate", overflow="fold")
     for row in rows:
         table.add_row(row["id"], row["title"], ", ".join(row["covers"]), ", ".join(row["sets"]), "yes" if row["in_set"] else "")
     console.print(table)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -16,7 +18,7 @@ from rackready.model.outcome import Outcome, Verdict
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
-    from rackready.gates.base import Run
+    from rackready.gates.base import Gate, GateFacts, Run
 
 _JUDGED = {Outcome.PASS: 0, Outcome.FAIL: 1}
 
@@ -47,14 +49,17 @@ def evaluate(  # noqa: PLR0913, PLR0917 - what an output that was captured elsew
     from rackready.gates.offline import evaluate as judge_captured  # noqa: PLC0415
     from rackready.gates.registry import gate  # noqa: PLC0415
 
-    found = gate(gate_id, _inputs(gate_id, captured))
-    known = facts_for("", profile, max(found.min_nodes, nodes), gpus)
+    known = facts_for("", profile, max(gate(gate_id).min_nodes, nodes), gpus)
     known = replace(known, fabric=known.fabric.model_copy(update={"kind": fabric, "nccl_net": nccl_net}))
-    plan = _run(found.plan(known, list(known.nodes)), run)
-    keys = [command.key for command in plan.commands if command.role != "server"]
-    texts = _texts(captured, keys, [command.key for command in plan.commands])
-    codes, times = _numbers("--exit-code", exit_code or [], list(texts)), _numbers("--seconds", seconds or [], list(texts))
-    verdict = judge_captured(found, known, plan, {key: Captured(text, codes[key], seconds=float(times[key])) for key, text in texts.items()})
+    found, plan = _fitting(gate_id, known, captured, run)
+    if not plan.commands:
+        message = f"gate {gate_id} - Expected: a gate with commands on {profile} Actual: none: what it asks stands in a site file. Use `rackready gate run`."
+        raise RackreadyError(message)
+    texts = _texts(captured, plan)
+    codes = _numbers(_EXIT_CODE, exit_code or [], list(texts))
+    times = _numbers(_SECONDS, seconds or [], list(texts))
+    verdict = judge_captured(found, known, plan, {key: Captured(text, int(codes[key]), seconds=times[key]) for key, text in texts.items()})
+    verdict = _asking(verdict, [command.key for command in plan.commands if command.role == "step" and command.key not in texts])
     if output is Format.JSON:
         print_json(verdict.model_dump(mode="json"))
     else:
@@ -69,40 +74,115 @@ def _run(runs: list[Run], wanted: str) -> Run:
     raise RackreadyError(f"--run {wanted} - Expected: one of {', '.join(run.id for run in runs) or 'none for so few nodes'}. Correct it.")
 
 
-def _texts(captured: list[str], keys: list[str], every: list[str]) -> dict[str, str]:
-    """Give files to commands: by name, else in the order of the gate's commands (servers only by name)."""
-    out: dict[str, str] = {}
-    for place, item in enumerate(captured):
-        key, sign, path = item.partition("=")
-        named = bool(sign) and key in every
-        if not named and place >= len(keys):
-            message = f"--input {item} - Expected: at most {len(keys)} files, or KEY=FILE with KEY one of {', '.join(every)}."
-            raise RackreadyError(message)
-        out[key if named else keys[place]] = _read(path if named else item)
-    return out
+def _fitting(gate_id: str, known: GateFacts, captured: list[str], run: str) -> tuple[Gate, Run]:
+    """Return the gate and its run with the fewest launches that have a command for every file: how many were made, the files say."""
+    from rackready.gates.registry import gate  # noqa: PLC0415
+
+    best: tuple[int, Gate, Run] | None = None
+    for inputs in _inputs(gate_id, captured):
+        found = gate(gate_id, inputs)
+        plan = _run(found.plan(known, list(known.nodes)), run)
+        strange = _strangers(captured, plan)
+        if best is None or strange < best[0]:
+            best = (strange, found, plan)
+        if not strange:
+            break
+    if best is None:  # _inputs yields at least once
+        raise AssertionError(gate_id)
+    return best[1], best[2]
 
 
-def _numbers(option: str, given: list[str], keys: list[str]) -> dict[str, int]:
-    """Return a number for every command that was captured, 0 where none was given."""
-    out = dict.fromkeys(keys, 0)
-    for item in given:
-        key, sign, number = item.rpartition("=")
-        if not number.lstrip("-").isdigit() or (sign and key not in keys):
-            raise RackreadyError(f"{option} {item} - Expected: a number, or KEY=NUMBER with KEY one of {', '.join(keys)}. Correct it.")
-        out |= {key: int(number)} if sign else dict.fromkeys(keys, int(number))
-    return out
+_NUMBER = re.compile(r"[0-9]{1,3}$")
 
 
-def _inputs(gate_id: str, captured: list[str]) -> dict[str, object]:
-    """As many launches are judged as were captured, and no image is asked for: the file says what was run, not the size of a fleet or the site."""
+def _inputs(gate_id: str, captured: list[str]) -> Iterator[dict[str, object]]:
+    """Yield inputs with one launch and more, where it makes any. No image is asked for: the file says what was run, not the size of a fleet or the site."""
     from rackready.gates.container import Containered  # noqa: PLC0415
     from rackready.gates.registry import all_gates  # noqa: PLC0415
 
-    kind = all_gates().get(gate_id)
-    if kind is not None and issubclass(kind, Containered):
-        return {"image": "captured elsewhere"}
-    launches = [item for item in captured if item.partition("=")[0].startswith("launch") or "=" not in item]
-    return {"launches": max(1, len(launches))} if kind is not None and "launches" in kind.Inputs.model_fields else {}
+    kind = all_gates()[gate_id]
+    fixed: dict[str, object] = {"image": "captured elsewhere"} if issubclass(kind, Containered) else {}
+    launches = kind.Inputs.model_fields.get("launches")
+    if launches is None:
+        yield fixed
+        return
+    named = [int(found[0]) + 1 for item in captured if (found := _NUMBER.search(item.partition("=")[0])) and "=" in item]
+    most = min(limit.le for limit in launches.metadata if hasattr(limit, "le"))
+    for count in range(1, min(max([len(captured), *named]), most) + 1):
+        yield {**fixed, "launches": count}
+
+
+def _split(item: str, every: Collection[str]) -> tuple[str, str]:
+    """Return key and path of KEY=FILE. Without a key: a file, which may have a sign of equality in its name."""
+    key, sign, path = item.partition("=")
+    plain = not sign or (key not in every and Path(item).exists())
+    return ("", item) if plain else (key, path)
+
+
+def _keys(plan: Run) -> tuple[list[str], list[str]]:
+    """Return the keys that files without one are for, in the order of the commands, and all keys: what a server printed is given by name only."""
+    return [command.key for command in plan.commands if command.role != "server"], [command.key for command in plan.commands]
+
+
+def _strangers(captured: list[str], plan: Run) -> int:
+    """Return for how many of the files the run has no command."""
+    keys, every = _keys(plan)
+    given = [_split(item, every)[0] for item in captured]
+    return sum(bool(key) and key not in every for key in given) + max(0, given.count("") - len(keys))
+
+
+def _texts(captured: list[str], plan: Run) -> dict[str, str]:
+    """Give files to commands: by name, else in the order of the gate's commands. No command has two files."""
+    keys, every = _keys(plan)
+    rest = iter(keys)
+    files: dict[str, str] = {}
+    for item in captured:
+        key, file = _split(item, every)
+        wanted = key or next(rest, "")
+        if wanted not in every:
+            message = f"--input {item} - Expected: at most {len(keys)} files, or KEY=FILE with KEY one of {', '.join(every)}. Correct it."
+            raise RackreadyError(message)
+        if wanted in files:
+            raise RackreadyError(f"--input {item} - Expected: one file for {wanted} Actual: {files[wanted]} and {file}. Give each output once.")
+        files[wanted] = file
+    standard = [key for key, file in files.items() if file == "-"]
+    if len(standard) > 1:
+        raise RackreadyError(f"--input - - Expected: one output from standard input Actual: {', '.join(standard)}. Give files for the others.")
+    return {key: _read(file) for key, file in files.items()}
+
+
+class _Option(NamedTuple):
+    """An option with a number for all commands or for one of them."""
+
+    name: str
+    kind: str
+    value: re.Pattern[str]
+
+
+_EXIT_CODE = _Option("--exit-code", "a whole number", re.compile(r"-?[0-9]{1,10}"))
+_SECONDS = _Option("--seconds", "a number of seconds", re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?"))
+
+
+def _numbers(option: _Option, given: list[str], keys: list[str]) -> dict[str, float]:
+    """Return a number for every command that was captured, 0 where none was given; one for a command goes before one for all of them."""
+    told: dict[str, float] = {}
+    for item in given:
+        key, sign, number = item.rpartition("=")
+        if not option.value.fullmatch(number) or (sign and key not in keys):
+            raise RackreadyError(f"{option.name} {item} - Expected: {option.kind}, or KEY=NUMBER with KEY one of {', '.join(keys)}. Correct it.")
+        if key in told:
+            raise RackreadyError(f"{option.name} {item} - Expected: one number for {key or 'all commands'} Actual: another before it. Give each once.")
+        told[key] = float(number)
+    return dict.fromkeys(keys, told.pop("", 0.0)) | told
+
+
+def _asking(verdict: Verdict, missing: list[str]) -> Verdict:
+    """Ask for the outputs that were not given, where the gate misses them: nothing is run here, so running it again is no next step."""
+    from rackready.gates.base import NOT_RUN  # noqa: PLC0415
+
+    step = f"Give its output with --input KEY=FILE; without one: {', '.join(missing)}."
+    findings = [item.model_copy(update={"next_step": step}) if missing and item.next_step == NOT_RUN else item for item in verdict.findings]
+    return verdict.model_copy(update={"findings": findings})
 
 
 def _read(path: str) -> str:

@@ -97,11 +97,13 @@ def _nodes(ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.gates.phase import run_gates  # noqa: PLC0415
     from rackready.gates.set_run import run_set  # noqa: PLC0415
+    from rackready.gates.site_gates import require_gates  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
+    require_gates(site, str(paths.site_file))
     known = [item.name for item in site.nodes()]
     unknown = sorted(set(wanted or []) - set(known))
     if unknown:

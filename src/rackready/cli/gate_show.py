@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 GateId = Annotated[str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1.")]
 Profile = Annotated[str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100 or h100_sxm; the site's when left out.")]
+Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Nodes that take part.")]
 Gpus = Annotated[int | None, typer.Option("--gpus", min=1, help="As many GPUs of the server, where a machine holds only a part of it.")]
 
 
@@ -22,7 +25,7 @@ def show(
     gate_id: GateId,
     env: Env = "sim",
     profile: Profile = "",
-    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Nodes that take part.")] = 1,
+    nodes: Nodes = 1,
     output: Output = Format.TEXT,
 ) -> None:
     """Show a gate's inputs and every command that it would run, in full: all launches, and what another launcher or choice would run instead."""
@@ -37,41 +40,67 @@ def show(
         return
     _head(document)
     runs = document["runs"]
-    _say(f"runs: {len(runs)} ({', '.join(runs[:8])}{', ...' if len(runs) > len(runs[:8]) else ''}); commands of {runs[0] if runs else 'none'}:")
+    if document["nothing"]:
+        _say(f"it runs nothing: {document['nothing']}")
+        return
+    _say(f"runs: {len(runs)} ({', '.join(runs[:8])}{', ...' if len(runs) > len(runs[:8]) else ''}); commands of {runs[0]}:")
     _commands(document["commands"])
     for variant in document["variants"]:
-        _say(f"with {variant['choice']} = {variant['value']}:")
+        refused = f" refused: {variant['left_out']}" if variant["left_out"] else ""
+        _say(f"with {variant['choice']} = {variant['value']}:{refused}")
         _commands(variant["commands"])
 
 
 def _commands(commands: list[dict[str, Any]]) -> None:
-    """Print every command in full; those that are the same on the same node (launches) once, with how many there are."""
-    alike: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    """Print every command in full; the same one again and again (launches) once, with how many there are and in which stages."""
+    alike: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
     for item in commands:
-        alike.setdefault((item["node"], item["role"], item["line"]), []).append(item)
-    for (node, role, line), same in alike.items():
-        keys = same[0]["key"] if len(same) == 1 else f"{same[0]['key']} to {same[-1]['key']}, {len(same)} times, one after the other"
-        kind = f" ({role})" if role != "step" else ""
+        stem = _NUMBERS.sub("", item["key"])  # a reading before and one after are two things, though the same command makes them
+        alike.setdefault((item["node"], item["role"], item["line"], stem), []).append(item)
+    for (node, role, line, _), same in alike.items():
         place = f"{node} (its BMC)" if same[0]["via"] == "bmc" else node
-        _say(f"  stage {same[0]['stage']} {place}{kind} [{keys}, at most {same[0]['timeout_s']:g} s]:\n    {line}")
+        kind = f" ({role})" if role != "step" else ""
+        _say(f"  {_stages([item['stage'] for item in same])} {place}{kind} [{_times(same)}, at most {same[0]['timeout_s']:g} s]:\n    {line}")
 
 
-def explain(gate_id: GateId, env: Env = "sim", profile: Profile = "", output: Output = Format.TEXT) -> None:
+_NUMBERS = re.compile(r"[0-9]+")
+
+
+def _stages(stages: list[int]) -> str:
+    """Return the stages in words: other commands stand between those that are no neighbours."""
+    if len(set(stages)) == 1:
+        return f"stage {stages[0]}"
+    steps = {after - before for before, after in pairwise(stages)}
+    return f"stages {stages[0]} to {stages[-1]}" if steps == {1} else f"stages {', '.join(str(stage) for stage in stages)}"
+
+
+def _times(same: list[dict[str, Any]]) -> str:
+    """Return the keys of equal commands, and how often they run."""
+    if len(same) == 1:
+        return str(same[0]["key"])
+    how = "side by side" if same[0]["stage"] == same[-1]["stage"] else "one after the other"
+    return f"{same[0]['key']} to {same[-1]['key']}, {len(same)} times, {how}"
+
+
+def explain(gate_id: GateId, env: Env = "sim", profile: Profile = "", nodes: Nodes = 1, output: Output = Format.TEXT) -> None:
     """Say how a gate judges: bounds with their sources, what each outcome means, what it finds and what to do then."""
     from rackready.gates.describe import explained  # noqa: PLC0415
     from rackready.gates.registry import gate  # noqa: PLC0415
 
     found = gate(gate_id, inputs_of(env).get(gate_id, {}))
-    document = explained(found, facts_for(env, profile, found.min_nodes))
+    document = explained(found, facts_for(env, profile, max(found.min_nodes, nodes)))
     if output is Format.JSON:
         print_json(document)
         return
     _head(document)
     for text in document["how"]:
         _say(f"\n{text}")
-    _say("\nbounds:" if document["bounds"] else "\nbounds: those of the profile and the inputs above, named in every finding and recorded with its source")
+    _say(f"\nbounds on {document['of']}: {document['no_bounds'] or 'as far as they are known before a run:'}")
     for item in document["bounds"]:
-        _say(f"  {item['label']}: {item['metric']} {item['op']} {item['bound']:g} {item['unit']}{' (derived)' if item['derived'] else ''}: {item['source']}")
+        inputs = ", ".join(f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}" for name, value in item["inputs"].items())
+        unit = "" if item["unit"] == "1" else f" {item['unit']}"
+        value = f"{item['bound']:.6g}{unit}{' (derived)' if item['derived'] else ''}"
+        _say(f"  {item['label']}: {item['metric']} {item['op']} {value}: {item['source']}{f' [{inputs}]' if inputs else ''}")
     _applied(env, gate_id)
     for item in document["fleet"]:
         worse = "below" if item["better"] == "higher" else "above"

@@ -58,7 +58,12 @@ def plan(
 
 def _plan(paths: EnvPaths, env: str, site: Path | None, inputs: tuple[float, float], output: PlanFormat, write: Path | None) -> None:
     """Plan, compare, print and exit. ``inputs``: slack, m, and spares, per cent."""
-    made = plan_site(load_site(env, site_file=site, root=paths.root), slack_m=inputs[0], spares_pct=inputs[1])
+    wanted = load_site(env, site_file=site, root=paths.root)
+    if wanted.gates.also:
+        from rackready.gates.site_gates import require_gates  # noqa: PLC0415 - only a site with gates of its own pays for loading them all
+
+        require_gates(wanted, str(site or paths.site_file))
+    made = plan_site(wanted, slack_m=inputs[0], spares_pct=inputs[1])
     before = applied.read(paths.state)
     different = difference(before.facts, device_facts(made, before.facts))
     document = summary(made, before.at, different)

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict
 
 from rackready.design.facts import NodeFacts
-from rackready.model.outcome import Criterion, Finding, Metric, Verdict
+from rackready.model.outcome import Finding, Metric, Verdict
 from rackready.model.site import Device, Fabric
 
 
@@ -186,10 +186,6 @@ class Gate(ABC):
         """Return which versions of which tools made these outputs, as far as they say so."""
         return {}
 
-    def bounds(self, facts: GateFacts, node: str) -> Sequence[Criterion]:  # noqa: ARG002 - most gates hold against the profile word by word
-        """Return the numbers that it holds measurements of this node against, with inputs and sources, for `gate explain`."""
-        return ()
-
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:  # noqa: ARG002
         """Declare further runs that tell which part of a failed run is at fault. Never a repeat of a failed run."""
         return []
@@ -222,13 +218,14 @@ class Done:
 
 REGISTRY: dict[str, type[Gate]] = {}
 
+NOT_RUN = "Run the gate again; if it stays so, report a bug."
+"""Next step where a command has no output. Where outputs are handed in (`gate evaluate`), the one that is missing is asked for instead."""
+
 
 def trouble(output: Output | None, where: str, what: str) -> Finding | None:
     """Return why an output cannot be judged at all, None when the command ran to an end of its own."""
     if output is None:
-        return Finding(
-            where=where, what=f"{what} was not run", expected="an output", actual="none", next_step="Run the gate again; if it stays so, report a bug."
-        )
+        return Finding(where=where, what=f"{what} was not run", expected="an output", actual="none", next_step=NOT_RUN)
     if output.failure:
         return Finding(
             where=where,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import shlex
-import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
-from types import ModuleType
+from dataclasses import dataclass, fields, replace
 from typing import Any, get_args, get_type_hints
 
 from rackready.gates.base import Command, Gate, GateFacts, Run
+from rackready.gates.findings import findings
+from rackready.gates.foreseen import UNKNOWN, foreseen
 from rackready.gates.registry import gate as make_gate
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
@@ -27,7 +26,10 @@ OUTCOMES = {
 
 
 def shown(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> dict[str, Any]:
-    """Return what a gate would run on these nodes: every command of its first run, and what differs by choice of launcher or input."""
+    """Return what a gate would run on these nodes: every command of its first run, and what differs by choice of launcher or input.
+
+    ``nothing``: why it would run nothing, empty otherwise; ``left_out`` of a choice: why it would be refused.
+    """
     runs = gate.plan(facts, list(nodes))
     return {
         "id": gate.id,
@@ -35,9 +37,16 @@ def shown(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> dict[str, Any]:
         "measures": sorted(gate.covers),
         "inputs": _inputs(gate),
         "runs": [run.id for run in runs],
+        "nothing": "" if runs and runs[0].commands else _nothing(gate, facts),
         "commands": [_command(item) for item in runs[0].commands] if runs else [],
-        "variants": [made for name, value, run in _variants(gate, facts, nodes) if (made := _variant(name, value, run, runs[0]))["commands"]] if runs else [],
+        "variants": [made for item in _variants(gate, facts, nodes) if (made := _variant(item, runs[0]))["commands"] or made["left_out"]] if runs else [],
     }
+
+
+def _nothing(gate: Gate, facts: GateFacts) -> str:
+    """Return why a gate has nothing to run, in its own words where it has some (no image)."""
+    said = [str(finding) for verdicts in gate.attribute(facts, []).values() for verdict in verdicts for finding in verdict.findings]
+    return next(iter(said), "this server model has nothing that it measures, or what it asks stands in a site file (devices, rails)")
 
 
 def _inputs(gate: Gate) -> dict[str, dict[str, Any]]:
@@ -73,26 +82,35 @@ def line(item: Command) -> str:
     return f"{words} < SCRIPT   # {len(item.stdin.splitlines())} lines: {first}"
 
 
-def _variants(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> Iterator[tuple[str, str, Run]]:
-    """Yield the first run for every other choice of a launcher that facts know, and of an input that is a choice among words."""
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Another choice of a launcher or input: its first run, or why it is refused."""
+
+    name: str
+    value: str
+    run: Run | None = None
+    refused: str = ""
+
+
+def _variants(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> Iterator[_Choice]:
+    """Yield every other choice of a launcher that facts know, and of an input that is a choice among words."""
     for name in (field.name for field in fields(GateFacts)):
         for value in _choices(get_type_hints(GateFacts)[name]):
             if value != getattr(facts, name):
                 changed: dict[str, Any] = {name: value}
-                yield from _planned(name, value, gate, replace(facts, **changed), nodes)
+                yield _planned(_Choice(name, value), gate, replace(facts, **changed), nodes)
     for name, field in type(gate.inputs).model_fields.items():
         for value in _choices(field.annotation):
             if value != getattr(gate.inputs, name):
-                yield from _planned(name, value, make_gate(gate.id, {**gate.inputs.model_dump(), name: value}), facts, nodes)
+                yield _planned(_Choice(name, value), make_gate(gate.id, {**gate.inputs.model_dump(), name: value}), facts, nodes)
 
 
-def _planned(name: str, value: str, gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> Iterator[tuple[str, str, Run]]:
+def _planned(choice: _Choice, gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> _Choice:
     try:
         runs = gate.plan(facts, list(nodes))
-    except RackreadyError:  # that choice needs an input which is not given (mpijob its image): it is not to be shown
-        return
-    if runs:
-        yield name, value, runs[0]
+    except RackreadyError as error:  # that choice needs an input which is not given (mpijob its image)
+        return replace(choice, refused=str(error))
+    return replace(choice, run=runs[0] if runs else None)
 
 
 def _choices(annotation: object) -> list[str]:
@@ -100,10 +118,11 @@ def _choices(annotation: object) -> list[str]:
     return list(words) if words and all(isinstance(word, str) for word in words) else []
 
 
-def _variant(name: str, value: str, run: Run, usual: Run) -> dict[str, Any]:
+def _variant(choice: _Choice, usual: Run) -> dict[str, Any]:
     """Return those commands of another choice that differ from the usual ones."""
     before = {_key(item) for item in usual.commands}
-    return {"choice": name, "value": value, "commands": [_command(item) for item in run.commands if _key(item) not in before]}
+    commands = [_command(item) for item in (choice.run.commands if choice.run else ()) if _key(item) not in before]
+    return {"choice": choice.name, "value": choice.value, "commands": commands, "left_out": choice.refused}
 
 
 def _key(item: Command) -> tuple[object, ...]:
@@ -115,16 +134,18 @@ def _key(item: Command) -> tuple[object, ...]:
 
 def explained(gate: Gate, facts: GateFacts) -> dict[str, Any]:
     """Return how a gate judges: words of its documentation, bounds with their sources, its fleet, every finding that its code can make, and where it is run."""
-    node = next(iter(facts.nodes))
+    found = foreseen(gate, facts, list(facts.nodes))
     return {
         "id": gate.id,
         "title": gate.title(),
         "measures": sorted(gate.covers),
         "how": _documentation(gate),
         "inputs": _inputs(gate),
-        "bounds": [item.model_dump(mode="json") for item in gate.bounds(facts, node)],
+        "of": f"{len(facts.nodes)} x {next(iter(facts.nodes.values())).platform.id}",
+        "bounds": [item.model_dump(mode="json") for item in found],
+        "no_bounds": "" if found else UNKNOWN,
         "fleet": [{"metric": item.name, "effect": item.effect, "sigma": item.sigma, "better": item.better} for item in gate.fleet],
-        "findings": _findings(gate),
+        "findings": findings(type(gate)),
         "outcomes": OUTCOMES,
         "sets": _sets(gate.id),
         "in_no_set": gate.in_no_set,
@@ -136,53 +157,6 @@ def _documentation(gate: Gate) -> list[str]:
     module = inspect.getmodule(type(gate))
     parts = [inspect.getdoc(type(gate)), inspect.getdoc(type(gate).evaluate), inspect.getdoc(module) if module else None]
     return list(dict.fromkeys(part for part in parts if part))
-
-
-def _findings(gate: Gate) -> list[dict[str, str]]:
-    """Return what the gate's own code says that it finds: outcome, what, expected, next step, with names in braces for what is known only then.
-
-    Read from the source of its class and of the functions of its module, so that it cannot be out of date.
-    """
-    seen: dict[tuple[str, ...], dict[str, str]] = {}
-    for module in _modules(gate):
-        constants = {name: value for name, value in vars(module).items() if isinstance(value, str)}
-        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(module)))):
-            found = _finding(node, constants)
-            if found is not None:
-                seen.setdefault(tuple(found.values()), found)
-    return sorted(seen.values(), key=lambda item: item["outcome"] != "fail")
-
-
-def _modules(gate: Gate) -> list[ModuleType]:
-    """Return the modules of the gate's class and of the classes that it is made of, and those of ours that they take functions from by name."""
-    own = [module for kind in type(gate).__mro__ if issubclass(kind, Gate) and kind is not Gate and (module := inspect.getmodule(kind))]
-    return list(dict.fromkeys(own))
-
-
-_ARGUMENTS = ("where", "what", "expected", "actual", "next_step")
-
-
-def _finding(node: ast.AST, constants: dict[str, str]) -> dict[str, str] | None:
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return None
-    kind = {"fail": "fail", "error": "error", "equal": "fail"}.get(node.func.attr)
-    words = dict(zip(_ARGUMENTS, node.args, strict=False)) | {word.arg: word.value for word in node.keywords if word.arg}
-    if kind is None or not {"what", "expected", "next_step"} <= set(words):
-        return None
-    return {"outcome": kind, **{name: _text(words[name], constants) for name in ("what", "expected", "next_step")}}
-
-
-def _text(node: ast.expr, constants: dict[str, str]) -> str:
-    """Return the words of an expression; what is computed stands in braces."""
-    if isinstance(node, ast.Constant):
-        return str(node.value)
-    if isinstance(node, ast.Name) and node.id in constants:
-        return constants[node.id]
-    if isinstance(node, ast.JoinedStr):
-        return "".join(_text(part.value if isinstance(part, ast.FormattedValue) else part, constants) for part in node.values)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _text(node.left, constants) + _text(node.right, constants)
-    return "{" + ast.unparse(node) + "}"
 
 
 def _sets(gate_id: str) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests/fixtures"
 GATHER = "cluster/fabric/performance/nccl-all-gather"
 COPIES = "node/gpu/performance/nvbandwidth"
+INVENTORY = "node/gpu/sanity/inventory"
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_what_is_rated_by_time_takes_how_long_it_ran(evaluate: Any, tmp_path: Pa
     assert "in a time that is not known" not in out
     assert "pcie_replays_per_minute on node01/gpu" in out
     code, _, err = evaluate(COPIES, "--profile", "dgx_h100", "--seconds", "soon", *given)
-    assert (code, err.splitlines()[-1].startswith("--seconds soon - Expected: a number, or KEY=NUMBER with KEY one of before, ")) == (2, True)
+    assert (code, err.splitlines()[-1].startswith("--seconds soon - Expected: a number of seconds, or KEY=NUMBER with KEY one of before, ")) == (2, True)
 
 
 def test_what_a_container_said_elsewhere_needs_no_image_of_the_site(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
@@ -72,3 +73,103 @@ def test_what_a_container_said_elsewhere_needs_no_image_of_the_site(evaluate: An
     assert (code, out.splitlines()[0]) == (0, "node/gpu/validation/container-run: pass")
     code, out, _ = evaluate(*given, "--input", f"container={tmp_path}/fewer")
     assert (code, "node01 gpu3: not seen in a container - Expected: GPU-3 Actual: 7 GPUs without it." in out) == (1, True)
+
+
+def test_an_output_is_given_once_and_no_file_is_dropped(evaluate: Any) -> None:  # noqa: ANN401
+    """A file that was overwritten by another of the same command was never judged: a lost GPU passed."""
+    lost, whole = (str(FIXTURES / f"nvml/dgx_h100_{name}.json") for name in ("gpu5_lost", "healthy"))
+    for given in ((lost, f"inventory={whole}"), (f"inventory={lost}", whole), (f"inventory={lost}", f"inventory={whole}")):
+        code, out, err = evaluate(INVENTORY, "--profile", "dgx_h100", "--input", given[0], "--input", given[1])
+        said = f"--input {given[1]} - Expected: one file for inventory Actual: {lost} and {whole}. Give each output once."
+        assert (code, out, err.splitlines()[-1]) == (2, "", said)
+
+
+def test_standard_input_is_read_for_one_command(evaluate: Any) -> None:  # noqa: ANN401
+    code, _, err = evaluate(COPIES, "--profile", "dgx_h100", "--input", "before=-", "--input", "after=-")
+    said = "--input - - Expected: one output from standard input Actual: before, after. Give files for the others."
+    assert (code, err.splitlines()[-1]) == (2, said)
+
+
+def options(*items: str | Path) -> list[str]:
+    return [word for item in items for word in ("--input", str(item))]
+
+
+SMI, COPIED = FIXTURES / "smi/dgx_h100_healthy.xml", FIXTURES / "nvbandwidth/dgx_h100_healthy.json"
+
+
+def test_files_without_a_key_go_to_the_commands_in_their_order(evaluate: Any, captured: list[str]) -> None:  # noqa: ANN401
+    """How many launches there were, the files say: two more than the readings before and after are two launches."""
+    readings = ["--seconds", "60", "--profile", "dgx_h100"]
+    code, out, _ = evaluate(COPIES, *readings, *options(SMI, COPIED, SMI))
+    assert (code, out.splitlines()[0]) == (0, f"{COPIES}: pass")
+    code, out, _ = evaluate(COPIES, *readings, *options(SMI, COPIED, COPIED, SMI))
+    assert (code, out.splitlines()[0]) == (0, f"{COPIES}: pass")
+    files = dict(item.split("=", 1) for item in captured if item != "--input")
+    order = ["before-node01", "before-node02", "launch0", "after-node01", "after-node02"]
+    code, out, _ = evaluate(GATHER, "--profile", "dgx_h100", "--nodes", "2", "--nccl-net", "ofi", *options(*(files[key] for key in order)))
+    assert (code, out.splitlines()[0]) == (0, f"{GATHER}: pass")
+
+
+def test_launches_are_counted_by_their_keys_whatever_these_are_called(evaluate: Any) -> None:  # noqa: ANN401
+    given = options(f"before={SMI}", f"copy-1={COPIED}", f"copy-0={COPIED}", f"after={SMI}")
+    code, out, _ = evaluate(COPIES, "--profile", "dgx_h100", "--seconds", "60", *given)
+    assert (code, out.splitlines()[0]) == (0, f"{COPIES}: pass")
+
+
+@pytest.mark.parametrize(
+    ("given", "keys"),
+    [(["befor"], "before, copy-0, after"), (["copy-21", "before"], "before, copy-0, after"), (["copy-0", "copy-1", "befor"], "before, copy-0, copy-1, after")],
+    ids=["misspelled", "beyond the most", "misspelled beside launches"],
+)
+def test_a_key_of_no_command_is_said_with_those_that_there_are(evaluate: Any, given: list[str], keys: str) -> None:  # noqa: ANN401
+    code, _, err = evaluate(COPIES, "--profile", "dgx_h100", *options(*(f"{key}={SMI}" for key in given)))
+    wrong = next(key for key in given if key in {"befor", "copy-21"})
+    said = f"--input {wrong}={SMI} - Expected: at most {keys.count(',') + 1} files, or KEY=FILE with KEY one of {keys}. Correct it."
+    assert (code, err.splitlines()[-1]) == (2, said)
+
+
+def test_a_file_with_a_sign_of_equality_in_its_name_is_a_file(evaluate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    (tmp_path / "node=3.json").write_bytes((FIXTURES / "nvml/dgx_h100_healthy.json").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    assert evaluate(INVENTORY, "--profile", "dgx_h100", *options("node=3.json"))[0] == 0
+
+
+def test_an_output_that_was_not_given_is_asked_for(evaluate: Any) -> None:  # noqa: ANN401
+    code, out, _ = evaluate(COPIES, "--profile", "dgx_h100", *options(f"before={SMI}"))
+    step = "Give its output with --input KEY=FILE; without one: copy-0, after."
+    assert (code, out.splitlines()[1]) == (2, f"  node01: nvbandwidth was not run - Expected: an output Actual: none. {step}")
+
+
+def test_a_gate_whose_commands_stand_in_a_site_file_is_refused(evaluate: Any) -> None:  # noqa: ANN401
+    gate = "rack/power/sanity/devices"
+    code, _, err = evaluate(gate, "--profile", "dgx_h100", *options(SMI))
+    said = f"gate {gate} - Expected: a gate with commands on dgx_h100 Actual: none: what it asks stands in a site file. Use `rackready gate run`."
+    assert (code, err.splitlines()[-1]) == (2, said)
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "said"),
+    [
+        ("--exit-code", ["--1"], "--exit-code --1 - Expected: a whole number, or KEY=NUMBER with KEY one of inventory. Correct it."),
+        ("--exit-code", ["\u00b2"], "--exit-code \u00b2 - Expected: a whole number, or KEY=NUMBER with KEY one of inventory. Correct it."),
+        ("--exit-code", ["1.5"], "--exit-code 1.5 - Expected: a whole number, or KEY=NUMBER with KEY one of inventory. Correct it."),
+        ("--seconds", ["-1"], "--seconds -1 - Expected: a number of seconds, or KEY=NUMBER with KEY one of inventory. Correct it."),
+        (
+            "--exit-code",
+            ["inventory=3", "inventory=0"],
+            "--exit-code inventory=0 - Expected: one number for inventory Actual: another before it. Give each once.",
+        ),
+        ("--exit-code", ["3", "0"], "--exit-code 0 - Expected: one number for all commands Actual: another before it. Give each once."),
+    ],
+    ids=["two signs", "a superscript", "a fraction", "before it began", "a command twice", "all twice"],
+)
+def test_numbers_are_refused_in_words(evaluate: Any, option: str, given: list[str], said: str) -> None:  # noqa: ANN401
+    whole = options(FIXTURES / "nvml/dgx_h100_healthy.json")
+    code, _, err = evaluate(INVENTORY, "--profile", "dgx_h100", *whole, *(f"{option}={item}" for item in given))
+    assert (code, err.splitlines()[-1]) == (2, said)
+
+
+def test_seconds_may_have_a_fraction_and_one_command_goes_before_all(evaluate: Any) -> None:  # noqa: ANN401
+    whole = options(FIXTURES / "nvml/dgx_h100_healthy.json")
+    assert evaluate(INVENTORY, "--profile", "dgx_h100", *whole, "--seconds", "1.5")[0] == 0
+    assert evaluate(INVENTORY, "--profile", "dgx_h100", *whole, "--exit-code", "inventory=0", "--exit-code", "3")[0] == 0

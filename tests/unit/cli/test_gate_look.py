@@ -8,10 +8,12 @@ from typing import Any, Literal
 
 import pytest
 
+from rackready.cli.output import console
 from rackready.gates import base, describe
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
 from rackready.gates.inventory import Inventory
 from rackready.gates.offline import facts
+from rackready.gates.registry import all_gates
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import port, ports
 
@@ -34,6 +36,59 @@ def test_show_prints_every_command_in_full_and_equal_launches_once(call: Any) ->
     assert "before-node02" in out
 
 
+def heads(out: str) -> list[str]:
+    """The line above each command."""
+    return [line.strip() for line in out.splitlines() if line.startswith("  stage")]
+
+
+def test_show_keeps_readings_before_and_after_apart(call: Any) -> None:  # noqa: ANN401
+    _, out, _ = call("gate", "show", RING, "--profile", "h100_sxm")
+    usual, others = out.split("with launcher = srun:")
+    assert heads(usual) == [
+        "stage 0 node01 [before-node01, at most 60 s]:",
+        "stage 0 node02 [before-node02, at most 60 s]:",
+        "stages 1 to 5 node01 [launch0 to launch4, 5 times, one after the other, at most 1800 s]:",
+        "stage 6 node01 [after-node01, at most 60 s]:",
+        "stage 6 node02 [after-node02, at most 60 s]:",
+    ]
+    assert heads(others) == ["stages 1 to 5 node01 [launch0 to launch4, 5 times, one after the other, at most 1800 s]:"]
+
+
+def test_show_says_that_launches_alternate(call: Any) -> None:  # noqa: ANN401
+    _, out, _ = call("gate", "show", "node/gpu/performance/gemm", "--profile", "h100_sxm")
+    assert heads(out) == [
+        "stages 0, 2, 4, 6, 8 node01 [fp16-0 to fp16-4, 5 times, one after the other, at most 80 s]:",
+        "stages 1, 3, 5, 7, 9 node01 [fp32-0 to fp32-4, 5 times, one after the other, at most 80 s]:",
+    ]
+
+
+def test_show_says_why_a_launcher_is_not_shown(call: Any) -> None:  # noqa: ANN401
+    _, out, _ = call("gate", "show", RING, "--profile", "h100_sxm")
+    assert out.splitlines()[-1] == (
+        "with launcher = mpijob: refused: site.yml gates.launcher: mpijob - Expected: a container image in the gate's input image Actual: none. "
+        "Name one in the gate set."
+    )
+
+
+@pytest.mark.parametrize(
+    ("gate", "why"),
+    [
+        (
+            "node/gpu/validation/container-run",
+            (
+                "node01: node/gpu/validation/container-run has no container image - Expected: an image in its input image Actual: none. "
+                "Name one in the gate set (inputs: {image: ...}), or declare the gate's skip with its reason (site.yml gates.skip)."
+            ),
+        ),
+        ("rack/power/sanity/devices", "this server model has nothing that it measures, or what it asks stands in a site file (devices, rails)"),
+    ],
+    ids=["no image", "no devices"],
+)
+def test_show_says_why_nothing_is_run(call: Any, gate: str, why: str) -> None:  # noqa: ANN401
+    code, out, _ = call("gate", "show", gate, "--profile", "dgx_h100")
+    assert (code, out.splitlines()[-1]) == (0, f"it runs nothing: {why}")
+
+
 def test_show_as_json_holds_whole_scripts(call: Any) -> None:  # noqa: ANN401
     code, out, _ = call("gate", "show", INVENTORY, "--output", "json")
     document = json.loads(out)
@@ -53,6 +108,24 @@ def test_explain_says_findings_with_next_steps_outcomes_and_sets(call: Any) -> N
         "  bringup: required, counts for 720 h, void after a boot",
     ):
         assert words in out
+
+
+def test_explain_says_the_bounds_that_are_known_before_a_run(call: Any) -> None:  # noqa: ANN401
+    _, out, _ = call("gate", "explain", INVENTORY, "--profile", "dgx_h100")
+    lines = out.splitlines()
+    place = lines.index("bounds on 1 x dgx_h100: as far as they are known before a run:")
+    assert lines[place + 1 : place + 3] == ["  identity: gpu_count eq 8: platform profile dgx_h100", "  identity: nvlinks_active eq 18: GPU profile"]
+    _, out, _ = call("gate", "explain", RING, "--profile", "dgx_h100", "--nodes", "40")
+    assert "bounds on 40 x dgx_h100: as far as they are known before a run:" in out
+    assert "  floor: busbw ge 278.1 GB/s (derived): 0.75 x min(links x per-link, B): above 32 nodes, judgement [links=370.8, B=400]" in out
+
+
+def test_explain_says_where_no_bound_is_known_before_a_run(call: Any) -> None:  # noqa: ANN401
+    _, out, _ = call("gate", "explain", "node/gpu/sanity/xid", "--profile", "dgx_h100")
+    assert (
+        "bounds on 1 x dgx_h100: none that can be told before a run: readings are held against the profile, the inputs above and what the node itself "
+        "reports; every finding names what was expected, and the record its source"
+    ) in out
 
 
 def test_explain_says_the_fleet(call: Any) -> None:  # noqa: ANN401
@@ -109,7 +182,7 @@ def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> Non
     assert (code, err.splitlines()[-1]) == (
         2,
         (
-            "--exit-code client-up=1 - Expected: a number, or KEY=NUMBER with KEY one of "
+            "--exit-code client-up=1 - Expected: a whole number, or KEY=NUMBER with KEY one of "
             "link-first, link-second, client-forth, client-back, after-first, after-second. Correct it."
         ),
     )
@@ -156,6 +229,16 @@ def test_list_says_which_sets_have_a_gate(call: Any) -> None:  # noqa: ANN401
     rows = {row["id"]: row for row in json.loads(out)["gates"]}
     assert (code, rows[INVENTORY]["in_set"]) == (0, True)
     assert rows[INVENTORY]["sets"] == ["bringup", "burnin", "maintenance", "nightly", "quick"]
+
+
+@pytest.mark.parametrize("columns", [20, 80, 400])
+def test_list_shows_ids_whole_however_narrow_the_output_is(call: Any, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:  # noqa: ANN401
+    """A pipe is taken for 80 columns; an id that ends in three dots cannot be given to another command."""
+    monkeypatch.setattr(console, "width", columns)
+    code, out, _ = call("gate", "list")
+    assert (code, "\u2026" in out) == (0, False)
+    first = {line.split("\u2502")[1].strip() for line in out.splitlines() if line.startswith("\u2502")}
+    assert first - {""} == set(all_gates())
 
 
 def test_evidence_import_says_outcome_and_what_it_cannot_prove(call: Any, tmp_path: Path) -> None:  # noqa: ANN401

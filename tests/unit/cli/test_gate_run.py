@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rackready.cli import main
 from rackready.gates import phase
 from rackready.handover import production
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
+from rackready.paths import EnvPaths, project_root
 
 ROOT = Path(__file__).resolve().parents[3]
 LOADS = "node/gpu/validation/dcgm-r1"
@@ -80,3 +82,19 @@ def test_a_gate_that_only_looks_runs_everywhere(world: World) -> None:
     world.busy, world.unknown = {"node01"}, {"node02"}
     assert call("node/gpu/sanity/inventory") == 0
     assert (world.asked, len(world.measured)) == ([], 4)
+
+
+@pytest.mark.parametrize("command", [["gate", "run", "node/gpu/sanity/inventory"], ["plan"], ["doctor"], ["validate", "--check"], ["deploy"]])
+def test_a_gate_of_the_site_that_does_not_exist_is_refused_before_anything_is_done(
+    world: World, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    site = EnvPaths(project_root(), "sim").site_file
+    document = yaml.safe_load(site.read_text(encoding="utf-8"))
+    document["gates"]["also"] = [{"id": "node/gpu/x"}]
+    site.write_text(yaml.safe_dump(document), encoding="utf-8")
+    assert main.run(command).code == 2
+    said = capsys.readouterr()
+    assert "gates.also[0].id: gate node/gpu/x does not exist - Expected: an id that `rackready gate list` shows. Correct it." in " ".join(
+        (said.out + said.err).replace("\u2502", " ").split()
+    )
+    assert world.measured == []

@@ -1,0 +1,104 @@
+"""Bounds that are known before anything is measured: computed from profiles, fabric and inputs, by the functions by which gates judge.
+
+What only a run tells (the spread of siblings, thresholds that a node itself reports, what passed last) is in no such list; a gate that is not
+named here has no other kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatch
+
+from rackready.gates.base import Gate, GateFacts
+from rackready.gates.dcgm import DcgmDiagnostic
+from rackready.gates.expectation import Bound, judge
+from rackready.gates.fabric import domains
+from rackready.gates.fabric.collective import Multi, bounds
+from rackready.gates.fabric.latency import IbWriteLat
+from rackready.gates.formats.perftest import WriteBandwidth
+from rackready.gates.gpu import nvbandwidth
+from rackready.gates.hardware import domain
+from rackready.gates.ib_write_bw import IbWriteBw, _path_mtu
+from rackready.gates.inventory import Inventory
+from rackready.gates.judge import Judge
+from rackready.gates.nccl_node import OneNode
+from rackready.model.outcome import Criterion
+
+UNKNOWN = (
+    "none that can be told before a run: readings are held against the profile, the inputs above and what the node itself reports; "
+    "every finding names what was expected, and the record its source"
+)
+
+
+@singledispatch
+def foreseen(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
+    """Return the bounds, with inputs and sources, that a gate will hold a run over these nodes against; none where only a run can tell."""
+    del gate, facts, nodes
+    return ()
+
+
+@foreseen.register
+def _(gate: OneNode, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
+    mark = Bound(gate.inputs.published_floor, gate.inputs.published_source, derived=False) if gate.inputs.published_floor else None
+    return _busbw(bounds(facts, nodes[0], domain(facts.nodes[nodes[0]]), gate.collective, gate.algorithm, mark))
+
+
+@foreseen.register
+def _(gate: Multi, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
+    members = next(iter(gate.parts(facts, nodes).values()), ())
+    return _busbw(bounds(facts, members[0], domains.of_run(facts, members), gate.collective, gate.algorithm)) if members else ()
+
+
+def _busbw(found: tuple[Bound | None, Bound | None, Bound | None]) -> tuple[Criterion, ...]:
+    upper, expected, lower = found
+    return judge("busbw", 1.0, "GB/s", upper=upper, expected=expected, lower=lower).criteria
+
+
+@foreseen.register
+def _(gate: IbWriteBw, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
+    gathered = Judge()
+    nic = next(iter(facts.nodes[nodes[0]].nics), None)
+    if nic is not None:
+        mtu, size, count = _path_mtu(facts.fabric.mtu), gate.inputs.size, gate.inputs.iterations
+        result = WriteBandwidth(nic.rdma_device, "", "", mtu, None, "", None, size, count, peak=1.0, average=1.0)
+        gate._bandwidth(gathered, nodes[0], nic, result)  # noqa: SLF001 - the one place where this bound is made
+    return tuple(gathered.criteria)
+
+
+@foreseen.register
+def _(gate: IbWriteLat, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
+    gathered = Judge()
+    mark = gate.mark(facts.nodes[nodes[0]])
+    if mark is not None:
+        gate._against_mark(gathered, nodes[0], 1.0, mark)  # noqa: SLF001 - the one place where this bound is made
+    return tuple(gathered.criteria)
+
+
+@foreseen.register
+def _(gate: nvbandwidth.NvBandwidth, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
+    gathered = Judge()
+    for metric in gate.fleet:  # one for each test
+        nvbandwidth._bounds(gathered, facts.nodes[nodes[0]], nodes[0], metric.name, {})  # noqa: SLF001 - the one place where these bounds are made
+    return tuple(gathered.criteria)
+
+
+@foreseen.register
+def _(gate: Inventory, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
+    del gate
+    wanted = facts.nodes[nodes[0]]
+    counts = [_count("gpu_count", wanted.platform.gpus, f"platform profile {wanted.platform.id}")]
+    links = [_count("nvlinks_active", wanted.gpu.nvlink.links, "GPU profile")] if wanted.gpu.nvlink else []
+    return (*counts, *links)
+
+
+@foreseen.register
+def _(gate: DcgmDiagnostic, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
+    del gate
+    platform = facts.nodes[nodes[0]].platform
+    return (_count("gpus_diagnosed", platform.gpus, f"platform profile {platform.id}"),)
+
+
+def _count(name: str, bound: int, source: str) -> Criterion:
+    gathered = Judge()
+    gathered.count(name, "", bound, bound, source)
+    return gathered.criteria[0]

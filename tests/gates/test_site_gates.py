@@ -1,0 +1,76 @@
+"""What a site file says of gates: ids that do not exist and inputs that they do not take are refused by exact text, once the site is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.design.site import parse_site
+from rackready.design.yaml import read_yaml
+from rackready.gates import site_gates
+from rackready.gates.fabric.collective import NcclGate
+from rackready.gates.registry import all_gates
+from rackready.gates.site_gates import require_gates, without_image
+from rackready.model.problems import SiteInvalidError
+from rackready.model.site import Site
+from rackready.profiles.loader import gates_of
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL_REDUCE = "node/gpu/performance/nccl-all-reduce"
+CONTAINER = "node/gpu/validation/container-run"
+
+
+def site_of(**gates: Any) -> Site:
+    document = read_yaml(ROOT / "inventories/sim/site.yml")
+    return parse_site({**document, "gates": {"set": "bringup", **gates}}, source="site.yml", base=ROOT)
+
+
+def refusals(*also: dict[str, Any]) -> list[str]:
+    with pytest.raises(SiteInvalidError) as refused:
+        require_gates(site_of(also=list(also)), "site.yml")
+    return [str(problem) for problem in refused.value.problems]
+
+
+def test_a_gate_that_does_not_exist_is_refused() -> None:
+    assert refusals({"id": "node/gpu/x"}) == [
+        "gates.also[0].id: gate node/gpu/x does not exist - Expected: an id that `rackready gate list` shows. Correct it."
+    ]
+
+
+def test_inputs_that_a_gate_does_not_take_are_refused_each_at_its_place() -> None:
+    found = refusals({"id": CONTAINER}, {"id": ALL_REDUCE, "inputs": {"launches": 0, "colour": "red"}})
+    assert found == [
+        (
+            f"gates.also[1].inputs.colour: gate {ALL_REDUCE} has no such input - Expected: one of "
+            "binary, launches, published_floor, published_source, size. Correct or remove it."
+        ),
+        (
+            f"gates.also[1].inputs.launches: gate {ALL_REDUCE} - Expected: greater than or equal to 1 Actual: 0. "
+            f"Correct it; `rackready gate show {ALL_REDUCE}` describes the inputs."
+        ),
+    ]
+
+
+def test_gates_that_are_right_and_a_site_that_adds_none_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_gates(site_of(also=[{"id": ALL_REDUCE, "inputs": {"launches": 3}}, {"id": CONTAINER}]), "site.yml")
+    monkeypatch.setattr(site_gates, "all_gates", lambda: pytest.fail("gates were loaded where the site adds none"))
+    require_gates(site_of(), "site.yml")
+
+
+def test_every_gate_of_the_set_is_found_that_kubernetes_could_not_start() -> None:
+    site = site_of(launcher="mpijob")
+    several = [entry.id for entry in gates_of(site.gates) if issubclass(all_gates()[entry.id], NcclGate) and not entry.id.startswith("node/")]
+    assert without_image(site) == several != []
+    assert without_image(site_of(launcher="mpijob", also=[{"id": "node/gpu/performance/gemm-torch"}])) == several, "its own python3 runs it without one"
+    assert without_image(site_of()) == []
+    named = [{"id": wanted, "inputs": {"image": "registry.example/nccl:13"}} for wanted in several]
+    assert without_image(site_of(launcher="mpijob", also=named)) == []
+
+
+def test_a_program_in_a_container_without_an_image_is_found_unless_it_is_skipped_everywhere() -> None:
+    skip = {"gate": CONTAINER, "reason": "no registry is reachable here"}
+    assert without_image(site_of(also=[{"id": CONTAINER}])) == [CONTAINER]
+    assert without_image(site_of(also=[{"id": CONTAINER}], skip=[{**skip, "nodes": ["node01"]}])) == [CONTAINER]
+    assert without_image(site_of(also=[{"id": CONTAINER}], skip=[{**skip, "nodes": ["node[01-04]"]}])) == []
