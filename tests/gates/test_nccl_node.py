@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+
 import pytest
 
-from rackready.gates.formats import nccl_log
+from rackready.gates.formats import nccl_log, nccl_tests
+from rackready.gates.formats.error import FormatError
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome
 from tests.gates.support import Case, Said, check, judge, rack, text
 
 GATE = "node/gpu/performance/nccl-all-reduce"
 ONCE = {"launches": 1}
-HEALTHY = Said(text("nccl/dgx_h100_8_healthy.txt"))
+TABLE = text("nccl/dgx_h100_8_healthy.txt")
+LARGEST = next(line for line in TABLE.splitlines() if line.startswith(" 17179869184"))
+HEALTHY = Said(TABLE)
 READ = "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free."
 
 
@@ -101,8 +107,22 @@ CASES = [
         "seven GPUs",
         Said("\n".join(line for line in text("nccl/dgx_h100_8_healthy.txt").splitlines() if "Rank  7" not in line)),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks up to 16G Actual: 7 ranks, sizes [8589934592, 17179869184]. "
+        "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks, sizes [8589934592, 17179869184] "
+        "Actual: 7 ranks, sizes [8589934592, 17179869184]. "
         "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again.",
+    ),
+    one(
+        "a size with two results, the good one first",
+        Said(TABLE.replace(LARGEST, f"{LARGEST}\n{LARGEST.replace('478.60', '300.60')}")),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: 2 rows of size 17179869184, Expected: one (exit code 0). " + READ,
+    ),
+    one(
+        "one of two sizes",
+        Said("\n".join(line for line in TABLE.splitlines() if not line.startswith("  8589934592"))),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks, sizes [8589934592, 17179869184] Actual: 8 ranks, sizes [17179869184]. "
+        "Run the gate again on GPUs that nothing else uses (`nvidia-smi`): sizes whose buffers do not fit into memory are left out.",
     ),
     one(
         "cut off before the footer",
@@ -170,3 +190,24 @@ def test_blanks_behind_a_line_of_the_log_belong_to_no_name() -> None:
     assert (said["node01"].networks, said["node01"].inside) == ({"IB"}, set())
     said = nccl_log.parse("node01:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/CUMEM  \n")
     assert said["node01"].inside == {"P2P/CUMEM"}
+
+
+def test_sizes_too_small_for_the_ranks_all_print_as_nothing() -> None:
+    empty = "           0             0     float     sum      -1    35.20    0.00    0.00    N/A    34.05    0.00    0.00    N/A"
+    said = nccl_tests.parse(TABLE.replace(LARGEST, f"{empty}\n{empty}\n{LARGEST}"))
+    assert [row.size for row in said.rows] == [8 << 30, 0, 0, 16 << 30]
+
+
+def test_a_document_with_a_size_twice_is_refused() -> None:
+    whole = json.loads(text("nccl/dgx_h100_8_healthy.json"))
+    whole["results"].append(whole["results"][-1])
+    with pytest.raises(FormatError, match="2 rows of size 17179869184, Expected: one"):
+        nccl_tests.parse(json.dumps(whole))
+
+
+def test_three_nodes_gather_whole_shares_of_the_size() -> None:
+    """24 ranks: 16 GiB in shares of whole 16 bytes are 17179868928 bytes (src/all_gather.cu)."""
+    shares = nccl_tests.parse(TABLE.replace("17179869184    4294967296", "17179868928    4294967232"))
+    ranks = dataclasses.replace(shares, ranks=24)
+    assert ranks.at(16 << 30) == shares.rows[-1]
+    assert shares.at(16 << 30) is None

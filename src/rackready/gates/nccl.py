@@ -77,17 +77,10 @@ def read_launch(judge: Judge, output: Output | None, node: str, number: int, wan
     except FormatError as error:
         _unreadable(judge, where, output, error, wanted.program)
         return None
-    row = result.at(size_bytes(wanted.size))
-    if result.ranks != wanted.ranks or row is None or result.test not in {"", wanted.program}:
-        other = f"{result.test}, " if result.test not in {"", wanted.program} else ""
-        actual = f"{other}{result.ranks} ranks, sizes {[item.size for item in result.rows]}"
-        judge.error(
-            where,
-            f"{wanted.program} ran something else",
-            f"{wanted.ranks} ranks up to {wanted.size}",
-            actual,
-            "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again.",
-        )
+    asked = sizes(wanted.size)
+    row = result.at(max(asked))
+    if result.ranks != wanted.ranks or row is None or None in map(result.at, asked) or result.test not in {"", wanted.program}:
+        _something_else(judge, where, result, wanted)
         return None
     if not _spread(judge, where, result, wanted) or not _checked(judge, where, result) or not _own_log(judge, where, result, output.stdout):
         return None
@@ -101,6 +94,16 @@ def read_launch(judge: Judge, output: Output | None, node: str, number: int, wan
         )
         return None
     return row.out_of_place
+
+
+def _something_else(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> None:
+    """Other ranks, another collective, or not every size: nccl-tests leaves out sizes whose buffers do not fit (src/common.cu, "Reducing maxBytes")."""
+    other = f"{result.test}, " if result.test not in {"", wanted.program} else ""
+    actual = f"{other}{result.ranks} ranks, sizes {[item.size for item in result.rows]}"
+    step = "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again."
+    if not other and result.ranks == wanted.ranks:
+        step = "Run the gate again on GPUs that nothing else uses (`nvidia-smi`): sizes whose buffers do not fit into memory are left out."
+    judge.error(where, f"{wanted.program} ran something else", f"{wanted.ranks} ranks, sizes {list(sizes(wanted.size))}", actual, step)
 
 
 def _spread(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> bool:
