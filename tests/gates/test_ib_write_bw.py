@@ -194,6 +194,25 @@ CASES = [
         client_forth=Said(text("perftest/dgx_h100_rail1_healthy.txt").replace(": mlx5_0", ": mlx5_3")),
     ),
     pair(
+        "messages that did not arrive, and exit code 0",
+        Outcome.ERROR,
+        f"{FORTH}: ib_write_bw contradicts itself - Expected: exit code 0 and no word of a failure Actual: Completion with error at client. "
+        "Read the raw outputs of both ends in the report, and the errors of both ports: docs/runbooks/rail-slow.md.",
+        client_forth=Said(HEALTHY.stdout, " Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\nscnt=128, ccnt=0\n"),
+    ),
+    pair(
+        "messages that did not arrive, as the server says",
+        Outcome.ERROR,
+        f"{BACK}: ib_write_bw contradicts itself - Expected: exit code 0 and no word of a failure Actual: Problems with warm up. "
+        "Read the raw outputs of both ends in the report, and the errors of both ports: docs/runbooks/rail-slow.md.",
+        server_back=Said(exit_code=1, stderr="Problems with warm up\n"),
+    ),
+    pair(
+        "a processor whose clock varies",
+        Outcome.PASS,
+        client_forth=Said(HEALTHY.stdout, "Conflicting CPU frequency values detected: 2000.000000 != 3800.000000. CPU Frequency is not max.\n"),
+    ),
+    pair(
         "server never ready",
         Outcome.ERROR,
         f"{FORTH}: ib_write_bw server could not run - Expected: a result Actual: nothing listened on port 18516 within 20 s. "

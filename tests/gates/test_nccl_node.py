@@ -18,6 +18,7 @@ ONCE = {"launches": 1}
 TABLE = text("nccl/dgx_h100_8_healthy.txt")
 LARGEST = next(line for line in TABLE.splitlines() if line.startswith(" 17179869184"))
 HEALTHY = Said(TABLE)
+LOGS = "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the gate again."
 READ = "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free."
 
 
@@ -102,6 +103,13 @@ CASES = [
         Outcome.ERROR,
         "node01 launch 1: all_reduce_perf contradicts itself - Expected: exit code 0 with a whole table Actual: exit code 1. "
         "Read its raw output; unset NCCL_TESTS_MIN_BW.",
+    ),
+    one(
+        "a GPU failed, and the table is whole",
+        Said(f"{TABLE}node01: Test CUDA failure common.cu:303 'unspecified launch failure'\n .. node01 pid 41000: Test failure common.cu:488\n"),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
+        f"Actual: Test CUDA failure common.cu:303 'unspecified launch failure'. {LOGS}",
     ),
     one(
         "seven GPUs",
@@ -211,3 +219,19 @@ def test_three_nodes_gather_whole_shares_of_the_size() -> None:
     ranks = dataclasses.replace(shares, ranks=24)
     assert ranks.at(16 << 30) == shares.rows[-1]
     assert shares.at(16 << 30) is None
+
+
+HARMLESS = (
+    "node01:41000:41050 [0] transport/nvls.cc:254 NCCL WARN Cuda failure 1 'invalid argument'",
+    "node01:41000:41050 [0] misc/ibvwrap.cc:94 NCCL WARN Failed to open libibverbs.so[.1]",
+    "node01:41000:41050 [0] transport/net_ib.cc:253 NCCL WARN NET/IB : mlx5_1:1 Got non-fatal async event: GID table change(18)",
+    'node01:41000:41050 [0] NCCL WARN Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!',
+    "node01:41000:41050 [0] NCCL INFO Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0:1, retrying 1/35 after 100 msec of sleep",
+    "[node01:00493] plm:rsh: Warning: setpgid(499,499) failed in parent with errno=Permission denied(13)",
+    "slurmstepd: error: task_p_pre_launch: Using sched_affinity for tasks",
+)
+
+
+@pytest.mark.parametrize("line", HARMLESS, ids=range(len(HARMLESS)))
+def test_warnings_of_healthy_launches_are_none_of_a_failure(line: str) -> None:
+    check(GATE, one("warned", Said(f"{line}\n{TABLE}", line), Outcome.PASS))

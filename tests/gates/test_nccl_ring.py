@@ -33,6 +33,8 @@ TRYING = HEALTHY.stdout.split("#                                                
 """What NCCL says before it connects its ranks."""
 WARNED = "node02:41003:41103 [3] NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1"
 
+LOGS = "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the gate again."
+
 
 def gave_up(stdout: str, stderr: str = "") -> Said:
     return Said(f"{stdout}{WARNED}\n", stderr, 3)
@@ -155,6 +157,37 @@ CASES = [
         "NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1. "
         "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
         launch=gave_up(TRYING, "[node01:00493] plm:rsh: Warning: setpgid(499,499) failed in parent with errno=Permission denied(13)"),
+    ),
+    ring(
+        "a queue pair that failed, and the table is whole",
+        Outcome.ERROR,
+        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
+        f"Actual: NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1. {LOGS}",
+        launch=Said(f"{HEALTHY.stdout}{WARNED}\n"),
+    ),
+    ring(
+        "a completion with an error, and the table is whole",
+        Outcome.ERROR,
+        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure Actual: NCCL WARN NET/IB: Got completion "
+        f"from peer 192.168.4.12<40000> with status=IBV_WC_RETRY_EXC_ERR(12). {LOGS}",
+        launch=Said(
+            f"{HEALTHY.stdout}node02:41003:41103 [3] transport/net_ib.cc:2262 NCCL WARN NET/IB: Got completion "
+            "from peer 192.168.4.12<40000> with status=IBV_WC_RETRY_EXC_ERR(12)\n"
+        ),
+    ),
+    ring(
+        "a process that was killed, and the table is whole",
+        Outcome.ERROR,
+        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure Actual: mpirun noticed that process rank 3 "
+        f"with PID 41003 on node node01 exited on signal 9 (Killed). {LOGS}",
+        launch=Said(HEALTHY.stdout, f"{'-' * 74}\nmpirun noticed that process rank 3 with PID 41003 on node node01 exited on signal 9 (Killed).\n{'-' * 74}\n"),
+    ),
+    ring(
+        "a task that srun says was killed, and the table is whole",
+        Outcome.ERROR,
+        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
+        f"Actual: srun: error: node02: task 11: Killed. {LOGS}",
+        launch=Said(HEALTHY.stdout, "srun: error: node02: task 11: Killed\n"),
     ),
     ring(
         "mpirun cannot log in",

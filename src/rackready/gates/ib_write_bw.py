@@ -147,6 +147,10 @@ class IbWriteBw(Gate):
         if client.exit_code != 0:
             client_failed(gathered, where, sender, receiver, client)
             return
+        if said := perftest.failure(*(text for end in (client, server) if end is not None for text in (end.stderr, end.stdout))):
+            step = f"Read the raw outputs of both ends in the report, and the errors of both ports: {_RUNBOOK}."
+            gathered.error(where, "ib_write_bw contradicts itself", "exit code 0 and no word of a failure", said, step)
+            return
         try:
             result = perftest.parse(client.stdout)
         except FormatError as error:

@@ -84,16 +84,19 @@ def read_launch(judge: Judge, output: Output | None, node: str, number: int, wan
         return None
     if not _spread(judge, where, result, wanted) or not _checked(judge, where, result) or not _own_log(judge, where, result, output.stdout):
         return None
-    if output.exit_code != 0:
-        judge.error(
-            where,
-            f"{wanted.program} contradicts itself",
-            "exit code 0 with a whole table",
-            f"exit code {output.exit_code}",
-            "Read its raw output; unset NCCL_TESTS_MIN_BW.",
-        )
-        return None
-    return row.out_of_place
+    return row.out_of_place if _at_peace(judge, where, output, wanted.program) else None
+
+
+def _at_peace(judge: Judge, where: str, output: Output, program: str) -> bool:
+    """A whole table counts only where nothing else that was printed says that the launch failed: exit codes get lost in launchers and captures."""
+    failed = next((match for text in (output.stderr, output.stdout) if (match := _FAILED.search(text))), None)
+    if failed is not None:
+        step = "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the gate again."
+        judge.error(where, f"{program} contradicts itself", "a whole table and no word of a failure", failed["text"].strip().rstrip("."), step)
+    elif output.exit_code != 0:
+        step = "Read its raw output; unset NCCL_TESTS_MIN_BW."
+        judge.error(where, f"{program} contradicts itself", "exit code 0 with a whole table", f"exit code {output.exit_code}", step)
+    return failed is None and output.exit_code == 0
 
 
 def _something_else(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> None:
@@ -155,6 +158,16 @@ def _checked(judge: Judge, where: str, result: nccl_tests.CollectiveResult) -> b
     return True
 
 
+_FAILED = re.compile(
+    r"(?P<text>Test (?:CUDA|NCCL) failure .*|Test failure \S+:\d+.*|Test timeout \(.*|"
+    r"(?:mpirun|mpiexec|orterun|prterun) (?:noticed that process rank|detected that one or more processes).*|MPI_ABORT was invoked.*|"
+    r"srun: error: \S+: tasks? .*|"
+    r"NCCL WARN (?:Call to ibv_(?:modify_qp|create_qp|create_cq|poll_cq|post_send|post_recv) failed.*|NET/IB ?: (?:Got completion|.*async fatal event).*|"
+    r"Cuda failure .*(?:launch failure|illegal|uncorrectable|hardware stack|assert).*))"
+)
+"""Words of a launch that did not end well: nccl-tests' own (src/common.h), the launchers', and those of NCCL's warnings that NCCL returns an error after
+(src/misc/ibvwrap.cc; what it tries again it says as INFO) or that poison a GPU's context. Other warnings stand in healthy logs, too: "Cuda failure 1
+'invalid argument'" of NVLS, "Got non-fatal async event", "NET/IB : No device found", kernel command line, NUMA balancing."""
 _WARNING = re.compile(r"(NCCL WARN .*)")
 _CAUSE = re.compile(
     r"(.*can not load PMIx library.*|srun: error: .*|Test NCCL failure .*|.*CUDA error.*|"

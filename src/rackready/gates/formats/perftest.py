@@ -34,6 +34,18 @@ _FIELD = re.compile(r"(?P<name>Device|Transport type|Mtu|Link type|GID index)\s*
 _DMABUF = re.compile(r"using DMA-BUF for GPU buffer", re.IGNORECASE)
 _GPU = re.compile(r"\[pid = \d+, dev = (\d+)\]")
 _CUDA = re.compile(r"cuMemAlloc\(\) of a \d+ bytes GPU buffer|allocated GPU buffer|creating CUDA Ctx", re.IGNORECASE)
+_FAILED = re.compile(
+    r"Completion with error at (?:client|server)|Failed status[- ].*|Problems with warm up|Couldn't post (?:send|recv).*|poll CQ failed.*|"
+    r"Failed to complete run_iter_\w+ function successfully|Failed to sync between server and client.*"
+)
+
+
+def failure(*texts: str) -> str:
+    """Return the first words by which perftest says that its messages did not all arrive, empty where it says none (src/perftest_resources.c, write_bw.c).
+
+    Words about tidying up afterwards (Failed to deregister MR) and about the processor's clock are none.
+    """
+    return next((found[0].strip() for text in texts if (found := _FAILED.search(text))), "")
 
 
 def parse(text: str) -> WriteBandwidth:
