@@ -9,9 +9,10 @@ import pytest
 
 from rackready.gates.formats import nccl_log, nccl_tests
 from rackready.gates.formats.error import FormatError
+from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome
-from tests.gates.support import Case, Said, check, judge, rack, text
+from tests.gates.support import Case, Said, check, judge, outputs, rack, text
 
 GATE = "node/gpu/performance/nccl-all-reduce"
 ONCE = {"launches": 1}
@@ -19,6 +20,7 @@ TABLE = text("nccl/dgx_h100_8_healthy.txt")
 LARGEST = next(line for line in TABLE.splitlines() if line.startswith(" 17179869184"))
 HEALTHY = Said(TABLE)
 LOGS = "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the gate again."
+MODEL = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
 READ = "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free."
 
 
@@ -111,6 +113,20 @@ CASES = [
         "node01 launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
         f"Actual: Test CUDA failure common.cu:303 'unspecified launch failure'. {LOGS}",
     ),
+    one(
+        "another model of GPU",
+        Said(TABLE.replace("H100 80GB HBM3", "A100-SXM4-80GB")),
+        Outcome.ERROR,
+        f"node01 launch 1: all_reduce_perf ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA A100-SXM4-80GB (8 on node01). {MODEL}",
+    ),
+    one(
+        "a part of a GPU",
+        Said(TABLE.replace("[0000:df:00] NVIDIA H100 80GB HBM3", "[0000:df:00] NVIDIA H100 80GB HBM3 MIG 3g.40gb")),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 "
+        f"Actual: NVIDIA H100 80GB HBM3 MIG 3g.40gb (1 on node01). {MODEL}",
+    ),
+    one("a driver that leaves out the vendor's name", Said(TABLE.replace("NVIDIA H100", "H100")), Outcome.PASS),
     one(
         "seven GPUs",
         Said("\n".join(line for line in text("nccl/dgx_h100_8_healthy.txt").splitlines() if "Rank  7" not in line)),
@@ -235,3 +251,13 @@ HARMLESS = (
 @pytest.mark.parametrize("line", HARMLESS, ids=range(len(HARMLESS)))
 def test_warnings_of_healthy_launches_are_none_of_a_failure(line: str) -> None:
     check(GATE, one("warned", Said(f"{line}\n{TABLE}", line), Outcome.PASS))
+
+
+@pytest.mark.parametrize("platform", ["dgx_b200", "dgx_h200"])
+def test_a_log_of_another_server_is_no_pass(platform: str) -> None:
+    known = facts(platform)
+    found = gate(GATE, ONCE)
+    run = found.plan(known, list(known.nodes))[0]
+    verdict = found.evaluate(known, run, outputs(run, {"launch0": HEALTHY}))
+    assert verdict.outcome is Outcome.ERROR
+    assert [finding.what for finding in verdict.findings] == ["all_reduce_perf ran on GPUs of another model"]

@@ -190,6 +190,13 @@ CASES = [
         launch=Said(HEALTHY.stdout, "srun: error: node02: task 11: Killed\n"),
     ),
     ring(
+        "a node with other GPUs",
+        Outcome.ERROR,
+        "cluster launch 1: all_reduce_perf ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA A100-SXM4-80GB (8 on node02). "
+        "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off.",
+        launch=Said("\n".join(line.replace("H100 80GB HBM3", "A100-SXM4-80GB") if "on     node02" in line else line for line in HEALTHY.stdout.splitlines())),
+    ),
+    ring(
         "mpirun cannot log in",
         Outcome.ERROR,
         "cluster launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: empty output (exit code 255); it said: root@192.0.2.12: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from rackready.gates.base import Output, Outputs, trouble
@@ -13,16 +14,19 @@ from rackready.gates.judge import Judge
 WARMUP = 10
 ITERATIONS = 50
 CHECKS = 1
+_SHOWN = 4
+"""As many hosts or processes are named in a message."""
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a launch must have been: largest size, ranks, hosts."""
+    """What a launch must have been: largest size, ranks, hosts, models of GPU by the profiles' names."""
 
     size: str
     ranks: int
     hosts: tuple[str, ...]
+    models: frozenset[str]
     program: str = "all_reduce_perf"
 
 
@@ -82,7 +86,12 @@ def read_launch(judge: Judge, output: Output | None, node: str, number: int, wan
     if result.ranks != wanted.ranks or row is None or None in map(result.at, asked) or result.test not in {"", wanted.program}:
         _something_else(judge, where, result, wanted)
         return None
-    if not _spread(judge, where, result, wanted) or not _checked(judge, where, result) or not _own_log(judge, where, result, output.stdout):
+    if (
+        not _spread(judge, where, result, wanted)
+        or not _same_gpus(judge, where, result, wanted)
+        or not _checked(judge, where, result)
+        or not _own_log(judge, where, result, output.stdout)
+    ):
         return None
     return row.out_of_place if _at_peace(judge, where, output, wanted.program) else None
 
@@ -121,6 +130,22 @@ def _spread(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wante
     return False
 
 
+def _same_gpus(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> bool:
+    """Every rank's GPU must be of the model that the bounds are made for. Drivers before R470 leave out the vendor's name."""
+    known = {_plain(model) for model in wanted.models}
+    others = [(host, model) for host, model in result.devices if _plain(model) not in known]
+    if not others:
+        return True
+    actual = "; ".join(f"{model} ({count} on {host})" for (host, model), count in sorted(Counter(others).items())[:_SHOWN])
+    step = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
+    judge.error(where, f"{wanted.program} ran on GPUs of another model", ", ".join(sorted(wanted.models)), actual, step)
+    return False
+
+
+def _plain(model: str) -> str:
+    return model.removeprefix("NVIDIA ").strip().casefold()
+
+
 def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text: str) -> bool:
     """What NCCL says must come from the processes that measured, and from all of them: the log of another run proves nothing of this one.
 
@@ -131,7 +156,7 @@ def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text
         return True
     strange, silent = sorted(said - result.processes), sorted(result.processes - said)
     actual = "; ".join(
-        f"{words} {', '.join(f'{host} {pid}' for host, pid in some[:4])}{' ...' if len(some) > 4 else ''}"  # noqa: PLR2004 - as many as are shown
+        f"{words} {', '.join(f'{host} {pid}' for host, pid in some[:_SHOWN])}{' ...' if len(some) > _SHOWN else ''}"
         for words, some in (("also of", strange), ("none of", silent))
         if some
     )

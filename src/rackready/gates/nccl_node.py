@@ -9,7 +9,7 @@ from pydantic import Field
 from rackready.gates import hardware
 from rackready.gates.base import Command, FleetMetric, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound
-from rackready.gates.fabric import transport
+from rackready.gates.fabric import domains, transport
 from rackready.gates.fabric.collective import WORDS, NcclGate, bounds, judge_busbw
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, argv
@@ -51,7 +51,7 @@ class OneNode(NcclGate):
         gathered = Judge()
         node, count = run.nodes[0], self.count(facts)
         domain = hardware.domain(facts.nodes[node])
-        wanted = Launch(self.inputs.size, domain.gpus, (node,), f"{self.collective}_perf")
+        wanted = Launch(self.inputs.size, domain.gpus, (node,), domains.models(facts, (node,)), f"{self.collective}_perf")
         values = self.busbw(gathered, outputs, node, wanted, count)
         if values is None:
             return gathered.verdict(node)

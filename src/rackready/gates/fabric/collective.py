@@ -172,7 +172,7 @@ class Multi(NcclGate):
         gathered = Judge()
         where = run.target.split("/without", 1)[0]
         count = self.count(facts)
-        wanted = Launch(self.inputs.size, domains.ranks(facts, run.nodes), run.nodes, f"{self.collective}_perf")
+        wanted = Launch(self.inputs.size, domains.ranks(facts, run.nodes), run.nodes, domains.models(facts, run.nodes), f"{self.collective}_perf")
         values = self.busbw(gathered, outputs, where, wanted, count)
         if values is None:
             transport.unseen(gathered, facts, run.nodes, [found.stdout for number in range(count) if (found := outputs.get(f"launch{number}"))])

@@ -32,7 +32,8 @@ class CollectiveResult:
     rows: tuple[Row, ...]
     ranks: int
     hosts: tuple[str, ...]
-    devices: tuple[str, ...]
+    devices: tuple[tuple[str, str], ...]
+    """(host, model of its GPU) of every rank, as CUDA names it."""
     out_of_bounds: int
     sane: bool
     """The tool's own words: out of bounds values OK."""
@@ -94,7 +95,7 @@ def _parse_text(text: str) -> CollectiveResult:
         rows=rows,
         ranks=len(numbers),
         hosts=tuple(sorted({rank[2] for rank in ranks})),
-        devices=tuple(rank[4] for rank in ranks),
+        devices=tuple((rank[2], rank[4]) for rank in ranks),
         processes=frozenset((rank[2].split(".")[0], int(rank[1])) for rank in ranks),
         out_of_bounds=int(bounds[1]),
         sane=bounds[2] == "OK",
@@ -183,7 +184,7 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
         rows=rows,
         ranks=len(numbers),
         hosts=tuple(sorted({str(device["hostname"]) for device in devices})),
-        devices=tuple(str(device["device_info"]) for device in devices),
+        devices=tuple((str(device["hostname"]), str(device["device_info"])) for device in devices),
         processes=frozenset((str(device["hostname"]).split(".")[0], int(device["pid"])) for device in devices),
         out_of_bounds=int(bounds["count"]),
         sane=okay == "true",
