@@ -14,6 +14,8 @@ from rackready.gates.judge import Judge
 WARMUP = 10
 ITERATIONS = 50
 CHECKS = 1
+LARGEST = "16G"
+"""The message of the published healthy figures (NVIDIA/cluster-readiness-engine docs, validation-results): larger ones give no more."""
 _SHOWN = 4
 """As many hosts or processes are named in a message."""
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -38,6 +40,18 @@ def size_bytes(text: str) -> int:
 def sizes(text: str) -> tuple[int, int]:
     """Return the two message sizes that are run: half of the largest, and the largest."""
     return size_bytes(text) // 2, size_bytes(text)
+
+
+def fitting(memory_mib: float) -> str:
+    """Return the largest message, e.g. ``16G``, that nccl-tests can run with results checked on a GPU of this memory, at most LARGEST.
+
+    Derived from src/common.cu of nccl-tests 2.19: three buffers of the message, 1 GiB for the rest, and 1 GiB in reserve for each 16 GiB begun, at most 4;
+    what does not fit is left out there, not refused. The memory is NVML's; CUDA counts a little less: 3 % take no profile to another power of two.
+    """
+    memory, gib = int(memory_mib) << 20, 1 << 30
+    room = (memory - min(-(-memory // (16 * gib)), 4) * gib - gib) // 3
+    exponent = min(max(room, 1024).bit_length() - 1, size_bytes(LARGEST).bit_length() - 1)
+    return next(f"{(1 << exponent) // unit}{name}" for name, unit in reversed(_UNITS.items()) if 1 << exponent >= unit)
 
 
 def argv(binary: str, size: str, *, gpus_per_process: int) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ class OneNode(NcclGate):
         return [self._run(facts, node) for node in nodes]
 
     def _run(self, facts: GateFacts, node: str) -> Run:
-        line = argv(self.binary, self.inputs.size, gpus_per_process=facts.nodes[node].platform.gpus)
+        line = argv(self.binary, self.size(facts, (node,)), gpus_per_process=facts.nodes[node].platform.gpus)
         commands = tuple(
             Command(key=f"launch{number}", node=node, argv=line, env=self.environment(), timeout_s=900, stage=number) for number in range(self.count(facts))
         )
@@ -51,7 +51,7 @@ class OneNode(NcclGate):
         gathered = Judge()
         node, count = run.nodes[0], self.count(facts)
         domain = hardware.domain(facts.nodes[node])
-        wanted = Launch(self.inputs.size, domain.gpus, (node,), domains.models(facts, (node,)), f"{self.collective}_perf")
+        wanted = Launch(self.size(facts, run.nodes), domain.gpus, (node,), domains.models(facts, (node,)), f"{self.collective}_perf")
         values = self.busbw(gathered, outputs, node, wanted, count)
         if values is None:
             return gathered.verdict(node)
