@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rackready.gates.base import Done
@@ -9,7 +11,7 @@ from rackready.gates.formats import perftest_lat
 from rackready.gates.formats.error import FormatError
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.support import Case, Said, check, judge, port, ports, rack, text
+from tests.gates.support import Case, Said, check, judge, outputs, port, ports, rack, text
 
 WRITE, READ = "pair/fabric/performance/ib-write-lat", "pair/fabric/performance/ib-read-lat-gpu"
 HEALTHY = text("perftest/dgx_h100_rail1_lat_healthy.txt")
@@ -128,6 +130,26 @@ def test_a_late_gpu_path_is_named() -> None:
 def test_a_failed_rail_is_not_measured_and_the_others_are() -> None:
     assert len(judge(WRITE, CASES[0]).measured) == 32
     assert len(judge(WRITE, CASES[1]).measured) == 28
+
+
+@pytest.mark.parametrize(("kind", "layer", "other"), [("roce", "RoCE (link type Ethernet)", "IB"), ("infiniband", "InfiniBand (link type IB)", "Ethernet")])
+def test_the_link_type_is_the_sites(kind: str, layer: str, other: str) -> None:
+    known = rack(2)
+    known = replace(known, fabric=known.fabric.model_copy(update={"kind": kind}))
+    found = gate(WRITE)
+    run = found.plan(known, list(known.nodes))[0]
+    own = "Ethernet" if kind == "roce" else "IB"
+    good = {key: Said(one.stdout.replace("Link type       : Ethernet", f"Link type       : {own}")) for key, one in said().items()}
+    assert found.evaluate(known, run, outputs(run, good)).outcome is Outcome.PASS
+    bad = good | {"forth3": Said(good["forth3"].stdout.replace(f"Link type       : {own}", f"Link type       : {other}"))}
+    verdict = found.evaluate(known, run, outputs(run, bad))
+    assert [str(finding) for finding in verdict.findings] == [
+        (
+            f"{FORTH3}: transport - Expected: {layer} Actual: link type {other}. "
+            f"Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1={2 if kind == 'roce' else 1}`, then reset the NIC."
+        )
+    ]
+    assert verdict.outcome is Outcome.FAIL
 
 
 def test_both_ends_are_measured_with_a_third_and_the_good_one_is_acquitted() -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from rackready.gates.base import Done
+from rackready.gates.base import Done, Run
 from rackready.gates.host.reading import AGAIN
-from rackready.gates.ib_write_bw import payload_rate
 from rackready.gates.pairs import rounds
+from rackready.gates.rdma_port import LAYERS, payload_rate
 from rackready.gates.registry import gate
 from rackready.gates.schedule import batches
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
-from tests.gates.support import Case, Said, check, judge, port, ports, rack, text
+from tests.gates.support import Case, Said, check, judge, outputs, port, ports, rack, text
 
 GATE = "pair/fabric/performance/ib-write-bw"
 
@@ -150,9 +152,16 @@ CASES = [
     pair(
         "not RoCE",
         Outcome.FAIL,
-        f"{FORTH}: transport - Expected: RoCE (link type Ethernet, with a GID) Actual: link type IB, GID None. "
+        f"{FORTH}: transport - Expected: RoCE (link type Ethernet) Actual: link type IB. "
         "Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NIC.",
         client_forth=Said(text("perftest/dgx_h100_rail1_infiniband.txt")),
+    ),
+    pair(
+        "RoCE without a GID",
+        Outcome.ERROR,
+        f"{FORTH}: ib_write_bw did not say its GID - Expected: a GID index Actual: none. "
+        "Run the gate again; if it stays so, read its raw output in the report.",
+        client_forth=Said(HEALTHY.stdout.replace(" GID index       : 3\n", "")),
     ),
     pair(
         "small path MTU",
@@ -237,7 +246,8 @@ def test_a_bad_link_is_blamed_on_its_own_node() -> None:
 
 
 def test_payload_rate_of_400g() -> None:
-    assert payload_rate(400, 4096).value == pytest.approx(391.8, abs=0.1)
+    assert payload_rate(400, 4096, LAYERS["roce"]).value == pytest.approx(391.8, abs=0.1)
+    assert payload_rate(400, 4096, LAYERS["infiniband"]).value == pytest.approx(397.5, abs=0.1)
 
 
 def test_every_node_is_in_a_pair() -> None:
@@ -303,6 +313,38 @@ def test_no_run_shares_a_nic_with_another_of_its_batch() -> None:
         claims = [claim for run in batch for claim in run.claims]
         assert len(claims) == len(set(claims))
         assert len(batch) <= 16
+
+
+# InfiniBand ------------------------------------------------------------------------------------------------------------
+
+INFINIBAND = Said(text("perftest/dgx_h100_rail1_infiniband.txt"))
+
+
+def on_infiniband(case: Case) -> tuple[Run, Verdict]:
+    known = rack(2)
+    known = replace(known, fabric=known.fabric.model_copy(update={"kind": "infiniband"}))
+    found = gate(GATE)
+    run = found.plan(known, list(known.nodes))[0]
+    return run, found.evaluate(known, run, outputs(run, case.outputs))
+
+
+def test_on_infiniband_that_is_the_link_type_to_have() -> None:
+    run, verdict = on_infiniband(pair("healthy", Outcome.PASS, client_forth=INFINIBAND, client_back=INFINIBAND))
+    assert (verdict.outcome, verdict.findings, verdict.transport) == (Outcome.PASS, [], "InfiniBand, mlx5_0, GPU memory by dmabuf")
+    assert [round(found.bound, 1) for found in verdict.criteria if found.label == "floor"] == [377.6, 377.6]
+    client = next(command.argv for command in run.commands if command.key == "client-forth")
+    assert (client[:3], client[-1]) == (("ib_write_bw", "-d", "mlx5_0"), "198.19.0.2")
+
+
+def test_on_infiniband_ethernet_is_the_wrong_link_type() -> None:
+    _, verdict = on_infiniband(pair("RoCE", Outcome.FAIL, client_back=INFINIBAND))
+    assert [str(finding) for finding in verdict.findings] == [
+        (
+            f"{FORTH}: transport - Expected: InfiniBand (link type IB) Actual: link type Ethernet. "
+            "Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=1`, then reset the NIC."
+        )
+    ]
+    assert verdict.outcome is Outcome.FAIL
 
 
 # host memory ---------------------------------------------------------------------------------------------------------

@@ -16,9 +16,10 @@ from rackready.gates.formats import perftest_lat
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
 from rackready.gates.hardware import rail_parts
-from rackready.gates.ib_write_bw import ENV, PORT, WITH_GID, client_failed, gid_text, judge_link, nic_of, rails_of
+from rackready.gates.ib_write_bw import ENV, PORT, client_failed, meets, nic_of, program, rails_of
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import acquit, again, rounds
+from rackready.gates.rdma_port import judge_layer, judge_link, layer
 from rackready.gates.shipped import command
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
@@ -73,8 +74,11 @@ class IbWriteLat(Gate):
         ]
         for stage, (way, near, far) in enumerate((("forth", first, second), ("back", second, first))):
             for rail in rails:
-                one, other = nic_of(facts, near, rail), nic_of(facts, far, rail)
-                commands += [self._server(f"server-{way}{rail}", far, other, 1 + 2 * stage), self._client(f"{way}{rail}", near, one, other, 2 + 2 * stage)]
+                other = nic_of(facts, far, rail)
+                commands += [
+                    self._server(facts, f"server-{way}{rail}", far, other, 1 + 2 * stage),
+                    self._client(facts, f"{way}{rail}", (near, far), rail, 2 + 2 * stage),
+                ]
         about = {"first": first, "second": second, "rails": ",".join(str(rail) for rail in rails)}
         return Run(
             id=f"{first}+{second}", target=f"{first}+{second}", nodes=(first, second), commands=tuple(commands), claims=frozenset({first, second}), about=about
@@ -85,15 +89,17 @@ class IbWriteLat(Gate):
         del nic
         return ()
 
-    def _argv(self, nic: NicFacts) -> tuple[str, ...]:
+    def _argv(self, facts: GateFacts, nic: NicFacts) -> tuple[str, ...]:
         what = ("-p", str(PORT + 100 + nic.rail), "-s", str(self.inputs.size), "-n", str(self.inputs.iterations), "-F", *self.options(nic))
-        return ("bash", "-c", WITH_GID, self.program, nic.rdma_device, gid_text(nic.address), *what)
+        return (*program(facts, self.program, nic), *what)
 
-    def _server(self, key: str, node: str, nic: NicFacts, stage: int) -> Command:
-        return Command(key=key, node=node, argv=self._argv(nic), env=ENV, timeout_s=180, stage=stage, role="server", ready_port=PORT + 100 + nic.rail)
+    def _server(self, facts: GateFacts, key: str, node: str, nic: NicFacts, stage: int) -> Command:
+        return Command(key=key, node=node, argv=self._argv(facts, nic), env=ENV, timeout_s=180, stage=stage, role="server", ready_port=PORT + 100 + nic.rail)
 
-    def _client(self, key: str, node: str, nic: NicFacts, far: NicFacts, stage: int) -> Command:
-        return Command(key=key, node=node, argv=(*self._argv(nic), far.address), env=ENV, timeout_s=120, stage=stage)
+    def _client(self, facts: GateFacts, key: str, ends: tuple[str, str], rail: int, stage: int) -> Command:
+        node, far = ends
+        argv = (*self._argv(facts, nic_of(facts, node, rail)), meets(facts, far, nic_of(facts, far, rail)))
+        return Command(key=key, node=node, argv=argv, env=ENV, timeout_s=120, stage=stage)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge links, transport, and each NIC's typical latency against the mark and the other rails of this pair."""
@@ -141,17 +147,14 @@ class IbWriteLat(Gate):
 
     def transport(self, gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, result: Latency) -> bool:
         """Judge what was really measured: verb, device, size, link type, memory."""
-        del facts
         before = len(gathered.fails) + len(gathered.errors)
         gathered.judged += 1
         wanted = (self.verb, nic.rdma_device, self.inputs.size, bool(self.options(nic)))
         actual = (result.verb, result.device, result.size, result.gpu_memory)
         if actual != wanted:
             gathered.error(where, f"{self.program} measured something else", _words(wanted), _words(actual), "Run the gate again.")
-        if result.link_type != "Ethernet":
-            step = "Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NIC."
-            gathered.fail(where, "transport", "RoCE (link type Ethernet)", f"link type {result.link_type}", step)
-        gathered.transport = f"RoCE, {'GPU' if result.gpu_memory else 'host'} memory"
+        judge_layer(gathered, where, facts.fabric, result.link_type)
+        gathered.transport = f"{layer(facts.fabric).name}, {'GPU' if result.gpu_memory else 'host'} memory"
         return len(gathered.fails) + len(gathered.errors) == before
 
     def mark(self, of_node: NodeFacts) -> Bound | None:
