@@ -66,6 +66,13 @@ CASES = [
         "node01: NVLS (reduction in the NVSwitches) - Expected: available on 8 GPUs Actual: on 0. "
         "Check the fabric manager and its log, and NCCL_NVLS_ENABLE in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
     ),
+    one(
+        "channels of all GPUs but one",
+        Said("\n".join(line for line in TABLE.splitlines() if "[5] NCCL INFO Channel" not in line)),
+        Outcome.ERROR,
+        "node01: NCCL did not say how all its GPUs talk - Expected: channels to another GPU from 8 GPUs Actual: from 7. "
+        "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
+    ),
     Case(
         "one dip of three launches",
         {"launch0": HEALTHY, "launch1": Said(text("nccl/dgx_h100_8_slow.txt")), "launch2": HEALTHY},

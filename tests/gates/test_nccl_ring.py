@@ -86,6 +86,29 @@ CASES = [
         launch=Said(text("nccl/2x_dgx_h100_ring_rail3_unused.txt")),
     ),
     ring(
+        "HCAs of another link layer",
+        Outcome.FAIL,
+        *both(
+            "{node}: link layer of its HCAs - Expected: RoCE (RoCE) Actual: mlx5_0/IB, mlx5_10/IB, mlx5_11/IB, mlx5_3/IB, mlx5_4/IB, mlx5_5/IB, mlx5_6/IB, "
+            "mlx5_9/IB. Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NICs; or correct fabric.kind in site.yml."
+        ),
+        launch=Said(HEALTHY.stdout.replace(":1/RoCE", ":1/IB")),
+    ),
+    ring(
+        "one HCA of another link layer",
+        Outcome.FAIL,
+        "node02: link layer of its HCAs - Expected: RoCE (RoCE) Actual: mlx5_9/IB. "
+        "Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NICs; or correct fabric.kind in site.yml.",
+        launch=Said("\n".join(line.replace("mlx5_9:1/RoCE", "mlx5_9:1/IB") if line.startswith("node02") else line for line in HEALTHY.stdout.splitlines())),
+    ),
+    ring(
+        "channels of one GPU alone between the GPUs of a node",
+        Outcome.ERROR,
+        "node01: NCCL did not say how all its GPUs talk - Expected: channels to another GPU from 8 (but one) GPUs Actual: from 1. "
+        "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
+        launch=Said("\n".join(line for line in HEALTHY.stdout.splitlines() if not line.startswith("node01") or "[0] NCCL" in line or "via P2P" not in line)),
+    ),
+    ring(
         "one rail carries far less",
         Outcome.FAIL,
         "node02 mlx5_4 (rail 3): share of the traffic - Expected: 1.0 within 20% Actual: 0.50. "
