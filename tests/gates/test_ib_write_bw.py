@@ -114,6 +114,13 @@ CASES = [
         after_second=link(sent=7e9 + WROTE, errors={**NONE, "port_rcv_errors": 48}),
     ),
     pair(
+        "a port that fell behind the last message",
+        Outcome.FAIL,
+        "node02 mlx5_0 (rail 1): link down after the run - Expected: port ACTIVE Actual: port DOWN. "
+        "Check its cable and its transceivers: docs/runbooks/link-down.md",
+        after_second=link(sent=7e9 + WROTE * 1.02, state="1: DOWN"),
+    ),
+    pair(
         "a counter of errors that is not there",
         Outcome.ERROR,
         f"node02 mlx5_0 (rail 1): symbol_error not readable - Expected: a count that does not go back Actual: 0 before, nothing after. {AGAIN}",

@@ -17,11 +17,19 @@ DEVICES = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10"
 MUST = 2 * 15 / 16 * collectives_run("16G")
 
 
-def counters(total: float = 0.0, shares: dict[str, float] | None = None, errors: dict[str, dict[str, int]] | None = None, **missing: None) -> Said:
+def counters(
+    total: float = 0.0,
+    shares: dict[str, float] | None = None,
+    errors: dict[str, dict[str, int]] | None = None,
+    changed: dict[str, dict[str, str]] | None = None,
+    **missing: None,
+) -> Said:
     devices = {device: port(7e9 + total / 8 * (shares or {}).get(device, 1.0)) for device in DEVICES}
     devices |= {device: port(state=None, xmit_bytes=value) for device, value in missing.items()}
     for device, grown in (errors or {}).items():
         devices[device]["errors"] = dict.fromkeys(ERRORS, 0) | grown
+    for device, words in (changed or {}).items():
+        devices[device] |= words
     return Said(ports(devices))
 
 
@@ -128,6 +136,28 @@ CASES = [
         "node02 mlx5_4 (rail 3): port_xmit_discards grew under load - Expected: by at most 0 Actual: 3120. "
         "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them.",
         after_node02=counters(MUST, errors={"mlx5_4": {"port_xmit_discards": 3120}}),
+    ),
+    ring(
+        "a port that fell while it was loaded",
+        Outcome.FAIL,
+        "node02 mlx5_4 (rail 3): link down after the run - Expected: port ACTIVE Actual: port DOWN. "
+        "Check its cable and its transceivers: docs/runbooks/link-down.md",
+        after_node02=counters(MUST, changed={"mlx5_4": {"state": "1: DOWN"}}),
+    ),
+    ring(
+        "a port that trained down while it was loaded",
+        Outcome.FAIL,
+        "node01 mlx5_0 (rail 1): link rate after the run - Expected: 400 Gb/s Actual: 100 Gb/sec (1X NDR). "
+        "Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
+        after_node01=counters(MUST, changed={"mlx5_0": {"rate": "100 Gb/sec (1X NDR)"}}),
+    ),
+    ring(
+        "a port below its rate from the beginning",
+        Outcome.FAIL,
+        "node01 mlx5_0 (rail 1): link rate - Expected: 400 Gb/s Actual: 200 Gb/sec (2X NDR). "
+        "Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
+        before_node01=counters(changed={"mlx5_0": {"rate": "200 Gb/sec (2X NDR)"}}),
+        after_node01=counters(MUST, changed={"mlx5_0": {"rate": "200 Gb/sec (2X NDR)"}}),
     ),
     ring(
         "a counter that cannot be read",

@@ -19,7 +19,7 @@ from rackready.gates.hardware import rail_parts
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import attribute, retests, rounds
 from rackready.gates.port_errors import judge_errors
-from rackready.gates.rdma_port import judge_layer, judge_link, layer, path_mtu, payload_rate, port_of
+from rackready.gates.rdma_port import AFTER, judge_layer, judge_link, judge_port, layer, path_mtu, payload_rate, port_of
 from rackready.gates.shipped import command
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
@@ -203,7 +203,7 @@ class IbWriteBw(Gate):
         where = f"{node} {nic.rdma_device} (rail {nic.rail})"
         found = [port_of(gathered, outputs.get(f"{when}-{end}"), where, nic) for when in ("link", "after")]
         before, after = found
-        if before is None or after is None:
+        if before is None or after is None or not judge_port(gathered, after, node, nic, AFTER):
             return
         judge_errors(gathered, node, {where: (before, after)})
         expected, moved = self.inputs.size * self.inputs.iterations, after["xmit_bytes"] - before["xmit_bytes"]

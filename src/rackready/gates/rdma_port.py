@@ -39,6 +39,8 @@ LAYERS: Mapping[FabricKind, Layer] = {
     "roce": Layer("RoCE", "Ethernet", "RoCE", 24 + 18 + 20 + 8 + 12 + 4, _ROCE, "2"),
     "infiniband": Layer("InfiniBand", "IB", "IB", 8 + 12 + 4 + 2, _IB, "1"),
 }
+AFTER = " after the run"
+"""What `judge_port` is told of a reading behind a load: a port may fall under it."""
 _LARGEST = 4096
 """The largest path MTU of RDMA, bytes (InfiniBand specification); InfiniBand's links have it."""
 
