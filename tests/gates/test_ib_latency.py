@@ -90,6 +90,13 @@ CASES = [
         nodes=2,
     ),
     Case(
+        "fewer messages",
+        said(forth3=Said(lat(3, 0.01).stdout.replace("1.91 ", "0.01 ").replace(" 2       10000 ", " 2       10    "))),
+        Outcome.ERROR,
+        (f"{FORTH3}: ib_write_lat measured something else - Expected: 10000 messages Actual: 10 messages. Run the gate again.",),
+        nodes=2,
+    ),
+    Case(
         "not installed",
         said(forth3=Said("", "bash: line 1: exec: ib_write_lat: not found\n", 127)),
         Outcome.ERROR,

@@ -206,8 +206,14 @@ CASES = [
     pair(
         "another device",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw measured something else - Expected: mlx5_0, 8388608 bytes Actual: mlx5_3, 8388608 bytes. Run the gate again.",
+        f"{FORTH}: ib_write_bw measured something else - Expected: mlx5_0, 2000 x 8388608 bytes Actual: mlx5_3, 2000 x 8388608 bytes. Run the gate again.",
         client_forth=Said(text("perftest/dgx_h100_rail1_healthy.txt").replace(": mlx5_0", ": mlx5_3")),
+    ),
+    pair(
+        "fewer messages",
+        Outcome.ERROR,
+        f"{FORTH}: ib_write_bw measured something else - Expected: mlx5_0, 2000 x 8388608 bytes Actual: mlx5_0, 5 x 8388608 bytes. Run the gate again.",
+        client_forth=Said(HEALTHY.stdout.replace(" 8388608    2000 ", " 8388608    5    ")),
     ),
     pair(
         "messages that did not arrive, and exit code 0",

@@ -171,9 +171,10 @@ class IbWriteBw(Gate):
     def _transport(self, gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, result: perftest.WriteBandwidth) -> bool:
         before = len(gathered.fails) + len(gathered.errors)
         gathered.judged += 1
-        if result.size != self.inputs.size or result.device != nic.rdma_device:
-            actual = f"{result.device}, {result.size} bytes"
-            gathered.error(where, "ib_write_bw measured something else", f"{nic.rdma_device}, {self.inputs.size} bytes", actual, "Run the gate again.")
+        asked = (nic.rdma_device, self.inputs.iterations, self.inputs.size)
+        if (result.device, result.iterations, result.size) != asked:
+            expected, actual = (f"{device}, {count} x {size} bytes" for device, count, size in (asked, (result.device, result.iterations, result.size)))
+            gathered.error(where, "ib_write_bw measured something else", expected, actual, "Run the gate again.")
         if judge_layer(gathered, where, facts.fabric, result.link_type) and facts.fabric.kind == "roce" and result.gid_index is None:
             gathered.error(
                 where, "ib_write_bw did not say its GID", "a GID index", "none", "Run the gate again; if it stays so, read its raw output in the report."

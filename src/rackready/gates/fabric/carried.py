@@ -179,7 +179,7 @@ def _sent(judge: Judge, facts: GateFacts, node: str, outputs: Outputs, *, may_re
 def _links(judge: Judge, facts: GateFacts, node: str, ports: Mapping[str, tuple[dict[str, Any], dict[str, Any]]]) -> None:
     """Every port that carried must have been up at its rate, and still be.
 
-    EFA's driver says 4X EDR of every device (kernel drivers/infiniband/hw/efa/efa_verbs.c, efa_query_port; newer kernels do better): there the rate says nothing.
+    EFA's driver says 4X EDR of every device (kernel drivers/infiniband/hw/efa/efa_verbs.c, efa_query_port): there the rate says nothing.
     """
     for nic in facts.nodes[node].nics:
         before, after = ports[nic.rdma_device]

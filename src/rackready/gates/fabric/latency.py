@@ -153,6 +153,9 @@ class IbWriteLat(Gate):
         actual = (result.verb, result.device, result.size, result.gpu_memory)
         if actual != wanted:
             gathered.error(where, f"{self.program} measured something else", _words(wanted), _words(actual), "Run the gate again.")
+        if result.iterations != self.inputs.iterations:
+            asked, actual = (f"{count} messages" for count in (self.inputs.iterations, result.iterations))
+            gathered.error(where, f"{self.program} measured something else", asked, actual, "Run the gate again.")
         judge_layer(gathered, where, facts.fabric, result.link_type)
         gathered.transport = f"{layer(facts.fabric).name}, {'GPU' if result.gpu_memory else 'host'} memory"
         return len(gathered.fails) + len(gathered.errors) == before
