@@ -14,7 +14,7 @@ from rackready.gates.registry import gate
 from rackready.gates.schedule import batches
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
-from tests.gates.support import Case, Said, check, judge, outputs, port, ports, rack, text
+from tests.gates.support import Case, Said, between, check, judge, outputs, port, ports, rack, text
 
 GATE = "pair/fabric/performance/ib-write-bw"
 
@@ -29,15 +29,18 @@ def link(device: str = "mlx5_0", state: str | None = "4: ACTIVE", rate: str = "4
 NONE = dict.fromkeys(ERRORS, 0)
 CABLE = "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them."
 HEALTHY = Said(text("perftest/dgx_h100_rail1_healthy.txt"))
+HEALTHY_BACK = Said(between(HEALTHY.stdout, "192.168.1.12", "192.168.1.11"))
 AFTER = link(sent=7e9 + WROTE * 1.02)
 UP = {"link-first": link(), "link-second": link(), "server-forth": Said(), "server-back": Said(), "after-first": AFTER, "after-second": AFTER}
 
 
 def pair(name: str, outcome: Outcome, *messages: str, **outputs: Said) -> Case:
-    said = {**UP, "client_forth": HEALTHY, "client_back": HEALTHY, **outputs}
+    said = {**UP, "client_forth": HEALTHY, "client_back": HEALTHY_BACK, **outputs}
     return Case(name, {key.replace("_", "-"): value for key, value in said.items()}, outcome, messages, nodes=2)
 
 
+CAPTURED = "Run the gate again; for an output that was captured elsewhere, check that it is this rail's."
+OWN = "00:00:00:00:00:00:00:00:00:00:255:255:192:168:01:11"
 FORTH = "node01 mlx5_0 -> node02 mlx5_0 (rail 1)"
 BACK = "node02 mlx5_0 -> node01 mlx5_0 (rail 1)"
 CASES = [
@@ -47,7 +50,7 @@ CASES = [
         Outcome.FAIL,
         f"{BACK}: RDMA write is slow - Expected: at least 372.2 Gb/s (floor) Actual: 187.4 Gb/s. "
         "Check its cable, errors of the port and PCIe width of the NIC: docs/runbooks/rail-slow.md.",
-        client_back=Said(text("perftest/dgx_h100_rail1_slow.txt")),
+        client_back=Said(between(text("perftest/dgx_h100_rail1_slow.txt"), "192.168.1.12", "192.168.1.11")),
     ),
     pair(
         "link down",
@@ -164,11 +167,29 @@ CASES = [
         client_forth=Said(text("perftest/dgx_h100_rail1_infiniband.txt")),
     ),
     pair(
-        "RoCE without a GID",
+        "RoCE without GIDs",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw did not say its GID - Expected: a GID index Actual: none. "
-        "Run the gate again; if it stays so, read its raw output in the report.",
-        client_forth=Said(HEALTHY.stdout.replace(" GID index       : 3\n", "")),
+        f"{FORTH}: ib_write_bw used other GIDs - Expected: 192.168.1.11 to 192.168.1.12 Actual: none to none. {CAPTURED}",
+        client_forth=Said("\n".join(line for line in HEALTHY.stdout.splitlines() if "GID" not in line)),
+    ),
+    pair(
+        "another rail's address",
+        Outcome.ERROR,
+        f"{BACK}: ib_write_bw used other GIDs - Expected: 192.168.1.12 to 192.168.1.11 Actual: 192.168.2.12 to 192.168.1.11. {CAPTURED}",
+        client_back=Said(between(HEALTHY.stdout, "192.168.2.12", "192.168.1.11")),
+    ),
+    pair(
+        "the other way round",
+        Outcome.ERROR,
+        f"{BACK}: ib_write_bw used other GIDs - Expected: 192.168.1.12 to 192.168.1.11 Actual: 192.168.1.11 to 192.168.1.12. {CAPTURED}",
+        client_back=HEALTHY,
+    ),
+    pair(
+        "a link-local GID",
+        Outcome.ERROR,
+        f"{FORTH}: ib_write_bw used other GIDs - Expected: 192.168.1.11 to 192.168.1.12 "
+        f"Actual: 254:128:00:00:00:00:00:00:230:29:45:255:254:242:164:136 to 192.168.1.12. {CAPTURED}",
+        client_forth=Said(HEALTHY.stdout.replace(OWN, "254:128:00:00:00:00:00:00:230:29:45:255:254:242:164:136")),
     ),
     pair(
         "small path MTU",
@@ -365,6 +386,7 @@ def test_on_infiniband_ethernet_is_the_wrong_link_type() -> None:
 
 def test_another_way_to_gpu_memory_than_the_one_asked_for_is_an_error() -> None:
     peer = Said("\n".join(line for line in HEALTHY.stdout.splitlines() if "DMA-BUF" not in line))
+    peer = Said(between(peer.stdout, "192.168.1.12", "192.168.1.11"))
     verdict = judge(GATE, pair("peer memory", Outcome.ERROR, client_back=peer))
     step = "Run the gate again; the gate's inputs gpu_memory and gpudirect say which way it is to be."
     assert [str(finding) for finding in verdict.findings] == [
@@ -390,15 +412,16 @@ def test_host_memory_is_not_measured_out_of_gpu_memory() -> None:
 
 HOST = "pair/fabric/performance/ib-write-bw-host"
 FROM_HOST = Said(text("perftest/dgx_h100_rail1_host_memory.txt"))
+HOST_BACK = Said(between(FROM_HOST.stdout, "192.168.1.12", "192.168.1.11"))
 
 
 def test_writes_from_host_memory_are_a_gate_of_their_own() -> None:
-    good = pair("host", Outcome.PASS, client_forth=FROM_HOST, client_back=FROM_HOST)
+    good = pair("host", Outcome.PASS, client_forth=FROM_HOST, client_back=HOST_BACK)
     check(HOST, good)
     assert judge(HOST, good).transport == "RoCE, mlx5_0, GPU memory by none"
     slow = Said(FROM_HOST.stdout.replace("391.39", "187.92").replace("391.27", "187.40"))
-    assert judge(HOST, pair("slow", Outcome.FAIL, client_forth=slow, client_back=FROM_HOST)).outcome is Outcome.FAIL
-    assert judge(HOST, pair("nothing", Outcome.ERROR, client_forth=Said(""), client_back=FROM_HOST)).outcome is Outcome.ERROR
+    assert judge(HOST, pair("slow", Outcome.FAIL, client_forth=slow, client_back=HOST_BACK)).outcome is Outcome.FAIL
+    assert judge(HOST, pair("nothing", Outcome.ERROR, client_forth=Said(""), client_back=HOST_BACK)).outcome is Outcome.ERROR
     known = rack(2)
     assert "--use_cuda=0" not in gate(HOST).plan(known, list(known.nodes))[0].commands[3].argv
 

@@ -165,20 +165,18 @@ class IbWriteBw(Gate):
                 "Run the gate again; if it stays so, read its raw output in the report.",
             )
             return
-        if self._transport(gathered, facts, where, sender[1], result):
+        if self._transport(gathered, facts, where, (sender[1], receiver[1]), result):
             self._bandwidth(gathered, where, sender[1], payload_rate(sender[1].rate, result.mtu, layer(facts.fabric)), result)
 
-    def _transport(self, gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, result: perftest.WriteBandwidth) -> bool:
-        before = len(gathered.fails) + len(gathered.errors)
+    def _transport(self, gathered: Judge, facts: GateFacts, where: str, ends: tuple[NicFacts, NicFacts], result: perftest.WriteBandwidth) -> bool:
+        before, nic = len(gathered.fails) + len(gathered.errors), ends[0]
         gathered.judged += 1
         asked = (nic.rdma_device, self.inputs.iterations, self.inputs.size)
         if (result.device, result.iterations, result.size) != asked:
             expected, actual = (f"{device}, {count} x {size} bytes" for device, count, size in (asked, (result.device, result.iterations, result.size)))
             gathered.error(where, "ib_write_bw measured something else", expected, actual, "Run the gate again.")
-        if judge_layer(gathered, where, facts.fabric, result.link_type) and facts.fabric.kind == "roce" and result.gid_index is None:
-            gathered.error(
-                where, "ib_write_bw did not say its GID", "a GID index", "none", "Run the gate again; if it stays so, read its raw output in the report."
-            )
+        if judge_layer(gathered, where, facts.fabric, result.link_type) and facts.fabric.kind == "roce":
+            _between(gathered, where, ends, result)
         self._memory(gathered, where, nic, result)
         wanted = path_mtu(facts.fabric)
         if result.mtu != wanted:
@@ -262,6 +260,15 @@ def gid_text(address: str) -> str:
     """Return an IPv4 address as sysfs prints its GID."""
     number = int(IPv4Address(address)) if address else 0
     return f"0000:0000:0000:0000:0000:ffff:{number >> 16:04x}:{number & 0xFFFF:04x}"
+
+
+def _between(gathered: Judge, where: str, ends: tuple[NicFacts, NicFacts], result: perftest.WriteBandwidth) -> None:
+    """The GIDs of both ends must be the rail's addresses: RDMA goes by them, whatever the server was met at."""
+    if (result.local, result.remote) != tuple(frozenset({nic.address}) for nic in ends):
+        expected = f"{ends[0].address} to {ends[1].address}"
+        actual = f"{', '.join(sorted(result.local)) or 'none'} to {', '.join(sorted(result.remote)) or 'none'}"
+        step = "Run the gate again; for an output that was captured elsewhere, check that it is this rail's."
+        gathered.error(where, "ib_write_bw used other GIDs", expected, actual, step)
 
 
 def program(facts: GateFacts, name: str, nic: NicFacts) -> tuple[str, ...]:

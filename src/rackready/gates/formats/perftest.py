@@ -25,12 +25,17 @@ class WriteBandwidth:
     iterations: int
     peak: float
     average: float
+    local: frozenset[str] = frozenset()
+    """Addresses of its own end's GIDs: IPv4 where they are mapped ones, else as perftest prints them; empty where it says none."""
+    remote: frozenset[str] = frozenset()
 
 
 _TITLE = re.compile(r"^\s*RDMA_Write BW Test\s*$", re.MULTILINE)
 _COLUMNS = re.compile(r"^\s*#bytes\s+#iterations\s+BW peak\[(?P<peak>[^\]]+)\]\s+BW average\[(?P<average>[^\]]+)\]\s+MsgRate\[Mpps\]\s*$", re.MULTILINE)
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s*$", re.MULTILINE)
 _FIELD = re.compile(r"(?P<name>Device|Transport type|Mtu|Link type|GID index)\s*:\s*(?P<value>[^\s\[]+)")
+_GID = re.compile(r"^\s*(?P<end>local|remote) address:.*\n\s*GID:\s*(?P<gid>[\d:]+)\s*$", re.MULTILINE)
+_MAPPED = [0] * 10 + [255, 255]
 _DMABUF = re.compile(r"using DMA-BUF for GPU buffer", re.IGNORECASE)
 _GPU = re.compile(r"\[pid = \d+, dev = (\d+)\]")
 _CUDA = re.compile(r"cuMemAlloc\(\) of a \d+ bytes GPU buffer|allocated GPU buffer|creating CUDA Ctx", re.IGNORECASE)
@@ -92,4 +97,13 @@ def _result(text: str, row: tuple[str, ...]) -> WriteBandwidth:
         iterations=int(iterations),
         peak=float(peak),
         average=float(average),
+        local=_addresses(text, "local"),
+        remote=_addresses(text, "remote"),
     )
+
+
+def _addresses(text: str, end: str) -> frozenset[str]:
+    """Return the addresses of one end's GIDs. perftest prints their bytes as decimal numbers of at least two digits (src/perftest_communication.h)."""
+    gids = [match["gid"] for match in _GID.finditer(text) if match["end"] == end]
+    numbers = {gid: [int(number) for number in gid.split(":") if number] for gid in gids}
+    return frozenset(".".join(map(str, found[12:])) if found[:12] == _MAPPED else gid for gid, found in numbers.items())
