@@ -11,10 +11,13 @@ from rackready.gates.formats import perftest_lat
 from rackready.gates.formats.error import FormatError
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
+from rackready.ondevice.rdma_counters import ERRORS
 from tests.gates.support import Case, Said, check, judge, outputs, port, ports, rack, text
 
 WRITE, READ = "pair/fabric/performance/ib-write-lat", "pair/fabric/performance/ib-read-lat-gpu"
 HEALTHY = text("perftest/dgx_h100_rail1_lat_healthy.txt")
+SENT = 2 * 2 * 10000 * 17
+"""What a port sends in both directions: 2 bytes of data are 68 on the wire."""
 NICS = {nic.rail: nic for nic in rack(1).nodes["node01"].nics}
 
 
@@ -30,13 +33,15 @@ def lat(rail: int, typical: float = 1.99, *, gpu: bool = False, average: float |
     return Said(body)
 
 
-def links(**state: str) -> Said:
-    devices = {nic.rdma_device: port(state=state.get(nic.rdma_device, "4: ACTIVE")) for nic in NICS.values()}
+def links(sent: float = 0, errors: dict[str, dict[str, int]] | None = None, **state: str) -> Said:
+    devices = {nic.rdma_device: port(sent, state=state.get(nic.rdma_device, "4: ACTIVE")) for nic in NICS.values()}
+    for device, grown in (errors or {}).items():
+        devices[device]["errors"] = dict.fromkeys(ERRORS, 0) | grown
     return Said(ports(devices))
 
 
 def said(*, gpu: bool = False, **changed: Said) -> dict[str, Said]:
-    out = {"link-first": links(), "link-second": links()}
+    out = {"link-first": links(), "link-second": links(), "after-first": links(SENT), "after-second": links(SENT)}
     for way in ("forth", "back"):
         for rail in NICS:
             out |= {f"server-{way}{rail}": Said(), f"{way}{rail}": lat(rail, 1.95 + 0.01 * (rail % 3), gpu=gpu)}
@@ -75,6 +80,51 @@ CASES = [
         said(link_second=links(mlx5_4="1: DOWN")),
         Outcome.FAIL,
         ("node02 mlx5_4 (rail 3): link down - Expected: port ACTIVE Actual: port DOWN. Check its cable and its transceivers: docs/runbooks/link-down.md",),
+        nodes=2,
+    ),
+    Case(
+        "a port that fell behind the run",
+        said(after_second=links(SENT, mlx5_4="1: DOWN")),
+        Outcome.FAIL,
+        (
+            (
+                "node02 mlx5_4 (rail 3): link down after the run - Expected: port ACTIVE Actual: port DOWN. "
+                "Check its cable and its transceivers: docs/runbooks/link-down.md"
+            ),
+        ),
+        nodes=2,
+    ),
+    Case(
+        "a port that counted errors",
+        said(after_first=links(SENT, errors={"mlx5_4": {"symbol_error": 12}})),
+        Outcome.FAIL,
+        (
+            (
+                "node01 mlx5_4 (rail 3): symbol_error grew under load - Expected: by at most 0 Actual: 12. "
+                "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them."
+            ),
+        ),
+        nodes=2,
+    ),
+    Case(
+        "ports that sent nothing",
+        said(after_first=links(19999)),
+        Outcome.FAIL,
+        tuple(
+            f"node01 {nic.rdma_device} (rail {rail}): bytes sent by the port - Expected: at least 20000 bytes Actual: 19999 bytes. The data went over another "
+            "port: check the node's RDMA devices; a NIC that was reset loses its counters: docs/runbooks/rail-slow.md."
+            for rail, nic in NICS.items()
+        ),
+        nodes=2,
+    ),
+    Case(
+        "no reading behind the run",
+        said(after_second=Said("")),
+        Outcome.ERROR,
+        tuple(
+            f"node02 {nic.rdma_device} (rail {rail}): byte counters unreadable - Expected: a complete document Actual: empty output. Run the gate again."
+            for rail, nic in NICS.items()
+        ),
         nodes=2,
     ),
     Case(

@@ -19,7 +19,8 @@ from rackready.gates.hardware import rail_parts
 from rackready.gates.ib_write_bw import ENV, PORT, client_failed, meets, nic_of, program, rails_of
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import acquit, again, rounds
-from rackready.gates.rdma_port import judge_layer, judge_link, layer
+from rackready.gates.port_errors import judge_errors
+from rackready.gates.rdma_port import AFTER, judge_layer, judge_link, judge_port, layer, port_of
 from rackready.gates.shipped import command
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
@@ -79,6 +80,10 @@ class IbWriteLat(Gate):
                     self._server(facts, f"server-{way}{rail}", far, other, 1 + 2 * stage),
                     self._client(facts, f"{way}{rail}", (near, far), rail, 2 + 2 * stage),
                 ]
+        commands += [
+            command(f"after-{end}", node, rdma_counters, *[nic_of(facts, node, rail).rdma_device for rail in rails], stage=5)
+            for end, node in (("first", first), ("second", second))
+        ]
         about = {"first": first, "second": second, "rails": ",".join(str(rail) for rail in rails)}
         return Run(
             id=f"{first}+{second}", target=f"{first}+{second}", nodes=(first, second), commands=tuple(commands), claims=frozenset({first, second}), about=about
@@ -115,11 +120,38 @@ class IbWriteLat(Gate):
                 if one is not None:
                     found[rail] = one
             self._judge(gathered, facts, found, near, far)
-        bad = {finding.where for finding in [*gathered.fails, *gathered.errors]}
-        for rail in up:
-            if not any(f"(rail {rail})" in where for where in bad):
-                gathered.measured.update(part for node in (first, second) for part in rail_parts(node, nic_of(facts, node, rail)))
+        good = self._good(gathered, up)
+        for end, node in (("first", first), ("second", second)):
+            self._carried(gathered, outputs, end, node, [nic_of(facts, node, rail) for rail in good])
+        for rail in self._good(gathered, good):
+            gathered.measured.update(part for node in (first, second) for part in rail_parts(node, nic_of(facts, node, rail)))
         return gathered.verdict(run.target)
+
+    @staticmethod
+    def _good(gathered: Judge, rails: Sequence[int]) -> list[int]:
+        """Return the rails of which nothing bad was said."""
+        bad = {finding.where for finding in [*gathered.fails, *gathered.errors]}
+        return [rail for rail in rails if not any(f"(rail {rail})" in where for where in bad)]
+
+    def _carried(self, gathered: Judge, outputs: Outputs, end: str, node: str, nics: Sequence[NicFacts]) -> None:
+        """Hold each port behind the run: still up, no errors counted, and at least the messages themselves sent, as client or in answer."""
+        ports, least = {}, self.inputs.size * self.inputs.iterations
+        for nic in nics:
+            where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+            before, after = (port_of(gathered, outputs.get(f"{when}-{end}"), where, nic) for when in ("link", "after"))
+            if before is None or after is None or not judge_port(gathered, after, node, nic, AFTER):
+                continue
+            ports[where] = (before, after)
+            moved = after["xmit_bytes"] - before["xmit_bytes"]
+            gathered.judged += 1
+            gathered.metric("xmit_bytes", f"{node}/{nic.rdma_device}", float(moved), "B")
+            if moved < least:
+                step = f"The data went over another port: check the node's RDMA devices; a NIC that was reset loses its counters: {_RUNBOOK}."
+                gathered.fail(where, "bytes sent by the port", f"at least {least} bytes", f"{moved} bytes", step)
+        if ports:
+            source = "derived: size x iterations, which each end sends at least once: as client, or in answer"
+            gathered.criterion(Criterion(metric="xmit_bytes", op=Op.GE, bound=least, unit="B", label="identity", source=source, derived=True))
+            judge_errors(gathered, node, ports)
 
     @staticmethod
     def _links(gathered: Judge, facts: GateFacts, outputs: Outputs, nodes: tuple[str, str], rail: int) -> bool:
