@@ -186,8 +186,8 @@ class IbWriteLat(Gate):
         if actual != wanted:
             gathered.error(where, f"{self.program} measured something else", _words(wanted), _words(actual), "Run the gate again.")
         if result.iterations != self.inputs.iterations:
-            asked, actual = (f"{count} messages" for count in (self.inputs.iterations, result.iterations))
-            gathered.error(where, f"{self.program} measured something else", asked, actual, "Run the gate again.")
+            asked, sent = (f"{count} messages" for count in (self.inputs.iterations, result.iterations))
+            gathered.error(where, f"{self.program} measured something else", asked, sent, "Run the gate again.")
         judge_layer(gathered, where, facts.fabric, result.link_type)
         gathered.transport = f"{layer(facts.fabric).name}, {'GPU' if result.gpu_memory else 'host'} memory"
         return len(gathered.fails) + len(gathered.errors) == before
