@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +23,16 @@ def text(name: str) -> str:
 
 
 def wrote(argv: Sequence[str], name: str = "perftest/dgx_h100_rail1_healthy.txt") -> str:
-    """What ib_write_bw's client says, for the device and GPU that its command line names."""
+    """What ib_write_bw's client says, for the device, GPU and addresses that its command line names."""
     gpu = next((word.split("=")[1] for word in argv if word.startswith("--use_cuda=")), "0")
-    return text(name).replace(": mlx5_0", f": {argv[4]}").replace("dev = 0]", f"dev = {gpu}]")
+    own = ".".join(str(int(part[at : at + 2], 16)) for part in argv[5].split(":")[-2:] for at in (0, 2))
+    return between(text(name).replace(": mlx5_0", f": {argv[4]}").replace("dev = 0]", f"dev = {gpu}]"), own, argv[-1])
+
+
+def between(body: str, local: str, remote: str) -> str:
+    """What a program of perftest says, with the GIDs of these addresses at its ends."""
+    ends = iter((local, remote))
+    return re.sub(r"GID: [\d:]+", lambda _: f"GID: {':'.join(f'{byte:02d}' for byte in (*[0] * 10, 255, 255, *map(int, next(ends).split('.'))))}", body)
 
 
 def document(name: str) -> Any:  # noqa: ANN401

@@ -42,7 +42,8 @@ def table(nodes: tuple[str, ...], collective: str, busbw: float) -> str:
     """The tool's own report."""
     head = ["# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809", f"# Collective test starting: {collective}_perf", "# Using devices"]
     head += [
-        f"#  Rank {rank:2d} Group  0 Pid {2000 + rank:6d} on {nodes[rank // 8]:>10} device {rank % 8:2d} [0000:1b:00] GPU" for rank in range(8 * len(nodes))
+        f"#  Rank {rank:2d} Group  0 Pid {2000 + rank:6d} on {nodes[rank // 8]:>10} device {rank % 8:2d} [0000:1b:00] NVIDIA H100 80GB HBM3"
+        for rank in range(8 * len(nodes))
     ]
     columns = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong"
     rows = [f"{size} {size // 4} float sum -1 62818 273.49 {busbw:.2f} 0 62818 273.49 {busbw:.2f} 0" for size in (8 << 30, 16 << 30)]

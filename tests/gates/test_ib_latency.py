@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rackready.gates.base import Done
@@ -11,10 +13,13 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.support import Case, Said, check, judge, port, ports, rack, text
+from rackready.ondevice.rdma_counters import ERRORS
+from tests.gates.support import Case, Said, check, judge, outputs, port, ports, rack, text
 
 WRITE, READ = "pair/fabric/performance/ib-write-lat", "pair/fabric/performance/ib-read-lat-gpu"
 HEALTHY = text("perftest/dgx_h100_rail1_lat_healthy.txt")
+SENT = 2 * 2 * 10000 * 17
+"""What a port sends in both directions: 2 bytes of data are 68 on the wire."""
 NICS = {nic.rail: nic for nic in rack(1).nodes["node01"].nics}
 
 
@@ -31,13 +36,15 @@ def lat(rail: int, typical: float = 1.99, *, gpu: bool = False, average: float |
     return Said(body)
 
 
-def links(**state: str) -> Said:
-    devices = {nic.rdma_device: port(state=state.get(nic.rdma_device, "4: ACTIVE")) for nic in NICS.values()}
+def links(sent: float = 0, errors: dict[str, dict[str, int]] | None = None, **state: str) -> Said:
+    devices = {nic.rdma_device: port(sent, state=state.get(nic.rdma_device, "4: ACTIVE")) for nic in NICS.values()}
+    for device, grown in (errors or {}).items():
+        devices[device]["errors"] = dict.fromkeys(ERRORS, 0) | grown
     return Said(ports(devices))
 
 
 def said(*, gpu: bool = False, **changed: Said) -> dict[str, Said]:
-    out = {"link-first": links(), "link-second": links()}
+    out = {"link-first": links(), "link-second": links(), "after-first": links(SENT), "after-second": links(SENT)}
     for way in ("forth", "back"):
         for rail in NICS:
             out |= {f"server-{way}{rail}": Said(), f"{way}{rail}": lat(rail, 1.95 + 0.01 * (rail % 3), gpu=gpu)}
@@ -79,6 +86,51 @@ CASES = [
         nodes=2,
     ),
     Case(
+        "a port that fell behind the run",
+        said(after_second=links(SENT, mlx5_4="1: DOWN")),
+        Outcome.FAIL,
+        (
+            (
+                "node02 mlx5_4 (rail 3): link down after the run - Expected: port ACTIVE Actual: port DOWN. "
+                "Check its cable and its transceivers: docs/runbooks/link-down.md"
+            ),
+        ),
+        nodes=2,
+    ),
+    Case(
+        "a port that counted errors",
+        said(after_first=links(SENT, errors={"mlx5_4": {"symbol_error": 12}})),
+        Outcome.FAIL,
+        (
+            (
+                "node01 mlx5_4 (rail 3): symbol_error grew under load - Expected: by at most 0 Actual: 12. "
+                "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them."
+            ),
+        ),
+        nodes=2,
+    ),
+    Case(
+        "ports that sent nothing",
+        said(after_first=links(19999)),
+        Outcome.FAIL,
+        tuple(
+            f"node01 {nic.rdma_device} (rail {rail}): bytes sent by the port - Expected: at least 20000 bytes Actual: 19999 bytes. The data went over another "
+            "port: check the node's RDMA devices; a NIC that was reset loses its counters: docs/runbooks/rail-slow.md."
+            for rail, nic in NICS.items()
+        ),
+        nodes=2,
+    ),
+    Case(
+        "no reading behind the run",
+        said(after_second=Said("")),
+        Outcome.ERROR,
+        tuple(
+            f"node02 {nic.rdma_device} (rail {rail}): byte counters unreadable - Expected: a complete document Actual: empty output. Run the gate again."
+            for rail, nic in NICS.items()
+        ),
+        nodes=2,
+    ),
+    Case(
         "bandwidth instead of latency",
         said(forth3=Said(text("perftest/dgx_h100_rail1_healthy.txt"))),
         Outcome.ERROR,
@@ -88,6 +140,13 @@ CASES = [
                 "not ib_write_lat's or ib_read_lat's output, or cut off (exit code 0). Run the gate again; if it stays so, read its raw output in the report."
             ),
         ),
+        nodes=2,
+    ),
+    Case(
+        "fewer messages",
+        said(forth3=Said(lat(3, 0.01).stdout.replace("1.91 ", "0.01 ").replace(" 2       10000 ", " 2       10    "))),
+        Outcome.ERROR,
+        (f"{FORTH3}: ib_write_lat measured something else - Expected: 10000 messages Actual: 10 messages. Run the gate again.",),
         nodes=2,
     ),
     Case(
@@ -163,6 +222,26 @@ def test_memory_of_another_gpu_is_no_measurement_of_this_one() -> None:
 def test_a_failed_rail_is_not_measured_and_the_others_are() -> None:
     assert len(judge(WRITE, CASES[0]).measured) == 32
     assert len(judge(WRITE, CASES[1]).measured) == 28
+
+
+@pytest.mark.parametrize(("kind", "layer", "other"), [("roce", "RoCE (link type Ethernet)", "IB"), ("infiniband", "InfiniBand (link type IB)", "Ethernet")])
+def test_the_link_type_is_the_sites(kind: str, layer: str, other: str) -> None:
+    known = rack(2)
+    known = replace(known, fabric=known.fabric.model_copy(update={"kind": kind}))
+    found = gate(WRITE)
+    run = found.plan(known, list(known.nodes))[0]
+    own = "Ethernet" if kind == "roce" else "IB"
+    good = {key: Said(one.stdout.replace("Link type       : Ethernet", f"Link type       : {own}")) for key, one in said().items()}
+    assert found.evaluate(known, run, outputs(run, good)).outcome is Outcome.PASS
+    bad = good | {"forth3": Said(good["forth3"].stdout.replace(f"Link type       : {own}", f"Link type       : {other}"))}
+    verdict = found.evaluate(known, run, outputs(run, bad))
+    assert [str(finding) for finding in verdict.findings] == [
+        (
+            f"{FORTH3}: transport - Expected: {layer} Actual: link type {other}. "
+            f"Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1={2 if kind == 'roce' else 1}`, then reset the NIC."
+        )
+    ]
+    assert verdict.outcome is Outcome.FAIL
 
 
 def test_both_ends_are_measured_with_a_third_and_the_good_one_is_acquitted() -> None:

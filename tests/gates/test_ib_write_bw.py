@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from rackready.gates.base import Done
+from rackready.gates.base import Done, Run
 from rackready.gates.host.reading import AGAIN
-from rackready.gates.ib_write_bw import payload_rate
 from rackready.gates.pairs import rounds
+from rackready.gates.rdma_port import LAYERS, payload_rate
 from rackready.gates.registry import gate
 from rackready.gates.schedule import batches
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
-from tests.gates.support import Case, Said, check, judge, port, ports, rack, text
+from tests.gates.support import Case, Said, between, check, judge, outputs, port, ports, rack, text
 
 GATE = "pair/fabric/performance/ib-write-bw"
 
@@ -27,15 +29,18 @@ def link(device: str = "mlx5_0", state: str | None = "4: ACTIVE", rate: str = "4
 NONE = dict.fromkeys(ERRORS, 0)
 CABLE = "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them."
 HEALTHY = Said(text("perftest/dgx_h100_rail1_healthy.txt"))
+HEALTHY_BACK = Said(between(HEALTHY.stdout, "192.168.1.12", "192.168.1.11"))
 AFTER = link(sent=7e9 + WROTE * 1.02)
 UP = {"link-first": link(), "link-second": link(), "server-forth": Said(), "server-back": Said(), "after-first": AFTER, "after-second": AFTER}
 
 
 def pair(name: str, outcome: Outcome, *messages: str, **outputs: Said) -> Case:
-    said = {**UP, "client_forth": HEALTHY, "client_back": HEALTHY, **outputs}
+    said = {**UP, "client_forth": HEALTHY, "client_back": HEALTHY_BACK, **outputs}
     return Case(name, {key.replace("_", "-"): value for key, value in said.items()}, outcome, messages, nodes=2)
 
 
+CAPTURED = "Run the gate again; for an output that was captured elsewhere, check that it is this rail's."
+OWN = "00:00:00:00:00:00:00:00:00:00:255:255:192:168:01:11"
 FORTH = "node01 mlx5_0 -> node02 mlx5_0 (rail 1)"
 BACK = "node02 mlx5_0 -> node01 mlx5_0 (rail 1)"
 CASES = [
@@ -45,7 +50,7 @@ CASES = [
         Outcome.FAIL,
         f"{BACK}: RDMA write is slow - Expected: at least 372.2 Gb/s (floor) Actual: 187.4 Gb/s. "
         "Check its cable, errors of the port and PCIe width of the NIC: docs/runbooks/rail-slow.md.",
-        client_back=Said(text("perftest/dgx_h100_rail1_slow.txt")),
+        client_back=Said(between(text("perftest/dgx_h100_rail1_slow.txt"), "192.168.1.12", "192.168.1.11")),
     ),
     pair(
         "link down",
@@ -112,6 +117,13 @@ CASES = [
         after_second=link(sent=7e9 + WROTE, errors={**NONE, "port_rcv_errors": 48}),
     ),
     pair(
+        "a port that fell behind the last message",
+        Outcome.FAIL,
+        "node02 mlx5_0 (rail 1): link down after the run - Expected: port ACTIVE Actual: port DOWN. "
+        "Check its cable and its transceivers: docs/runbooks/link-down.md",
+        after_second=link(sent=7e9 + WROTE * 1.02, state="1: DOWN"),
+    ),
+    pair(
         "a counter of errors that is not there",
         Outcome.ERROR,
         f"node02 mlx5_0 (rail 1): symbol_error not readable - Expected: a count that does not go back Actual: 0 before, nothing after. {AGAIN}",
@@ -150,9 +162,34 @@ CASES = [
     pair(
         "not RoCE",
         Outcome.FAIL,
-        f"{FORTH}: transport - Expected: RoCE (link type Ethernet, with a GID) Actual: link type IB, GID None. "
+        f"{FORTH}: transport - Expected: RoCE (link type Ethernet) Actual: link type IB. "
         "Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NIC.",
         client_forth=Said(text("perftest/dgx_h100_rail1_infiniband.txt")),
+    ),
+    pair(
+        "RoCE without GIDs",
+        Outcome.ERROR,
+        f"{FORTH}: ib_write_bw used other GIDs - Expected: 192.168.1.11 to 192.168.1.12 Actual: none to none. {CAPTURED}",
+        client_forth=Said("\n".join(line for line in HEALTHY.stdout.splitlines() if "GID" not in line)),
+    ),
+    pair(
+        "another rail's address",
+        Outcome.ERROR,
+        f"{BACK}: ib_write_bw used other GIDs - Expected: 192.168.1.12 to 192.168.1.11 Actual: 192.168.2.12 to 192.168.1.11. {CAPTURED}",
+        client_back=Said(between(HEALTHY.stdout, "192.168.2.12", "192.168.1.11")),
+    ),
+    pair(
+        "the other way round",
+        Outcome.ERROR,
+        f"{BACK}: ib_write_bw used other GIDs - Expected: 192.168.1.12 to 192.168.1.11 Actual: 192.168.1.11 to 192.168.1.12. {CAPTURED}",
+        client_back=HEALTHY,
+    ),
+    pair(
+        "a link-local GID",
+        Outcome.ERROR,
+        f"{FORTH}: ib_write_bw used other GIDs - Expected: 192.168.1.11 to 192.168.1.12 "
+        f"Actual: 254:128:00:00:00:00:00:00:230:29:45:255:254:242:164:136 to 192.168.1.12. {CAPTURED}",
+        client_forth=Said(HEALTHY.stdout.replace(OWN, "254:128:00:00:00:00:00:00:230:29:45:255:254:242:164:136")),
     ),
     pair(
         "small path MTU",
@@ -190,8 +227,33 @@ CASES = [
     pair(
         "another device",
         Outcome.ERROR,
-        f"{FORTH}: ib_write_bw measured something else - Expected: mlx5_0, 8388608 bytes Actual: mlx5_3, 8388608 bytes. Run the gate again.",
+        f"{FORTH}: ib_write_bw measured something else - Expected: mlx5_0, 2000 x 8388608 bytes Actual: mlx5_3, 2000 x 8388608 bytes. Run the gate again.",
         client_forth=Said(text("perftest/dgx_h100_rail1_healthy.txt").replace(": mlx5_0", ": mlx5_3")),
+    ),
+    pair(
+        "fewer messages",
+        Outcome.ERROR,
+        f"{FORTH}: ib_write_bw measured something else - Expected: mlx5_0, 2000 x 8388608 bytes Actual: mlx5_0, 5 x 8388608 bytes. Run the gate again.",
+        client_forth=Said(HEALTHY.stdout.replace(" 8388608    2000 ", " 8388608    5    ")),
+    ),
+    pair(
+        "messages that did not arrive, and exit code 0",
+        Outcome.ERROR,
+        f"{FORTH}: ib_write_bw contradicts itself - Expected: exit code 0 and no word of a failure Actual: Completion with error at client. "
+        "Read the raw outputs of both ends in the report, and the errors of both ports: docs/runbooks/rail-slow.md.",
+        client_forth=Said(HEALTHY.stdout, " Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\nscnt=128, ccnt=0\n"),
+    ),
+    pair(
+        "messages that did not arrive, as the server says",
+        Outcome.ERROR,
+        f"{BACK}: ib_write_bw contradicts itself - Expected: exit code 0 and no word of a failure Actual: Problems with warm up. "
+        "Read the raw outputs of both ends in the report, and the errors of both ports: docs/runbooks/rail-slow.md.",
+        server_back=Said(exit_code=1, stderr="Problems with warm up\n"),
+    ),
+    pair(
+        "a processor whose clock varies",
+        Outcome.PASS,
+        client_forth=Said(HEALTHY.stdout, "Conflicting CPU frequency values detected: 2000.000000 != 3800.000000. CPU Frequency is not max.\n"),
     ),
     pair(
         "server never ready",
@@ -218,7 +280,8 @@ def test_a_bad_link_is_blamed_on_its_own_node() -> None:
 
 
 def test_payload_rate_of_400g() -> None:
-    assert payload_rate(400, 4096).value == pytest.approx(391.8, abs=0.1)
+    assert payload_rate(400, 4096, LAYERS["roce"]).value == pytest.approx(391.8, abs=0.1)
+    assert payload_rate(400, 4096, LAYERS["infiniband"]).value == pytest.approx(397.5, abs=0.1)
 
 
 def test_every_node_is_in_a_pair() -> None:
@@ -286,11 +349,44 @@ def test_no_run_shares_a_nic_with_another_of_its_batch() -> None:
         assert len(batch) <= 16
 
 
+# InfiniBand ------------------------------------------------------------------------------------------------------------
+
+INFINIBAND = Said(text("perftest/dgx_h100_rail1_infiniband.txt"))
+
+
+def on_infiniband(case: Case) -> tuple[Run, Verdict]:
+    known = rack(2)
+    known = replace(known, fabric=known.fabric.model_copy(update={"kind": "infiniband"}))
+    found = gate(GATE)
+    run = found.plan(known, list(known.nodes))[0]
+    return run, found.evaluate(known, run, outputs(run, case.outputs))
+
+
+def test_on_infiniband_that_is_the_link_type_to_have() -> None:
+    run, verdict = on_infiniband(pair("healthy", Outcome.PASS, client_forth=INFINIBAND, client_back=INFINIBAND))
+    assert (verdict.outcome, verdict.findings, verdict.transport) == (Outcome.PASS, [], "InfiniBand, mlx5_0, GPU memory by dmabuf")
+    assert [round(found.bound, 1) for found in verdict.criteria if found.label == "floor"] == [377.6, 377.6]
+    client = next(command.argv for command in run.commands if command.key == "client-forth")
+    assert (client[:3], client[-1]) == (("ib_write_bw", "-d", "mlx5_0"), "198.19.0.2")
+
+
+def test_on_infiniband_ethernet_is_the_wrong_link_type() -> None:
+    _, verdict = on_infiniband(pair("RoCE", Outcome.FAIL, client_back=INFINIBAND))
+    assert [str(finding) for finding in verdict.findings] == [
+        (
+            f"{FORTH}: transport - Expected: InfiniBand (link type IB) Actual: link type Ethernet. "
+            "Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=1`, then reset the NIC."
+        )
+    ]
+    assert verdict.outcome is Outcome.FAIL
+
+
 # host memory ---------------------------------------------------------------------------------------------------------
 
 
 def test_another_way_to_gpu_memory_than_the_one_asked_for_is_an_error() -> None:
     peer = Said("\n".join(line for line in HEALTHY.stdout.splitlines() if "DMA-BUF" not in line))
+    peer = Said(between(peer.stdout, "192.168.1.12", "192.168.1.11"))
     verdict = judge(GATE, pair("peer memory", Outcome.ERROR, client_back=peer))
     step = "Run the gate again; the gate's inputs gpu_memory and gpudirect say which way it is to be."
     assert [str(finding) for finding in verdict.findings] == [
@@ -316,15 +412,16 @@ def test_host_memory_is_not_measured_out_of_gpu_memory() -> None:
 
 HOST = "pair/fabric/performance/ib-write-bw-host"
 FROM_HOST = Said(text("perftest/dgx_h100_rail1_host_memory.txt"))
+HOST_BACK = Said(between(FROM_HOST.stdout, "192.168.1.12", "192.168.1.11"))
 
 
 def test_writes_from_host_memory_are_a_gate_of_their_own() -> None:
-    good = pair("host", Outcome.PASS, client_forth=FROM_HOST, client_back=FROM_HOST)
+    good = pair("host", Outcome.PASS, client_forth=FROM_HOST, client_back=HOST_BACK)
     check(HOST, good)
     assert judge(HOST, good).transport == "RoCE, mlx5_0, GPU memory by none"
     slow = Said(FROM_HOST.stdout.replace("391.39", "187.92").replace("391.27", "187.40"))
-    assert judge(HOST, pair("slow", Outcome.FAIL, client_forth=slow, client_back=FROM_HOST)).outcome is Outcome.FAIL
-    assert judge(HOST, pair("nothing", Outcome.ERROR, client_forth=Said(""), client_back=FROM_HOST)).outcome is Outcome.ERROR
+    assert judge(HOST, pair("slow", Outcome.FAIL, client_forth=slow, client_back=HOST_BACK)).outcome is Outcome.FAIL
+    assert judge(HOST, pair("nothing", Outcome.ERROR, client_forth=Said(""), client_back=HOST_BACK)).outcome is Outcome.ERROR
     known = rack(2)
     assert "--use_cuda=0" not in gate(HOST).plan(known, list(known.nodes))[0].commands[3].argv
 

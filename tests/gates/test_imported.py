@@ -20,7 +20,7 @@ from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
 from rackready.paths import EnvPaths
 from tests.gates.stage import fingerprint_of, site_with
-from tests.gates.support import port, ports, text
+from tests.gates.support import between, port, ports, text
 
 INVENTORY = "node/gpu/sanity/inventory"
 PAIR = "pair/fabric/performance/ib-write-bw"
@@ -270,7 +270,9 @@ def test_nobody_imports_nothing() -> None:
 def test_a_pair_is_imported_rail_by_rail_and_concluded_for_both_ends(carried: Carried) -> None:
     for name, sent in (("link.json", 0), ("after.json", 8388608 * 2000)):
         carried.put(name, ports({"mlx5_0": port(sent)}))
-    carried.put("write.txt", text("perftest/dgx_h100_rail1_healthy.txt"))
+    forth = text("perftest/dgx_h100_rail1_healthy.txt")
+    carried.put("forth.txt", forth)
+    carried.put("back.txt", between(forth, "192.168.1.12", "192.168.1.11"))
     for node in ("node01", "node02"):
         carried.prints(f"{node}.json", node)
     keys = {
@@ -281,9 +283,12 @@ def test_a_pair_is_imported_rail_by_rail_and_concluded_for_both_ends(carried: Ca
         "after-first": "node01",
         "after-second": "node02",
     }
-    files = {"link": "link.json", "after": "after.json", "client": "write.txt"}
+    files = {"link": "link.json", "after": "after.json", "forth": "forth.txt", "back": "back.txt"}
     common = {"gate": PAIR, "run": "node01+node02/rail1", "exit_code": 0, "time": "2026-11-22T09:00:00+00:00"}
-    carried.outputs = [{**common, "key": key, "node": node, "file": files[key.split("-")[0]], "fingerprint": f"{node}.json"} for key, node in keys.items()]
+    carried.outputs = [
+        {**common, "key": key, "node": node, "file": files[key.removeprefix("client-").split("-")[0]], "fingerprint": f"{node}.json"}
+        for key, node in keys.items()
+    ]
     found = carried.bring()
     assert [(one.node, one.gate, one.verdict.outcome) for one in found] == [("node01", PAIR, Outcome.PASS), ("node02", PAIR, Outcome.PASS)]
     assert {record.target for record in carried.store.records(gate=PAIR)} == {"node01+node02/rail1", "node01", "node02"}

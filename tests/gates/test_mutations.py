@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, seed, settings
 
 from rackready.model.outcome import Outcome
 from tests.gates.damage import Damage, apply, damages
-from tests.gates.support import Case, Said, judge, text
+from tests.gates.support import Case, Said, between, judge, text
 from tests.gates.test_ib_write_bw import UP
 from tests.gates.test_nccl_ring import BASE
 
@@ -17,7 +17,7 @@ INVENTORY, VERSIONS = "node/gpu/sanity/inventory", "node/gpu/sanity/versions"
 R1, R3 = "node/gpu/validation/dcgm-r1", "node/gpu/validation/dcgm-r3"
 NODE, RING, WRITE = "node/gpu/performance/nccl-all-reduce", "cluster/fabric/performance/nccl-all-reduce-ring", "pair/fabric/performance/ib-write-bw"
 ONCE: Mapping[str, object] = {"launches": 1}
-FORTH = Said(text("perftest/dgx_h100_rail1_healthy.txt"))
+BACK = Said(between(text("perftest/dgx_h100_rail1_healthy.txt"), "192.168.1.12", "192.168.1.11"))
 
 BAD = [
     (INVENTORY, "inventory", "nvml/dgx_h100_gpu2_link4_inactive.json", {}, {}, 1, 0),
@@ -36,9 +36,9 @@ BAD = [
     (NODE, "launch0", "nccl/dgx_h100_8_shm.txt", {}, ONCE, 1, 0),
     (RING, "launch0", "nccl/2x_dgx_h100_ring_socket.txt", BASE, ONCE, 2, 0),
     (RING, "launch0", "nccl/2x_dgx_h100_ring_no_gdr.txt", BASE, ONCE, 2, 0),
-    (WRITE, "client-forth", "perftest/dgx_h100_rail1_slow.txt", {**UP, "client-back": FORTH}, {}, 2, 0),
-    (WRITE, "client-forth", "perftest/dgx_h100_rail1_megabytes.txt", {**UP, "client-back": FORTH}, {}, 2, 0),
-    (WRITE, "client-forth", "perftest/dgx_h100_rail1_infiniband.txt", {**UP, "client-back": FORTH}, {}, 2, 0),
+    (WRITE, "client-forth", "perftest/dgx_h100_rail1_slow.txt", {**UP, "client-back": BACK}, {}, 2, 0),
+    (WRITE, "client-forth", "perftest/dgx_h100_rail1_megabytes.txt", {**UP, "client-back": BACK}, {}, 2, 0),
+    (WRITE, "client-forth", "perftest/dgx_h100_rail1_infiniband.txt", {**UP, "client-back": BACK}, {}, 2, 0),
 ]
 GOOD = [
     (INVENTORY, "inventory", "nvml/dgx_h100_healthy.json", {}, {}, 1, 0),
@@ -47,7 +47,7 @@ GOOD = [
     (R3, "dcgmi", "dcgm/dgx_h100_r3_dcgm3_healthy.json", {}, {}, 1, 0),
     (NODE, "launch0", "nccl/dgx_h100_8_healthy.txt", {}, ONCE, 1, 0),
     (RING, "launch0", "nccl/2x_dgx_h100_ring_healthy.txt", BASE, ONCE, 2, 0),
-    (WRITE, "client-forth", "perftest/dgx_h100_rail1_healthy.txt", {**UP, "client-back": FORTH}, {}, 2, 0),
+    (WRITE, "client-forth", "perftest/dgx_h100_rail1_healthy.txt", {**UP, "client-back": BACK}, {}, 2, 0),
 ]
 Row = tuple[str, str, str, Mapping[str, Said], Mapping[str, object], int, int]
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+
 import pytest
 
-from rackready.gates.formats import nccl_log
+from rackready.gates.formats import nccl_log, nccl_tests
+from rackready.gates.formats.error import FormatError
+from rackready.gates.nccl import fitting
+from rackready.gates.offline import facts
 from rackready.gates.registry import GateInputsError, gate
 from rackready.model.outcome import Outcome
-from tests.gates.support import Case, Said, check, judge, rack, text
+from rackready.profiles import loader
+from tests.gates.support import Case, Said, check, judge, outputs, rack, text
 
 GATE = "node/gpu/performance/nccl-all-reduce"
 ONCE = {"launches": 1}
-HEALTHY = Said(text("nccl/dgx_h100_8_healthy.txt"))
+TABLE = text("nccl/dgx_h100_8_healthy.txt")
+LARGEST = next(line for line in TABLE.splitlines() if line.startswith(" 17179869184"))
+HEALTHY = Said(TABLE)
+LOGS = "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the gate again."
+MODEL = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
 READ = "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free."
 
 
@@ -54,6 +65,13 @@ CASES = [
         "Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
         "node01: NVLS (reduction in the NVSwitches) - Expected: available on 8 GPUs Actual: on 0. "
         "Check the fabric manager and its log, and NCCL_NVLS_ENABLE in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
+    ),
+    one(
+        "channels of all GPUs but one",
+        Said("\n".join(line for line in TABLE.splitlines() if "[5] NCCL INFO Channel" not in line)),
+        Outcome.ERROR,
+        "node01: NCCL did not say how all its GPUs talk - Expected: channels to another GPU from 8 GPUs Actual: from 7. "
+        "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
     ),
     Case(
         "one dip of three launches",
@@ -98,11 +116,46 @@ CASES = [
         "Read its raw output; unset NCCL_TESTS_MIN_BW.",
     ),
     one(
+        "a GPU failed, and the table is whole",
+        Said(f"{TABLE}node01: Test CUDA failure common.cu:303 'unspecified launch failure'\n .. node01 pid 41000: Test failure common.cu:488\n"),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
+        f"Actual: Test CUDA failure common.cu:303 'unspecified launch failure'. {LOGS}",
+    ),
+    one(
+        "another model of GPU",
+        Said(TABLE.replace("H100 80GB HBM3", "A100-SXM4-80GB")),
+        Outcome.ERROR,
+        f"node01 launch 1: all_reduce_perf ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA A100-SXM4-80GB (8 on node01). {MODEL}",
+    ),
+    one(
+        "a part of a GPU",
+        Said(TABLE.replace("[0000:df:00] NVIDIA H100 80GB HBM3", "[0000:df:00] NVIDIA H100 80GB HBM3 MIG 3g.40gb")),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 "
+        f"Actual: NVIDIA H100 80GB HBM3 MIG 3g.40gb (1 on node01). {MODEL}",
+    ),
+    one("a driver that leaves out the vendor's name", Said(TABLE.replace("NVIDIA H100", "H100")), Outcome.PASS),
+    one(
         "seven GPUs",
         Said("\n".join(line for line in text("nccl/dgx_h100_8_healthy.txt").splitlines() if "Rank  7" not in line)),
         Outcome.ERROR,
-        "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks up to 16G Actual: 7 ranks, sizes [8589934592, 17179869184]. "
+        "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks, sizes [8589934592, 17179869184] "
+        "Actual: 7 ranks, sizes [8589934592, 17179869184]. "
         "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again.",
+    ),
+    one(
+        "a size with two results, the good one first",
+        Said(TABLE.replace(LARGEST, f"{LARGEST}\n{LARGEST.replace('478.60', '300.60')}")),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf gave no result - Expected: a whole table Actual: 2 rows of size 17179869184, Expected: one (exit code 0). " + READ,
+    ),
+    one(
+        "one of two sizes",
+        Said("\n".join(line for line in TABLE.splitlines() if not line.startswith("  8589934592"))),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks, sizes [8589934592, 17179869184] Actual: 8 ranks, sizes [17179869184]. "
+        "Run the gate again on GPUs that nothing else uses (`nvidia-smi`): sizes whose buffers do not fit into memory are left out.",
     ),
     one(
         "cut off before the footer",
@@ -177,3 +230,72 @@ def test_blanks_behind_a_line_of_the_log_belong_to_no_name() -> None:
     assert (said["node01"].networks, said["node01"].inside) == ({"IB"}, set())
     said = nccl_log.parse("node01:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/CUMEM  \n")
     assert said["node01"].inside == {"P2P/CUMEM"}
+
+
+def test_sizes_too_small_for_the_ranks_all_print_as_nothing() -> None:
+    empty = "           0             0     float     sum      -1    35.20    0.00    0.00    N/A    34.05    0.00    0.00    N/A"
+    said = nccl_tests.parse(TABLE.replace(LARGEST, f"{empty}\n{empty}\n{LARGEST}"))
+    assert [row.size for row in said.rows] == [8 << 30, 0, 0, 16 << 30]
+
+
+def test_a_document_with_a_size_twice_is_refused() -> None:
+    whole = json.loads(text("nccl/dgx_h100_8_healthy.json"))
+    whole["results"].append(whole["results"][-1])
+    with pytest.raises(FormatError, match="2 rows of size 17179869184, Expected: one"):
+        nccl_tests.parse(json.dumps(whole))
+
+
+def test_three_nodes_gather_whole_shares_of_the_size() -> None:
+    """24 ranks: 16 GiB in shares of whole 16 bytes are 17179868928 bytes (src/all_gather.cu)."""
+    shares = nccl_tests.parse(TABLE.replace("17179869184    4294967296", "17179868928    4294967232"))
+    ranks = dataclasses.replace(shares, ranks=24)
+    assert ranks.at(16 << 30) == shares.rows[-1]
+    assert shares.at(16 << 30) is None
+
+
+HARMLESS = (
+    "node01:41000:41050 [0] transport/nvls.cc:254 NCCL WARN Cuda failure 1 'invalid argument'",
+    "node01:41000:41050 [0] misc/ibvwrap.cc:94 NCCL WARN Failed to open libibverbs.so[.1]",
+    "node01:41000:41050 [0] transport/net_ib.cc:253 NCCL WARN NET/IB : mlx5_1:1 Got non-fatal async event: GID table change(18)",
+    'node01:41000:41050 [0] NCCL WARN Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!',
+    "node01:41000:41050 [0] NCCL INFO Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0:1, retrying 1/35 after 100 msec of sleep",
+    "[node01:00493] plm:rsh: Warning: setpgid(499,499) failed in parent with errno=Permission denied(13)",
+    "slurmstepd: error: task_p_pre_launch: Using sched_affinity for tasks",
+)
+
+
+@pytest.mark.parametrize("line", HARMLESS, ids=range(len(HARMLESS)))
+def test_warnings_of_healthy_launches_are_none_of_a_failure(line: str) -> None:
+    check(GATE, one("warned", Said(f"{line}\n{TABLE}", line), Outcome.PASS))
+
+
+@pytest.mark.parametrize("platform", ["dgx_b200", "dgx_h200"])
+def test_a_log_of_another_server_is_no_pass(platform: str) -> None:
+    known = facts(platform)
+    found = gate(GATE, ONCE)
+    run = found.plan(known, list(known.nodes))[0]
+    verdict = found.evaluate(known, run, outputs(run, {"launch0": HEALTHY}))
+    assert verdict.outcome is Outcome.ERROR
+    assert [finding.what for finding in verdict.findings] == ["all_reduce_perf ran on GPUs of another model"]
+
+
+SIZES = {"dgx_h100": ("8589934592", "17179869184"), "dgx_a100_320": ("4294967296", "8589934592"), "r760xa_l4": ("2147483648", "4294967296")}
+
+
+@pytest.mark.parametrize("platform", sorted(SIZES))
+def test_the_size_is_what_fits_into_the_memory(platform: str) -> None:
+    argv = gate(GATE).plan(facts(platform), ["node01"])[0].commands[0].argv
+    assert (argv[2], argv[4]) == SIZES[platform]
+    argv = gate(GATE, {"size": "1G"}).plan(facts(platform), ["node01"])[0].commands[0].argv
+    assert (argv[2], argv[4]) == ("536870912", "1073741824")
+
+
+@pytest.mark.parametrize("gpu", loader.known("gpu"))
+def test_what_cuda_counts_less_than_nvml_changes_no_size(gpu: str) -> None:
+    memory = loader.gpu(gpu).memory.value
+    assert fitting(memory) == fitting(0.97 * memory) == ("16G" if memory > 79 * 1024 else "4G" if memory < 24 * 1024 else "8G")
+
+
+@pytest.mark.parametrize(("memory_mib", "size"), [(1024 * 53, "16G"), (1024 * 53 - 1, "8G"), (4096, "512M"), (2050, "512K"), (1, "1K")])
+def test_three_buffers_and_the_reserve_fit(memory_mib: int, size: str) -> None:
+    assert fitting(memory_mib) == size

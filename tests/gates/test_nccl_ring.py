@@ -17,11 +17,19 @@ DEVICES = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10"
 MUST = 2 * 15 / 16 * collectives_run("16G")
 
 
-def counters(total: float = 0.0, shares: dict[str, float] | None = None, errors: dict[str, dict[str, int]] | None = None, **missing: None) -> Said:
+def counters(
+    total: float = 0.0,
+    shares: dict[str, float] | None = None,
+    errors: dict[str, dict[str, int]] | None = None,
+    changed: dict[str, dict[str, str]] | None = None,
+    **missing: None,
+) -> Said:
     devices = {device: port(7e9 + total / 8 * (shares or {}).get(device, 1.0)) for device in DEVICES}
     devices |= {device: port(state=None, xmit_bytes=value) for device, value in missing.items()}
     for device, grown in (errors or {}).items():
         devices[device]["errors"] = dict.fromkeys(ERRORS, 0) | grown
+    for device, words in (changed or {}).items():
+        devices[device] |= words
     return Said(ports(devices))
 
 
@@ -32,6 +40,8 @@ HEALTHY = Said(text("nccl/2x_dgx_h100_ring_healthy.txt"))
 TRYING = HEALTHY.stdout.split("#                                                              out-of-place")[0]
 """What NCCL says before it connects its ranks."""
 WARNED = "node02:41003:41103 [3] NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1"
+
+LOGS = "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the gate again."
 
 
 def gave_up(stdout: str, stderr: str = "") -> Said:
@@ -84,6 +94,29 @@ CASES = [
         launch=Said(text("nccl/2x_dgx_h100_ring_rail3_unused.txt")),
     ),
     ring(
+        "HCAs of another link layer",
+        Outcome.FAIL,
+        *both(
+            "{node}: link layer of its HCAs - Expected: RoCE (RoCE) Actual: mlx5_0/IB, mlx5_10/IB, mlx5_11/IB, mlx5_3/IB, mlx5_4/IB, mlx5_5/IB, mlx5_6/IB, "
+            "mlx5_9/IB. Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NICs; or correct fabric.kind in site.yml."
+        ),
+        launch=Said(HEALTHY.stdout.replace(":1/RoCE", ":1/IB")),
+    ),
+    ring(
+        "one HCA of another link layer",
+        Outcome.FAIL,
+        "node02: link layer of its HCAs - Expected: RoCE (RoCE) Actual: mlx5_9/IB. "
+        "Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NICs; or correct fabric.kind in site.yml.",
+        launch=Said("\n".join(line.replace("mlx5_9:1/RoCE", "mlx5_9:1/IB") if line.startswith("node02") else line for line in HEALTHY.stdout.splitlines())),
+    ),
+    ring(
+        "channels of one GPU alone between the GPUs of a node",
+        Outcome.ERROR,
+        "node01: NCCL did not say how all its GPUs talk - Expected: channels to another GPU from 8 (but one) GPUs Actual: from 1. "
+        "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE).",
+        launch=Said("\n".join(line for line in HEALTHY.stdout.splitlines() if not line.startswith("node01") or "[0] NCCL" in line or "via P2P" not in line)),
+    ),
+    ring(
         "one rail carries far less",
         Outcome.FAIL,
         "node02 mlx5_4 (rail 3): share of the traffic - Expected: 1.0 within 20% Actual: 0.50. "
@@ -103,6 +136,28 @@ CASES = [
         "node02 mlx5_4 (rail 3): port_xmit_discards grew under load - Expected: by at most 0 Actual: 3120. "
         "Clean and reseat cable and module; then swap them with another port's, to see whether the errors move with them.",
         after_node02=counters(MUST, errors={"mlx5_4": {"port_xmit_discards": 3120}}),
+    ),
+    ring(
+        "a port that fell while it was loaded",
+        Outcome.FAIL,
+        "node02 mlx5_4 (rail 3): link down after the run - Expected: port ACTIVE Actual: port DOWN. "
+        "Check its cable and its transceivers: docs/runbooks/link-down.md",
+        after_node02=counters(MUST, changed={"mlx5_4": {"state": "1: DOWN"}}),
+    ),
+    ring(
+        "a port that trained down while it was loaded",
+        Outcome.FAIL,
+        "node01 mlx5_0 (rail 1): link rate after the run - Expected: 400 Gb/s Actual: 100 Gb/sec (1X NDR). "
+        "Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
+        after_node01=counters(MUST, changed={"mlx5_0": {"rate": "100 Gb/sec (1X NDR)"}}),
+    ),
+    ring(
+        "a port below its rate from the beginning",
+        Outcome.FAIL,
+        "node01 mlx5_0 (rail 1): link rate - Expected: 400 Gb/s Actual: 200 Gb/sec (2X NDR). "
+        "Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
+        before_node01=counters(changed={"mlx5_0": {"rate": "200 Gb/sec (2X NDR)"}}),
+        after_node01=counters(MUST, changed={"mlx5_0": {"rate": "200 Gb/sec (2X NDR)"}}),
     ),
     ring(
         "a counter that cannot be read",
@@ -155,6 +210,44 @@ CASES = [
         "NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1. "
         "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
         launch=gave_up(TRYING, "[node01:00493] plm:rsh: Warning: setpgid(499,499) failed in parent with errno=Permission denied(13)"),
+    ),
+    ring(
+        "a queue pair that failed, and the table is whole",
+        Outcome.ERROR,
+        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
+        f"Actual: NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_9:1. {LOGS}",
+        launch=Said(f"{HEALTHY.stdout}{WARNED}\n"),
+    ),
+    ring(
+        "a completion with an error, and the table is whole",
+        Outcome.ERROR,
+        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure Actual: NCCL WARN NET/IB: Got completion "
+        f"from peer 192.168.4.12<40000> with status=IBV_WC_RETRY_EXC_ERR(12). {LOGS}",
+        launch=Said(
+            f"{HEALTHY.stdout}node02:41003:41103 [3] transport/net_ib.cc:2262 NCCL WARN NET/IB: Got completion "
+            "from peer 192.168.4.12<40000> with status=IBV_WC_RETRY_EXC_ERR(12)\n"
+        ),
+    ),
+    ring(
+        "a process that was killed, and the table is whole",
+        Outcome.ERROR,
+        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure Actual: mpirun noticed that process rank 3 "
+        f"with PID 41003 on node node01 exited on signal 9 (Killed). {LOGS}",
+        launch=Said(HEALTHY.stdout, f"{'-' * 74}\nmpirun noticed that process rank 3 with PID 41003 on node node01 exited on signal 9 (Killed).\n{'-' * 74}\n"),
+    ),
+    ring(
+        "a task that srun says was killed, and the table is whole",
+        Outcome.ERROR,
+        "cluster launch 1: all_reduce_perf contradicts itself - Expected: a whole table and no word of a failure "
+        f"Actual: srun: error: node02: task 11: Killed. {LOGS}",
+        launch=Said(HEALTHY.stdout, "srun: error: node02: task 11: Killed\n"),
+    ),
+    ring(
+        "a node with other GPUs",
+        Outcome.ERROR,
+        "cluster launch 1: all_reduce_perf ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA A100-SXM4-80GB (8 on node02). "
+        "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off.",
+        launch=Said("\n".join(line.replace("H100 80GB HBM3", "A100-SXM4-80GB") if "on     node02" in line else line for line in HEALTHY.stdout.splitlines())),
     ),
     ring(
         "mpirun cannot log in",

@@ -111,7 +111,10 @@ def table(run: Published, site: GateFacts, busbw: float) -> str:
     per = count // run.nodes
     head = ["# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22809", f"# Collective test starting: {run.collective}_perf", "#", "# Using devices"]
     names = list(site.nodes)
-    head += [f"#  Rank {rank:2d} Group  0 Pid {2000 + rank:6d} on {names[rank // per]:>10} device {rank % per:2d} [0000:1b:00] GPU" for rank in range(count)]
+    model = site.nodes[names[0]].gpu.product_name
+    head += [
+        f"#  Rank {rank:2d} Group  0 Pid {2000 + rank:6d} on {names[rank // per]:>10} device {rank % per:2d} [0000:1b:00] {model}" for rank in range(count)
+    ]
     columns = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong"
     rows = [
         f"{size:12d} {size // 4:12d} float {_REDOP[run.collective]} -1 62818 273.49 {busbw:.2f} 0 62818 273.49 {busbw:.2f} 0" for size in (8 * _GIB, 16 * _GIB)

@@ -17,11 +17,11 @@ from rackready.gates.fabric.collective import Multi, bounds
 from rackready.gates.fabric.latency import IbWriteLat
 from rackready.gates.formats.perftest import WriteBandwidth
 from rackready.gates.gpu import nvbandwidth
-from rackready.gates.hardware import domain
-from rackready.gates.ib_write_bw import IbWriteBw, _path_mtu
+from rackready.gates.ib_write_bw import IbWriteBw
 from rackready.gates.inventory import Inventory
 from rackready.gates.judge import Judge
 from rackready.gates.nccl_node import OneNode
+from rackready.gates.rdma_port import layer, path_mtu, payload_rate
 from rackready.model.outcome import Criterion
 
 UNKNOWN = (
@@ -39,8 +39,7 @@ def foreseen(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criter
 
 @foreseen.register
 def _(gate: OneNode, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
-    mark = Bound(gate.inputs.published_floor, gate.inputs.published_source, derived=False) if gate.inputs.published_floor else None
-    return _busbw(bounds(facts, nodes[0], domain(facts.nodes[nodes[0]]), gate.collective, gate.algorithm, mark))
+    return _busbw(gate.bounds(facts, nodes[0]))
 
 
 @foreseen.register
@@ -59,18 +58,16 @@ def _(gate: IbWriteBw, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterio
     gathered = Judge()
     nic = next(iter(facts.nodes[nodes[0]].nics), None)
     if nic is not None:
-        mtu, size, count = _path_mtu(facts.fabric.mtu), gate.inputs.size, gate.inputs.iterations
+        mtu, size, count = path_mtu(facts.fabric), gate.inputs.size, gate.inputs.iterations
         result = WriteBandwidth(nic.rdma_device, "", "", mtu, None, "", None, size, count, peak=1.0, average=1.0)
-        gate._bandwidth(gathered, nodes[0], nic, result)  # noqa: SLF001 - the one place where this bound is made
+        gate.judge_bandwidth(gathered, nodes[0], nic, payload_rate(nic.rate, mtu, layer(facts.fabric)), result)
     return tuple(gathered.criteria)
 
 
 @foreseen.register
 def _(gate: IbWriteLat, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     gathered = Judge()
-    mark = gate.mark(facts.nodes[nodes[0]])
-    if mark is not None:
-        gate._against_mark(gathered, nodes[0], 1.0, mark)  # noqa: SLF001 - the one place where this bound is made
+    gate.against_mark(gathered, nodes[0], 1.0, gate.mark(facts.nodes[nodes[0]]))
     return tuple(gathered.criteria)
 
 
@@ -78,7 +75,7 @@ def _(gate: IbWriteLat, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criteri
 def _(gate: nvbandwidth.NvBandwidth, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     gathered = Judge()
     for metric in gate.fleet:  # one for each test
-        nvbandwidth._bounds(gathered, facts.nodes[nodes[0]], nodes[0], metric.name, {})  # noqa: SLF001 - the one place where these bounds are made
+        nvbandwidth.judge_bounds(gathered, facts.nodes[nodes[0]], nodes[0], metric.name, {})
     return tuple(gathered.criteria)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from ipaddress import IPv4Address
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -19,7 +19,8 @@ from rackready.gates.hardware import rail_parts
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import attribute, retests, rounds
 from rackready.gates.port_errors import judge_errors
-from rackready.gates.shipped import command, document
+from rackready.gates.rdma_port import AFTER, judge_layer, judge_link, judge_port, layer, path_mtu, payload_rate, port_of
+from rackready.gates.shipped import command
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
 
@@ -94,10 +95,10 @@ class IbWriteBw(Gate):
         commands = (
             command("link-first", first, rdma_counters, near.rdma_device),
             command("link-second", second, rdma_counters, far.rdma_device),
-            self._server("server-forth", second, far, 1),
-            self._client("client-forth", first, near, far, 2),
-            self._server("server-back", first, near, 3),
-            self._client("client-back", second, far, near, 4),
+            self._server(facts, "server-forth", second, far, 1),
+            self._client(facts, "client-forth", (first, second), rail, 2),
+            self._server(facts, "server-back", first, near, 3),
+            self._client(facts, "client-back", (second, first), rail, 4),
             command("after-first", first, rdma_counters, near.rdma_device, stage=5),
             command("after-second", second, rdma_counters, far.rdma_device, stage=5),
         )
@@ -110,14 +111,16 @@ class IbWriteBw(Gate):
         gpu = (f"--use_cuda={nic.gpu}", *dmabuf) if self.inputs.gpu_memory else ()
         return ("-p", str(PORT + nic.rail), "-s", str(self.inputs.size), "-n", str(self.inputs.iterations), "-F", "--report_gbits", *gpu)
 
-    def _argv(self, nic: NicFacts) -> tuple[str, ...]:
-        return ("bash", "-c", WITH_GID, "ib_write_bw", nic.rdma_device, gid_text(nic.address), *self._options(nic))
+    def _argv(self, facts: GateFacts, nic: NicFacts) -> tuple[str, ...]:
+        return (*program(facts, "ib_write_bw", nic), *self._options(nic))
 
-    def _server(self, key: str, node: str, nic: NicFacts, stage: int) -> Command:
-        return Command(key=key, node=node, argv=self._argv(nic), env=ENV, timeout_s=300, stage=stage, role="server", ready_port=PORT + nic.rail)
+    def _server(self, facts: GateFacts, key: str, node: str, nic: NicFacts, stage: int) -> Command:
+        return Command(key=key, node=node, argv=self._argv(facts, nic), env=ENV, timeout_s=300, stage=stage, role="server", ready_port=PORT + nic.rail)
 
-    def _client(self, key: str, node: str, nic: NicFacts, far: NicFacts, stage: int) -> Command:
-        return Command(key=key, node=node, argv=(*self._argv(nic), far.address), env=ENV, timeout_s=180, stage=stage)
+    def _client(self, facts: GateFacts, key: str, ends: tuple[str, str], rail: int, stage: int) -> Command:
+        node, far = ends
+        argv = (*self._argv(facts, nic_of(facts, node, rail)), meets(facts, far, nic_of(facts, far, rail)))
+        return Command(key=key, node=node, argv=argv, env=ENV, timeout_s=180, stage=stage)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge link state, transport and bandwidth of both directions."""
@@ -147,6 +150,10 @@ class IbWriteBw(Gate):
         if client.exit_code != 0:
             client_failed(gathered, where, sender, receiver, client)
             return
+        if said := perftest.failure(*(text for end in (client, server) if end is not None for text in (end.stderr, end.stdout))):
+            step = f"Read the raw outputs of both ends in the report, and the errors of both ports: {_RUNBOOK}."
+            gathered.error(where, "ib_write_bw contradicts itself", "exit code 0 and no word of a failure", said, step)
+            return
         try:
             result = perftest.parse(client.stdout)
         except FormatError as error:
@@ -158,28 +165,23 @@ class IbWriteBw(Gate):
                 "Run the gate again; if it stays so, read its raw output in the report.",
             )
             return
-        if self._transport(gathered, facts, where, sender[1], result):
-            self._bandwidth(gathered, where, sender[1], result)
+        if self._transport(gathered, facts, where, (sender[1], receiver[1]), result):
+            self.judge_bandwidth(gathered, where, sender[1], payload_rate(sender[1].rate, result.mtu, layer(facts.fabric)), result)
 
-    def _transport(self, gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, result: perftest.WriteBandwidth) -> bool:
-        before = len(gathered.fails) + len(gathered.errors)
+    def _transport(self, gathered: Judge, facts: GateFacts, where: str, ends: tuple[NicFacts, NicFacts], result: perftest.WriteBandwidth) -> bool:
+        before, nic = len(gathered.fails) + len(gathered.errors), ends[0]
         gathered.judged += 1
-        if result.size != self.inputs.size or result.device != nic.rdma_device:
-            actual = f"{result.device}, {result.size} bytes"
-            gathered.error(where, "ib_write_bw measured something else", f"{nic.rdma_device}, {self.inputs.size} bytes", actual, "Run the gate again.")
-        if result.link_type != "Ethernet" or result.gid_index is None:
-            gathered.fail(
-                where,
-                "transport",
-                "RoCE (link type Ethernet, with a GID)",
-                f"link type {result.link_type}, GID {result.gid_index}",
-                "Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NIC.",
-            )
+        asked = (nic.rdma_device, self.inputs.iterations, self.inputs.size)
+        if (result.device, result.iterations, result.size) != asked:
+            expected, actual = (f"{device}, {count} x {size} bytes" for device, count, size in (asked, (result.device, result.iterations, result.size)))
+            gathered.error(where, "ib_write_bw measured something else", expected, actual, "Run the gate again.")
+        if judge_layer(gathered, where, facts.fabric, result.link_type) and facts.fabric.kind == "roce":
+            _between(gathered, where, ends, result)
         self._memory(gathered, where, nic, result)
-        wanted = _path_mtu(facts.fabric.mtu)
+        wanted = path_mtu(facts.fabric)
         if result.mtu != wanted:
             gathered.fail(where, "RDMA path MTU", wanted, result.mtu, "Check the MTU of the interface and of the switch ports on both ends: run fabric again.")
-        gathered.transport = f"RoCE, {nic.rdma_device}, GPU memory by {result.gpu_memory or 'none'}"
+        gathered.transport = f"{layer(facts.fabric).name}, {nic.rdma_device}, GPU memory by {result.gpu_memory or 'none'}"
         return len(gathered.fails) + len(gathered.errors) == before
 
     def _memory(self, gathered: Judge, where: str, nic: NicFacts, result: perftest.WriteBandwidth) -> None:
@@ -198,9 +200,9 @@ class IbWriteBw(Gate):
     def _carried(self, gathered: Judge, outputs: Outputs, end: str, node: str, nic: NicFacts) -> None:
         """Hold the port's own count of bytes sent against what perftest wrote: the data went over this port and no other."""
         where = f"{node} {nic.rdma_device} (rail {nic.rail})"
-        found = [_port(gathered, outputs.get(f"{when}-{end}"), where, nic) for when in ("link", "after")]
+        found = [port_of(gathered, outputs.get(f"{when}-{end}"), where, nic) for when in ("link", "after")]
         before, after = found
-        if before is None or after is None:
+        if before is None or after is None or not judge_port(gathered, after, node, nic, AFTER):
             return
         judge_errors(gathered, node, {where: (before, after)})
         expected, moved = self.inputs.size * self.inputs.iterations, after["xmit_bytes"] - before["xmit_bytes"]
@@ -213,8 +215,8 @@ class IbWriteBw(Gate):
             step = f"The data went over another port, or something else used this one: check that no job runs, and the node's RDMA devices: {_RUNBOOK}."
             gathered.fail(where, "bytes sent by the port", f"{expected / 1e9:.1f} GB within {tolerance:.0%}", f"{moved / 1e9:.1f} GB", step)
 
-    def _bandwidth(self, gathered: Judge, where: str, nic: NicFacts, result: perftest.WriteBandwidth) -> None:
-        expected = payload_rate(nic.rate, result.mtu)
+    def judge_bandwidth(self, gathered: Judge, where: str, nic: NicFacts, expected: Bound, result: perftest.WriteBandwidth) -> None:
+        """Hold a direction's bandwidth between its floor and the port's rate. ``expected``: what of that rate is left for payload, Gb/s."""
         lower = Bound(
             self.inputs.floor_share * expected.value,
             f"{self.inputs.floor_share} x payload rate; published marks of 400 Gb/s NICs are 380 (azurehpc-health-checks, H100) and 384 (oci-hpc)",
@@ -255,25 +257,31 @@ class IbWriteBwHost(IbWriteBw):
 ENV = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-def payload_rate(rate: int, mtu: int) -> Bound:
-    """Return what of a port's rate is left for payload in RoCE v2, Gb/s.
-
-    Around each packet: preamble, frame check and gap 24 bytes, Ethernet with VLAN 18, IPv4 20, UDP 8, BTH 12, ICRC 4
-    (IEEE 802.3; InfiniBand specification annex A17); RETH only in the first packet of a message.
-    """
-    overhead = 24 + 18 + 20 + 8 + 12 + 4
-    return Bound(rate * mtu / (mtu + overhead), "derived: port rate x mtu / (mtu + 86 bytes of framing)", inputs={"rate": float(rate), "mtu": float(mtu)})
-
-
-def _path_mtu(mtu: int) -> int:
-    """Return the RDMA path MTU that fits an Ethernet MTU: a power of two, room left for IP, UDP and RDMA headers."""
-    return max(size for size in (256, 512, 1024, 2048, 4096) if size + 64 <= mtu)
-
-
 def gid_text(address: str) -> str:
     """Return an IPv4 address as sysfs prints its GID."""
     number = int(IPv4Address(address)) if address else 0
     return f"0000:0000:0000:0000:0000:ffff:{number >> 16:04x}:{number & 0xFFFF:04x}"
+
+
+def _between(gathered: Judge, where: str, ends: tuple[NicFacts, NicFacts], result: perftest.WriteBandwidth) -> None:
+    """The GIDs of both ends must be the rail's addresses: RDMA goes by them, whatever the server was met at."""
+    if (result.local, result.remote) != tuple(frozenset({nic.address}) for nic in ends):
+        expected = f"{ends[0].address} to {ends[1].address}"
+        actual = f"{', '.join(sorted(result.local)) or 'none'} to {', '.join(sorted(result.remote)) or 'none'}"
+        step = "Run the gate again; for an output that was captured elsewhere, check that it is this rail's."
+        gathered.error(where, "ib_write_bw used other GIDs", expected, actual, step)
+
+
+def program(facts: GateFacts, name: str, nic: NicFacts) -> tuple[str, ...]:
+    """Return a program of perftest on a NIC: on RoCE with the index of the GID that its address has, on InfiniBand by its LID."""
+    if facts.fabric.kind == "infiniband":
+        return (name, "-d", nic.rdma_device)
+    return ("bash", "-c", WITH_GID, name, nic.rdma_device, gid_text(nic.address))
+
+
+def meets(facts: GateFacts, node: str, nic: NicFacts) -> str:
+    """Return the address at which a server of perftest is met before data flow: the rail's own on RoCE, the node's where rails have none."""
+    return str(facts.nodes[node].node.address) if facts.fabric.kind == "infiniband" else nic.address
 
 
 def nic_of(facts: GateFacts, node: str, rail: int) -> NicFacts:
@@ -284,64 +292,6 @@ def nic_of(facts: GateFacts, node: str, rail: int) -> NicFacts:
 def rails_of(facts: GateFacts, first: str, second: str) -> list[int]:
     """Return the rails that both nodes have."""
     return sorted({nic.rail for nic in facts.nodes[first].nics} & {nic.rail for nic in facts.nodes[second].nics})
-
-
-def judge_link(gathered: Judge, output: Output | None, node: str, nic: NicFacts) -> bool:
-    """Judge one end's link: a link that is not active is that node's fault alone."""
-    where = f"{node} {nic.rdma_device} (rail {nic.rail})"
-    if gathered.trouble(trouble(output, where, "link state")) or output is None:
-        return False
-    try:
-        found = document(output, rdma_counters.FORMAT)["devices"][nic.rdma_device]
-    except (FormatError, KeyError, TypeError) as error:
-        gathered.error(where, "link state unreadable", "state of the port", error, "Run the gate again.")
-        return False
-    if not isinstance(found, dict) or found.get("state") is None:
-        gathered.fail(
-            where,
-            "NIC missing",
-            f"{nic.rdma_device} below /sys/class/infiniband",
-            "nothing",
-            f"Check that the NIC at {nic.pci} is seen (`lspci`) and mlx5_core is loaded; reseat it: docs/runbooks/nic.md",
-        )
-        gathered.blamed.add(node)
-        return False
-    gathered.judged += 1
-    state = str(found["state"]).split(":")[-1].strip()
-    if state != "ACTIVE":
-        cable = f"the cable to {nic.switch} {nic.port}" if nic.switch else "its cable"
-        gathered.fail(where, "link down", "port ACTIVE", f"port {state}", f"Check {cable} and its transceivers: docs/runbooks/link-down.md")
-        gathered.blamed.add(node)
-        return False
-    rate = str(found.get("rate") or "").split(" ")[0]
-    if rate != str(nic.rate):
-        gathered.fail(
-            where,
-            "link rate",
-            f"{nic.rate} Gb/s",
-            f"{found.get('rate') or 'not reported'}",
-            "Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
-        )
-        gathered.blamed.add(node)
-        return False
-    return True
-
-
-def _port(gathered: Judge, output: Output | None, where: str, nic: NicFacts) -> dict[str, Any] | None:
-    """Return a port's reading with its count of bytes sent; what is wrong with it goes to the judge."""
-    if gathered.trouble(trouble(output, where, "reading of byte counters")) or output is None:
-        return None
-    try:
-        port: dict[str, Any] = document(output, rdma_counters.FORMAT)["devices"][nic.rdma_device]
-        value = port["xmit_bytes"]
-    except (FormatError, KeyError, TypeError) as error:
-        gathered.error(where, "byte counters unreadable", "a complete document", error, "Run the gate again.")
-        return None
-    if not isinstance(value, int) or isinstance(value, bool):
-        step = "Check /sys/class/infiniband on the node."
-        gathered.error(where, "byte counter", "a number", value, step)
-        return None
-    return port
 
 
 def client_failed(

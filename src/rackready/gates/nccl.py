@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from rackready.gates.base import Output, Outputs, trouble
@@ -13,16 +14,21 @@ from rackready.gates.judge import Judge
 WARMUP = 10
 ITERATIONS = 50
 CHECKS = 1
+LARGEST = "16G"
+"""The message of the published healthy figures (NVIDIA/cluster-readiness-engine docs, validation-results): larger ones give no more."""
+_SHOWN = 4
+"""As many hosts or processes are named in a message."""
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a launch must have been: largest size, ranks, hosts."""
+    """What a launch must have been: largest size, ranks, hosts, models of GPU by the profiles' names."""
 
     size: str
     ranks: int
     hosts: tuple[str, ...]
+    models: frozenset[str]
     program: str = "all_reduce_perf"
 
 
@@ -34,6 +40,18 @@ def size_bytes(text: str) -> int:
 def sizes(text: str) -> tuple[int, int]:
     """Return the two message sizes that are run: half of the largest, and the largest."""
     return size_bytes(text) // 2, size_bytes(text)
+
+
+def fitting(memory_mib: float) -> str:
+    """Return the largest message, e.g. ``16G``, that nccl-tests can run with results checked on a GPU of this memory, at most LARGEST.
+
+    Derived from src/common.cu of nccl-tests 2.19: three buffers of the message, 1 GiB for the rest, and 1 GiB in reserve for each 16 GiB begun, at most 4;
+    what does not fit is left out there, not refused. The memory is NVML's; CUDA counts a little less: 3 % take no profile to another power of two.
+    """
+    memory, gib = int(memory_mib) << 20, 1 << 30
+    room = (memory - min(-(-memory // (16 * gib)), 4) * gib - gib) // 3
+    exponent = min(max(room, 1024).bit_length() - 1, size_bytes(LARGEST).bit_length() - 1)
+    return next(f"{(1 << exponent) // unit}{name}" for name, unit in reversed(_UNITS.items()) if 1 << exponent >= unit)
 
 
 def argv(binary: str, size: str, *, gpus_per_process: int) -> tuple[str, ...]:
@@ -77,30 +95,41 @@ def read_launch(judge: Judge, output: Output | None, node: str, number: int, wan
     except FormatError as error:
         _unreadable(judge, where, output, error, wanted.program)
         return None
-    row = result.at(size_bytes(wanted.size))
-    if result.ranks != wanted.ranks or row is None or result.test not in {"", wanted.program}:
-        other = f"{result.test}, " if result.test not in {"", wanted.program} else ""
-        actual = f"{other}{result.ranks} ranks, sizes {[item.size for item in result.rows]}"
-        judge.error(
-            where,
-            f"{wanted.program} ran something else",
-            f"{wanted.ranks} ranks up to {wanted.size}",
-            actual,
-            "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again.",
-        )
+    asked = sizes(wanted.size)
+    row = result.at(max(asked))
+    if result.ranks != wanted.ranks or row is None or None in map(result.at, asked) or result.test not in {"", wanted.program}:
+        _something_else(judge, where, result, wanted)
         return None
-    if not _spread(judge, where, result, wanted) or not _checked(judge, where, result) or not _own_log(judge, where, result, output.stdout):
+    if (
+        not _spread(judge, where, result, wanted)
+        or not _same_gpus(judge, where, result, wanted)
+        or not _checked(judge, where, result)
+        or not _own_log(judge, where, result, output.stdout)
+    ):
         return None
-    if output.exit_code != 0:
-        judge.error(
-            where,
-            f"{wanted.program} contradicts itself",
-            "exit code 0 with a whole table",
-            f"exit code {output.exit_code}",
-            "Read its raw output; unset NCCL_TESTS_MIN_BW.",
-        )
-        return None
-    return row.out_of_place
+    return row.out_of_place if _at_peace(judge, where, output, wanted.program) else None
+
+
+def _at_peace(judge: Judge, where: str, output: Output, program: str) -> bool:
+    """A whole table counts only where nothing else that was printed says that the launch failed: exit codes get lost in launchers and captures."""
+    failed = next((match for text in (output.stderr, output.stdout) if (match := _FAILED.search(text))), None)
+    if failed is not None:
+        step = "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the gate again."
+        judge.error(where, f"{program} contradicts itself", "a whole table and no word of a failure", failed["text"].strip().rstrip("."), step)
+    elif output.exit_code != 0:
+        step = "Read its raw output; unset NCCL_TESTS_MIN_BW."
+        judge.error(where, f"{program} contradicts itself", "exit code 0 with a whole table", f"exit code {output.exit_code}", step)
+    return failed is None and output.exit_code == 0
+
+
+def _something_else(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> None:
+    """Other ranks, another collective, or not every size: nccl-tests leaves out sizes whose buffers do not fit (src/common.cu, "Reducing maxBytes")."""
+    other = f"{result.test}, " if result.test not in {"", wanted.program} else ""
+    actual = f"{other}{result.ranks} ranks, sizes {[item.size for item in result.rows]}"
+    step = "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again."
+    if not other and result.ranks == wanted.ranks:
+        step = "Run the gate again on GPUs that nothing else uses (`nvidia-smi`): sizes whose buffers do not fit into memory are left out."
+    judge.error(where, f"{wanted.program} ran something else", f"{wanted.ranks} ranks, sizes {list(sizes(wanted.size))}", actual, step)
 
 
 def _spread(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> bool:
@@ -115,6 +144,22 @@ def _spread(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wante
     return False
 
 
+def _same_gpus(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> bool:
+    """Every rank's GPU must be of the model that the bounds are made for. Drivers before R470 leave out the vendor's name."""
+    known = {_plain(model) for model in wanted.models}
+    others = [(host, model) for host, model in result.devices if _plain(model) not in known]
+    if not others:
+        return True
+    actual = "; ".join(f"{model} ({count} on {host})" for (host, model), count in sorted(Counter(others).items())[:_SHOWN])
+    step = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
+    judge.error(where, f"{wanted.program} ran on GPUs of another model", ", ".join(sorted(wanted.models)), actual, step)
+    return False
+
+
+def _plain(model: str) -> str:
+    return model.removeprefix("NVIDIA ").strip().casefold()
+
+
 def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text: str) -> bool:
     """What NCCL says must come from the processes that measured, and from all of them: the log of another run proves nothing of this one.
 
@@ -125,7 +170,7 @@ def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text
         return True
     strange, silent = sorted(said - result.processes), sorted(result.processes - said)
     actual = "; ".join(
-        f"{words} {', '.join(f'{host} {pid}' for host, pid in some[:4])}{' ...' if len(some) > 4 else ''}"  # noqa: PLR2004 - as many as are shown
+        f"{words} {', '.join(f'{host} {pid}' for host, pid in some[:_SHOWN])}{' ...' if len(some) > _SHOWN else ''}"
         for words, some in (("also of", strange), ("none of", silent))
         if some
     )
@@ -152,6 +197,16 @@ def _checked(judge: Judge, where: str, result: nccl_tests.CollectiveResult) -> b
     return True
 
 
+_FAILED = re.compile(
+    r"(?P<text>Test (?:CUDA|NCCL) failure .*|Test failure \S+:\d+.*|Test timeout \(.*|"
+    r"(?:mpirun|mpiexec|orterun|prterun) (?:noticed that process rank|detected that one or more processes).*|MPI_ABORT was invoked.*|"
+    r"srun: error: \S+: tasks? .*|"
+    r"NCCL WARN (?:Call to ibv_(?:modify_qp|create_qp|create_cq|poll_cq|post_send|post_recv) failed.*|NET/IB ?: (?:Got completion|.*async fatal event).*|"
+    r"Cuda failure .*(?:launch failure|illegal|uncorrectable|hardware stack|assert).*))"
+)
+"""Words of a launch that did not end well: nccl-tests' own (src/common.h), the launchers', and those of NCCL's warnings that NCCL returns an error after
+(src/misc/ibvwrap.cc; what it tries again it says as INFO) or that poison a GPU's context. Other warnings stand in healthy logs, too: "Cuda failure 1
+'invalid argument'" of NVLS, "Got non-fatal async event", "NET/IB : No device found", kernel command line, NUMA balancing."""
 _WARNING = re.compile(r"(NCCL WARN .*)")
 _CAUSE = re.compile(
     r"(.*can not load PMIx library.*|srun: error: .*|Test NCCL failure .*|.*CUDA error.*|"

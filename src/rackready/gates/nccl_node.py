@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from rackready.gates import hardware
 from rackready.gates.base import Command, FleetMetric, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound
-from rackready.gates.fabric import transport
+from rackready.gates.fabric import domains, transport
 from rackready.gates.fabric.collective import WORDS, NcclGate, bounds, judge_busbw
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, argv
@@ -49,25 +49,29 @@ class OneNode(NcclGate):
         return [self._run(facts, node) for node in nodes]
 
     def _run(self, facts: GateFacts, node: str) -> Run:
-        line = argv(self.binary, self.inputs.size, gpus_per_process=facts.nodes[node].platform.gpus)
+        line = argv(self.binary, self.size(facts, (node,)), gpus_per_process=facts.nodes[node].platform.gpus)
         commands = tuple(
             Command(key=f"launch{number}", node=node, argv=line, env=self.environment(), timeout_s=900, stage=number) for number in range(self.count(facts))
         )
         return Run(id=node, target=node, nodes=(node,), commands=commands)
+
+    def bounds(self, facts: GateFacts, node: str) -> tuple[Bound | None, Bound | None, Bound | None]:
+        """Return ceiling, reference and floor of a node's busbw."""
+        mark = Bound(self.inputs.published_floor, self.inputs.published_source, derived=False) if self.inputs.published_floor else None
+        return bounds(facts, node, hardware.domain(facts.nodes[node]), self.collective, self.algorithm, mark)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge the ways between the GPUs, and the median busbw of the declared launches at the largest size."""
         gathered = Judge()
         node, count = run.nodes[0], self.count(facts)
         domain = hardware.domain(facts.nodes[node])
-        wanted = Launch(self.inputs.size, domain.gpus, (node,), f"{self.collective}_perf")
+        wanted = Launch(self.size(facts, run.nodes), domain.gpus, (node,), domains.models(facts, (node,)), f"{self.collective}_perf")
         values = self.busbw(gathered, outputs, node, wanted, count)
         if values is None:
             return gathered.verdict(node)
         texts = [outputs[f"launch{number}"].stdout for number in range(count)]
         transport.prove(gathered, facts, transport.Wanted((node,), self.collective, self.algorithm, domain), texts)
-        mark = Bound(self.inputs.published_floor, self.inputs.published_source, derived=False) if self.inputs.published_floor else None
-        found = bounds(facts, node, domain, self.collective, self.algorithm, mark)
+        found = self.bounds(facts, node)
         judge_busbw(gathered, node, f"{WORDS[self.collective]} of {domain.ranks} GPUs", values, found, _SLOW)
         if not gathered.fails and not gathered.errors:
             gathered.measured.update(f"{node}/gpu{index}" for index in range(domain.gpus))

@@ -15,7 +15,7 @@ from rackready.gates.inventory import Inventory
 from rackready.gates.offline import facts
 from rackready.gates.registry import all_gates
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.support import port, ports
+from tests.gates.support import between, port, ports
 
 ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests/fixtures"
@@ -169,10 +169,11 @@ def test_exit_codes_by_command_and_another_run(call: Any, tmp_path: Path) -> Non
         path.write_text(ports({device: port(sent)}), encoding="utf-8")
         return str(path)
 
-    write = tmp_path / "write.txt"
-    said = (FIXTURES / "perftest/dgx_h100_rail1_healthy.txt").read_text(encoding="utf-8")
-    write.write_text(said.replace(": mlx5_0", ": mlx5_3").replace("dev = 0]", "dev = 1]"), encoding="utf-8")
-    files = {"link-first": link("mlx5_3"), "link-second": link("mlx5_3"), "client-forth": str(write), "client-back": str(write)}
+    said = (FIXTURES / "perftest/dgx_h100_rail1_healthy.txt").read_text(encoding="utf-8").replace(": mlx5_0", ": mlx5_3").replace("dev = 0]", "dev = 1]")
+    (tmp_path / "forth.txt").write_text(between(said, "192.168.2.11", "192.168.2.12"), encoding="utf-8")
+    (tmp_path / "back.txt").write_text(between(said, "192.168.2.12", "192.168.2.11"), encoding="utf-8")
+    files = {"link-first": link("mlx5_3"), "link-second": link("mlx5_3")}
+    files |= {"client-forth": f"{tmp_path}/forth.txt", "client-back": f"{tmp_path}/back.txt"}
     files |= dict.fromkeys(("after-first", "after-second"), link("mlx5_3", 8388608 * 2000))
     given = [word for key, path in files.items() for word in ("--input", f"{key}={path}")]
     common = ("gate", "evaluate", WRITE, "--profile", "dgx_h100", *given, "--run", "node01+node02/rail2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from rackready.gates.expectation import Algorithm, Collective, Domain
 from rackready.gates.fabric import domains
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
+from rackready.gates.rdma_port import AFTER, judge_port
 from rackready.gates.shipped import command, document
 from rackready.model.outcome import Criterion, Op
 from rackready.ondevice import rdma_counters
@@ -166,11 +167,26 @@ def _sent(judge: Judge, facts: GateFacts, node: str, outputs: Outputs, *, may_re
             judge.error(f"{node} {device}", "byte counter", "a number that grows", f"{before} then {after}", step)
             return None
         sent[device] = float(after - before)
+    if not may_rest:
+        _links(judge, facts, node, ports)
     port_errors.judge_errors(judge, node, {where: ports[device] for device, where in names.items()})
     if not may_rest and not sum(sent.values()):
         judge.fail(node, "bytes sent over its rails", "traffic on every rail", "0 bytes", f"NCCL did not use the rails: {_RUNBOOK}")
         return None
     return sent
+
+
+def _links(judge: Judge, facts: GateFacts, node: str, ports: Mapping[str, tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """Every port that carried must have been up at its rate, and still be.
+
+    EFA's driver says 4X EDR of every device (kernel drivers/infiniband/hw/efa/efa_verbs.c, efa_query_port): there the rate says nothing.
+    """
+    for nic in facts.nodes[node].nics:
+        before, after = ports[nic.rdma_device]
+        if facts.fabric.nccl_net == "ofi":
+            before, after = ({**port, "rate": f"{nic.rate} Gb/sec"} for port in (before, after))
+        if judge_port(judge, before, node, nic):
+            judge_port(judge, after, node, nic, AFTER)
 
 
 def _port(reading: object, device: str) -> dict[str, Any]:

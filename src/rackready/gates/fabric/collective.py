@@ -13,7 +13,7 @@ from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Ou
 from rackready.gates.expectation import FLEET_PENDING, Algorithm, Bound, Collective, Domain, Efficiency, ceiling, floor, judge, launches, reference
 from rackready.gates.fabric import carried, domains, launchers, transport
 from rackready.gates.judge import Judge
-from rackready.gates.nccl import Launch, argv, collectives_run, read_launch, tool_versions
+from rackready.gates.nccl import Launch, argv, collectives_run, fitting, read_launch, tool_versions
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Fabric
 
@@ -45,7 +45,11 @@ class NcclGate(Gate):
         """How the launches are made."""
 
         binary: str = Field("", description="nccl-tests program on every node's PATH, or its full path; <collective>_perf when empty")
-        size: str = Field("16G", pattern=r"^\d+[KMG]$", description="largest message: a power of two of which three fit into GPU memory")
+        size: str | None = Field(
+            None,
+            pattern=r"^\d+[KMG]$",
+            description="largest message, a power of two; the largest whose buffers fit into the GPUs' memory, at most 16G, when absent",
+        )
         launches: int | None = Field(None, ge=1, le=50, description="launches whose median is judged; from the number of nodes when absent")
 
     inputs: Inputs
@@ -54,6 +58,10 @@ class NcclGate(Gate):
     def binary(self) -> str:
         """Return the program's name or path."""
         return self.inputs.binary or f"{self.collective}_perf"
+
+    def size(self, facts: GateFacts, nodes: Sequence[str]) -> str:
+        """Return the largest message that is run: what is declared, else what fits into the smallest GPU of these nodes."""
+        return self.inputs.size or fitting(min(facts.nodes[node].gpu.memory.value for node in nodes))
 
     def count(self, facts: GateFacts) -> int:
         """Return how many launches the median is taken of."""
@@ -154,7 +162,7 @@ class Multi(NcclGate):
         per_node = facts.nodes[nodes[0]].platform.gpus
         wanted = ",".join(carried.devices(facts, nodes[0]))
         hcas = {} if facts.fabric.nccl_net == "ofi" else {"NCCL_IB_HCA": f"={wanted}"}
-        tests = argv(self.binary, self.inputs.size, gpus_per_process=1)
+        tests = argv(self.binary, self.size(facts, nodes), gpus_per_process=1)
         program = launchers.Program(tests, {**self.environment(), **hcas}, per_node, self.inputs.mpi, self.inputs.image)
         return launchers.command_line(facts.launcher, facts, nodes, program)
 
@@ -172,7 +180,7 @@ class Multi(NcclGate):
         gathered = Judge()
         where = run.target.split("/without", 1)[0]
         count = self.count(facts)
-        wanted = Launch(self.inputs.size, domains.ranks(facts, run.nodes), run.nodes, f"{self.collective}_perf")
+        wanted = Launch(self.size(facts, run.nodes), domains.ranks(facts, run.nodes), run.nodes, domains.models(facts, run.nodes), f"{self.collective}_perf")
         values = self.busbw(gathered, outputs, where, wanted, count)
         if values is None:
             transport.unseen(gathered, facts, run.nodes, [found.stdout for number in range(count) if (found := outputs.get(f"launch{number}"))])
@@ -189,7 +197,7 @@ class Multi(NcclGate):
 
     def _bytes(self, gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs, domain: Domain | None) -> None:
         """Hold the counters; where domains are unequal, what each must carry is not computed, and the verdict says so."""
-        moved = collectives_run(self.inputs.size) * self.count(facts)
+        moved = collectives_run(self.size(facts, run.nodes)) * self.count(facts)
         if domain is None:
             step = "Run it over domains of equal size: a rack at a time."
             gathered.error(run.target, "NVLink domains are unequal", "as many nodes of every domain", "other numbers", step)

@@ -41,6 +41,11 @@ def ranks(facts: GateFacts, nodes: Sequence[str]) -> int:
     return sum(facts.nodes[node].platform.gpus for node in nodes)
 
 
+def models(facts: GateFacts, nodes: Sequence[str]) -> frozenset[str]:
+    """Return the names of the GPUs' models, as NVML and CUDA give them."""
+    return frozenset(facts.nodes[node].gpu.product_name for node in nodes)
+
+
 def by_rack(facts: GateFacts, nodes: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return rack -> its nodes."""
     return _by(nodes, [facts.nodes[node].rack for node in nodes])

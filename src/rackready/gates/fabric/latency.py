@@ -16,9 +16,11 @@ from rackready.gates.formats import perftest_lat
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
 from rackready.gates.hardware import rail_parts
-from rackready.gates.ib_write_bw import ENV, PORT, WITH_GID, client_failed, gid_text, judge_link, nic_of, rails_of
+from rackready.gates.ib_write_bw import ENV, PORT, client_failed, meets, nic_of, program, rails_of
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import acquit, again, rounds
+from rackready.gates.port_errors import judge_errors
+from rackready.gates.rdma_port import AFTER, judge_layer, judge_link, judge_port, layer, port_of
 from rackready.gates.shipped import command
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
@@ -78,8 +80,15 @@ class IbWriteLat(Gate):
         ]
         for stage, (way, near, far) in enumerate((("forth", first, second), ("back", second, first))):
             for rail in rails:
-                one, other = nic_of(facts, near, rail), nic_of(facts, far, rail)
-                commands += [self._server(f"server-{way}{rail}", far, other, 1 + 2 * stage), self._client(f"{way}{rail}", near, one, other, 2 + 2 * stage)]
+                other = nic_of(facts, far, rail)
+                commands += [
+                    self._server(facts, f"server-{way}{rail}", far, other, 1 + 2 * stage),
+                    self._client(facts, f"{way}{rail}", (near, far), rail, 2 + 2 * stage),
+                ]
+        commands += [
+            command(f"after-{end}", node, rdma_counters, *[nic_of(facts, node, rail).rdma_device for rail in rails], stage=5)
+            for end, node in (("first", first), ("second", second))
+        ]
         about = {"first": first, "second": second, "rails": ",".join(str(rail) for rail in rails)}
         return Run(
             id=f"{first}+{second}", target=f"{first}+{second}", nodes=(first, second), commands=tuple(commands), claims=frozenset({first, second}), about=about
@@ -90,15 +99,17 @@ class IbWriteLat(Gate):
         del nic
         return ()
 
-    def _argv(self, nic: NicFacts) -> tuple[str, ...]:
+    def _argv(self, facts: GateFacts, nic: NicFacts) -> tuple[str, ...]:
         what = ("-p", str(PORT + 100 + nic.rail), "-s", str(self.inputs.size), "-n", str(self.inputs.iterations), "-F", *self.options(nic))
-        return ("bash", "-c", WITH_GID, self.program, nic.rdma_device, gid_text(nic.address), *what)
+        return (*program(facts, self.program, nic), *what)
 
-    def _server(self, key: str, node: str, nic: NicFacts, stage: int) -> Command:
-        return Command(key=key, node=node, argv=self._argv(nic), env=ENV, timeout_s=180, stage=stage, role="server", ready_port=PORT + 100 + nic.rail)
+    def _server(self, facts: GateFacts, key: str, node: str, nic: NicFacts, stage: int) -> Command:
+        return Command(key=key, node=node, argv=self._argv(facts, nic), env=ENV, timeout_s=180, stage=stage, role="server", ready_port=PORT + 100 + nic.rail)
 
-    def _client(self, key: str, node: str, nic: NicFacts, far: NicFacts, stage: int) -> Command:
-        return Command(key=key, node=node, argv=(*self._argv(nic), far.address), env=ENV, timeout_s=120, stage=stage)
+    def _client(self, facts: GateFacts, key: str, ends: tuple[str, str], rail: int, stage: int) -> Command:
+        node, far = ends
+        argv = (*self._argv(facts, nic_of(facts, node, rail)), meets(facts, far, nic_of(facts, far, rail)))
+        return Command(key=key, node=node, argv=argv, env=ENV, timeout_s=120, stage=stage)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge links, transport, and each NIC's typical latency against the mark and the other rails of this pair."""
@@ -114,11 +125,38 @@ class IbWriteLat(Gate):
                 if one is not None:
                     found[rail] = one
             self._judge(gathered, facts, found, near, far)
-        bad = {finding.where for finding in [*gathered.fails, *gathered.errors]}
-        for rail in up:
-            if not any(f"(rail {rail})" in where for where in bad):
-                gathered.measured.update(part for node in (first, second) for part in rail_parts(node, nic_of(facts, node, rail)))
+        good = self._good(gathered, up)
+        for end, node in (("first", first), ("second", second)):
+            self._carried(gathered, outputs, end, node, [nic_of(facts, node, rail) for rail in good])
+        for rail in self._good(gathered, good):
+            gathered.measured.update(part for node in (first, second) for part in rail_parts(node, nic_of(facts, node, rail)))
         return gathered.verdict(run.target)
+
+    @staticmethod
+    def _good(gathered: Judge, rails: Sequence[int]) -> list[int]:
+        """Return the rails of which nothing bad was said."""
+        bad = {finding.where for finding in [*gathered.fails, *gathered.errors]}
+        return [rail for rail in rails if not any(f"(rail {rail})" in where for where in bad)]
+
+    def _carried(self, gathered: Judge, outputs: Outputs, end: str, node: str, nics: Sequence[NicFacts]) -> None:
+        """Hold each port behind the run: still up, no errors counted, and at least the messages themselves sent, as client or in answer."""
+        ports, least = {}, self.inputs.size * self.inputs.iterations
+        for nic in nics:
+            where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+            before, after = (port_of(gathered, outputs.get(f"{when}-{end}"), where, nic) for when in ("link", "after"))
+            if before is None or after is None or not judge_port(gathered, after, node, nic, AFTER):
+                continue
+            ports[where] = (before, after)
+            moved = after["xmit_bytes"] - before["xmit_bytes"]
+            gathered.judged += 1
+            gathered.metric("xmit_bytes", f"{node}/{nic.rdma_device}", float(moved), "B")
+            if moved < least:
+                step = f"The data went over another port: check the node's RDMA devices; a NIC that was reset loses its counters: {_RUNBOOK}."
+                gathered.fail(where, "bytes sent by the port", f"at least {least} bytes", f"{moved} bytes", step)
+        if ports:
+            source = "derived: size x iterations, which each end sends at least once: as client, or in answer"
+            gathered.criterion(Criterion(metric="xmit_bytes", op=Op.GE, bound=least, unit="B", label="identity", source=source, derived=True))
+            judge_errors(gathered, node, ports)
 
     @staticmethod
     def _links(gathered: Judge, facts: GateFacts, outputs: Outputs, nodes: tuple[str, str], rail: int) -> bool:
@@ -146,20 +184,20 @@ class IbWriteLat(Gate):
 
     def transport(self, gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, result: Latency) -> bool:
         """Judge what was really measured: verb, device, size, link type, memory."""
-        del facts
         before = len(gathered.fails) + len(gathered.errors)
         gathered.judged += 1
         wanted = (self.verb, nic.rdma_device, self.inputs.size, bool(self.options(nic)))
         actual = (result.verb, result.device, result.size, result.gpu_memory)
         if actual != wanted:
             gathered.error(where, f"{self.program} measured something else", _words(wanted), _words(actual), "Run the gate again.")
-        if result.link_type != "Ethernet":
-            step = "Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1=2`, then reset the NIC."
-            gathered.fail(where, "transport", "RoCE (link type Ethernet)", f"link type {result.link_type}", step)
         if wanted[-1] and result.gpu not in {None, nic.gpu}:
             what = f"{self.program} measured another GPU's memory"
             gathered.error(where, what, f"gpu{nic.gpu}", f"gpu{result.gpu}", "Unset CUDA_VISIBLE_DEVICES on the node.")
-        gathered.transport = f"RoCE, {'GPU' if result.gpu_memory else 'host'} memory"
+        if result.iterations != self.inputs.iterations:
+            asked, sent = (f"{count} messages" for count in (self.inputs.iterations, result.iterations))
+            gathered.error(where, f"{self.program} measured something else", asked, sent, "Run the gate again.")
+        judge_layer(gathered, where, facts.fabric, result.link_type)
+        gathered.transport = f"{layer(facts.fabric).name}, {'GPU' if result.gpu_memory else 'host'} memory"
         return len(gathered.fails) + len(gathered.errors) == before
 
     def mark(self, of_node: NodeFacts) -> Bound:
@@ -177,11 +215,12 @@ class IbWriteLat(Gate):
             where = place(near, far, one, other)
             gathered.metric("latency_typical", where, values[index], "us")
             gathered.metric("latency_p99", where, found[rail].p99, "us")
-            self._against_mark(gathered, where, found[rail].average, mark)
+            self.against_mark(gathered, where, found[rail].average, mark)
             others = values[:index] + values[index + 1 :]
             self._against_siblings(gathered, where, values[index], others, facts.fleet * len(values), known=not mark.derived)
 
-    def _against_mark(self, gathered: Judge, where: str, value: float, mark: Bound) -> None:
+    def against_mark(self, gathered: Judge, where: str, value: float, mark: Bound) -> None:
+        """Hold a rail's latency, us, against its mark."""
         gathered.judged += 1
         bound = Criterion(
             metric="latency_average", op=Op.LE, bound=mark.value, unit="us", label="floor", source=mark.source, derived=mark.derived, inputs=mark.inputs

@@ -131,7 +131,7 @@ class NcclScaling(Multi):
         """Judge one size; returns the median busbw, None when it cannot be judged. ``base``: busbw of the smallest that goes the same way."""
         count, where, key = self.count(facts), _where(size), f"n{len(size.nodes)}-launch"
         trial = Judge()
-        wanted = Launch(self.inputs.size, domains.ranks(facts, size.nodes), size.nodes)
+        wanted = Launch(self.size(facts, size.nodes), domains.ranks(facts, size.nodes), size.nodes, domains.models(facts, size.nodes))
         read = [read_launch(trial, outputs.get(f"{key}{number}"), where, number, wanted) for number in range(count)]
         gathered.fails += trial.fails
         gathered.errors += trial.errors
@@ -149,7 +149,7 @@ class NcclScaling(Multi):
 
         Sizes inside one domain of several nodes must have left its rails alone: they add nothing.
         """
-        moved = collectives_run(self.inputs.size) * self.count(facts)
+        moved = collectives_run(self.size(facts, run.nodes)) * self.count(facts)
         tolerance = carried.Tolerance(self.inputs.bytes_tolerance, self.inputs.share_tolerance)
         over = [size.domain for size in sizes if size.way == "network"]
         if not over:

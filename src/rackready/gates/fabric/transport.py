@@ -11,6 +11,8 @@ from rackready.gates.expectation import Algorithm, Collective, Domain
 from rackready.gates.formats import nccl_log
 from rackready.gates.formats.nccl_log import HostLog
 from rackready.gates.judge import Judge
+from rackready.gates.rdma_port import layer
+from rackready.model.site import Fabric
 
 RUNBOOK = "docs/runbooks/nccl-transport.md"
 PLUGINS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -99,7 +101,7 @@ def _node(judge: Judge, facts: GateFacts, wanted: Wanted, node: str, log: HostLo
     for line in sorted(log.unread)[:1]:
         judge.error(node, "NCCL channel in a form that is not known", "a channel via NET, P2P or SHM", line, "Read NCCL's release notes, and update rackready.")
     if wanted.network:
-        _network(judge, facts.fabric.nccl_net, of_node, node, log)
+        _network(judge, facts.fabric, of_node, node, log)
     elif log.channels:
         said = ", ".join(sorted({f"NET/{net}" for net, _, _ in log.channels}))
         judge.fail(node, "NVLink domain", "all channels over NVLink", said, f"See the fabric state of its GPUs and IMEX (`nvidia-imex-ctl -N`): {RUNBOOK}")
@@ -107,7 +109,8 @@ def _node(judge: Judge, facts: GateFacts, wanted: Wanted, node: str, log: HostLo
         _inside(judge, wanted, of_node, node, log)
 
 
-def _network(judge: Judge, plugin: str, of_node: NodeFacts, node: str, log: HostLog) -> None:
+def _network(judge: Judge, fabric: Fabric, of_node: NodeFacts, node: str, log: HostLog) -> None:
+    plugin = fabric.nccl_net
     name, starts = PLUGINS[plugin]
     if not log.networks or not log.channels:
         judge.error(node, "NCCL did not say which transport it used", "NCCL INFO lines of every node", "none of this node", _SILENT)
@@ -124,7 +127,7 @@ def _network(judge: Judge, plugin: str, of_node: NodeFacts, node: str, log: Host
     elif plugin == "ofi":
         _provider(judge, node, log)
     else:
-        _devices(judge, of_node, node, log)
+        _devices(judge, fabric, of_node, node, log)
 
 
 def _is(net: str, starts: tuple[str, ...]) -> bool:
@@ -140,16 +143,24 @@ def _provider(judge: Judge, node: str, log: HostLog) -> None:
         judge.fail(node, "libfabric's provider", "efa", ", ".join(sorted(log.providers)), step)
 
 
-def _devices(judge: Judge, of_node: NodeFacts, node: str, log: HostLog) -> None:
+def _devices(judge: Judge, fabric: Fabric, of_node: NodeFacts, node: str, log: HostLog) -> None:
     expected = {nic.rdma_device for nic in of_node.nics}
     if log.used() != expected:
         actual = ", ".join(sorted(log.used())) or "none"
         step = "Check the state of the missing HCAs and NCCL_IB_HCA in /etc/nccl.conf."
         judge.fail(node, "HCAs used by NCCL", ", ".join(sorted(expected)), actual, step)
+    wanted = layer(fabric)
+    others = sorted(f"{name}/{link}" for name, link in log.devices.values() if name in expected and link != wanted.nccl)
+    if others:
+        step = f"Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1={wanted.set_by}`, then reset the NICs; or correct fabric.kind in site.yml."
+        judge.fail(node, "link layer of its HCAs", f"{wanted.name} ({wanted.nccl})", ", ".join(others), step)
 
 
 def _inside(judge: Judge, wanted: Wanted, of_node: NodeFacts, node: str, log: HostLog) -> None:
-    """Judge the ways between the GPUs of one domain. Without NVLink there is nothing that they must be."""
+    """Judge the ways between the GPUs of one domain. Without NVLink there is nothing that they must be.
+
+    Every GPU sends to another of its domain; across the network one of a node may do nothing but send out, where all of its channels leave by one NIC.
+    """
     if of_node.gpu.nvlink is None or wanted.domain is None:
         return
     if not log.inside or not log.paths:
@@ -160,6 +171,10 @@ def _inside(judge: Judge, wanted: Wanted, of_node: NodeFacts, node: str, log: Ho
     step = f"Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in /etc/nccl.conf: {RUNBOOK}"
     if slow:
         judge.fail(node, "NVLink between its GPUs", "P2P channels over paths of type NVL", ", ".join(slow), step)
+    count = of_node.platform.gpus
+    if len(log.senders) < count - wanted.network:
+        silent = f"{count}{' (but one)' if wanted.network else ''}"
+        judge.error(node, "NCCL did not say how all its GPUs talk", f"channels to another GPU from {silent} GPUs", f"from {len(log.senders)}", _SILENT)
     if wanted.domain.boards > 1:
         _across_nodes(judge, wanted.domain, node, log)
     if wanted.multicast:

@@ -19,7 +19,7 @@ _PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[\w;-]+)")
 _NET = re.compile(
     r"Channel \d+(?:/\d+)? : \S+ -> \S+ \[(?:send|receive)\] via NET/(?P<net>[^/]+)/(?P<device>\d+)(?:\(\d+\))?(?P<rest>\S*)",
 )
-_INSIDE = re.compile(r"Channel \d+(?:/\d+)? : \S+ -> \S+ via (?P<way>(?:P2P|SHM)/.+?)(?: comm .*)?$")
+_INSIDE = re.compile(r"Channel \d+(?:/\d+)? : (?P<sender>\d+)\S* -> \S+ via (?P<way>(?:P2P|SHM)/.+?)(?: comm .*)?$")
 _OTHER = re.compile(r"Channel \d+(?:/\d+)? : \S+ -> \S+ .*?(?P<way>\bvia .+?)(?: comm .*)?$")
 _NVLS = re.compile(r"NVLS multicast support is (?P<no>not )?available on dev (?P<device>\d+)")
 _MNNVL = re.compile(r"MNNVL (?P<on>\d+) cliqueId \S+ cliqueSize (?P<size>\d+)")
@@ -40,6 +40,8 @@ class HostLog:
     """(network, device index, whether GPUDirect RDMA) of every channel over the network."""
     inside: set[str] = field(default_factory=set)
     """Ways between GPUs that need no network: P2P/CUMEM, P2P/MNNVL, SHM/direct/direct, ..."""
+    senders: set[int] = field(default_factory=set)
+    """Ranks that send over such a way: its sender is who says it (p2pSendSetup of src/transport/p2p.cc)."""
     multicast: set[int] = field(default_factory=set)
     """GPUs for which the switches reduce (NVLS)."""
     no_multicast: set[int] = field(default_factory=set)
@@ -97,5 +99,6 @@ def _channel(host: HostLog, line: str) -> None:
         host.channels.append((found["net"], int(found["device"]), "GDRDMA" in found["rest"]))
     elif found := _INSIDE.match(line):
         host.inside.add(found["way"])
+        host.senders.add(int(found["sender"]))
     elif found := _OTHER.match(line):
         host.unread.add(found["way"])

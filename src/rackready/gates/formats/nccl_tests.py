@@ -32,7 +32,8 @@ class CollectiveResult:
     rows: tuple[Row, ...]
     ranks: int
     hosts: tuple[str, ...]
-    devices: tuple[str, ...]
+    devices: tuple[tuple[str, str], ...]
+    """(host, model of its GPU) of every rank, as CUDA names it."""
     out_of_bounds: int
     sane: bool
     """The tool's own words: out of bounds values OK."""
@@ -43,8 +44,12 @@ class CollectiveResult:
     """Name of the program as it says it itself, e.g. all_reduce_perf; empty where its version does not."""
 
     def at(self, size: int) -> Row | None:
-        """Return the row of a message size in bytes."""
-        return next((row for row in self.rows if row.size == size), None)
+        """Return the row of a message size that was asked for, in bytes.
+
+        all_gather, reduce_scatter and alltoall give every rank as many whole 16 bytes and print the sum: less than 16 bytes a rank below what was asked
+        (NVIDIA/nccl-tests src/all_gather.cu, AllGatherGetCollByteCount).
+        """
+        return next((row for row in self.rows if size - _STEP * self.ranks < row.size <= size), None)
 
 
 _RANK = re.compile(r"^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)\s+\[[0-9A-Fa-fx:.]+\]\s+(.+?)\s*$", re.MULTILINE)
@@ -57,6 +62,7 @@ _VERSION = re.compile(r"nccl-tests version\s+(\S+)")
 _TEST = re.compile(r"^# Collective test starting: (?P<name>\w+)\s*$", re.MULTILINE)
 _LEADING = 3
 _COLUMNS = 8
+_STEP = 16
 
 
 def parse(text: str) -> CollectiveResult:
@@ -83,18 +89,28 @@ def _parse_text(text: str) -> CollectiveResult:
     if not rows or numbers != list(range(len(numbers))):
         message = f"{len(rows)} rows and ranks {numbers}: the output is cut off"
         raise FormatError(message)
+    _once(rows)
     version = _VERSION.search(text)
     return CollectiveResult(
         rows=rows,
         ranks=len(numbers),
         hosts=tuple(sorted({rank[2] for rank in ranks})),
-        devices=tuple(rank[4] for rank in ranks),
+        devices=tuple((rank[2], rank[4]) for rank in ranks),
         processes=frozenset((rank[2].split(".")[0], int(rank[1])) for rank in ranks),
         out_of_bounds=int(bounds[1]),
         sane=bounds[2] == "OK",
         version=version[1] if version else "",
         test=name["name"] if (name := _TEST.search(text)) else "",
     )
+
+
+def _once(rows: tuple[Row, ...]) -> None:
+    """Refuse a size with two results: which of them is meant is not said. Sizes that are too small for the ranks all print as 0."""
+    sizes = [row.size for row in rows if row.size]
+    twice = sorted({size for size in sizes if sizes.count(size) > 1})
+    if twice:
+        message = f"{sizes.count(twice[0])} rows of size {twice[0]}, Expected: one"
+        raise FormatError(message)
 
 
 def _row(line: str, *, root: bool) -> Row | None:
@@ -158,6 +174,7 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
     if not rows or not numbers or numbers != list(range(len(numbers))) or "end_time" not in document:
         message = f"{len(rows)} results and ranks {numbers}: the document is not complete"
         raise FormatError(message)
+    _once(rows)
     bounds = document["out_of_bounds"]
     okay = str(bounds["okay"]).lower()  # a string "true", "false" or "unchecked", not a JSON boolean
     if okay not in {"true", "false", "unchecked"}:
@@ -167,7 +184,7 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
         rows=rows,
         ranks=len(numbers),
         hosts=tuple(sorted({str(device["hostname"]) for device in devices})),
-        devices=tuple(str(device["device_info"]) for device in devices),
+        devices=tuple((str(device["hostname"]), str(device["device_info"])) for device in devices),
         processes=frozenset((str(device["hostname"]).split(".")[0], int(device["pid"])) for device in devices),
         out_of_bounds=int(bounds["count"]),
         sane=okay == "true",

@@ -25,15 +25,32 @@ class WriteBandwidth:
     iterations: int
     peak: float
     average: float
+    local: frozenset[str] = frozenset()
+    """Addresses of its own end's GIDs: IPv4 where they are mapped ones, else as perftest prints them; empty where it says none."""
+    remote: frozenset[str] = frozenset()
 
 
 _TITLE = re.compile(r"^\s*RDMA_Write BW Test\s*$", re.MULTILINE)
 _COLUMNS = re.compile(r"^\s*#bytes\s+#iterations\s+BW peak\[(?P<peak>[^\]]+)\]\s+BW average\[(?P<average>[^\]]+)\]\s+MsgRate\[Mpps\]\s*$", re.MULTILINE)
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s*$", re.MULTILINE)
 _FIELD = re.compile(r"(?P<name>Device|Transport type|Mtu|Link type|GID index)\s*:\s*(?P<value>[^\s\[]+)")
+_GID = re.compile(r"^\s*(?P<end>local|remote) address:.*\n\s*GID:\s*(?P<gid>[\d:]+)\s*$", re.MULTILINE)
+_MAPPED = [0] * 10 + [255, 255]
 _DMABUF = re.compile(r"using DMA-BUF for GPU buffer", re.IGNORECASE)
 _GPU = re.compile(r"\[pid = \d+, dev = (\d+)\]")
 _CUDA = re.compile(r"cuMemAlloc\(\) of a \d+ bytes GPU buffer|allocated GPU buffer|creating CUDA Ctx", re.IGNORECASE)
+_FAILED = re.compile(
+    r"Completion with error at (?:client|server)|Failed status[- ].*|Problems with warm up|Couldn't post (?:send|recv).*|poll CQ failed.*|"
+    r"Failed to complete run_iter_\w+ function successfully|Failed to sync between server and client.*"
+)
+
+
+def failure(*texts: str) -> str:
+    """Return the first words by which perftest says that its messages did not all arrive, empty where it says none (src/perftest_resources.c, write_bw.c).
+
+    Words about tidying up afterwards (Failed to deregister MR) and about the processor's clock are none.
+    """
+    return next((found[0].strip() for text in texts if (found := _FAILED.search(text))), "")
 
 
 def parse(text: str) -> WriteBandwidth:
@@ -80,9 +97,18 @@ def _result(text: str, row: tuple[str, ...]) -> WriteBandwidth:
         iterations=int(iterations),
         peak=float(peak),
         average=float(average),
+        local=_addresses(text, "local"),
+        remote=_addresses(text, "remote"),
     )
 
 
 def gpu_used(text: str) -> int | None:
     """Return whose GPU memory a program of perftest says that it uses, by CUDA's numbers; None where it says none."""
     return int(used[1]) if (used := _GPU.search(text)) else None
+
+
+def _addresses(text: str, end: str) -> frozenset[str]:
+    """Return the addresses of one end's GIDs. perftest prints their bytes as decimal numbers of at least two digits (src/perftest_communication.h)."""
+    gids = [match["gid"] for match in _GID.finditer(text) if match["end"] == end]
+    numbers = {gid: [int(number) for number in gid.split(":") if number] for gid in gids}
+    return frozenset(".".join(map(str, found[12:])) if found[:12] == _MAPPED else gid for gid, found in numbers.items())

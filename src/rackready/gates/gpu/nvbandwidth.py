@@ -114,7 +114,7 @@ class NvBandwidth(Gate):
         values = {gpu: median(table[gpu] for table in tables if table is not None) for gpu in range(count)}
         for gpu, value in values.items():
             judge.metric(test, f"{node}/gpu{gpu}", value, "GB/s")
-        slow = _bounds(judge, facts.nodes[node], node, test, values)
+        slow = judge_bounds(judge, facts.nodes[node], node, test, values)
         units = facts.fleet * count
         return slow | compare(judge, node, values, Comparison(test, "GB/s", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
 
@@ -178,7 +178,7 @@ def _floor(facts: NodeFacts, test: str) -> Bound | None:
     return Bound(value, source, inputs={"rate": rate.value})
 
 
-def _bounds(judge: Judge, facts: NodeFacts, node: str, test: str, values: dict[int, float]) -> set[int]:
+def judge_bounds(judge: Judge, facts: NodeFacts, node: str, test: str, values: dict[int, float]) -> set[int]:
     """Hold copies against what their way can carry: above it is implausible, below the floor a fail; returns those below."""
     rate, lower = _ceiling(facts, test), _floor(facts, test)
     if rate is not None:

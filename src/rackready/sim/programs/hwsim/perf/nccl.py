@@ -185,7 +185,8 @@ def next_peer(lines: list[Facts], host: str) -> Facts | None:
 
 def _sizes(options: Options, ranks: list[Rank]) -> list[int]:
     low, high = options.bytes("min", 32 * _MIB), options.bytes("max", 32 * _MIB)
-    room = (min(rank.gpu["memory_mib"] for rank in ranks) - 1024) * _MIB // (3 if options.number("check", 1) else 2)
+    memory = min(rank.gpu["memory_mib"] for rank in ranks) * _MIB
+    room = (memory - min(-(-memory // (16 * _GIB)), 4) * _GIB - _GIB) // (3 if options.number("check", 1) else 2)
     high, grow, step = min(high, room), options.number("factor", 1), options.bytes("step", _MIB)
     sizes, size = [], low
     while size <= high:

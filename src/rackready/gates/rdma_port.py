@@ -1,0 +1,136 @@
+"""What gates hold of a NIC's port: its link, the layer of that link, and what is left of its rate for data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rackready.design.facts import NicFacts
+from rackready.gates.base import Output, trouble
+from rackready.gates.expectation import Bound
+from rackready.gates.formats.error import FormatError
+from rackready.gates.judge import Judge
+from rackready.gates.shipped import document
+from rackready.model.choices import FabricKind
+from rackready.model.site import Fabric
+from rackready.ondevice import rdma_counters
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A link layer by the words of those who report it."""
+
+    name: str
+    perftest: str
+    """perftest's Link type."""
+    nccl: str
+    """What follows a device's name in NCCL's list of HCAs (src/transport/net_ib)."""
+    framing: int
+    """Bytes around each packet's payload."""
+    framing_source: str
+    set_by: str
+    """Value of mlxconfig's LINK_TYPE_P1."""
+
+
+_ROCE = "preamble, frame check and gap 24, Ethernet with VLAN 18, IPv4 20, UDP 8, BTH 12, ICRC 4 (IEEE 802.3; InfiniBand specification annex A17)"
+_IB = "LRH 8, BTH 12, ICRC 4, VCRC 2 (InfiniBand specification volume 1)"
+LAYERS: Mapping[FabricKind, Layer] = {
+    "roce": Layer("RoCE", "Ethernet", "RoCE", 24 + 18 + 20 + 8 + 12 + 4, _ROCE, "2"),
+    "infiniband": Layer("InfiniBand", "IB", "IB", 8 + 12 + 4 + 2, _IB, "1"),
+}
+AFTER = " after the run"
+"""What `judge_port` is told of a reading behind a load: a port may fall under it."""
+_LARGEST = 4096
+"""The largest path MTU of RDMA, bytes (InfiniBand specification); InfiniBand's links have it."""
+
+
+def layer(fabric: Fabric) -> Layer:
+    """Return the link layer that the site says its fabric has."""
+    return LAYERS[fabric.kind]
+
+
+def payload_rate(rate: int, mtu: int, of: Layer) -> Bound:
+    """Return what of a port's rate is left for payload, Gb/s. RETH stands only in the first packet of a message, and is left out."""
+    source = f"derived: port rate x mtu / (mtu + {of.framing} bytes of framing): {of.framing_source}"
+    return Bound(rate * mtu / (mtu + of.framing), source, inputs={"rate": float(rate), "mtu": float(mtu)})
+
+
+def path_mtu(fabric: Fabric) -> int:
+    """Return the RDMA path MTU: on Ethernet the power of two that fits its MTU, room left for IP, UDP and RDMA headers; on InfiniBand the largest."""
+    if fabric.kind == "infiniband":
+        return _LARGEST
+    return max(size for size in (256, 512, 1024, 2048, _LARGEST) if size + 64 <= fabric.mtu)
+
+
+def judge_layer(gathered: Judge, where: str, fabric: Fabric, link_type: str) -> bool:
+    """Hold perftest's link type against the site's fabric."""
+    wanted = layer(fabric)
+    if link_type != wanted.perftest:
+        step = f"Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1={wanted.set_by}`, then reset the NIC."
+        gathered.fail(where, "transport", f"{wanted.name} (link type {wanted.perftest})", f"link type {link_type}", step)
+    return link_type == wanted.perftest
+
+
+def judge_link(gathered: Judge, output: Output | None, node: str, nic: NicFacts) -> bool:
+    """Judge one end's link: a link that is not active is that node's fault alone."""
+    where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+    if gathered.trouble(trouble(output, where, "link state")) or output is None:
+        return False
+    try:
+        found = document(output, rdma_counters.FORMAT)["devices"][nic.rdma_device]
+    except (FormatError, KeyError, TypeError) as error:
+        gathered.error(where, "link state unreadable", "state of the port", error, "Run the gate again.")
+        return False
+    return judge_port(gathered, found, node, nic)
+
+
+def judge_port(gathered: Judge, found: object, node: str, nic: NicFacts, when: str = "") -> bool:
+    """Judge one reading of a port, of `rdma_counters`: there, active, and at its rate. ``when``: words behind what is wrong."""
+    where = f"{node} {nic.rdma_device} (rail {nic.rail})"
+    if not isinstance(found, dict) or found.get("state") is None:
+        gathered.fail(
+            where,
+            f"NIC missing{when}",
+            f"{nic.rdma_device} below /sys/class/infiniband",
+            "nothing",
+            f"Check that the NIC at {nic.pci} is seen (`lspci`) and mlx5_core is loaded; reseat it: docs/runbooks/nic.md",
+        )
+        gathered.blamed.add(node)
+        return False
+    gathered.judged += 1
+    state = str(found["state"]).split(":")[-1].strip()
+    if state != "ACTIVE":
+        cable = f"the cable to {nic.switch} {nic.port}" if nic.switch else "its cable"
+        gathered.fail(where, f"link down{when}", "port ACTIVE", f"port {state}", f"Check {cable} and its transceivers: docs/runbooks/link-down.md")
+        gathered.blamed.add(node)
+        return False
+    rate = str(found.get("rate") or "").split(" ")[0]
+    if rate != str(nic.rate):
+        gathered.fail(
+            where,
+            f"link rate{when}",
+            f"{nic.rate} Gb/s",
+            f"{found.get('rate') or 'not reported'}",
+            "Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
+        )
+        gathered.blamed.add(node)
+        return False
+    return True
+
+
+def port_of(gathered: Judge, output: Output | None, where: str, nic: NicFacts) -> dict[str, Any] | None:
+    """Return a port's reading with its count of bytes sent; what is wrong with it goes to the judge."""
+    if gathered.trouble(trouble(output, where, "reading of byte counters")) or output is None:
+        return None
+    try:
+        port: dict[str, Any] = document(output, rdma_counters.FORMAT)["devices"][nic.rdma_device]
+        value = port["xmit_bytes"]
+    except (FormatError, KeyError, TypeError) as error:
+        gathered.error(where, "byte counters unreadable", "a complete document", error, "Run the gate again.")
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        step = "Check /sys/class/infiniband on the node."
+        gathered.error(where, "byte counter", "a number", value, step)
+        return None
+    return port
