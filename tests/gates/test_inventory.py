@@ -84,6 +84,13 @@ CASES = [
         "node01 gpu3: PCI address not reported - Expected: a value Actual: Unknown Error. Update the driver; without it the evidence cannot name the part.",
     ),
     one(
+        "more GPUs than the platform has",
+        changed(lambda found: found.update(count=9, gpus=[*found["gpus"], {**found["gpus"][0], "index": 8, "serial": "1650000000008", "uuid": "GPU-8"}])),
+        Outcome.FAIL,
+        "node01: more GPUs than the platform has - Expected: 8 GPUs Actual: 9. "
+        "Correct the node's platform in the site file (dgx_h100); alone on this machine (`--local`), give `--gpus 9`.",
+    ),
+    one(
         "driver not loaded",
         Said(text("nvml/driver_not_loaded.json"), exit_code=1),
         Outcome.ERROR,

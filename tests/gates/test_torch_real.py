@@ -21,6 +21,7 @@ import pytest
 
 from rackready.gates import offline
 from rackready.gates.base import GateFacts, Output, Run
+from rackready.gates.fabric import training
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.support import Said, outputs, text
@@ -129,7 +130,7 @@ def test_a_step_that_was_really_trained_passes_but_never_as_what_gloo_says(gpus:
     assert not refused.metrics
     verdict = judged(gpus, as_on_gpus(gpus, said))
     assert [str(finding) for finding in verdict.findings] == []
-    assert (verdict.outcome, verdict.note, len(verdict.measured)) == (Outcome.PASS, "fleet pending", 2 * gpus)
+    assert (verdict.outcome, verdict.note, len(verdict.measured)) == (Outcome.PASS, training.SPEED, 2 * gpus)
     metrics = {metric.name: metric.value for metric in verdict.metrics}
     assert metrics["loss_last"] < metrics["loss_first"] == pytest.approx(10.37, abs=0.02)
     assert metrics["tokens_per_second"] > 0

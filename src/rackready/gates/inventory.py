@@ -76,7 +76,10 @@ class Inventory(Gate):
             return
         judge.judged += 1
         judge.count("gpu_count", node, len(gpus), wanted.platform.gpus, f"platform profile {wanted.platform.id}")
-        if len(gpus) != wanted.platform.gpus:
+        if len(gpus) > wanted.platform.gpus:
+            step = f"Correct the node's platform in the site file ({wanted.platform.id}); alone on this machine (`--local`), give `--gpus {len(gpus)}`."
+            judge.fail(node, "more GPUs than the platform has", f"{wanted.platform.gpus} GPUs", len(gpus), step)
+        elif len(gpus) < wanted.platform.gpus:
             present = [str(gpu["pci"]) for gpu in gpus if gpu.get("pci")]
             judge.fail(
                 node,

@@ -13,7 +13,6 @@ from pydantic import Field
 
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.container import Containered
-from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.fabric import domains, transport
 from rackready.gates.fabric.collective import DEBUG
 from rackready.gates.formats import complaint, printed_json
@@ -26,6 +25,8 @@ _PORT = 29511
 _BACKEND = "nccl"
 _NEAR = 0.1
 _VOCABULARY = 32000
+SPEED = "tokens per second are recorded, not judged: the whole cluster trains as one unit, beside which there is no other"
+"""Note of a pass. It does not keep a required gate from being satisfied: what is judged was judged."""
 _WARMUP = 5
 """Steps before those that are timed."""
 _MOVES = 0.5
@@ -78,7 +79,7 @@ class DdpStep(Containered):
         return {}
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
-        """Judge that every rank took part, that the loss began and fell as it must, that all ranks agree, and the transport. Speed: the fleet only."""
+        """Judge that every rank took part, that the loss began and fell as it must, that all ranks agree, and the transport. Its speed is recorded."""
         gathered = Judge()
         found = [outputs.get(f"train-{node}") for node in run.nodes]
         for node, output in zip(run.nodes, found, strict=True):
@@ -97,7 +98,7 @@ class DdpStep(Containered):
         transport.prove(gathered, facts, transport.Wanted(run.nodes, "all_reduce", "default", domain), [text])
         if not gathered.fails and not gathered.errors:
             gathered.measured.update(f"{node}/gpu{index}" for node in run.nodes for index in range(facts.nodes[node].platform.gpus))
-            gathered.note = FLEET_PENDING
+            gathered.note = SPEED
         return gathered.verdict("cluster")
 
     def _judge(self, gathered: Judge, facts: GateFacts, run: Run, report: dict[str, Any]) -> None:
