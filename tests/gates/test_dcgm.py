@@ -258,6 +258,39 @@ CASES = [
 ]
 
 
+OTHER = "Check that the output is this node's, and its platform in the site file; `nvidia-smi -L` names the GPUs."
+
+
+def gpus_of(found: dict[str, Any]) -> list[dict[str, Any]]:
+    return next(group["entities"] for group in found["entity_groups"] if group["entity_group"] == "GPU")  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        (
+            "r3_dcgm4",
+            lambda found: [gpu.update(device_id="20b2") for gpu in gpus_of(found)],
+            "DCGM ran on GPUs of another model - Expected: PCI device id 2330 Actual: 20b2.",
+        ),
+        (
+            "r3_dcgm3",
+            lambda found: found.update({"GPU Device IDs": ["2330"] * 7 + ["20B2"]}),
+            "DCGM ran on GPUs of another model - Expected: PCI device id 2330 Actual: 20b2.",
+        ),
+        (
+            "r3_dcgm4",
+            lambda found: [gpu.update(serial_num="165") for gpu in gpus_of(found)],
+            "DCGM's GPUs are not told apart - Expected: every GPU its own serial number Actual: 165 more than once.",
+        ),
+    ],
+    ids=["another model, DCGM 4", "another model, DCGM 3", "one serial number"],
+)
+def test_a_diagnostic_of_other_gpus_is_an_error(name: str, change: Callable[[dict[str, Any]], object], said: str) -> None:
+    case = Case("other", {"dcgmi": changed(f"dcgm/dgx_h100_{name}_healthy.json", change)}, Outcome.ERROR, (f"node01: {said} {OTHER}",))
+    check(R3, case)
+
+
 @pytest.mark.parametrize(("gate", "case"), CASES, ids=lambda value: value.name if isinstance(value, Case) else None)
 def test_verdict(gate: str, case: Case) -> None:
     check(gate, case)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -133,6 +134,7 @@ class DcgmDiagnostic(Gate):
             judge.fail(
                 node, "GPUs in the diagnostic", f"{count} GPUs", f"{len(set(diagnostic.gpus))}", "Check the inventory gate: a GPU is missing or inactive."
             )
+        _same_gpus(judge, facts, node, diagnostic)
         named = {result.test for result in diagnostic.results if result.entity != "summary" and result.status != "Pass"}
         for result in diagnostic.results:
             if result.entity != "summary" or result.test not in named:  # the summary repeats what its entities say
@@ -206,6 +208,18 @@ class DcgmDiagnostic(Gate):
                 f"exit code {output.exit_code}",
                 "Run `dcgmi diag` by hand on the node and read its log (nvvs.log).",
             )
+
+
+def _same_gpus(judge: Judge, facts: GateFacts, node: str, diagnostic: dcgm_diag.Diagnostic) -> None:
+    """Hold the GPUs that DCGM says it ran on against the node's model; none says its serial number twice."""
+    step = "Check that the output is this node's, and its platform in the site file; `nvidia-smi -L` names the GPUs."
+    wanted = facts.nodes[node].gpu.pci_device_id
+    others = sorted({found for found in diagnostic.device_ids if found != wanted})
+    if others:
+        judge.error(node, "DCGM ran on GPUs of another model", f"PCI device id {wanted}", ", ".join(others), step)
+    twice = sorted(serial for serial, times in Counter(serial for serial in diagnostic.serials if serial).items() if times > 1)
+    if twice:
+        judge.error(node, "DCGM's GPUs are not told apart", "every GPU its own serial number", f"{', '.join(twice)} more than once", step)
 
 
 def _asks_for_repair(result: dcgm_diag.Result) -> list[dcgm_diag.Warned]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -64,6 +65,28 @@ def test_copies_that_are_slow_or_missing(change: Callable[[dict[str, dict[str, A
     assert (where, what) in {(finding.where, finding.what) for finding in verdict.findings}
     assert verdict.outcome is outcome
     assert "node01/gpu3" not in verdict.measured
+
+
+MEDIAN = "(0.85 of the median of all pairs: behind NVSwitches all are alike)"
+
+
+@pytest.mark.parametrize(
+    ("cell", "outcome", "finding"),
+    [
+        ("12.00", Outcome.FAIL, f"device_to_device_memcpy_read_ce is slow between two GPUs - Expected: at least {{least}} GB/s {MEDIAN} Actual: 12.0 GB/s. {{look}}"),
+        ("N/A", Outcome.ERROR, "device_to_device_memcpy_read_ce has no number - Expected: one for each pair of GPUs Actual: none. Look at `nvidia-smi topo -p2p r`, then run the gate again."),
+        ("446.00", Outcome.ERROR, "device_to_device_memcpy_read_ce is implausible between two GPUs - Expected: at most {most} GB/s (the median of all pairs / 0.85) Actual: 446.0 GB/s. Run the gate again."),
+    ],
+    ids=["slow", "without a number", "implausible"],
+)  # fmt: skip
+def test_one_pair_that_a_gpus_median_hides_is_named(cell: str, outcome: Outcome, finding: str) -> None:
+    test = next(one for one in json.loads(JSON)["nvbandwidth"]["testcases"] if one["name"] == "device_to_device_memcpy_read_ce")
+    test["bandwidth_matrix"][3][5] = cell
+    typical = statistics.median(float(value) for row in test["bandwidth_matrix"] for value in row if value != "N/A")
+    verdict = copies(set_cell("device_to_device_memcpy_read_ce", 3, 5, cell))
+    assert says(verdict) == [f"node01 gpu3 and gpu5: {finding.format(least=f'{0.85 * typical:.1f}', most=f'{typical / 0.85:.1f}', look=LOOK)}"]
+    assert verdict.outcome is outcome
+    assert not {"node01/gpu3", "node01/gpu5"} & set(verdict.measured)
 
 
 def scaled(test: str, factor: float) -> Callable[[dict[str, dict[str, Any]]], object]:

@@ -47,6 +47,8 @@ class Diagnostic:
     driver: str
     gpus: tuple[int, ...]
     serials: tuple[str, ...]
+    device_ids: tuple[str, ...]
+    """PCI device ids, four hexadecimal digits, lower case; empty where it says none."""
     results: tuple[Result, ...]
     eud: str = ""
     """Version of the extended utility diagnostic, where the document's head has one: it does not say that it ran."""
@@ -78,10 +80,12 @@ def _diagnostic(document: dict[str, Any]) -> Diagnostic:
         entities = [entity for group in document.get("entity_groups", []) if group["entity_group"] == "GPU" for entity in group["entities"]]
         gpus = tuple(_number(entity, "entity_id") for entity in entities)
         serials = tuple(str(entity.get("serial_num", "")) for entity in entities)
+        ids = [entity.get("device_id", "") for entity in entities]
     elif "DCGM GPU Diagnostic" in document:
         body, meta = document["DCGM GPU Diagnostic"], document
         named = document.get("GPU Device Serials", {})
-        gpus = tuple(int(gpu) for gpu in named) or tuple(range(len(document.get("GPU Device IDs", []))))
+        ids = document.get("GPU Device IDs", [])
+        gpus = tuple(int(gpu) for gpu in named) or tuple(range(len(ids)))
         serials = tuple(str(serial) for serial in named.values())
     else:
         message = f"neither 'DCGM Diagnostic' nor 'DCGM GPU Diagnostic' among {sorted(document)[:5]}"
@@ -99,6 +103,7 @@ def _diagnostic(document: dict[str, Any]) -> Diagnostic:
         str(meta.get("Driver Version Detected", "")),
         gpus,
         serials,
+        tuple(str(found).strip().lower().removeprefix("0x") for found in ids if str(found).strip()),
         results,
         str(meta.get("EUD Test Version", "")),
     )

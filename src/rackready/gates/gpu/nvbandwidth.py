@@ -115,6 +115,8 @@ class NvBandwidth(Gate):
         for gpu, value in values.items():
             judge.metric(test, f"{node}/gpu{gpu}", value, "GB/s")
         slow = judge_bounds(judge, facts.nodes[node], node, test, values)
+        if test == _PEER and facts.nodes[node].gpu.form != "pcie":  # cards reach some of their siblings by a bridge, and others by PCIe
+            slow |= _pairs(judge, node, [one.tests[test].matrix for one in runs], slow)
         units = facts.fleet * count
         return slow | compare(judge, node, values, Comparison(test, "GB/s", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
 
@@ -151,6 +153,32 @@ def _per_gpu(judge: Judge, node: str, test: str, found: Bandwidths, count: int) 
         )
         return None
     return {gpu: median(values) for gpu, values in cells.items()}
+
+
+def _pairs(judge: Judge, node: str, matrices: Sequence[Sequence[Sequence[float | None]]], slow: set[int]) -> set[int]:
+    """Hold each pair's copies, GB/s, against the median of all pairs, since a GPU's own median hides one of them; returns GPUs of bad pairs.
+
+    Pairs of a GPU that is slow as a whole (``slow``) are that GPU's.
+    """
+    count, bad = len(matrices[0]), set[int]()
+    cells = {(a, b): [matrix[a][b] for matrix in matrices] for a in range(count) for b in range(count) if a != b}
+    figures = {pair: median(found) for pair, values in cells.items() if len(found := [value for value in values if value is not None]) == len(values)}
+    typical = median(figures.values()) if figures else 0.0
+    for pair in cells:
+        where = f"{node} gpu{pair[0]} and gpu{pair[1]}"
+        value = figures.get(pair)
+        if value is None:
+            judge.error(where, f"{_PEER} has no number", "one for each pair of GPUs", "none", "Look at `nvidia-smi topo -p2p r`, then run the gate again.")
+        elif value < _DERIVED * typical and not slow & set(pair):
+            expected = f"at least {_DERIVED * typical:.1f} GB/s ({_DERIVED} of the median of all pairs: behind NVSwitches all are alike)"
+            judge.fail(where, f"{_PEER} is slow between two GPUs", expected, f"{value:.1f} GB/s", _OTHER_STEP)
+        elif value > typical / _DERIVED and not slow:
+            expected = f"at most {typical / _DERIVED:.1f} GB/s (the median of all pairs / {_DERIVED})"
+            judge.error(where, f"{_PEER} is implausible between two GPUs", expected, f"{value:.1f} GB/s", "Run the gate again.")
+        else:
+            continue
+        bad |= set(pair)
+    return bad
 
 
 def _ceiling(facts: NodeFacts, test: str) -> Figure | None:
