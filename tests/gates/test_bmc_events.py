@@ -156,6 +156,12 @@ def called_ok(sensor: str, message: str, **fields: object) -> Verdict:
             "memory error",
             "Reseat the DIMM that the entry names, run the memory test; if it comes back, replace the DIMM, then suspect the CPU's socket.",
         ),
+        (
+            "Memory",
+            "Uncorrectable ECC error, DIMM_A1 disabled",
+            "memory error",
+            "Reseat the DIMM that the entry names, run the memory test; if it comes back, replace the DIMM, then suspect the CPU's socket.",
+        ),
         ("Leakage", "Leak detected asserted", "leak event", "Run bmc/cooling/sanity/leaks; look for the leak before the node is used."),
         (
             "Processor",
@@ -181,6 +187,8 @@ def test_broken_hardware_counts_even_where_the_bmc_calls_it_ok(sensor: str, mess
         ("Memory", "Uncorrectable ECC error deasserted", {}),
         ("Memory", "Correctable ECC error, DIMM 3", {}),
         ("Leakage", "No leak detected", {}),
+        ("Processor", "CPU0 CATERR# monitoring enabled", {}),
+        ("Memory", "Memory uncorrectable ECC error logging is disabled", {}),
         ("Temperature", "Lower Non-recoverable going high", {"EntryCode": "Assert"}),
         ("PowerUnit", "Soft-power control failure", {"EntryCode": "Assert"}),
     ],

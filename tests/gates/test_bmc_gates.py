@@ -248,6 +248,12 @@ def test_a_temperature_that_no_running_server_has_is_an_error(reading: int) -> N
     )
 
 
+def test_a_distance_to_a_limit_is_below_zero_while_all_is_well() -> None:
+    margin = {"Name": "CPU1 Thermal Margin", "Id": "MB_SOC_THERMAL_MARGIN_C", "Reading": -30, "Thresholds": {"UpperFatal": {"Reading": 125}}}
+    found = changed(Temperatures, lambda there: there[f"{CHASSIS}/Sensors/TEMP_CPU1"].update(margin))
+    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+
+
 @pytest.mark.parametrize("thresholds", [{"UpperCritical": {"Reading": 99}}, {}], ids=["bounded", "unbounded"])
 def test_a_temperature_sensor_that_calls_itself_bad_is_a_fail(thresholds: dict[str, object]) -> None:
     bad = {"Status": {"State": "Enabled", "Health": "Critical"}, "Thresholds": thresholds}

@@ -181,6 +181,8 @@ def test_gemm_plans_what_the_site_needs() -> None:
         "0",
     )
     assert [command.stage for command in run.commands] == list(range(len(run.commands)))
+    fp32 = next(command for command in run.commands if command.key.startswith("fp32"))
+    assert fp32.argv[1:5] == ("--no-dcgm-validation", "--cublas", "-t", "1007"), "without cuBLAS it tells no figure"
 
 
 @pytest.mark.parametrize(

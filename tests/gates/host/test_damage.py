@@ -111,6 +111,13 @@ def test_a_link_that_was_away_is_no_good_link_however_long_ago(
     assert "node01/mlx5_0" not in verdict.measured
 
 
+def test_an_outage_is_history_after_the_window(node: Node) -> None:
+    """A switch that was restarted on purpose must not keep its nodes from passing until they boot."""
+    lines = links((20000, "down"), (20200, "up"))
+    assert judge(node, "node/host/sanity/links", lines, inputs={"outage_window_s": 66000}).outcome is Outcome.PASS
+    assert judge(node, "node/host/sanity/links", lines, inputs={"outage_window_s": 67000}).outcome is Outcome.FAIL
+
+
 def test_a_site_says_how_long_a_link_may_be_away(node: Node) -> None:
     lines = links((20000, "down"), (20600, "up"))
     assert judge(node, "node/host/sanity/links", lines, inputs={"max_outage_s": 900}).outcome is Outcome.PASS
@@ -238,6 +245,14 @@ BAD_SIGNAL = port("Troubleshooting Info", Recommendation="Bad signal integrity")
             Outcome.FAIL,
             (WHERE, "the NIC's firmware finds fault with the link", "No issue was observed", "Cable is unsupported (raw bit error rate 5e-09)"),
         ),
+        *(
+            (
+                port("Troubleshooting Info", Recommendation=words),
+                Outcome.ERROR,
+                (WHERE, "the NIC's firmware gives no verdict on the link", "No issue was observed", words),
+            )
+            for words in ("Info not available", "Troubleshooting in process")
+        ),
         (
             both(port("Module Info", every=True, Rx_Power_Current="1,1,1,1"), port("Module Info", Rx_Power_Current="-40,-40,-40,-40")),
             Outcome.ERROR,
@@ -254,7 +269,7 @@ BAD_SIGNAL = port("Troubleshooting Info", Recommendation="Bad signal integrity")
             (f"{WHERE} lane 2", "laser current", f"2 to 15 mA {LIMITS}", "15.2 mA"),
         ),
     ],
-    ids=["signal", "recommendation", "dark", "voltage", "bias"],
+    ids=["signal", "recommendation", "no-info", "in-process", "dark", "voltage", "bias"],
 )
 def test_what_the_firmware_and_the_module_find_fault_with(node: Node, change: Change, outcome: Outcome, finding: tuple[str, str, str, str]) -> None:
     verdict = judge(node, OPTICS, change)

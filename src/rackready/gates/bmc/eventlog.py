@@ -52,8 +52,12 @@ _FAULTS = re.compile(
 )
 """Events after which no BMC may call its hardware OK. Narrow on purpose: BMCs log thresholds that are crossed on the way back, supplies that were
 plugged in and much else as OK, in words of faults ("Lower Non-recoverable going high", "Soft-power control failure")."""
-_OVER = re.compile(r"deassert|\b(cleared|resolved|recovered|restored|ended)\b|\bno (leak|uncorrect|multi)|\bnot detected", re.IGNORECASE)
-"""In the text of an entry that says that something is over, or never was."""
+_OVER = re.compile(
+    r"deassert|\b(cleared|resolved|recovered|restored|ended)\b|\bno (leak|uncorrect|multi)|\bnot detected"
+    r"|\b(logging|monitoring|detection|reporting|support) (is |was )?(enabled|disabled|configured)\b",
+    re.IGNORECASE,
+)
+"""In the text of an entry that says that something is over, or never was, or only that it is watched for."""
 _OTHER = "Read the entry in the vendor's guide and do what it says; once it is dealt with, say so with `rackready repair`: what is older counts no longer."
 
 

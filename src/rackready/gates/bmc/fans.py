@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, parts, told, works
-from rackready.gates.bmc.redundancy import groups
+from rackready.gates.bmc.redundancy import NONE, groups, kind
 from rackready.gates.bmc.thresholds import Bounds, bounds
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
@@ -71,7 +71,8 @@ class Fans(Gate):
         for index, group in enumerate(groups(found.at(_SUBSYSTEM), "FanRedundancy", found.at(_OLD))):
             if isinstance(group.get("Status"), dict) and not absent(group):
                 where = f"{node} fan redundancy group {group.get('MemberId', index)}"
-                works(judge, where, "redundancy", group, "Repair the fan that is named beside this.")
+                idle = {"Disabled"} if kind(group) == NONE else ()  # a group without spares is switched off, and rightly
+                works(judge, where, "redundancy", group, "Repair the fan that is named beside this.", idle=idle)
 
 
 def nothing(judge: Judge, node: str, note: str) -> Verdict:

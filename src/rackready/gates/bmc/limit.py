@@ -90,7 +90,7 @@ class PowerLimit(Gate):
         bound = next((value for key in ("DefaultSetPoint", "AllowableMax") if (value := numeric(limit.get(key))) is not None), None)
         if bound is not None and point < bound and point != self.inputs.cap_w:
             judge.fail(where, "power limit below the BMC's own default", f"{bound:.0f} W", f"{point:.0f} W", _STEP)
-        elif most is not None and self.inputs.cap_w is None:
+        elif most is not None and self.inputs.cap_w is None and not (most.source.startswith("derived") and point == bound):
             _hold(judge, where, point, most, _STEP)
         elif most is not None and self.inputs.cap_w is not None and 0 < point < self.inputs.cap_w:
             judge.fail(where, "power limit", f"{self.inputs.cap_w:.0f} W, as the site wants", f"{point:.0f} W", _CAP)

@@ -17,6 +17,8 @@ from rackready.model.outcome import Criterion, Op, Verdict
 _NEW, _OLD = "Chassis/*/Sensors/*", "Chassis/*/Thermal"
 _INLET = re.compile(r"inlet|ambient|intake|\bfront", re.IGNORECASE)
 _OUTLET = re.compile(r"outlet|exhaust", re.IGNORECASE)
+_MARGIN = re.compile(r"margin|\bdts\b|tlimit", re.IGNORECASE)
+"""Sensors that give a distance to a limit in place of a temperature: healthy ones are below 0 (OpenBIC, MB_SOC_THERMAL_MARGIN_C)."""
 _COLDEST_C = 0.0
 """No sensor of a running server reads this or less. Judgement: the coldest inlet air that ASHRAE's classes A1 to A4 allow has 5 degC, water is
 liquid, and parts are warmer than both; -128 and 0 are what a BMC has of a sensor that does not answer."""
@@ -83,7 +85,7 @@ def _hold(judge: Judge, where: str, what: str, reading: float, sensor: Document,
     high, low = limits.high(), limits.low()
     step = _AIR if air else _PART
     if high is not None:
-        if reading <= _COLDEST_C:
+        if reading <= _COLDEST_C and not _MARGIN.search(where):
             judge.error(where, f"{what} not plausible", f"above {_COLDEST_C:g} degC ({_COLDEST})", f"{reading:g} degC", _SENSOR)
             return
         source = f"{high[0]} threshold of the BMC"

@@ -20,8 +20,11 @@ from rackready.model.site import Fabric
 WORDS: Mapping[Collective, str] = {"all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter", "alltoall": "alltoall"}
 _NDR = "46-48 of 50 GB/s per NIC on NDR InfiniBand (NVIDIA/nccl-tests issue 290)"
 _EFA = "0.85 of B in all_gather and 0.84 of the alltoall ceiling on EFA (NVIDIA/cluster-readiness-engine docs, validation-results, AWS H100 2 nodes)"
-DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,P2P,GRAPH"}
-"""What makes NCCL say which ways it chose: the transport's proof is read from it."""
+DEBUG = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,P2P,GRAPH", "NCCL_RUNTIME_CONNECT": "0"}
+"""What makes NCCL say which ways it chose: the transport's proof is read from it.
+
+By default NCCL (2.22 and newer) connects rings only when an algorithm first uses them, and NVLS, which big reductions inside a node take, never does.
+"""
 _PAIR = 2
 _SLOW = "Which node is not told by this gate: look at the rails' shares and the pair gate's figures: docs/runbooks/nccl-slow.md"
 

@@ -15,7 +15,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 _LIFE_S = 3600
-_DEADLINE_S = 1700
+_DEADLINE_S = 1500
+_WAIT_S = 1600
+"""Longer than the job may live, so that its end is seen, and shorter than the command may run (1,800 s), so that its log is printed and it is taken away."""
 _LOOK_EVERY_S = 5
 
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
@@ -183,8 +185,8 @@ trap away EXIT
 kubectl create -f - >&2 <<'MANIFEST'
 {render(wanted)}MANIFEST
 ended=
-for look in $(seq {_DEADLINE_S // _LOOK_EVERY_S}); do
-  ended=" $(kubectl get mpijob/{name} -o jsonpath='{{.status.conditions[?(@.status=="True")].type}}') "
+while [ "$SECONDS" -lt {_WAIT_S} ]; do
+  ended=" $(kubectl get mpijob/{name} -o jsonpath='{{.status.conditions[?(@.status=="True")].type}}' || true) "
   case "$ended" in *" Succeeded "* | *" Failed "*) break ;; esac
   sleep {_LOOK_EVERY_S}
 done

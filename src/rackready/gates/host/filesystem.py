@@ -87,7 +87,7 @@ class ParallelFilesystem(HostGate):
         """A rate counts only where the files were moved in whole, and where the server's network can carry it."""
         node, inputs = facts.node.name, self.inputs
         wanted = inputs.jobs * int(inputs.size[:-1]) * _UNIT[inputs.size[-1]]
-        network = (sum(nic.rate for nic in facts.nics) + sum(nic.rate for nic in facts.platform.other_nics)) / 8
+        network = (sum(nic.rate for nic in facts.nics) + sum(nic.rate for nic in facts.platform.other_nics if nic.role != "oob")) / 8
         ceiling = Limit("filesystem_most", Op.LE, IMPLAUSIBLE * network, "GB/s", _CEILING, label="ceiling", derived=True)
         for way, moved, rate in (("write", done.bytes_written, done.write), ("read", done.bytes_read, done.read)):
             judge.judged += 1

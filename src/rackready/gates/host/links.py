@@ -51,7 +51,12 @@ class Links(HostGate):
 
         grace_s: float = Field(1800, ge=0, description=f"seconds after boot in which links may go down; source of the default: {_GRACE_SOURCE}")
         window_s: float = Field(21600, gt=0, description=f"seconds back from now in which one such flap is too many; source of the default: {_GRACE_SOURCE}")
-        max_outage_s: float = Field(30, gt=0, description=f"longest single outage after the grace, at any age, s; source: {_AWAY_SOURCE}")
+        max_outage_s: float = Field(30, gt=0, description=f"longest single outage after the grace, s; source: {_AWAY_SOURCE}")
+        outage_window_s: float = Field(
+            604800,
+            gt=0,
+            description="seconds back from now in which such an outage counts; judgement: a week, then a planned restart of a switch is history",
+        )
         max_downs: int = Field(4, ge=0, description=f"times that a link may have gone down since boot, grace included; source of the default: {_COUNT_SOURCE}")
 
     inputs: Inputs
@@ -122,6 +127,7 @@ class Links(HostGate):
     def _away(self, judge: Judge, node: str, nic: NicFacts, outages: list[Outage], found: Answers) -> bool:
         """Hold the longest outage against the bound; one that ends nowhere in the log counts up to now, and contradicts a link that is up."""
         where, grace, now = _where(node, nic), self.inputs.grace_s, _now(found)
+        outages = [one for one in outages if one.end is None or one.end > now - self.inputs.outage_window_s]
         if not outages:
             return True
         longest = max(outages, key=lambda one: one.late(grace, now))
@@ -133,7 +139,11 @@ class Links(HostGate):
             judge.error(where, "link's return not in the kernel log", "Link up after each Link down", f"Link down {longest.start:.0f} s after boot", AGAIN)
             return False
         expected = f"at most {self.inputs.max_outage_s:g} s at a time, {grace:.0f} s after boot apart"
-        step = "Find out why: a switch that was restarted, or cable and module. Clean and reseat them; it counts until the node's next boot."
+        days = self.inputs.outage_window_s / 86400
+        step = (
+            "Find out why. Cable and module: clean and reseat them. A switch that was restarted on purpose: raise the gate's input max_outage_s. "
+            f"It counts for {days:g} days, or until the node's next boot."
+        )
         judge.fail(where, "link was away", expected, f"{longest.end - longest.start:.0f} s, from {longest.start:.0f} s after boot on", step)
         return False
 

@@ -45,6 +45,8 @@ def read(judge: Judge, node: str, nic: NicFacts, found: Answers) -> mlxlink.Port
 
 _GOOD, _SIGNAL, _SIGNAL_BER = "No issue was observed", "Bad signal integrity", 1e-7
 """What mlxlink says of a good link; what may be ignored below this raw bit error rate (oci-hpc, check of links)."""
+_NO_VERDICT = frozenset({"", "N/A", "Info not available", "Troubleshooting in process"})
+"""Words by which the firmware says that it does not know, or not yet (Mellanox/mstflint, opcodes of the register PDDR)."""
 _DARK_DBM = -40
 """What a module reads of no light at all: 0 in steps of 0.1 uW (CMIS, optical power monitors)."""
 EFFECTIVE_BER, RAW_BER = 1e-12, 2.4e-4
@@ -80,7 +82,11 @@ def errors(judge: Judge, where: str, port: mlxlink.Port, effective: float = EFFE
             judge.fail(where, what, f"at most {bound:g}", f"{value:g} ({port.recommendation})", _SWAP)
     said = port.recommendation.strip().rstrip(".")
     ignored = said == _SIGNAL and port.raw_ber is not None and port.raw_ber < _SIGNAL_BER
-    if len(judge.fails) + len(judge.errors) == found and said != _GOOD and not ignored:
+    if len(judge.fails) + len(judge.errors) > found:
+        return
+    if said in _NO_VERDICT:
+        judge.error(where, "the NIC's firmware gives no verdict on the link", _GOOD, said or "nothing", AGAIN)
+    elif said != _GOOD and not ignored:
         judge.fail(where, "the NIC's firmware finds fault with the link", _GOOD, f"{said or 'nothing'} (raw bit error rate {port.raw_ber:g})", _SWAP)
 
 
