@@ -224,53 +224,6 @@ def test_what_nobody_can_say_is_an_error(kind: type[Gate], change: Change, messa
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [message])
 
 
-def _every(**said: object) -> Change:
-    """Every temperature sensor tells this."""
-    return lambda there: [item.update(said) for item in there.values() if item.get("ReadingType") == "Temperature"]
-
-
-NO_READING = "Expected: above 0 degC (judgement: ASHRAE classes A1 to A4 begin at 5 degC)"
-
-
-@pytest.mark.parametrize("reading", [-128, 0])
-def test_a_temperature_that_no_running_server_has_is_an_error(reading: int) -> None:
-    found = changed(Temperatures, _every(Reading=reading))
-    said = [
-        ("inlet TEMP_AMBIENT", "inlet temperature"),
-        ("outlet TEMP_MB_OUTLET", "outlet temperature"),
-        ("sensor TEMP_CPU0", "temperature"),
-        ("sensor TEMP_CPU1", "temperature"),
-    ]
-    assert (found.outcome, texts(found), found.measured) == (
-        Outcome.ERROR,
-        [f"node01 {where}: {what} not plausible - {NO_READING} Actual: {reading} degC. {SENSOR}" for where, what in said],
-        [],
-    )
-
-
-def test_a_distance_to_a_limit_is_below_zero_while_all_is_well() -> None:
-    margin = {"Name": "CPU1 Thermal Margin", "Id": "MB_SOC_THERMAL_MARGIN_C", "Reading": -30, "Thresholds": {"UpperFatal": {"Reading": 125}}}
-    found = changed(Temperatures, lambda there: there[f"{CHASSIS}/Sensors/TEMP_CPU1"].update(margin))
-    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
-
-
-@pytest.mark.parametrize("thresholds", [{"UpperCritical": {"Reading": 99}}, {}], ids=["bounded", "unbounded"])
-def test_a_temperature_sensor_that_calls_itself_bad_is_a_fail(thresholds: dict[str, object]) -> None:
-    bad = {"Status": {"State": "Enabled", "Health": "Critical"}, "Thresholds": thresholds}
-    found = changed(Temperatures, lambda there: there[f"{CHASSIS}/Sensors/TEMP_CPU1"].update(bad))
-    part = "Check the node's fans and air or liquid supply first; if they are good, reseat or replace the part."
-    assert (found.outcome, texts(found)) == (
-        Outcome.FAIL,
-        [f"node01 sensor TEMP_CPU1: sensor health - Expected: Health OK Actual: State Enabled, Health Critical. {part}"],
-    )
-
-
-def test_a_sensor_that_tells_no_health_or_is_switched_off_or_absent_is_no_fault() -> None:
-    for said in ({"State": "Enabled"}, {"State": "Disabled"}, {"State": "Absent", "Health": "Critical"}):
-        found = changed(Temperatures, lambda there, said=said: there[f"{CHASSIS}/Sensors/TEMP_CPU1"].update(Status=said))
-        assert (found.outcome, texts(found)) == (Outcome.PASS, [])
-
-
 @pytest.mark.parametrize("older", [False, True])
 def test_a_bad_part_of_a_chassis_without_a_sum_is_named(*, older: bool) -> None:
     def unsummed(there: World) -> None:
