@@ -32,8 +32,9 @@ WATCHED = frozenset({"CRC Errors", "Link recovery successful events", "Total lin
 PLAIN = re.compile(r"^(?:(?:Tx|Rx) (?:packets|bytes)|FEC Errors - \d+|Raw (?:Errors|BER).*|PLR .*|(?:Tx|Rx)\d* .*)$")
 """Traffic and what forward error correction does on a healthy link."""
 _BER = re.compile(r"^(\d+(?:\.\d+)?)e-(\d+)$")
-_MOST_EFFECTIVE = 1e-12
-"""NVIDIA/DCGM common/DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded."""
+MOST_EFFECTIVE = 1e-12
+"""The largest effective bit error rate of a good link."""
+EFFECTIVE_SOURCE = "NVIDIA/DCGM common/DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded"
 _SPEED_TOLERANCE = 0.001
 
 
@@ -140,8 +141,8 @@ def _rate(judge: Judge, where: str, name: str, text: str) -> None:
         judge.error(where, f"NVLink {name} unreadable", "a rate such as 15e-255", text, "Run `nvidia-smi nvlink -e` by hand.")
         return
     value = float(found[0]) if found else 0.0
-    if name == "Effective BER" and value > _MOST_EFFECTIVE:
-        judge.fail(where, "NVLink effective bit error rate", f"at most {_MOST_EFFECTIVE:g}", text, _STEP)
+    if name == "Effective BER" and value > MOST_EFFECTIVE:
+        judge.fail(where, "NVLink effective bit error rate", f"at most {MOST_EFFECTIVE:g}", text, _STEP)
 
 
 def _command(node: str, key: str, option: str) -> Command:

@@ -40,7 +40,7 @@ class Outage:
 
 
 class Links(HostGate):
-    """Every compute NIC's link is up at its rate; since boot it was never away for long, has not gone down often, and not lately."""
+    """Every compute NIC's link is up at its rate; it was not away for long this week, has not gone down often since boot, and not lately."""
 
     id = "node/host/sanity/links"
     what = "links"

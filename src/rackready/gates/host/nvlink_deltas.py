@@ -18,7 +18,7 @@ TOOL = Tool("nvlink", ("nvidia-smi", "nvlink", "-e"), "nvidia-open")
 _SOURCE = "DCGM 4.6, pcie plugin, max_nvlink_recovery_errors: 0; the other counters of faults: one is a fault (DCGM_LIMIT_MAX_NVLINK_ERROR 1)"
 _CRC = "CRC Errors"
 _CRC_RATE = Limit("nvlink_crc_rate", Op.LE, 100, "1/s", "DCGM, health watch of NVLinks: CRC errors count from 100 a second of one link on")
-_BER = Limit("nvlink_effective_ber", Op.LE, 1e-12, "1", "NVIDIA/DCGM common/DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded")
+_BER = Limit("nvlink_effective_ber", Op.LE, nvlink.MOST_EFFECTIVE, "1", nvlink.EFFECTIVE_SOURCE)
 _STEP = "Reset the GPU; if it comes back, reseat the board, then replace it."
 
 
