@@ -150,6 +150,18 @@ CASES = [
         nodes=2,
     ),
     Case(
+        "messages that did not arrive, as the server says, and exit code 0",
+        said(server_forth3=Said("", " Completion with error at server\n Failed status 12: wr_id 0 syndrom 0x81\n")),
+        Outcome.ERROR,
+        (
+            (
+                f"{FORTH3}: ib_write_lat contradicts itself - Expected: exit code 0 and no word of a failure Actual: Completion with error at server. "
+                "Read the raw outputs of both ends in the report, and the errors of both ports: docs/runbooks/rail-slow.md."
+            ),
+        ),
+        nodes=2,
+    ),
+    Case(
         "not installed",
         said(forth3=Said("", "bash: line 1: exec: ib_write_lat: not found\n", 127)),
         Outcome.ERROR,

@@ -311,6 +311,15 @@ ERRORS = [
         ),
     ),
     (
+        "messages that did not arrive, and exit code 0",
+        {"server_node01": Said("", " Completion with error at server\n")},
+        (
+            "node01 mlx5_0 -> node02 mlx5_0 (rail 1): ib_write_bw contradicts itself - Expected: exit code 0 and no word of a failure "
+            "Actual: Completion with error at server. "
+            "Read the raw outputs of both ends in the report, and the errors of both ports: docs/runbooks/rail-slow.md."
+        ),
+    ),
+    (
         "a switch that does not answer",
         {"after_leaf01": Said(exit_code=None, failure="leaf01 (192.0.2.21:22): no SSH session")},
         (

@@ -141,18 +141,8 @@ class IbWriteBw(Gate):
 
     def _direction(self, gathered: Judge, facts: GateFacts, outputs: Outputs, name: str, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts]) -> None:
         where = f"{sender[0]} {sender[1].rdma_device} -> {receiver[0]} {receiver[1].rdma_device} (rail {sender[1].rail})"
-        server = outputs.get(f"server-{name}")
-        if server is not None and server.failure and gathered.trouble(trouble(server, where, "ib_write_bw server")):
-            return
-        client = outputs.get(f"client-{name}")
-        if gathered.trouble(trouble(client, where, "ib_write_bw")) or client is None:
-            return
-        if client.exit_code != 0:
-            client_failed(gathered, where, sender, receiver, client)
-            return
-        if said := perftest.failure(*(text for end in (client, server) if end is not None for text in (end.stderr, end.stdout))):
-            step = f"Read the raw outputs of both ends in the report, and the errors of both ports: {_RUNBOOK}."
-            gathered.error(where, "ib_write_bw contradicts itself", "exit code 0 and no word of a failure", said, step)
+        client = client_of(gathered, where, (outputs.get(f"server-{name}"), outputs.get(f"client-{name}")), sender, receiver)
+        if client is None:
             return
         try:
             result = perftest.parse(client.stdout)
@@ -294,9 +284,31 @@ def rails_of(facts: GateFacts, first: str, second: str) -> list[int]:
     return sorted({nic.rail for nic in facts.nodes[first].nics} & {nic.rail for nic in facts.nodes[second].nics})
 
 
-def client_failed(
-    gathered: Judge, where: str, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts], client: Output, program: str = "ib_write_bw"
-) -> None:
+def client_of(
+    gathered: Judge,
+    where: str,
+    ends: tuple[Output | None, Output | None],
+    sender: tuple[str, NicFacts],
+    receiver: tuple[str, NicFacts],
+    program: str = "ib_write_bw",
+) -> Output | None:
+    """Return the client's output of a server and its client that both ran to their end and say of no failure; what is wrong goes to the judge."""
+    server, client = ends
+    if server is not None and server.failure and gathered.trouble(trouble(server, where, f"{program} server")):
+        return None
+    if gathered.trouble(trouble(client, where, program)) or client is None:
+        return None
+    if client.exit_code != 0:
+        _client_failed(gathered, where, sender, receiver, client, program)
+        return None
+    if said := perftest.failure(*(text for end in (client, server) if end is not None for text in (end.stderr, end.stdout))):
+        step = f"Read the raw outputs of both ends in the report, and the errors of both ports: {_RUNBOOK}."
+        gathered.error(where, f"{program} contradicts itself", "exit code 0 and no word of a failure", said, step)
+        return None
+    return client
+
+
+def _client_failed(gathered: Judge, where: str, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts], client: Output, program: str) -> None:
     """Say why a client ended badly: what it printed tells a fault of the node from one of the rail, and from a missing tool."""
     said = client.stderr + client.stdout
     option = _REFUSED_OPTION.search(said)

@@ -187,7 +187,7 @@ class Inventory(Gate):
         actual = gpu.get("pcie_gen")
         if wanted.gpu.form == "pcie" and isinstance(actual, int) and actual < most:
             said = f"{where}: PCIe generation {actual} of {most} while idle, which such a card may; node/gpu/performance/nvbandwidth measures it under load"
-            judge.note = "; ".join(part for part in (judge.note, said) if part)
+            judge.remark(said)
             return True
         return judge.equal(where, "PCIe generation", most, actual, f"Reseat the GPU board; check the riser and the BIOS link speed: {_RUNBOOK}.")
 

@@ -48,6 +48,11 @@ class Judge:
             return False
         return True
 
+    def remark(self, note: str) -> None:
+        """Add a note to those before it, once."""
+        if f"; {note};" not in f"; {self.note};":
+            self.note = f"{self.note}; {note}" if self.note else note
+
     def nothing(self, note: str) -> None:
         """Say that there is nothing of the kind to judge here: a pass, with the reason, that counts no part as measured."""
         self.judged += 1

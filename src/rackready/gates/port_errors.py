@@ -41,8 +41,7 @@ def judge_errors(judge: Judge, node: str, ports: Mapping[str, tuple[Reading, Rea
                 judge.fail(where, f"{name} grew under load", "by at most 0", more, STEP)
                 judge.blamed.add(node)
     if without:
-        said = f"no counters of errors at {', '.join(without)}"
-        judge.note = "; ".join(part for part in (judge.note, said) if part)
+        judge.remark(f"no counters of errors at {', '.join(without)}")
     if whole and len(without) < len(ports):
         _SUM.holds(judge, node, total)
 

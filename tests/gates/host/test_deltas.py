@@ -132,7 +132,8 @@ def test_a_bit_error_rate_of_an_nvlink_after_the_load_fails(healthy: Outputs) ->
     verdict = judged(healthy, after=rate("5e-6"))
     words = ("node01 gpu0 nvlink0", "NVLink bit error rate after correction", "at most 1e-12", "5e-6")
     assert (verdict.outcome, said(verdict)) == (Outcome.FAIL, [words])
-    assert said(judged(healthy, after=rate("low"))) == [("node01 gpu0 nvlink0", "NVLink Effective BER unreadable", "a rate such as 15e-255", "low")]
+    for text in ("low", "-1", "1e5", "nan"):
+        assert said(judged(healthy, after=rate(text))) == [("node01 gpu0 nvlink0", "NVLink Effective BER unreadable", "a rate such as 15e-255", text)]
 
 
 def test_links_that_recovered_under_load_are_noted(healthy: Outputs) -> None:

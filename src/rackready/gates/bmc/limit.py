@@ -95,7 +95,7 @@ class PowerLimit(Gate):
         elif most is not None and self.inputs.cap_w is not None and 0 < point < self.inputs.cap_w:
             judge.fail(where, "power limit", f"{self.inputs.cap_w:.0f} W, as the site wants", f"{point:.0f} W", _CAP)
         elif bound is None:
-            judge.note = "a limit without default and maximum in the BMC is recorded only"
+            judge.remark("a limit without default and maximum in the BMC is recorded only")
 
     def _older(self, judge: Judge, node: str, control: Document, most: Figure) -> None:
         """Hold LimitInWatts of the whole server against the platform's highest draw, or the site's cap."""
@@ -113,7 +113,7 @@ class PowerLimit(Gate):
             return
         judge.metric("power_limit", f"{node}/power-control{control.get('MemberId', 0)}", point, "W")
         if not _metered(control):
-            judge.note = f"{where} shows a limit of {point:.0f} W and meters no power: it cannot limit, and is recorded only"
+            judge.remark(f"{where} shows a limit of {point:.0f} W and meters no power: it cannot limit, and is recorded only")
             return
         _hold(judge, where, point, most, f"{_STEP} {_SWITCHED_OFF}")
 

@@ -76,7 +76,7 @@ class Supplies(Gate):
         judge.metric("power_supplies_good", node, good, "1")
         if platform.psus is None:
             _any_at_work(judge, node, there, good)
-            judge.note = f"how many supplies {platform.id} has is not published: only those that the BMC lists were judged"
+            judge.remark(f"how many supplies {platform.id} has is not published: only those that the BMC lists were judged")
             return
         wanted = platform.psus
         judge.count("power_supplies", node, there, wanted.count, wanted.source)
@@ -128,7 +128,7 @@ def _capacity(judge: Judge, node: str, platform: PlatformProfile, there: Sequenc
     judge.metric("power_supplies_capacity", node, carried, "W")
     if most.source.startswith("derived"):
         if carried < most.value:
-            judge.note = f"{least} of its supplies can carry {carried:.0f} W, less than {most.value:.0f} W ({most.source}): recorded only"
+            judge.remark(f"{least} of its supplies can carry {carried:.0f} W, less than {most.value:.0f} W ({most.source}): recorded only")
         return
     source = f"derived: highest draw ({most.source}), carried by {least} supplies ({platform.psus.source})"
     judge.criterion(Criterion(metric="power_supplies_capacity", op=Op.GE, bound=most.value, unit="W", label="floor", source=source, derived=True))

@@ -113,7 +113,7 @@ def judge_busbw(gathered: Judge, where: str, what: str, values: Sequence[float],
         text = "Check the platform profile: topology, file or units are not what they seem."
         gathered.error(where, f"{what} is implausible", result.expected, spread, text)
     elif result.pending:
-        gathered.note = FLEET_PENDING
+        gathered.remark(FLEET_PENDING)
     return result.outcome == Outcome.PASS
 
 

@@ -15,7 +15,7 @@ from rackready.gates.formats import nvue_counters, perftest
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.nvue_counters import PortCounters
 from rackready.gates.hardware import rail_parts
-from rackready.gates.ib_write_bw import ENV, PORT, WITH_GID, client_failed, gid_text, nic_of
+from rackready.gates.ib_write_bw import ENV, PORT, WITH_GID, client_of, gid_text, nic_of
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import command, document
 from rackready.model.outcome import Criterion, Op, Verdict
@@ -140,13 +140,8 @@ class Incast(Gate):
     def _reached(gathered: Judge, outputs: Outputs, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts]) -> float | None:
         node, near = sender
         where = f"{node} {near.rdma_device} -> {receiver[0]} {receiver[1].rdma_device} (rail {near.rail})"
-        server, client = outputs.get(f"server-{node}"), outputs.get(f"client-{node}")
-        if server is not None and server.failure and gathered.trouble(trouble(server, where, "ib_write_bw server")):
-            return None
-        if gathered.trouble(trouble(client, where, "ib_write_bw")) or client is None:
-            return None
-        if client.exit_code != 0:
-            client_failed(gathered, where, sender, receiver, client)
+        client = client_of(gathered, where, (outputs.get(f"server-{node}"), outputs.get(f"client-{node}")), sender, receiver)
+        if client is None:
             return None
         try:
             result = perftest.parse(client.stdout)

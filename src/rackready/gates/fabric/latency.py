@@ -9,14 +9,14 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
-from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound
 from rackready.gates.fleet import standing
 from rackready.gates.formats import perftest_lat
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
 from rackready.gates.hardware import rail_parts
-from rackready.gates.ib_write_bw import ENV, PORT, client_failed, meets, nic_of, program, rails_of
+from rackready.gates.ib_write_bw import ENV, PORT, client_of, meets, nic_of, program, rails_of
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import acquit, again, rounds
 from rackready.gates.port_errors import judge_errors
@@ -166,13 +166,9 @@ class IbWriteLat(Gate):
     def _read(self, gathered: Judge, facts: GateFacts, outputs: Outputs, way: str, ends: Triple) -> Latency | None:
         near, far, one, other = ends
         where = place(near, far, one, other)
-        server, client = outputs.get(f"server-{way}{one.rail}"), outputs.get(f"{way}{one.rail}")
-        if server is not None and server.failure and gathered.trouble(trouble(server, where, f"{self.program} server")):
-            return None
-        if gathered.trouble(trouble(client, where, self.program)) or client is None:
-            return None
-        if client.exit_code != 0:
-            client_failed(gathered, where, (near, one), (far, other), client, self.program)
+        answers = (outputs.get(f"server-{way}{one.rail}"), outputs.get(f"{way}{one.rail}"))
+        client = client_of(gathered, where, answers, (near, one), (far, other), self.program)
+        if client is None:
             return None
         try:
             result = perftest_lat.parse(client.stdout)

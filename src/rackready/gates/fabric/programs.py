@@ -66,7 +66,7 @@ class OneProgram(Containered):
             self.judge_text(gathered, facts, node, output)
         if not gathered.fails and not gathered.errors:
             gathered.measured.update(f"{node}/gpu{index}" for index in range(facts.nodes[node].platform.gpus))
-            gathered.note = FLEET_PENDING
+            gathered.remark(FLEET_PENDING)
         return gathered.verdict(node)
 
 

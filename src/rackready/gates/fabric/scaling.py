@@ -114,7 +114,7 @@ class NcclScaling(Multi):
             base = first.setdefault(size.way, found)
             gathered.metric(f"scaling_efficiency_{size.way}", _where(size), found / base, "1")
         if judged > len(first) and self.inputs.min_efficiency is None:
-            gathered.note = "; ".join(part for part in (gathered.note, _RECORDED) if part)
+            gathered.remark(_RECORDED)
         rails = judged == len(sizes) and self._bytes_of_all(gathered, facts, run, sizes, outputs)
         conclude(gathered, facts, run.nodes, rails=rails)
         return gathered.verdict("cluster")

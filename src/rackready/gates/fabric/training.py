@@ -98,7 +98,7 @@ class DdpStep(Containered):
         transport.prove(gathered, facts, transport.Wanted(run.nodes, "all_reduce", "default", domain), [text])
         if not gathered.fails and not gathered.errors:
             gathered.measured.update(f"{node}/gpu{index}" for node in run.nodes for index in range(facts.nodes[node].platform.gpus))
-            gathered.note = SPEED
+            gathered.remark(SPEED)
         return gathered.verdict("cluster")
 
     def _judge(self, gathered: Judge, facts: GateFacts, run: Run, report: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ _GPU = re.compile(r"^GPU (?P<index>\d+): (?P<name>.+?) \(UUID: (?P<uuid>[^)]+)\)
 _SPEED = re.compile(r"^Link (?P<link>\d+): (?P<speed>\d+(?:\.\d+)?) GB/s$")
 _INACTIVE = re.compile(r"^Link (?P<link>\d+): <inactive>$")
 _COUNTER = re.compile(r"^Link (?P<link>\d+): (?P<name>[A-Z][A-Za-z0-9 -]*?)\s*: (?P<value>\S.*)$")
+_RATE = re.compile(r"^\d+(?:\.\d+)?e-\d+$")
 
 
 @dataclass(slots=True)
@@ -52,6 +53,13 @@ def errors(text: str) -> dict[int, LinkGpu]:
             raise FormatError(f"GPU {gpu.index} link {link} has {name} twice")
         counters[name] = value
     return found
+
+
+def bit_error_rate(text: str) -> float:
+    """Return a rate as `nvidia-smi nvlink -e` prints it: 15e-255 is the floor, meaning none. Raises FormatError for any other notation."""
+    if text not in {"0", "0.0"} and not _RATE.match(text):
+        raise FormatError(f"no bit error rate: {text[:80]!r}")
+    return float(text)
 
 
 def _lines(text: str, found: dict[int, LinkGpu]) -> list[tuple[LinkGpu, str]]:

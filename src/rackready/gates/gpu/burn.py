@@ -130,7 +130,7 @@ class Burn(DcgmDiagnostic):
                 step = f"Look for locked clocks (`nvidia-smi -rgc`), a power cap and the clock event reasons: {_RUNBOOK}."
                 judge.fail(f"{node} {part}", "SM clock under load", f"at least {bound:.0f} MHz ({source})", f"{value:.0f} MHz", step)
         if not bound:
-            judge.note = f"no lowest SM clock under load is published for {facts.gpu.id}: recorded, not judged (input least_clock_mhz)"
+            judge.remark(f"no lowest SM clock under load is published for {facts.gpu.id}: recorded, not judged (input least_clock_mhz)")
         else:
             judge.criterion(Criterion(metric="sm_clock_under_load", op=Op.GE, bound=bound, unit="MHz", label="floor", source=source))
         if known:

@@ -127,11 +127,9 @@ def _paths(judge: Judge, node: str, found: dict[str, Any]) -> None:
 def _runtimes(judge: Judge, found: dict[str, Any]) -> None:
     runtimes = {name: value for name, value in found["runtimes"].items() if value is not None}
     if not runtimes:
-        judge.note = "no container runtime is configured on this node: only the toolkit and CDI were judged"
+        judge.remark("no container runtime is configured on this node: only the toolkit and CDI were judged")
     for name, value in runtimes.items():
         judge.judged += 1
         if not value:
             step = f"Configure it (`nvidia-ctk runtime configure --runtime={name}`), then restart {name}."
-            judge.note = "; ".join(
-                part for part in (judge.note, f"{name} does not name nvidia-container-runtime; containers reach GPUs through CDI only. {step}") if part
-            )
+            judge.remark(f"{name} does not name nvidia-container-runtime; containers reach GPUs through CDI only. {step}")

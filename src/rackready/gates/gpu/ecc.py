@@ -123,5 +123,4 @@ def _spare(judge: Judge, where: str, gpu: SmiGpu) -> None:
     empty = gpu.number("remapped_rows/row_remapper_histogram/row_remapper_histogram_none")
     if empty:
         judge.metric("banks_without_spare_rows", where, empty, "1")
-        judge.note = f"{judge.note}; " if judge.note else ""
-        judge.note += f"{where}: {empty:.0f} banks have no spare row left; plan its replacement"
+        judge.remark(f"{where}: {empty:.0f} banks have no spare row left; plan its replacement")

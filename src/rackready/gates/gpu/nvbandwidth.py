@@ -85,7 +85,7 @@ class NvBandwidth(Gate):
         if not judge.errors:
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
         if any(_floor(facts.nodes[node], test) is None for test in _tests(facts.nodes[node])):  # then siblings judge, who may be as slow
-            judge.note = FLEET_PENDING
+            judge.remark(FLEET_PENDING)
         return judge.verdict(node)
 
     @staticmethod

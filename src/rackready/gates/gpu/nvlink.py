@@ -31,7 +31,6 @@ WATCHED = frozenset({"CRC Errors", "Link recovery successful events", "Total lin
 """Counters that a healthy link may have: CRC errors matter from 100 per second on, successful recoveries are a warning (DCGM). Noted."""
 PLAIN = re.compile(r"^(?:(?:Tx|Rx) (?:packets|bytes)|FEC Errors - \d+|Raw (?:Errors|BER).*|PLR .*|(?:Tx|Rx)\d* .*)$")
 """Traffic and what forward error correction does on a healthy link."""
-_BER = re.compile(r"^(\d+(?:\.\d+)?)e-(\d+)$")
 MOST_EFFECTIVE = 1e-12
 """The largest effective bit error rate of a good link."""
 EFFECTIVE_SOURCE = "NVIDIA/DCGM common/DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded"
@@ -131,16 +130,16 @@ class NvLinks(Gate):
             judge.fail(where, f"NVLink {name}", f"at most {self.inputs.crc_limit} (gate input)", str(value), _STEP)
             return
         judge.metric(name.lower().replace(" ", "_"), where, value, "1")
-        judge.note = "; ".join(part for part in (judge.note, f"{where}: {value} {name}") if part)
+        judge.remark(f"{where}: {value} {name}")
 
 
 def _rate(judge: Judge, where: str, name: str, text: str) -> None:
-    """Effective BER is after error correction: above 1e-12 the link loses data. 15e-255 is the floor, meaning none."""
-    found = _BER.match(text)
-    if text not in {"0", "0.0"} and found is None:
+    """Effective BER is after error correction: above 1e-12 the link loses data."""
+    try:
+        value = smi_nvlink.bit_error_rate(text)
+    except FormatError:
         judge.error(where, f"NVLink {name} unreadable", "a rate such as 15e-255", text, "Run `nvidia-smi nvlink -e` by hand.")
         return
-    value = float(found[0]) if found else 0.0
     if name == "Effective BER" and value > MOST_EFFECTIVE:
         judge.fail(where, "NVLink effective bit error rate", f"at most {MOST_EFFECTIVE:g}", text, _STEP)
 

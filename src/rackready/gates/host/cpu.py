@@ -68,8 +68,7 @@ class Cpu(HostGate):
             step = "Read why in the kernel log (`dmesg`), then `echo 1 > /sys/devices/system/cpu/cpuN/online`; if it goes off again, replace the processor."
             judge.fail(node, "CPUs offline", f"{cpus.cpus} online", f"{len(cpus.online)} online, offline: {names}", step)
         if parts is None:
-            note = "neither model nor number of cores is judged: the platform's profile has none"
-            judge.note = note if judge.note is None else f"{judge.note}; {note}"
+            judge.remark("neither model nor number of cores is judged: the platform's profile has none")
             return
         step = "Correct the node's platform in the site file, or have the right processors built in."
         if parts.cpu_model not in cpus.model:
@@ -112,8 +111,7 @@ class Cpu(HostGate):
     def _microcode(judge: Judge, facts: NodeFacts, found: Answers) -> None:
         versions = found.matching(MICROCODE)
         if not versions:
-            note = "microcode is not reported by this kernel and not judged"
-            judge.note = note if judge.note is None else f"{judge.note}; {note}"
+            judge.remark("microcode is not reported by this kernel and not judged")
             return
         judge.judged += 1
         counted = Counter(versions.values()).most_common()

@@ -128,7 +128,7 @@ class CounterDeltas(Gate):
         keys = [f"{nic.rdma_device}/port_xmit_data" for nic in facts.nics]
         idle = [key.split("/", 1)[0] for key in keys if after.get(key, 0) <= before.get(key, 0)]
         if idle:
-            judge.note = (
+            judge.remark(
                 f"the load sent nothing over {', '.join(idle)}: their counters were read, not loaded; the gates that send over them hold the same counters"
             )
 

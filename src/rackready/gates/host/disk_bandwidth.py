@@ -113,5 +113,4 @@ class DiskBandwidth(HostGate):
         if declared is None:
             few = f"{len(rates)} of this model are too few to compare, and no rate is declared: measured, not judged"
             alike = f"no rate of this model is declared: held against each other only ({min(rates.values()):.2f} to {max(rates.values()):.2f} GB/s)"
-            note = f"{model}: {few if len(rates) < _SIBLINGS else alike} (inputs models, read_gb_s)"
-            judge.note = "; ".join([*([judge.note] if judge.note else []), note])
+            judge.remark(f"{model}: {few if len(rates) < _SIBLINGS else alike} (inputs models, read_gb_s)")

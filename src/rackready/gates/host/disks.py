@@ -131,4 +131,4 @@ class Disks(HostGate):
         if drive.critical_minutes:
             past.append(f"{drive.critical_minutes} minutes of its life above its critical temperature")
         if past:
-            judge.note = "; ".join([*([judge.note] if judge.note else []), f"{drive.name}: {', '.join(past)}"])
+            judge.remark(f"{drive.name}: {', '.join(past)}")

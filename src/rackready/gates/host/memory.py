@@ -146,7 +146,9 @@ class MemoryErrors(HostGate):
         judge.judged += 1
         lines, of_pcie = _uncorrected([line.strip() for line in text.splitlines()])
         if of_pcie:
-            judge.note = f"uncorrected PCIe errors that the firmware reported: {of_pcie}; not of memory, node/host/stress/counter-deltas counts them under load"
+            judge.remark(
+                f"uncorrected PCIe errors that the firmware reported: {of_pcie}; not of memory, node/host/stress/counter-deltas counts them under load"
+            )
         if lines:
             step = "Decode it (`ras-mc-ctl --errors`, the BMC's event log), and replace the part that it names."
             judge.fail(node, "machine check in the kernel log", "none", f"{len(lines)} line{'s' if len(lines) > 1 else ''}, the last: {lines[-1]}", step)

@@ -58,7 +58,7 @@ def links(judge: Judge, facts: NodeFacts, texts: Sequence[str], seconds: float) 
         _crc(judge, where, crc, seconds)
         said = ", ".join(f"{count} {name}" for name, count in sorted(grown.items()) if count)
         if said:
-            judge.note = "; ".join([*([judge.note] if judge.note else []), f"{where} under load: {said}"])
+            judge.remark(f"{where} under load: {said}")
 
 
 def _crc(judge: Judge, where: str, grown: Mapping[int, int], seconds: float) -> None:
@@ -74,8 +74,8 @@ def _effective(judge: Judge, where: str, counted: Mapping[str, str]) -> None:
     if text is None:
         return  # links before the fifth generation have no forward error correction to report on
     try:
-        rate = float(text)
-    except ValueError:
+        rate = smi_nvlink.bit_error_rate(text)
+    except FormatError:
         judge.error(where, "NVLink Effective BER unreadable", "a rate such as 15e-255", text, AGAIN)
         return
     if not _BER.holds(judge, where, rate):

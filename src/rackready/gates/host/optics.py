@@ -101,7 +101,7 @@ def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
                 actual = f"{', '.join(f'{value:g}' for value in watched.values)} dBm"
                 again = "Read it again (`mlxlink -m`); then replace the module."
                 judge.error(where, f"no {what} on a link that is up", f"more than {_DARK_DBM} dBm on a lane", actual, again)
-            judge.note = judge.note or "a module gives no limits: what it watches is held only where it does"
+            judge.remark("a module gives no limits: what it watches is held only where it does")
             continue
         for lane, value in enumerate(watched.values):
             name = f"{where} lane {lane}" if unit in {"dBm", "mA"} else where
