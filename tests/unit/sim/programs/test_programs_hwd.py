@@ -59,3 +59,14 @@ def test_an_error_that_is_injected_reaches_the_kernel_log_once(machine: Machine)
     devices.step()
     devices.step()
     assert kernel_log().count("Xid") == 1
+
+
+def test_gids_that_a_nic_lost_are_emptied(machine: Machine) -> None:
+    """The kernel keeps the entry and shows zeros: a stale one would offer RoCE v2 where the NIC has none."""
+    nic = machine.state["nics"][0]
+    rdmatree.write(nic)
+    table = rdmatree.folder(nic) / "ports/1"
+    assert (table / "gid_attrs/types/3").read_text() == "RoCE v2\n"
+    rdmatree.refresh({**nic, "roce_v1_only": True})
+    assert [(table / f"gid_attrs/types/{index}").read_text() for index in range(4)] == ["IB/RoCE v1\n", "IB/RoCE v1\n", "\n", "\n"]
+    assert (table / "gids/3").read_text() == "0000:0000:0000:0000:0000:0000:0000:0000\n"

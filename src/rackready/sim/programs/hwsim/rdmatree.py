@@ -28,6 +28,8 @@ _CC_PARAMS = {
     "rp_initial_alpha_value": 1023, "rp_max_rate": 0, "rp_min_dec_fac": 50, "rp_min_rate": 1, "rp_rate_reduce_monitor_period": 4,
     "rp_rate_to_set_on_first_cnp": 0, "rp_threshold": 1, "rp_time_reset": 300,
 }  # fmt: skip
+_NO_GID = ":".join(["0000"] * 8)
+"""What the kernel shows for an entry that is not used any more; it has neither a type nor an interface."""
 _SIOCGIFADDR = 0x8915
 _SIOCGIFMTU = 0x8921
 
@@ -65,10 +67,12 @@ def refresh(nic: dict[str, Any]) -> bool:
     if changed:
         _put(port, state=state, phys_state="5: LinkUp" if up else "3: Disabled")
     _put(port, rate=f"{nic['rate_gbps']} Gb/sec ({_SPEEDS.get(nic['rate_gbps'], '4X NDR')})")
-    for index, (gid, kind) in enumerate(gids(nic)):
+    there = gids(nic)
+    gone = len(list((port / "gids").iterdir())) - len(there) if (port / "gids").exists() else 0
+    for index, (gid, kind) in enumerate([*there, *[(_NO_GID, "")] * gone]):
         _put(port / "gids", **{str(index): gid})
         _put(port / "gid_attrs/types", **{str(index): kind})
-        _put(port / "gid_attrs/ndevs", **{str(index): nic["netdev"]})
+        _put(port / "gid_attrs/ndevs", **{str(index): nic["netdev"] if kind else ""})
     return changed
 
 
