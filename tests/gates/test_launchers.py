@@ -60,7 +60,22 @@ def test_an_mpijob_is_shown_whole_and_names_its_nodes() -> None:
     assert {"name": "NCCL_DEBUG", "value": "INFO"} in container["env"]
     terms = worker["template"]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert terms == [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node01", "node02"]}]}]
-    assert manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"][:4] == ["mpirun", "--allow-run-as-root", "-np", "16"]
+    command = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"]
+    assert command[command.index("-np") + 1] == "16"
+
+
+def test_workers_of_an_mpijob_reach_the_rails_and_leave_port_22_to_their_node() -> None:
+    job = mpijob.job(["node01", "node02"], ["all_reduce_perf"], {}, 8, "image:1").model_dump()["spec"]["mpiReplicaSpecs"]
+    workers = job["Worker"]["template"]["spec"]
+    (container,) = workers["containers"]
+    assert (workers["hostNetwork"], workers["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert container["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}, "privileged": True}
+    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/dev/shm"]  # noqa: S108 - the container's own
+    assert workers["volumes"] == [{"name": container["volumeMounts"][0]["name"], "emptyDir": {"medium": "Memory"}}]
+    (port,) = re.findall(r"sshd .*-p (\d+)$", container["command"][-1])
+    mpirun = job["Launcher"]["template"]["spec"]["containers"][0]["command"]
+    assert mpirun[mpirun.index("plm_rsh_args") + 1].startswith(f"-p {port} ")
+    assert port != "22"
 
 
 @pytest.mark.parametrize(

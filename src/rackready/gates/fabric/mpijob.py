@@ -19,6 +19,12 @@ _DEADLINE_S = 1500
 _WAIT_S = 1600
 """Longer than the job may live, so that its end is seen, and shorter than the command may run (1,800 s), so that its log is printed and it is taken away."""
 _LOOK_EVERY_S = 5
+_SSH_PORT = 2222
+"""Where the workers' sshd listens: port 22 is the node's own on its network. The operator's images use this one, too (kubeflow/mpi-operator #428, #593)."""
+_SSHD = f"mkdir -p /run/sshd && ssh-keygen -A && exec /usr/sbin/sshd -De -p {_SSH_PORT}"
+_RSH = f"-p {_SSH_PORT} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectionAttempts=10"
+"""How mpirun's launcher reaches them; the operator's own arguments, which these replace, are the attempts alone."""
+_SHM = "shm"
 
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
 """A DNS label (RFC 1123), as Kubernetes wants names."""
@@ -51,9 +57,30 @@ class Resources(_Part):
 
 
 class SecurityContext(_Part):
-    """SecurityContext, of it what RDMA needs: memory may be locked."""
+    """SecurityContext, of it what RDMA needs: memory may be locked, and the node's devices are seen."""
 
     capabilities: dict[Literal["add"], list[str]]
+    privileged: bool = False
+
+
+class VolumeMount(_Part):
+    """VolumeMount."""
+
+    name: Label
+    mountPath: str = Field(pattern=r"^/")  # noqa: N815 - the API's name
+
+
+class EmptyDir(_Part):
+    """EmptyDirVolumeSource."""
+
+    medium: Literal["", "Memory"] = ""
+
+
+class Volume(_Part):
+    """Volume, of its sources the one that we use."""
+
+    name: Label
+    emptyDir: EmptyDir  # noqa: N815 - the API's name
 
 
 class Container(_Part):
@@ -65,6 +92,7 @@ class Container(_Part):
     env: list[Environment] = Field(default_factory=list)
     resources: Resources | None = None
     securityContext: SecurityContext | None = None  # noqa: N815 - the API's name
+    volumeMounts: list[VolumeMount] = Field(default_factory=list)  # noqa: N815 - the API's name
 
 
 class PodSpec(_Part):
@@ -74,6 +102,8 @@ class PodSpec(_Part):
     affinity: dict[str, object] = Field(default_factory=dict)
     tolerations: list[dict[str, str]] = Field(default_factory=list)
     hostNetwork: bool = False  # noqa: N815 - the API's name
+    dnsPolicy: Literal["ClusterFirst", "ClusterFirstWithHostNet"] = "ClusterFirst"  # noqa: N815 - the API's name
+    volumes: list[Volume] = Field(default_factory=list)
 
 
 class Template(_Part):
@@ -131,18 +161,32 @@ def name_of(nodes: Sequence[str]) -> str:
 
 
 def job(nodes: Sequence[str], argv: Sequence[str], environment: Mapping[str, str], per_node: int, image: str) -> MpiJob:
-    """Return the job: one worker on each of these nodes with all its GPUs, and a launcher. Raises ValidationError when it breaks the schema."""
+    """Return the job: one worker on each of these nodes with all its GPUs, and a launcher. Raises ValidationError when it breaks the schema.
+
+    Workers see the node's network and devices (hostNetwork, privileged): rails and their HCAs are the node's, and a site without an RDMA device plugin has
+    no other way to them.
+    """
     exported = [word for name, value in environment.items() for word in ("-x", f"{name}={value}")]
-    command = ["mpirun", "--allow-run-as-root", "-np", str(per_node * len(nodes)), "--bind-to", "none", *exported, *argv]
+    rsh = ["--mca", "plm_rsh_args", _RSH]
+    command = ["mpirun", "--allow-run-as-root", *rsh, "-np", str(per_node * len(nodes)), "--bind-to", "none", *exported, *argv]
     launcher = Container(name="launcher", image=image, command=command)
     worker = Container(
         name="worker",
         image=image,
+        command=["/bin/sh", "-c", _SSHD],
         env=[Environment(name=name, value=value) for name, value in environment.items()],
         resources=Resources(limits={"nvidia.com/gpu": per_node}),
-        securityContext=SecurityContext(capabilities={"add": ["IPC_LOCK"]}),
+        securityContext=SecurityContext(capabilities={"add": ["IPC_LOCK"]}, privileged=True),
+        volumeMounts=[VolumeMount(name=_SHM, mountPath="/dev/shm")],  # noqa: S108 - the container's own, of memory: NCCL's ranks of a node share it
     )
-    workers = PodSpec(containers=[worker], affinity=_on(nodes), tolerations=[{"key": "rackready.io/held", "operator": "Exists"}], hostNetwork=True)
+    workers = PodSpec(
+        containers=[worker],
+        affinity=_on(nodes),
+        tolerations=[{"key": "rackready.io/held", "operator": "Exists"}],
+        hostNetwork=True,
+        dnsPolicy="ClusterFirstWithHostNet",
+        volumes=[Volume(name=_SHM, emptyDir=EmptyDir(medium="Memory"))],
+    )
     specs = ReplicaSpecs(
         Launcher=Replicas(replicas=1, template=Template(spec=PodSpec(containers=[launcher]))),
         Worker=Replicas(replicas=len(nodes), template=Template(spec=workers)),
