@@ -204,6 +204,11 @@ class PlatformProfile(Model):
     baseline: Baseline | None = Field(None, description="firmware and BIOS as a source gives them; null: none known, the site says (baselines)")
     host: HostParts | None = Field(None, description="processors, memory and drives; null: chosen with the order, or not published")
 
+    @property
+    def runs_fabric_manager(self) -> bool:
+        """Whether the server itself runs the fabric manager: install puts it there, and gates ask for it."""
+        return self.nvswitch if self.fabric_manager is None else self.fabric_manager
+
     def unpublished(self) -> tuple[str, ...]:
         """Return what installing needs and nobody publishes for this server: empty when it can be installed."""
         names = ("rdma_device", "netdev", "pci")
