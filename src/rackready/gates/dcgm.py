@@ -19,7 +19,8 @@ from rackready.gates.judge import Judge
 from rackready.model.base import Told
 from rackready.model.outcome import Verdict
 
-_KEY = "dcgmi"
+KEY = "dcgmi"
+"""The command that runs the diagnostic."""
 _ACTION = {
     "isolate": "Take the GPU out of service and replace it: docs/runbooks/gpu.md.",
     "reset": "Reset the GPU (`nvidia-smi -r`) or reboot, then run the gate again after repair is recorded.",
@@ -98,12 +99,12 @@ class DcgmDiagnostic(Gate):
     def command(self, facts: GateFacts, node: str, parameters: str = "", stage: int = 0) -> base.Command:
         """Return the command that runs the diagnostic; ``parameters`` as -p takes them."""
         argv = ("dcgmi", "diag", "-j", "-r", self.tests, *(("-p", parameters) if parameters else ()), "-n", f"gpu:{facts.nodes[node].platform.gpus}")
-        return base.Command(key=_KEY, node=node, argv=argv, timeout_s=self.timeout_s, stage=stage)
+        return base.Command(key=KEY, node=node, argv=argv, timeout_s=self.timeout_s, stage=stage)
 
     def tools(self, outputs: Outputs) -> dict[str, str]:
         """Return the versions of DCGM and of the driver that it saw."""
         try:
-            found = dcgm_diag.parse(outputs[_KEY].stdout)
+            found = dcgm_diag.parse(outputs[KEY].stdout)
         except (KeyError, FormatError):
             return {}
         return {name: version for name, version in (("dcgm", found.version), ("driver", found.driver)) if version}
@@ -118,7 +119,7 @@ class DcgmDiagnostic(Gate):
         """Judge the diagnostic among the outputs. Whatever it says, the verdict's note names the tests that the site lets be skipped."""
         for test, reason in sorted(self.inputs.skips.items()):
             judge.remark(f"declared skip of {test}: {reason}")
-        output = outputs.get(_KEY)
+        output = outputs.get(KEY)
         where = f"{node} {self.label}"
         if judge.trouble(trouble(output, where, "DCGM diagnostic")) or output is None:
             return
