@@ -359,8 +359,8 @@ TESTS_R1 = (
     [
         (R3, {"memory": ""}, "skips.memory: String should have at least 10 characters"),
         (R3, {"memory": " " * 20}, "skips.memory: String should have at least 10 characters"),
-        (R1, {"no_such_test": "a reason that is read"}, f"skips.no_such_test.[key]: one of the tests that it runs ({TESTS_R1})"),
-        (R1, {"memory": "level 1 does not run it"}, f"skips.memory.[key]: one of the tests that it runs ({TESTS_R1})"),
+        (R1, {"no_such_test": "a reason that is read"}, f"skips.no_such_test.[key]: Value error, one of the tests that it runs ({TESTS_R1})"),
+        (R1, {"memory": "level 1 does not run it"}, f"skips.memory.[key]: Value error, one of the tests that it runs ({TESTS_R1})"),
     ],
     ids=["no reason", "blanks", "no test", "a test of another level"],
 )
