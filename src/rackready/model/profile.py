@@ -179,7 +179,7 @@ class PlatformProfile(Model):
     gpu_path: GpuPath | None = Field(
         None, description="PCIe from each GPU to its root port; null: not published, the GPU's own link is held against the GPU model, the rest end against end"
     )
-    nvswitch: bool = Field(description="GPUs are joined by NVSwitches: the fabric manager is needed")
+    nvswitch: bool = Field(description="GPUs are joined by NVSwitches")
     nvswitches: Figure | None = Field(
         None, description="NVSwitches that the server itself sees through NSCQ (boards of A100, H100, H200); null: none, or not published"
     )
