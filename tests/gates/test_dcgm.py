@@ -1,6 +1,5 @@
 """DCGM's diagnostic, both JSON shapes."""
 
-# ruff: noqa: E501 - a row of a table is one exact message
 from __future__ import annotations
 
 import copy
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rackready.gates.registry import GateInputsError, gate
 from rackready.model.outcome import Outcome
 from tests.gates.support import Case, Said, check, document, judge, text
 
@@ -27,8 +27,8 @@ def by_name(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {test["name"]: test for category in found["DCGM Diagnostic"]["test_categories"] for test in category["tests"]}
 
 
-def one(gate: str, name: str, said: Said, outcome: Outcome, *messages: str, skips: dict[str, str] | None = None) -> tuple[str, Case]:
-    return gate, Case(name, {"dcgmi": said}, outcome, messages, {"skips": skips} if skips else {})
+def one(gate_id: str, name: str, said: Said, outcome: Outcome, *messages: str, skips: dict[str, str] | None = None) -> tuple[str, Case]:
+    return gate_id, Case(name, {"dcgmi": said}, outcome, messages, {"skips": skips} if skips else {})
 
 
 def no_results_of(test: str) -> Callable[[dict[str, Any]], object]:
@@ -291,25 +291,90 @@ def test_a_diagnostic_of_other_gpus_is_an_error(name: str, change: Callable[[dic
     check(R3, case)
 
 
-@pytest.mark.parametrize(("gate", "case"), CASES, ids=lambda value: value.name if isinstance(value, Case) else None)
-def test_verdict(gate: str, case: Case) -> None:
-    check(gate, case)
+@pytest.mark.parametrize(("gate_id", "case"), CASES, ids=lambda value: value.name if isinstance(value, Case) else None)
+def test_verdict(gate_id: str, case: Case) -> None:
+    check(gate_id, case)
+
+
+LEFT_OUT = "the operator brings no EUD"
+ABSENT = "EUD (extended utility diagnostic) did not run: not installed on this node, or DCGM does not run as root"
 
 
 @pytest.mark.parametrize(
     ("said", "note"),
     [
-        (Said(text("dcgm/dgx_h100_r3_dcgm4_healthy.json")), "EUD (extended utility diagnostic) is not installed on this node, or DCGM does not run as root: it did not run"),
+        (Said(text("dcgm/dgx_h100_r3_dcgm4_healthy.json")), ABSENT),
         (with_eud(), "EUD 580.95 is installed on this node, and did not run"),
         (with_eud(*range(8)), "EUD 580.95 ran with it"),
         (with_eud(*range(8), version=""), "EUD ran with it"),
         (with_eud(0, 3), "EUD 580.95 ran with it on gpu0, gpu3 only"),
         (with_eud(*range(8), status="Skip"), "EUD 580.95 is installed on this node, and did not run"),
+        (with_eud(*range(8), status="Skip", version=""), ABSENT),
     ],
-    ids=["absent", "a version alone", "on all GPUs", "without a version", "on two GPUs", "skipped"],
-)  # fmt: skip
+    ids=["absent", "a version alone", "on all GPUs", "without a version", "on two GPUs", "skipped", "skipped, no version"],
+)
 def test_whether_the_eud_ran_is_said_from_its_results(said: Said, note: str) -> None:
-    assert judge(R3, Case("eud", {"dcgmi": said}, Outcome.PASS, (), {"skips": {"eud": "left out"}})).note == note
+    verdict = judge(R3, Case("eud", {"dcgmi": said}, Outcome.PASS, (), {"skips": {"eud": LEFT_OUT}}))
+    assert verdict.note == f"declared skip of eud: {LEFT_OUT}; {note}"
+
+
+def skipped_eud(found: dict[str, Any], status: str = "Skip") -> None:
+    """What DCGM 3 prints of it on every node without the package: `EUD Test | Skip - All`."""
+    results = [{"gpu_id": str(gpu), "status": "Skip" if gpu else status} for gpu in range(8)]
+    found["DCGM GPU Diagnostic"]["test_categories"][-1]["tests"].append({"name": "EUD Test", "results": results})
+
+
+def test_an_eud_that_is_not_installed_is_a_note() -> None:
+    for said in (
+        changed("dcgm/dgx_h100_r3_dcgm3_healthy.json", skipped_eud),
+        with_eud(*range(8), status="Skip", version=""),
+    ):
+        verdict = judge(R3, Case("eud", {"dcgmi": said}, Outcome.PASS))
+        assert (verdict.outcome, [str(item) for item in verdict.findings], verdict.note) == (Outcome.PASS, [], ABSENT)
+        assert len(verdict.measured) == 8
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "gpus"),
+    [
+        (with_eud(*range(8), status="Skip"), "eud", range(8)),
+        (changed("dcgm/dgx_h100_r3_dcgm3_healthy.json", lambda found: skipped_eud(found, "Pass")), "EUD Test", range(1, 8)),
+    ],
+    ids=["its version is told", "it ran on another GPU"],
+)
+def test_an_eud_that_is_installed_and_skipped_is_an_error(said: Said, name: str, gpus: range) -> None:
+    skip = "Skip. Declare the skip with a reason under the gate's input `skips`,"
+    messages = tuple(f"node01 gpu{gpu}: DCGM test {name} was skipped - Expected: Pass Actual: {skip} {_SKIP}" for gpu in gpus)
+    check(R3, Case("eud", {"dcgmi": said}, Outcome.ERROR, messages))
+
+
+TESTS_R1 = (
+    "cuda_main_library, denylist, environment_variables, graphics_processes, inforom, nvml_library, page_retirement/row_remap, "
+    "permissions_and_os_blocks, persistence_mode, software"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "skips", "said"),
+    [
+        (R3, {"memory": ""}, "skips.memory: String should have at least 10 characters"),
+        (R3, {"memory": " " * 20}, "skips.memory: String should have at least 10 characters"),
+        (R1, {"no_such_test": "a reason that is read"}, f"skips.no_such_test.[key]: Value error, one of the tests that it runs ({TESTS_R1})"),
+        (R1, {"memory": "level 1 does not run it"}, f"skips.memory.[key]: Value error, one of the tests that it runs ({TESTS_R1})"),
+    ],
+    ids=["no reason", "blanks", "no test", "a test of another level"],
+)
+def test_a_skip_names_a_test_of_the_level_and_a_reason(name: str, skips: dict[str, str], said: str) -> None:
+    with pytest.raises(GateInputsError) as refused:
+        gate(name, {"skips": skips})
+    assert str(refused.value) == f"gate {name}: inputs - Expected: skips Actual: {said}. Correct the inputs in the gate set."
+
+
+def test_every_declared_skip_stands_in_the_note_whatever_came_of_it() -> None:
+    skips = {"pcie": "a retimer awaits its replacement", "memory": "   measured by the vendor  "}
+    for said in (Said(text("dcgm/dgx_h100_r3_dcgm4_healthy.json")), Said("", exit_code=127)):
+        note = judge(R2, Case("skips", {"dcgmi": said}, Outcome.PASS, (), {"skips": skips})).note
+        assert note == "declared skip of memory: measured by the vendor; declared skip of pcie: a retimer awaits its replacement"
 
 
 def test_a_pass_measures_every_gpu() -> None:
@@ -325,8 +390,9 @@ def test_a_gpu_that_passes_and_asks_for_a_repair_is_not_measured() -> None:
     assert judge(R3, case).measured == [f"node01/gpu{gpu}" for gpu in range(8) if gpu != 2]
 
 
-@pytest.mark.parametrize(("gate", "name"), [(R1, "dcgm/dgx_h100_r1_dcgm4_healthy.json"), (R3, "dcgm/dgx_h100_r3_dcgm4_healthy.json")])
-def test_a_gate_whose_every_test_is_skipped_measures_no_gpu(gate: str, name: str) -> None:
-    skips = dict.fromkeys(("software", "memory", "pcie", "diagnostic", "targeted_stress", "targeted_power"), "left out")
-    verdict = judge(gate, Case("all skipped", {"dcgmi": Said(text(name))}, Outcome.ERROR, (), {"skips": skips}))
+@pytest.mark.parametrize(("gate_id", "name"), [(R1, "dcgm/dgx_h100_r1_dcgm4_healthy.json"), (R3, "dcgm/dgx_h100_r3_dcgm4_healthy.json")])
+def test_a_gate_whose_every_test_is_skipped_measures_no_gpu(gate_id: str, name: str) -> None:
+    tests = ("software",) if gate_id == R1 else ("software", "memory", "pcie", "diagnostic", "targeted_stress", "targeted_power")
+    skips = dict.fromkeys(tests, "left out of this test")
+    verdict = judge(gate_id, Case("all skipped", {"dcgmi": Said(text(name))}, Outcome.ERROR, (), {"skips": skips}))
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])

@@ -11,7 +11,7 @@ import pytest
 
 from rackready.gates.offline import facts
 from rackready.gates.registry import gate
-from rackready.model.outcome import Outcome
+from rackready.model.outcome import Outcome, Verdict
 from tests.gates.captured import evaluate
 from tests.gates.support import Case, Said, check, document, judge, text
 
@@ -295,8 +295,61 @@ BOUGHT = "692-2G520-0200-000"
 def test_boards_are_those_that_the_site_says_it_bought(change: dict[str, Any], outcome: Outcome, said: str) -> None:
     found = document("nvml/dgx_h100_healthy.json")
     found["gpus"][5].update(change)
+    verdict = boards(found, {"board_parts": [BOUGHT]})
+    assert (verdict.outcome, "".join(map(str, verdict.findings)), verdict.note) == (outcome, said, None)
+
+
+def boards(found: dict[str, Any], inputs: dict[str, object]) -> Verdict:
     known = facts("dgx_h100", 1)
-    for inputs, expected in (({"board_parts": [BOUGHT]}, (outcome, said)), ({}, (Outcome.PASS, ""))):
-        made = gate(GATE, inputs)
-        verdict = evaluate(made, known, made.plan(known, ["node01"])[0], {"inventory": json.dumps(found)}, 0)
-        assert (verdict.outcome, "".join(map(str, verdict.findings))) == expected
+    made = gate(GATE, inputs)
+    return evaluate(made, known, made.plan(known, ["node01"])[0], {"inventory": json.dumps(found)}, 0)
+
+
+OTHER = "692-2G520-0280-C00"
+ASK = "Ask who delivered it; where the site bought several, name them all in the gate's input `board_parts`."
+
+
+@pytest.mark.parametrize(
+    ("parts", "outcome", "said", "note"),
+    [
+        ([BOUGHT] * 8, Outcome.PASS, "", f"board part number {BOUGHT}: not held against what was bought (input board_parts)"),
+        ([None] * 8, Outcome.PASS, "", "no GPU tells its board part number: boards are not judged"),
+        (
+            [BOUGHT] * 5 + [OTHER] + [BOUGHT] * 2,
+            Outcome.FAIL,
+            f"node01 gpu5: board part number - Expected: {BOUGHT}, as its siblings Actual: {OTHER}. {ASK}",
+            None,
+        ),
+        (
+            [BOUGHT] * 4 + [OTHER] * 4,
+            Outcome.FAIL,
+            f"node01: board part numbers differ - Expected: one for all GPUs Actual: {BOUGHT} on 4, {OTHER} on 4. {ASK}",
+            None,
+        ),
+        (
+            [f"900-2G500-000{gpu}-000" for gpu in range(8)],
+            Outcome.FAIL,
+            f"node01: board part numbers differ - Expected: one for all GPUs Actual: {', '.join(f'900-2G500-000{gpu}-000 on 1' for gpu in range(8))}. {ASK}",
+            None,
+        ),
+        (
+            [BOUGHT] * 7 + [None],
+            Outcome.ERROR,
+            (
+                f"node01 gpu7: board part number not reported - Expected: {BOUGHT}, as its siblings Actual: Not Supported. "
+                "Update the driver; if it stays so, replace the GPU."
+            ),
+            f"board part number {BOUGHT}: not held against what was bought (input board_parts)",
+        ),
+    ],
+    ids=["one for all", "none tells it", "an odd one", "two halves", "eight of them", "one does not tell it"],
+)
+def test_boards_of_a_node_are_of_one_part_number(parts: list[str | None], outcome: Outcome, said: str, note: str | None) -> None:
+    found = document("nvml/dgx_h100_healthy.json")
+    for gpu, part in zip(found["gpus"], parts, strict=True):
+        gpu.update({"board_part": part} if part else {"board_part": None, "unread": {"board_part": "Not Supported"}})
+    verdict = boards(found, {})
+    assert (verdict.outcome, "".join(map(str, verdict.findings)), verdict.note) == (outcome, said, note)
+    bought = sorted({part for part in parts if part})
+    if len(bought) > 1:
+        assert boards(found, {"board_parts": bought}).outcome is Outcome.PASS, "the site bought several"

@@ -53,6 +53,13 @@ def test_inputs_that_a_gate_does_not_take_are_refused_each_at_its_place() -> Non
     ]
 
 
+def test_a_skip_of_a_test_that_the_gate_does_not_run_is_refused_at_its_place() -> None:
+    burn = "node/gpu/stress/burn"
+    [found] = refusals({"id": burn, "inputs": {"skips": {"memory": "measured by the vendor"}}})
+    assert found.startswith(f"gates.also[0].inputs.skips.memory.[key]: gate {burn} - Expected: one of the tests that it runs (cuda_main_library, denylist,")
+    assert found.endswith(f"targeted_power, targeted_stress) Actual: memory. Correct it; `rackready gate show {burn}` describes the inputs.")
+
+
 def test_gates_that_are_right_and_a_site_that_adds_none_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     require_gates(site_of(also=[{"id": ALL_REDUCE, "inputs": {"launches": 3}}, {"id": CONTAINER}]), "site.yml")
     monkeypatch.setattr(site_gates, "all_gates", lambda: pytest.fail("gates were loaded where the site adds none"))

@@ -320,7 +320,8 @@ SERVING = "Output token throughput (tok/s):         434.40\nTotal Token throughp
 
 def program(gate_id: str, stdout: str, code: int = 0) -> Verdict:
     known = rack(1)
-    found = gate(gate_id, IMAGE)
+    whole = {"command": ["vllm", "bench", "throughput", "--tensor-parallel-size", "8"]} if gate_id.endswith("inference") else {}
+    found = gate(gate_id, IMAGE | whole)
     run = found.plan(known, list(known.nodes))[0]
     return found.evaluate(known, run, outputs(run, {"program": Said(stdout, exit_code=code)}))
 

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from rackready.gates.offline import facts
+from rackready.gates.registry import gate
+from rackready.gates.versions import wanted_packages
 from rackready.model.outcome import Outcome
+from tests.gates.captured import evaluate
 from tests.gates.support import Case, Said, check, document, text
 
 GATE = "node/gpu/sanity/versions"
@@ -113,3 +117,20 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_verdict(case: Case) -> None:
     check(GATE, case)
+
+
+@pytest.mark.parametrize(
+    ("platform", "wanting"),
+    [("gb200_nvl72", []), ("gb300_nvl72", []), ("dgx_h100", ["fabric manager not reported", "package nvidia-fabricmanager", "nvidia-fabricmanager.service"])],
+)
+def test_a_fabric_manager_is_asked_for_where_install_puts_one(platform: str, wanting: list[str]) -> None:
+    """Trays of an NVL72 have NVSwitches, and none runs their fabric manager: the switch trays do."""
+    known = facts(platform, 1)
+    found = document("versions/dgx_h100_healthy.json")
+    found["packages"] = wanted_packages(known.nodes["node01"]) | {"nvidia-fabricmanager": None}
+    found["fabric_manager"] = None
+    found["services"]["nvidia-fabricmanager.service"] = "inactive"
+    made = gate(GATE)
+    verdict = evaluate(made, known, made.plan(known, ["node01"])[0], {"versions": json.dumps(found)}, 0)
+    assert sorted(finding.what for finding in verdict.findings) == sorted(wanting)
+    assert (verdict.outcome, verdict.measured) == ((Outcome.FAIL, []) if wanting else (Outcome.PASS, ["node01"]))

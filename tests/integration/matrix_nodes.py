@@ -1,11 +1,13 @@
-"""Nodes of the fault matrix: booting them anew, and making them differ as healthy nodes do."""
+"""Nodes of the fault matrix: booting them anew, and making them differ as healthy nodes do, and loading them for no longer than needed."""
 
 from __future__ import annotations
 
 import copy
+import json
 import random
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rackready.design.site import load_site
@@ -14,6 +16,13 @@ from tests.integration.project import Project
 
 NODES = ("node01", "node02", "node03", "node04")
 _BOOT_S = 180.0
+_GATES = "gates: {set: bringup}"
+
+LOADS: dict[str, dict[str, object]] = {
+    "node/gpu/stress/burn": {"power_s": 30, "stress_s": 30},
+    "node/gpu/stress/compute-integrity": {"compute_s": 30, "memory_s": 30},
+}
+"""Gates that load GPUs for as long as their inputs say, which the simulated DCGM does, too: here for as short as they take."""
 
 
 def boot(project: Project, nodes: Sequence[str]) -> None:
@@ -60,3 +69,11 @@ def healthy_state(state: dict[str, Any], seed: int) -> dict[str, Any]:
     for nic in out["nics"]:
         nic["factor"] = round(min(1.0, draw.gauss(0.997, 0.002)), 5)
     return out
+
+
+def shorten(site_file: Path) -> None:
+    """Have the site ask for the shortest loads."""
+    text = site_file.read_text(encoding="utf-8")
+    assert text.count(_GATES) == 1, f"{site_file} does not say {_GATES}"
+    also = [{"id": gate, "inputs": inputs} for gate, inputs in LOADS.items()]
+    site_file.write_text(text.replace(_GATES, f"gates: {{set: bringup, also: {json.dumps(also)}}}"), encoding="utf-8")

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 
-from rackready.gates.registry import all_gates
+import pytest
+
+from rackready.design.site import load_site
+from rackready.gates.phase import gate_entries
+from rackready.gates.registry import GateInputsError, all_gates, gate
+from rackready.gates.site_gates import require_gates
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.sim.faults import FAULTS
 from tests.integration.fault_matrix import LEFT_OUT, is_check, jobs, judging, kind, said_of, trials
+from tests.integration.matrix_nodes import LOADS, shorten
+from tests.integration.project import ROOT
 
 
 def test_every_fault_that_names_a_gate_is_played_once() -> None:
@@ -45,8 +54,18 @@ def test_racks_take_rounds_of_one_kind_and_together_all_of_them() -> None:
 def test_every_gate_of_the_matrix_judges_healthy_nodes() -> None:
     caught_by = {fault.caught_by for fault in FAULTS.values() if fault.caught_by} - set(LEFT_OUT)
     assert set(judging(0)) == caught_by
-    assert caught_by - set(judging(1)) == {"cluster/fabric/stress/incast"}
+    assert caught_by - set(judging(1)) == {"cluster/fabric/stress/incast", *LOADS}
     assert judging(5) == judging(0)
+
+
+def test_the_site_of_the_matrix_asks_for_the_shortest_loads(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "inventories", tmp_path / "inventories")
+    shorten(tmp_path / "inventories" / "sim" / "site.yml")
+    site = load_site("sim", root=tmp_path)
+    require_gates(site, "site.yml")
+    assert {entry.id: entry.inputs for entry in gate_entries(site, list(LOADS))} == LOADS
+    with pytest.raises(GateInputsError):
+        gate("node/gpu/stress/burn", {"power_s": 29})
 
 
 def test_faults_of_switches_go_to_a_switch_and_name_its_port() -> None:

@@ -101,7 +101,7 @@ def platform_vars(site: Site, platform: PlatformProfile) -> dict[str, Any]:
     del site
     return {
         "nvidia_driver_gpus": platform.gpus,
-        "nvidia_fabricmanager_enabled": platform.nvswitch if platform.fabric_manager is None else platform.fabric_manager,
+        "nvidia_fabricmanager_enabled": platform.runs_fabric_manager,
         "nvidia_fabricmanager_gpus": platform.gpus,
         "nvidia_persistence_gpus": platform.gpus,
         "dcgm_nvswitches": int(platform.nvswitches.value) if platform.nvswitches else 0,

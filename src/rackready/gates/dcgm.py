@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import dcgm_diag
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
+from rackready.model.base import Told
 from rackready.model.outcome import Verdict
 
-_KEY = "dcgmi"
+KEY = "dcgmi"
+"""The command that runs the diagnostic."""
 _ACTION = {
     "isolate": "Take the GPU out of service and replace it: docs/runbooks/gpu.md.",
     "reset": "Reset the GPU (`nvidia-smi -r`) or reboot, then run the gate again after repair is recorded.",
@@ -42,6 +44,20 @@ _ALIASES_3 = {"gpu_memory": "memory", "eud_test": "eud"}
 """Names of DCGM 3.x (HelperGetTestName in dcgmi/Diag.cpp) -> those of 4.x, where they differ by more than their spelling."""
 _EUD = "eud"
 _OTHER = "Read the diagnostic's raw output and docs/runbooks/gpu.md."
+_LONG = ("nvbandwidth", "memory_bandwidth", _EUD, "cpu_eud", "nccl_tests")
+"""What levels 3 and 4 run beside the tests that they must have run, where it is installed and suits the GPU (DCGM_FI_DEV_DIAG_*_RESULT of DCGM 4)."""
+
+
+def _runs(name: str, info: ValidationInfo) -> str:
+    known = sorted((info.context or {}).get("runs", ()))
+    if name not in known:
+        message = f"one of the tests that it runs ({', '.join(known)})"
+        raise ValueError(message)
+    return name
+
+
+TestName = Annotated[str, AfterValidator(_runs)]
+"""A test that the gate runs, as DCGM 4 writes it, or one of those that DCGM 3 runs as its `software`."""
 
 
 class DcgmDiagnostic(Gate):
@@ -52,6 +68,8 @@ class DcgmDiagnostic(Gate):
     label: ClassVar[str]
     """How findings call it, e.g. dcgm-r3."""
     required: ClassVar[tuple[str, ...]]
+    further: ClassVar[tuple[str, ...]] = ()
+    """What it may run beside these."""
     timeout_s: ClassVar[float]
     says_eud: ClassVar[bool] = False
     """The level runs the vendor's extended utility diagnostic where it is installed: the verdict says whether it was."""
@@ -60,9 +78,16 @@ class DcgmDiagnostic(Gate):
     class Inputs(base.Inputs):
         """Tests that may be skipped, each with its reason."""
 
-        skips: dict[str, str] = Field(default_factory=dict, description="DCGM test that may report Skip -> reason, shown in the report")
+        skips: dict[TestName, Annotated[Told, Field(min_length=10)]] = Field(
+            default_factory=dict, description="test of this gate that may report Skip -> why, in words that a reader of the report understands"
+        )
 
     inputs: Inputs
+
+    def __init__(self, inputs: Mapping[str, object] | None = None) -> None:
+        """Take the inputs, and hold the tests that may be skipped against those that the gate runs."""
+        runs = {"software", *_SOFTWARE_3, *self.required, *self.further}
+        self.inputs = self.Inputs.model_validate(dict(inputs or {}), context={"runs": runs})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One diagnostic per node; DCGM itself fails when another number of GPUs is active."""
@@ -74,12 +99,12 @@ class DcgmDiagnostic(Gate):
     def command(self, facts: GateFacts, node: str, parameters: str = "", stage: int = 0) -> base.Command:
         """Return the command that runs the diagnostic; ``parameters`` as -p takes them."""
         argv = ("dcgmi", "diag", "-j", "-r", self.tests, *(("-p", parameters) if parameters else ()), "-n", f"gpu:{facts.nodes[node].platform.gpus}")
-        return base.Command(key=_KEY, node=node, argv=argv, timeout_s=self.timeout_s, stage=stage)
+        return base.Command(key=KEY, node=node, argv=argv, timeout_s=self.timeout_s, stage=stage)
 
     def tools(self, outputs: Outputs) -> dict[str, str]:
         """Return the versions of DCGM and of the driver that it saw."""
         try:
-            found = dcgm_diag.parse(outputs[_KEY].stdout)
+            found = dcgm_diag.parse(outputs[KEY].stdout)
         except (KeyError, FormatError):
             return {}
         return {name: version for name, version in (("dcgm", found.version), ("driver", found.driver)) if version}
@@ -91,8 +116,10 @@ class DcgmDiagnostic(Gate):
         return judge.verdict(f"{run.nodes[0]} {self.label}")
 
     def diagnose(self, judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> None:
-        """Judge the diagnostic among the outputs."""
-        output = outputs.get(_KEY)
+        """Judge the diagnostic among the outputs. Whatever it says, the verdict's note names the tests that the site lets be skipped."""
+        for test, reason in sorted(self.inputs.skips.items()):
+            judge.remark(f"declared skip of {test}: {reason}")
+        output = outputs.get(KEY)
         where = f"{node} {self.label}"
         if judge.trouble(trouble(output, where, "DCGM diagnostic")) or output is None:
             return
@@ -113,7 +140,7 @@ class DcgmDiagnostic(Gate):
         self._judge(judge, facts, node, diagnostic)
         self._exit_code(judge, where, output)
         if self.says_eud:
-            judge.note = _eud(diagnostic, set(range(facts.nodes[node].platform.gpus)))
+            judge.remark(_eud(diagnostic, set(range(facts.nodes[node].platform.gpus))))
 
     @staticmethod
     def _not_run(judge: Judge, where: str, output: Output, reason: str) -> None:
@@ -136,10 +163,13 @@ class DcgmDiagnostic(Gate):
             )
         _same_gpus(judge, facts, node, diagnostic)
         named = {result.test for result in diagnostic.results if result.entity != "summary" and result.status != "Pass"}
+        eud = _eud_installed(diagnostic)
         for result in diagnostic.results:
+            if not eud and _name(result.test) == _EUD:  # DCGM 3 lists it on every node, and skips it where it is not installed
+                continue
             if result.entity != "summary" or result.test not in named:  # the summary repeats what its entities say
                 self._result(judge, node, result)
-        named_eud = (_EUD,) if any(_name(result.test) == _EUD for result in diagnostic.results) else ()
+        named_eud = (_EUD,) if eud and any(_name(result.test) == _EUD for result in diagnostic.results) else ()
         for test in (*self.required, *named_eud):
             self._required(judge, node, test, wanted, diagnostic)
         ran = [test for test in self.required if test not in self.inputs.skips]
@@ -269,6 +299,11 @@ def _step(result: dcgm_diag.Result) -> str:
     return _ACTION.get(dcgm_diag.SEVERITY[worst], _OTHER)
 
 
+def _eud_installed(diagnostic: dcgm_diag.Diagnostic) -> bool:
+    """Whether anything says so: a version in the document's head, or a result that is no skip."""
+    return bool(diagnostic.eud) or any(_name(result.test) == _EUD and result.status != "Skip" for result in diagnostic.results)
+
+
 def _eud(diagnostic: dcgm_diag.Diagnostic, wanted: set[int]) -> str:
     """EUD is a package that the operator brings, per driver branch: only its results say that it ran, not the version in the document's head."""
     version = f" {diagnostic.eud}" if diagnostic.eud else ""
@@ -277,9 +312,9 @@ def _eud(diagnostic: dcgm_diag.Diagnostic, wanted: set[int]) -> str:
         return f"EUD{version} ran with it"
     if ran:
         return f"EUD{version} ran with it on {', '.join(f'gpu{gpu}' for gpu in sorted(ran))} only"
-    if version or _gpus(diagnostic, _EUD, wanted):
+    if version:
         return f"EUD{version} is installed on this node, and did not run"
-    return "EUD (extended utility diagnostic) is not installed on this node, or DCGM does not run as root: it did not run"
+    return "EUD (extended utility diagnostic) did not run: not installed on this node, or DCGM does not run as root"
 
 
 class DcgmR1(DcgmDiagnostic):
@@ -305,6 +340,7 @@ class DcgmR3(DcgmDiagnostic):
 
     id = "node/gpu/validation/dcgm-r3"
     tests, label = "3", "dcgm-r3"
+    further = _LONG
     required = ("software", "memory", "pcie", "diagnostic", "targeted_stress", "targeted_power")
     timeout_s = 3600
     says_eud = True
@@ -315,6 +351,7 @@ class DcgmR4(DcgmDiagnostic):
 
     id = "node/gpu/validation/dcgm-r4"
     tests, label = "4", "dcgm-r4"
+    further = _LONG
     required = ("software", "memory", "pcie", "diagnostic", "targeted_stress", "targeted_power", "memtest", "pulse_test")
     timeout_s = 10800
     says_eud = True

@@ -35,7 +35,9 @@ class Inventory(Gate):
 
         pcie_width: int = Field(16, ge=1, le=32, description="PCIe lanes that every GPU must have trained")
         memory_tolerance_mib: int = Field(64, ge=0, description="how much memory.total may differ from the profile, MiB")
-        board_parts: list[str] = Field(default_factory=list, description="board part numbers that were bought, as `nvidia-smi -q` prints them; empty: any")
+        board_parts: list[str] = Field(
+            default_factory=list, description="board part numbers that were bought, as `nvidia-smi -q` prints them; empty: one for all"
+        )
 
     inputs: Inputs
 
@@ -101,6 +103,8 @@ class Inventory(Gate):
                 )
             else:
                 self._gpu(judge, wanted, (node, name), gpu)
+        if not self.inputs.board_parts:
+            _one_board(judge, node, {name: gpu for gpu, name in zip(gpus, _names(wanted, gpus), strict=True) if not gpu.get("lost")})
 
     @staticmethod
     def _unique(judge: Judge, node: str, gpus: list[dict[str, Any]]) -> None:
@@ -142,7 +146,10 @@ class Inventory(Gate):
             self._nvlink(judge, part, wanted.gpu.nvlink.links, gpu)
 
     def _board(self, judge: Judge, where: str, gpu: dict[str, Any]) -> None:
-        """Hold the board's part number against those that the site bought. If it names none, any will do: boards put in later often are of another revision."""
+        """Hold the board's part number against those that the site bought, of which there may be several: boards put in later often are of another revision.
+
+        If it names none, the boards of a node are held against each other.
+        """
         if not self.inputs.board_parts:
             return
         part, known = gpu.get("board_part"), ", ".join(self.inputs.board_parts)
@@ -224,6 +231,30 @@ class Inventory(Gate):
                 detail,
                 "Power the node off and on once; if the link stays down, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md",
             )
+
+
+def _one_board(judge: Judge, node: str, gpus: dict[str, dict[str, Any]]) -> None:
+    """Hold the board part numbers of a node's GPUs against each other: they are bought as one product, and what most of them have is what was bought."""
+    told = Counter(gpu["board_part"] for gpu in gpus.values() if gpu.get("board_part"))
+    if not told:
+        judge.remark("no GPU tells its board part number: boards are not judged")
+        return
+    judge.judged += 1
+    (most, times), *others = told.most_common()
+    step = "Ask who delivered it; where the site bought several, name them all in the gate's input `board_parts`."
+    if others and 2 * times <= len(gpus):
+        judge.fail(node, "board part numbers differ", "one for all GPUs", ", ".join(f"{part} on {count}" for part, count in sorted(told.items())), step)
+        return
+    for name, gpu in gpus.items():
+        if not gpu.get("board_part"):
+            why = gpu.get("unread", {}).get("board_part", "nothing")
+            judge.error(
+                f"{node} {name}", "board part number not reported", f"{most}, as its siblings", why, "Update the driver; if it stays so, replace the GPU."
+            )
+        elif gpu["board_part"] != most:
+            judge.fail(f"{node} {name}", "board part number", f"{most}, as its siblings", gpu["board_part"], step)
+    if not others:
+        judge.remark(f"board part number {most}: not held against what was bought (input board_parts)")
 
 
 def _names(wanted: NodeFacts, gpus: list[dict[str, Any]]) -> list[str]:

@@ -42,7 +42,7 @@ def _of(where: str, entry: GateSetEntry) -> Iterator[Problem]:
             if item["type"] == "extra_forbidden":
                 yield Problem(path, f"gate {entry.id} has no such input - Expected: one of {accepted}.", "Correct or remove it.")
             else:
-                wanted = item["msg"].removeprefix("Input should be ")
+                wanted = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
                 given = item["input"] if isinstance(item["input"], (int, float, str)) else type(item["input"]).__name__
                 step = f"Correct it; `rackready gate show {entry.id}` describes the inputs."
                 yield Problem(path, f"gate {entry.id} - Expected: {wanted} Actual: {given}.", step)

@@ -27,7 +27,7 @@ def wanted_packages(facts: NodeFacts) -> dict[str, str]:
         "datacenter-gpu-manager-4-core": software.dcgm,
         "libnccl2": software.nccl,
     }
-    if facts.platform.nvswitch:
+    if facts.platform.runs_fabric_manager:
         out["nvidia-fabricmanager"] = facts.driver + software.package_suffix
     return out
 
@@ -74,7 +74,7 @@ class Versions(Gate):
             judge.equal(node, "driver by NVML", wanted.driver, nvml.get("driver"), _AGAIN)
             _cuda(judge, node, wanted.software.cuda, nvml.get("cuda"))
         judge.equal(node, "loaded kernel module", wanted.driver, found.get("driver_module"), "Reboot the node: a module of another version is loaded.")
-        if wanted.platform.nvswitch:
+        if wanted.platform.runs_fabric_manager:
             judge.equal(
                 node, "fabric manager", wanted.driver, found.get("fabric_manager"), "The fabric manager must be exactly the driver's version. " + _AGAIN
             )
@@ -95,7 +95,7 @@ class Versions(Gate):
     @staticmethod
     def _services(judge: Judge, node: str, wanted: NodeFacts, found: dict[str, Any]) -> None:
         services = found.get("services") or {}
-        needed = ["nvidia-persistenced.service", "nvidia-dcgm.service"] + (["nvidia-fabricmanager.service"] if wanted.platform.nvswitch else [])
+        needed = ["nvidia-persistenced.service", "nvidia-dcgm.service"] + (["nvidia-fabricmanager.service"] if wanted.platform.runs_fabric_manager else [])
         for name in needed:
             judge.equal(node, name, "active", services.get(name), f"`systemctl status {name}` and `journalctl -u {name}` on the node say why.")
 

@@ -179,7 +179,7 @@ class PlatformProfile(Model):
     gpu_path: GpuPath | None = Field(
         None, description="PCIe from each GPU to its root port; null: not published, the GPU's own link is held against the GPU model, the rest end against end"
     )
-    nvswitch: bool = Field(description="GPUs are joined by NVSwitches: the fabric manager is needed")
+    nvswitch: bool = Field(description="GPUs are joined by NVSwitches")
     nvswitches: Figure | None = Field(
         None, description="NVSwitches that the server itself sees through NSCQ (boards of A100, H100, H200); null: none, or not published"
     )
@@ -203,6 +203,11 @@ class PlatformProfile(Model):
     other_nics: list[OtherNic] = Field(default_factory=list, description="storage, in-band and out-of-band ports; empty: not published")
     baseline: Baseline | None = Field(None, description="firmware and BIOS as a source gives them; null: none known, the site says (baselines)")
     host: HostParts | None = Field(None, description="processors, memory and drives; null: chosen with the order, or not published")
+
+    @property
+    def runs_fabric_manager(self) -> bool:
+        """Whether the server itself runs the fabric manager: install puts it there, and gates ask for it."""
+        return self.nvswitch if self.fabric_manager is None else self.fabric_manager
 
     def unpublished(self) -> tuple[str, ...]:
         """Return what installing needs and nobody publishes for this server: empty when it can be installed."""

@@ -46,6 +46,8 @@ class Node:
     monkeypatch: pytest.MonkeyPatch
     name: str = "node01"
     seconds: float = 1.0
+    slept: list[float] = field(default_factory=list)
+    """What its programs waited, s: no test waits for it, and every command took that much longer."""
     state: dict[str, Any] = field(default_factory=dict)
 
     def boot(self) -> None:
@@ -92,10 +94,10 @@ class Node:
         return found.evaluate(known, run, outputs)
 
     def answer(self, command: Command) -> Output:
-        out = io.StringIO()
+        out, before = io.StringIO(), sum(self.slept)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
             code = self._script(command) if command.stdin else PROGRAMS[Path(command.argv[0]).name](list(command.argv[1:]))
-        return Output(command.key, command.node, " ".join(command.argv), code, out.getvalue(), seconds=self.seconds)
+        return Output(command.key, command.node, " ".join(command.argv), code, out.getvalue(), seconds=self.seconds + sum(self.slept) - before)
 
     def _script(self, command: Command) -> int:
         if pcie_path.FORMAT in command.stdin:
@@ -130,11 +132,12 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *broken: tuple[str, di
     """A node of the simulated site with faults, booted."""
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr("time.sleep", lambda _s: None)
+    slept: list[float] = []
+    monkeypatch.setattr("time.sleep", slept.append)
     monkeypatch.setattr(kmod, "_node", lambda *_: None)
     monkeypatch.setattr(engine, "reachable", lambda: True)
     monkeypatch.setattr(rdmatree, "refresh", lambda _nic: False)
-    made = Node(monkeypatch, state=build_state(load_site("sim"), name))
+    made = Node(monkeypatch, state=build_state(load_site("sim"), name), slept=slept)
     for fault, params in broken:
         faults.inject(made.state, fault, **params)
     made.boot()

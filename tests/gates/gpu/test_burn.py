@@ -38,9 +38,9 @@ def watched(report: str, loaded: int = 3) -> str:
     return json.dumps({"format": under_load.FORMAT, "samples": 9, "loaded": loaded, "last": report, "draws": under_load.draws(report), "complete": True})
 
 
-def burn(watch: str | None = None, after: str = SMI, dcgmi: str = DIAG, before: str = SMI) -> Verdict:
+def burn(watch: str | None = None, after: str = SMI, dcgmi: str = DIAG, before: str = SMI, seconds: float = 120.0, **inputs: object) -> Verdict:
     outputs = {"before": before, "dcgmi": dcgmi, "watch": watched(busy(SMI)) if watch is None else watch, "after": after}
-    return judge(BURN, outputs, {"power_s": 60, "stress_s": 60, "skips": {}})
+    return judge(BURN, outputs, {"power_s": 60, "stress_s": 60, **inputs}, seconds=seconds)
 
 
 def third(old: str, new: str) -> str:
@@ -107,7 +107,7 @@ def test_idle_clocks_and_power_under_load_fail_on_models_without_a_lowest_clock(
     found = gate(BURN, {"power_s": 60, "stress_s": 60})
     diag = DIAG.replace('"2330"', f'"{known.nodes["node01"].gpu.pci_device_id}"')
     outputs = {"before": SMI, "dcgmi": diag, "watch": watched(SMI.replace("<gpu_util>0 %<", "<gpu_util>100 %<")), "after": SMI}
-    said = {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in outputs.items()}
+    said = {key: Output(key, "node01", "x", 0, out, seconds=120.0) for key, out in outputs.items()}
     verdict = found.evaluate(known, found.plan(known, ["node01"])[0], said)
     assert {finding.what for finding in verdict.findings} == {"power drawn under load"}
     assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.FAIL, [], 8)
@@ -150,7 +150,7 @@ def test_a_clock_without_a_bound_is_not_said_to_be_judged() -> None:
     gpu = node.gpu.model_copy(update={"power": node.gpu.power.model_copy(update={"sm_clock_min": None})})
     found = gate(BURN, {"power_s": 60, "stress_s": 60})
     outputs = {"before": SMI, "dcgmi": DIAG, "watch": watched(busy(SMI)), "after": SMI}
-    said = {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in outputs.items()}
+    said = {key: Output(key, "node01", "x", 0, out, seconds=120.0) for key, out in outputs.items()}
     notes = [found.evaluate(one, found.plan(one, ["node01"])[0], said).note for one in (known, replace(known, nodes={"node01": replace(node, gpu=gpu)}))]
     words = "no lowest SM clock under load is published for h100_sxm: recorded, not judged (input least_clock_mhz)"
     assert notes == [None if least else words, words]
@@ -181,6 +181,54 @@ def test_what_only_load_shows(verdict: Callable[[], Verdict], where: str, what: 
 
 def test_twenty_corrected_errors_in_two_minutes_are_the_limit() -> None:
     assert burn(after=third("<dram_correctable>0<", "<dram_correctable>20<")).outcome is Outcome.PASS
+
+
+LENGTH = "(the gate's inputs; DCGM runs each of its tests for that time, one after the other)"
+EARLY = "Read DCGM's log on the node (nvvs.log), then run the gate again."
+TIME = "Judge the output with the time that its command took (`gate evaluate --seconds dcgmi=S`; `seconds` of a manifest), or run the gate again."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "asked", "said"),
+    [
+        (2.0, 259200, f"node01: the load ended early - Expected: at least 518400 s {LENGTH} Actual: 2.0 s. {EARLY}"),
+        (119.9, 60, f"node01: the load ended early - Expected: at least 120 s {LENGTH} Actual: 119.9 s. {EARLY}"),
+        (0.0, 60, f"node01: how long the load ran is not told - Expected: at least 120 s {LENGTH} Actual: nothing. {TIME}"),
+    ],
+)
+def test_a_load_that_was_shorter_than_asked_for_is_an_error(seconds: float, asked: int, said: str) -> None:
+    verdict = burn(seconds=seconds, power_s=asked, stress_s=asked)
+    assert (says(verdict), verdict.outcome, verdict.measured) == ([said], Outcome.ERROR, [])
+    integrity = DIAG.replace('"targeted_stress"', '"memtest"')
+    found = judge("node/gpu/stress/compute-integrity", {"dcgmi": integrity}, {"compute_s": min(asked, 86400), "memory_s": 30}, seconds=min(seconds, 80.0))
+    assert [finding.what for finding in found.findings] == [verdict.findings[0].what]
+    assert (found.outcome, found.measured) == (Outcome.ERROR, [])
+
+
+def test_a_test_that_may_be_skipped_is_not_waited_for() -> None:
+    assert burn(seconds=60.0, skips={"targeted_power": "the rack's feed is not finished"}).outcome is Outcome.PASS
+    assert burn(seconds=59.0, skips={"targeted_power": "the rack's feed is not finished"}).outcome is Outcome.ERROR
+
+
+def test_errors_are_rated_by_the_time_that_the_load_took() -> None:
+    verdict = burn(after=third("<dram_correctable>0<", "<dram_correctable>50000<"), seconds=2.0, power_s=259200, stress_s=259200)
+    assert {(finding.where, finding.what, finding.actual) for finding in verdict.findings} == {
+        ("node01", "the load ended early", "2.0 s"),
+        ("node01 gpu2", "corrected ECC errors under load", "1500000 per minute"),
+    }
+    assert verdict.outcome is Outcome.FAIL
+    assert burn(after=third("<dram_correctable>0<", "<dram_correctable>21<"), seconds=126.0).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(("watts", "outcome"), [("840.00 W", Outcome.PASS), ("840.10 W", Outcome.ERROR), ("9999.00 W", Outcome.ERROR)])
+def test_more_power_than_a_gpu_can_draw_is_no_measurement(watts: str, outcome: Outcome) -> None:
+    verdict = burn(watched(drawing(watts)))
+    most = "1.2 x the power limit as shipped: NVIDIA/DCGM targeted_power, target_power_max_ratio; 700 W, NVIDIA H100 SXM datasheet, TDP up to 700 W"
+    step = "Check the node's GPU profile, and update the driver."
+    said = f"node01 gpu2: power under load is implausible - Expected: at most 840 W ({most}) Actual: {float(watts[:-2]):g} W. {step}"
+    assert (verdict.outcome, says(verdict)) == (outcome, [] if outcome is Outcome.PASS else [said])
+    assert ("node01/gpu2" in verdict.measured) is (outcome is Outcome.PASS)
+    assert ("ceiling", 840.0) in {(criterion.label, criterion.bound) for criterion in verdict.criteria}
 
 
 def watch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reports: list[str], running: list[bool]) -> dict[str, Any]:

@@ -12,6 +12,9 @@ from pydantic import Field
 from rackready.gates.base import Command, FleetMetric, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.container import Containered, ended
 from rackready.gates.expectation import FLEET_PENDING
+from rackready.gates.formats import inference
+from rackready.gates.formats.error import FormatError
+from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 
@@ -28,6 +31,9 @@ _FIGURE = re.compile(r"^(?:Throughput:|\s*(?:Total )?Token Throughput \(tokens/s
 _VLLM = re.compile(r"Throughput:\s+[\d.]+ requests/s, (?P<tokens>\d+(?:\.\d+)?) total tokens/s\b.*")
 _TRTLLM = re.compile(r"\s*(?:Total )?Token Throughput \(tokens/sec\):\s+(?P<tokens>\d+(?:\.\d+)?)\s*")
 """`vllm bench throughput` (vllm/benchmarks/throughput.py), `trtllm-bench throughput` of TensorRT-LLM, and its first releases, which say "Token Throughput"."""
+_CHOSEN = "CUDA_VISIBLE_DEVICES"
+"""With it in its command a model may run on any GPUs."""
+_SIZES_STEP = "Correct the sizes in the gate's input `command` (--tensor-parallel-size, --pipeline-parallel-size; --tp, --pp), then run the gate again."
 _READ = "Read its raw output in the report; check the image, and that the node's container toolkit offers the GPUs (CDI)."
 
 
@@ -36,6 +42,8 @@ class OneProgram(Containered):
 
     covers = frozenset({"gpu"})
     program: ClassVar[str]
+    environment: ClassVar[tuple[str, ...]] = ()
+    """Environment of the container, NAME=value."""
 
     @abstractmethod
     def argv(self, facts: GateFacts, node: str) -> tuple[str, ...]:
@@ -45,14 +53,17 @@ class OneProgram(Containered):
     def judge_text(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> None:
         """Judge what it printed."""
 
+    def proven(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> range:  # noqa: ARG002 - all of them, unless the program can leave some out
+        """Return the GPUs of the node that the program has shown to have used."""
+        return range(facts.nodes[node].platform.gpus)
+
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One run a node; none without an image."""
-        if not self.inputs.image:
-            return []
-        return [
-            Run(node, node, (node,), (Command(key="program", node=node, argv=self.contained(*self.argv(facts, node)), timeout_s=self.inputs.timeout_s),))
-            for node in nodes
-        ]
+        return [Run(node, node, (node,), (self._command(facts, node),)) for node in nodes] if self.inputs.image else []
+
+    def _command(self, facts: GateFacts, node: str) -> Command:
+        argv = self.contained(*self.argv(facts, node), environment=self.environment)
+        return Command(key="program", node=node, argv=argv, timeout_s=self.inputs.timeout_s)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge that it ran to its end and what it says of its result. Its speed can only a fleet judge: no figure of this platform is published."""
@@ -64,8 +75,11 @@ class OneProgram(Containered):
             gathered.error(node, f"{self.program} failed", "exit code 0", ended(output), _READ)
         else:
             self.judge_text(gathered, facts, node, output)
-        if not gathered.fails and not gathered.errors:
-            gathered.measured.update(f"{node}/gpu{index}" for index in range(facts.nodes[node].platform.gpus))
+        if gathered.fails or gathered.errors:
+            return gathered.verdict(node)
+        used = self.proven(gathered, facts, node, output)
+        if not gathered.errors:
+            gathered.measured.update(f"{node}/gpu{index}" for index in used)
             gathered.remark(FLEET_PENDING)
         return gathered.verdict(node)
 
@@ -114,18 +128,20 @@ class Hpl(OneProgram):
 
 
 class Inference(OneProgram):
-    """A model answers on all GPUs of a node, and says how many tokens a second."""
+    """A model answers on the GPUs of a node that it is spread over, and says how many tokens a second."""
 
     id = "node/gpu/performance/inference"
     fleet = (FleetMetric("tokens_per_second", effect=0.03),)
     program = "inference benchmark"
+    environment = tuple(f"{name}={value}" for name, value in parts.BY_ADDRESS.items())
 
     class Inputs(OneProgram.Inputs):
         """Which image of vLLM or TensorRT-LLM, and what it is to run."""
 
         command: list[str] = Field(
             default_factory=list,
-            description="what runs in it, e.g. [vllm, bench, throughput, --model, /model, --tensor-parallel-size, '8']; it must print tokens/s",
+            description="what runs in it, e.g. [vllm, bench, throughput, --model, /model, --tensor-parallel-size, '8']; it must print tokens/s; "
+            "its sizes say which GPUs it measures",
         )
 
     inputs: Inputs
@@ -133,6 +149,23 @@ class Inference(OneProgram):
     def argv(self, facts: GateFacts, node: str) -> tuple[str, ...]:  # noqa: ARG002
         """Return the command of the gate set."""
         return tuple(self.inputs.command)
+
+    def proven(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> range:
+        """Return the first GPUs, as many as the model is spread over: both tools take them in CUDA's order, which is set to that of the addresses."""
+        every = facts.nodes[node].platform.gpus
+        try:
+            used = inference.gpus(self.inputs.command, f"{output.stdout}\n{output.stderr}")
+        except FormatError as error:
+            gathered.error(node, "inference benchmark contradicts itself", "one size above 0 in its command and its output", error, _SIZES_STEP)
+            return range(0)
+        if used is not None and used > every:
+            gathered.error(node, "inference ran on other GPUs", f"at most the {every} of the node", used, _SIZES_STEP)
+        elif used is None or (used < every and _CHOSEN in " ".join(self.inputs.command)):
+            gathered.remark("which GPUs it used is not told: none counts as measured (name --tensor-parallel-size or --tp in `command`)")
+            return range(0)
+        elif used < every:
+            gathered.remark(f"the model ran on {used} of {every} GPUs: the others are not measured by it")
+        return range(used)
 
     def judge_text(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> None:  # noqa: ARG002
         """A figure of vLLM's or TensorRT-LLM's benchmark must be there, and above zero."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
-from rackready.gates.base import GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.dcgm import DcgmDiagnostic
+from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.dcgm import KEY, DcgmDiagnostic
 from rackready.gates.formats import smi_xml
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
@@ -21,6 +23,7 @@ from rackready.ondevice import under_load
 
 _RUNBOOK = "docs/runbooks/gpu.md"
 _START_S = 600
+_LENGTH_SOURCE = "the gate's inputs; DCGM runs each of its tests for that time, one after the other"
 _MOST_CORRECTED = 10.0
 _CORRECTED_SOURCE = "NVIDIA/DCGM common/DcgmGPUHardwareLimits.h: DCGM_LIMIT_MAX_SBE_RATE (which DCGM itself calls provisional)"
 _SLOWDOWNS = {
@@ -31,19 +34,58 @@ _SLOWDOWNS = {
 _POWER_TEST = "targeted_power"
 _LEAST_POWER = 0.75
 _POWER_SOURCE = "NVIDIA's DCGM documentation, targeted_power: passes from 0.75 x the target on; the target is the GPU's power limit"
+_MOST_POWER = 1.2
+_MOST_POWER_SOURCE = "1.2 x the power limit as shipped: NVIDIA/DCGM targeted_power, target_power_max_ratio"
 _UNCORRECTED = ("sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
 _CORRECTED = ("sram_correctable", "dram_correctable")
 
 
-class Burn(DcgmDiagnostic):
+class Load(DcgmDiagnostic):
+    """DCGM's tests for as long as the inputs say, one after the other: a run that ended before is no load."""
+
+    timeout_s = 0
+
+    @abstractmethod
+    def lengths(self) -> Mapping[str, int]:
+        """Return how long each test is to load the GPUs, s."""
+
+    @property
+    def longest(self) -> int:
+        """How long the whole may take, s."""
+        return sum(self.lengths().values()) + _START_S
+
+    def load(self, facts: GateFacts, node: str, stage: int = 0) -> Command:
+        """Return the command that loads the GPUs."""
+        parameters = ";".join(f"{test}.test_duration={seconds}" for test, seconds in self.lengths().items())
+        return replace(self.command(facts, node, parameters, stage), timeout_s=self.longest)
+
+    def diagnose(self, judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> None:
+        """Judge the diagnostic, and that it loaded the GPUs for as long as it was asked to. One that failed may end early, and says why."""
+        super().diagnose(judge, facts, node, outputs)
+        output = outputs.get(KEY)
+        if output is None or judge.fails or judge.errors:
+            return
+        asked = sum(seconds for test, seconds in self.lengths().items() if test not in self.inputs.skips)
+        judge.metric("load_time", node, output.seconds, "s")
+        judge.criterion(Criterion(metric="load_time", op=Op.GE, bound=asked, unit="s", label="floor", source=_LENGTH_SOURCE))
+        if output.seconds <= 0:
+            step = "Judge the output with the time that its command took (`gate evaluate --seconds dcgmi=S`; `seconds` of a manifest), or run the gate again."
+            judge.error(node, "how long the load ran is not told", f"at least {asked} s ({_LENGTH_SOURCE})", "nothing", step)
+        elif output.seconds < asked:
+            step = "Read DCGM's log on the node (nvvs.log), then run the gate again."
+            judge.error(node, "the load ended early", f"at least {asked} s ({_LENGTH_SOURCE})", f"{output.seconds:.1f} s", step)
+        if judge.errors:
+            judge.measured.clear()
+
+
+class Burn(Load):
     """Every GPU holds its power and clocks at full load: it draws what it may, stays below its slowdown threshold and counts no memory errors."""
 
     id = "node/gpu/stress/burn"
     tests, label = f"{_POWER_TEST},targeted_stress", "burn"
     required = (_POWER_TEST, "targeted_stress")
-    timeout_s = 0
 
-    class Inputs(DcgmDiagnostic.Inputs):
+    class Inputs(Load.Inputs):
         """How long."""
 
         power_s: int = Field(120, ge=30, le=259200, description="length of DCGM's targeted_power, s")
@@ -52,16 +94,17 @@ class Burn(DcgmDiagnostic):
 
     inputs: Inputs
 
+    def lengths(self) -> Mapping[str, int]:
+        """Return those of the inputs."""
+        return {_POWER_TEST: self.inputs.power_s, "targeted_stress": self.inputs.stress_s}
+
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Counters, then the load with someone who watches beside it, then counters."""
         return [self._watched(facts, node) for node in nodes]
 
     def _watched(self, facts: GateFacts, node: str) -> Run:
-        longest = self.inputs.power_s + self.inputs.stress_s + _START_S
-        parameters = f"targeted_power.test_duration={self.inputs.power_s};targeted_stress.test_duration={self.inputs.stress_s}"
-        load = self.command(facts, node, parameters, stage=1)
-        load = type(load)(key=load.key, node=node, argv=load.argv, timeout_s=longest, stage=1)
-        watch = command("watch", node, under_load, str(longest), load.argv[0], timeout_s=longest + 60, stage=1)
+        load = self.load(facts, node, stage=1)
+        watch = command("watch", node, under_load, str(self.longest), load.argv[0], timeout_s=self.longest + 60, stage=1)
         return Run(id=node, target=node, nodes=(node,), commands=(smi.command(node, "before"), load, watch, smi.command(node, "after", stage=2)))
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
@@ -71,8 +114,8 @@ class Burn(DcgmDiagnostic):
         self.diagnose(judge, facts, node, outputs)
         self._warm(judge, facts.nodes[node], node, outputs.get("watch"))
         before, after = (smi.read(judge, outputs.get(key), node) for key in ("before", "after"))
-        if before is not None and after is not None:
-            _gained(judge, facts.nodes[node], node, before, after, self.inputs.power_s + self.inputs.stress_s)
+        if before is not None and after is not None and KEY in outputs:
+            _gained(judge, facts.nodes[node], node, before, after, outputs[KEY].seconds)
         bad = {finding.where.replace(" ", "/") for finding in judge.fails + judge.errors}
         judge.measured -= bad | (judge.measured if node in bad else set())
         return judge.verdict(f"{node} {self.label}")
@@ -152,7 +195,17 @@ def _power(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu, drawn: objec
         ("power_draw_under_load", bound),
         lambda: Criterion(metric="power_draw_under_load", op=Op.GE, bound=bound, unit="W", label="floor", source=_POWER_SOURCE, inputs={"limit": target}),
     )
-    if drawn < bound:
+    most, shipped = _MOST_POWER * facts.gpu.power.limit.value, facts.gpu.power.limit
+    judge.once(
+        ("power_draw_under_load", most, "most"),
+        lambda: Criterion(
+            metric="power_draw_under_load", op=Op.LE, bound=most, unit="W", label="ceiling", source=_MOST_POWER_SOURCE, inputs={"limit": shipped.value}
+        ),
+    )
+    if drawn > most:
+        expected = f"at most {most:.0f} W ({_MOST_POWER_SOURCE}; {shipped.value:.0f} W, {shipped.source})"
+        judge.error(where, "power under load is implausible", expected, f"{drawn:g} W", "Check the node's GPU profile, and update the driver.")
+    elif drawn < bound:
         step = f"Look for held-down clocks, temperatures and the power supplies (gate node/gpu/sanity/clocks), and for other work on the node: {_RUNBOOK}."
         judge.fail(where, "power drawn under load", f"at least {bound:.0f} W ({_LEAST_POWER} x {target:.0f} W; {_POWER_SOURCE})", f"{drawn:.0f} W", step)
 
@@ -208,16 +261,8 @@ def _counters(judge: Judge, where: str, before: SmiGpu, after: SmiGpu, seconds: 
             f"{sum(value or 0 for value in uncorrected):.0f}",
             f"Reset the GPU, then run the field diagnostic: {_RUNBOOK}.",
         )
-    rate = sum(value or 0 for value in corrected) * 60 / seconds
-    judge.metric("ecc_corrected_per_minute", where.replace(" ", "/"), rate, "1/min")
-    if rate > _MOST_CORRECTED:
-        judge.fail(
-            where,
-            "corrected ECC errors under load",
-            f"at most {_MOST_CORRECTED:g} per minute ({_CORRECTED_SOURCE})",
-            f"{rate:.0f} per minute",
-            f"Run the field diagnostic: {_RUNBOOK}.",
-        )
+    if seconds > 0:
+        _corrected(judge, where, sum(value or 0 for value in corrected) * 60 / seconds)
     for name, what in _SLOWDOWNS.items():
         lasted = held[name]
         if lasted:
@@ -230,15 +275,26 @@ def _counters(judge: Judge, where: str, before: SmiGpu, after: SmiGpu, seconds: 
             )
 
 
-class ComputeIntegrity(DcgmDiagnostic):
+def _corrected(judge: Judge, where: str, rate: float) -> None:
+    judge.metric("ecc_corrected_per_minute", where.replace(" ", "/"), rate, "1/min")
+    if rate > _MOST_CORRECTED:
+        judge.fail(
+            where,
+            "corrected ECC errors under load",
+            f"at most {_MOST_CORRECTED:g} per minute ({_CORRECTED_SOURCE})",
+            f"{rate:.0f} per minute",
+            f"Run the field diagnostic: {_RUNBOOK}.",
+        )
+
+
+class ComputeIntegrity(Load):
     """Every GPU computes the same results again and again under load, in its cores and in all of its memory."""
 
     id = "node/gpu/stress/compute-integrity"
     tests, label = "diagnostic,memtest", "compute-integrity"
     required = ("diagnostic", "memtest")
-    timeout_s = 0
 
-    class Inputs(DcgmDiagnostic.Inputs):
+    class Inputs(Load.Inputs):
         """How long."""
 
         compute_s: int = Field(180, ge=30, le=86400, description="length of DCGM's diagnostic (matrices multiplied and compared), s; its default is 180")
@@ -246,8 +302,9 @@ class ComputeIntegrity(DcgmDiagnostic):
 
     inputs: Inputs
 
+    def lengths(self) -> Mapping[str, int]:
+        """Return those of the inputs."""
+        return {"diagnostic": self.inputs.compute_s, "memtest": self.inputs.memory_s}
+
     def _run(self, facts: GateFacts, node: str) -> Run:
-        parameters = f"diagnostic.test_duration={self.inputs.compute_s};memtest.test_duration={self.inputs.memory_s}"
-        made = self.command(facts, node, parameters)
-        longest = self.inputs.compute_s + self.inputs.memory_s + _START_S
-        return Run(id=node, target=node, nodes=(node,), commands=(type(made)(key=made.key, node=node, argv=made.argv, timeout_s=longest),))
+        return Run(id=node, target=node, nodes=(node,), commands=(self.load(facts, node),))

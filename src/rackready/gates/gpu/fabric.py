@@ -38,8 +38,7 @@ class Fabric(SmiGate):
 
 def state(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
     """Judge one GPU's fabric registration."""
-    own = facts.platform.fabric_manager if facts.platform.fabric_manager is not None else facts.platform.nvswitch
-    step = _LOCAL if own else _REMOTE
+    step = _LOCAL if facts.platform.runs_fabric_manager else _REMOTE
     if judge.equal(where, "fabric state", "Completed", gpu.text("fabric/state"), step):
         judge.equal(where, "fabric status", "Success", gpu.text("fabric/status"), step)
     summary = gpu.text("fabric/health/summary")
