@@ -192,7 +192,9 @@ CASES = [
     ),
     Case("late messages as a busy host has them", said(forth3=lat(3, average=2.2, p99=20.0)), Outcome.PASS, nodes=2),
     Case("late messages within the input", said(forth3=lat(3, average=3.9, p99=150.0)), Outcome.PASS, inputs={"tail": 100}, nodes=2),
-    Case("late messages on all rails alike", said(**{f"{way}{rail}": late(rail, way) for way in ("forth", "back") for rail in NICS}), Outcome.PASS, nodes=2),
+    Case(
+        "late messages on all rails alike", {**said(), **{f"{way}{rail}": late(rail, way) for way in ("forth", "back") for rail in NICS}}, Outcome.PASS, nodes=2
+    ),
     Case(
         "faster than hardware is",
         said(forth3=lat(3, 0.01, average=0.01)),
@@ -207,7 +209,7 @@ CASES = [
     ),
     Case(
         "servers that say what they used",
-        said(**{f"server_{way}{rail}": served(lat(rail)) for way in ("forth", "back") for rail in NICS}),
+        {**said(), **{f"server-{way}{rail}": served(lat(rail)) for way in ("forth", "back") for rail in NICS}},
         Outcome.PASS,
         nodes=2,
     ),
