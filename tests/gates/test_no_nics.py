@@ -40,6 +40,12 @@ def test_nodes_with_nics_are_measured_beside_them(gate_id: str) -> None:
     assert (last.nodes, last.commands) == (("node02", "node05"), ())
 
 
+def test_two_nodes_with_nics_are_too_few_for_incast() -> None:
+    bare, whole = facts("r760xa_l4", 3), rack(3)
+    known = replace(whole, nodes={**whole.nodes, "node02": bare.nodes["node02"]})
+    assert [run.nodes for run in gate("cluster/fabric/stress/incast").plan(known, list(known.nodes))] == [("node02",)]
+
+
 def test_a_node_without_compute_nics_is_no_partner() -> None:
     bare, whole = facts("r760xa_l4", 4), rack(4)
     known = replace(whole, nodes={**whole.nodes, "node02": bare.nodes["node02"]})
