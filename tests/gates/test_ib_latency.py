@@ -14,7 +14,7 @@ from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
-from tests.gates.support import Case, Said, check, judge, outputs, port, ports, rack, text
+from tests.gates.support import Case, Said, between, check, judge, outputs, port, ports, rack, text
 
 WRITE, READ = "pair/fabric/performance/ib-write-lat", "pair/fabric/performance/ib-read-lat-gpu"
 HEALTHY = text("perftest/dgx_h100_rail1_lat_healthy.txt")
@@ -23,17 +23,29 @@ SENT = 2 * 2 * 10000 * 17
 NICS = {nic.rail: nic for nic in rack(1).nodes["node01"].nics}
 
 
-def lat(rail: int, typical: float = 1.99, *, gpu: bool = False, average: float | None = None, dev: int | None = None) -> Said:
-    times = (1.91, max(9.1, typical + 7), typical, average or typical + 0.03, 0.07, typical + 0.2, typical + 1)
+def lat(  # noqa: PLR0913 - what a result differs by
+    rail: int, typical: float = 1.99, *, gpu: bool = False, average: float | None = None, p99: float | None = None, dev: int | None = None, back: bool = False
+) -> Said:
+    tail = p99 or typical + 0.2
+    times = (min(1.91, typical), max(9.1, typical + 7, tail + 1), typical, average or typical + 0.03, 0.07, tail, tail + 0.8)
     row = " 2       10000          " + "\t".join(f"{value:<12.2f}" for value in times)
     body = HEALTHY.replace(": mlx5_0", f": {NICS[rail].rdma_device}")
     body = "\n".join(row if line.startswith(" 2 ") else line for line in body.splitlines()) + "\n"
+    body = between(body, *(f"192.168.{rail}.{host}" for host in ((12, 11) if back else (11, 12))))
     if gpu:
-        used = NICS[rail].gpu if dev is None else dev
-        head = f" [pid = 51234, dev = {used}] device name = [NVIDIA H100 80GB HBM3]\n creating CUDA Ctx\n"
-        buffer = " allocated GPU buffer of a 65536 address at 0x7f3b5e000000 for type CUDA_MEM_DEVICE\n"
-        body = head + buffer + body.replace("RDMA_Write", "RDMA_Read")
+        body = on_gpu(NICS[rail].gpu if dev is None else dev) + body.replace("RDMA_Write", "RDMA_Read")
     return Said(body)
+
+
+def on_gpu(gpu: int) -> str:
+    """What either end says before its head when it uses a GPU's memory."""
+    head = f" [pid = 51234, dev = {gpu}] device name = [NVIDIA H100 80GB HBM3]\n creating CUDA Ctx\n"
+    return f"{head} allocated GPU buffer of a 65536 address at 0x7f3b5e000000 for type CUDA_MEM_DEVICE\n"
+
+
+def served(said: Said) -> Said:
+    """What a server prints: all but the row."""
+    return Said("".join(line for line in said.stdout.splitlines(keepends=True) if not line.startswith(" 2 ")))
 
 
 def links(sent: float = 0, errors: dict[str, dict[str, int]] | None = None, **state: str) -> Said:
@@ -47,8 +59,12 @@ def said(*, gpu: bool = False, **changed: Said) -> dict[str, Said]:
     out = {"link-first": links(), "link-second": links(), "after-first": links(SENT), "after-second": links(SENT)}
     for way in ("forth", "back"):
         for rail in NICS:
-            out |= {f"server-{way}{rail}": Said(), f"{way}{rail}": lat(rail, 1.95 + 0.01 * (rail % 3), gpu=gpu)}
+            out |= {f"server-{way}{rail}": Said(), f"{way}{rail}": lat(rail, 1.95 + 0.01 * (rail % 3), gpu=gpu, back=way == "back")}
     return {**out, **{key.replace("_", "-"): value for key, value in changed.items()}}
+
+
+def late(rail: int, way: str) -> Said:
+    return lat(rail, average=3.9, p99=150.0, back=way == "back")
 
 
 FORTH3 = "node01 mlx5_4 -> node02 mlx5_4 (rail 3)"
@@ -144,9 +160,69 @@ CASES = [
     ),
     Case(
         "fewer messages",
-        said(forth3=Said(lat(3, 0.01).stdout.replace("1.91 ", "0.01 ").replace(" 2       10000 ", " 2       10    "))),
+        said(forth3=Said(lat(3, 0.01).stdout.replace(" 2       10000 ", " 2       10    "))),
         Outcome.ERROR,
         (f"{FORTH3}: ib_write_lat measured something else - Expected: 10000 messages Actual: 10 messages. Run the gate again.",),
+        nodes=2,
+    ),
+    Case(
+        "another rail's addresses",
+        said(forth3=Said(between(lat(3).stdout, "192.168.1.11", "192.168.1.12"))),
+        Outcome.ERROR,
+        (
+            (
+                f"{FORTH3}: ib_write_lat used other GIDs - Expected: 192.168.3.11 to 192.168.3.12 Actual: 192.168.1.11 to 192.168.1.12. "
+                "Run the gate again; for an output that was captured elsewhere, check that it is this rail's."
+            ),
+        ),
+        nodes=2,
+    ),
+    Case(
+        "one message of a hundred that is late on one rail",
+        said(forth3=lat(3, average=3.9, p99=150.0)),
+        Outcome.FAIL,
+        (
+            (
+                f"{FORTH3}: 99 % percentile of latency beside the other rails - Expected: at most 21.60 us (median of the others 2.16) Actual: 150.00 us. "
+                "One message of a hundred is late on this rail alone: look at errors and pauses of its port, its PCIe link and switch port: "
+                "docs/runbooks/rail-slow.md"
+            ),
+        ),
+        nodes=2,
+    ),
+    Case("late messages as a busy host has them", said(forth3=lat(3, average=2.2, p99=20.0)), Outcome.PASS, nodes=2),
+    Case("late messages within the input", said(forth3=lat(3, average=3.9, p99=150.0)), Outcome.PASS, inputs={"tail": 100}, nodes=2),
+    Case(
+        "late messages on all rails alike", {**said(), **{f"{way}{rail}": late(rail, way) for way in ("forth", "back") for rail in NICS}}, Outcome.PASS, nodes=2
+    ),
+    Case(
+        "faster than hardware is",
+        said(forth3=lat(3, 0.01, average=0.01)),
+        Outcome.ERROR,
+        (
+            (
+                f"{FORTH3}: latency is implausible - Expected: at least 0.3 us Actual: 0.01 us. "
+                "perftest counts the processor's cycles: look for 'CPU Frequency' in its raw output, and run the gate again."
+            ),
+        ),
+        nodes=2,
+    ),
+    Case(
+        "servers that say what they used",
+        {**said(), **{f"server-{way}{rail}": served(lat(rail)) for way in ("forth", "back") for rail in NICS}},
+        Outcome.PASS,
+        nodes=2,
+    ),
+    Case(
+        "a server that used a GPU's memory",
+        said(server_back3=Said(on_gpu(2) + served(lat(3)).stdout)),
+        Outcome.ERROR,
+        (
+            (
+                "node02 mlx5_4 -> node01 mlx5_4 (rail 3): ib_write_lat measured another memory at the receiver - Expected: host memory Actual: GPU memory. "
+                "Run the gate again."
+            ),
+        ),
         nodes=2,
     ),
     Case(
@@ -202,7 +278,7 @@ def test_a_late_gpu_path_is_named() -> None:
 @pytest.mark.parametrize(("gate_id", "most"), [(WRITE, 5.0), (READ, 10.0)])
 def test_rails_that_are_all_late_do_not_judge_each_other(gate_id: str, most: float) -> None:
     gpu = gate_id == READ
-    late = {f"{way}{rail}": lat(rail, 500.0, gpu=gpu) for way in ("forth", "back") for rail in NICS}
+    late = {f"{way}{rail}": lat(rail, 500.0, gpu=gpu, back=way == "back") for way in ("forth", "back") for rail in NICS}
     verdict = judge(gate_id, Case("all late", {**said(gpu=gpu), **late}, Outcome.FAIL, nodes=2))
     assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.FAIL, [], 16)
     assert str(next(finding for finding in verdict.findings if finding.where == FORTH3)) == (

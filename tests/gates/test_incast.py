@@ -14,7 +14,7 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.registry import gate
 from rackready.gates.schedule import batches
 from rackready.model.outcome import Outcome, Verdict
-from tests.gates.support import Said, outputs, rack, text
+from tests.gates.support import Said, between, outputs, rack, text
 
 GATE = "cluster/fabric/stress/incast"
 NODES = ("node02", "node03", "node01")
@@ -71,8 +71,11 @@ def leaf(**changed: Mapping[str, Mapping[str, int]]) -> Said:
     return Said("\n".join(out) + "\n")
 
 
-def client(average: float = 195.6) -> Said:
-    return Said(text("perftest/dgx_h100_rail1_host_memory.txt").replace("391.39", "0.00").replace("391.27", f"{average:.2f}"))
+def client(average: float = 195.6, node: str = "node03", *, size: int = 1048576, seconds: float = 6.0) -> Said:
+    """What a sender says that wrote for 10 s, of which perftest counts 6."""
+    row = f" {size}    {int(average * seconds * 1e9 / 8 / size)}             0.00             {average:.2f}"
+    body = text("perftest/dgx_h100_rail1_host_memory.txt").replace(" 8388608    2000             391.39             391.27", row)
+    return Said(between(body, f"192.168.1.{10 + int(node[-2:])}", "192.168.1.12"))
 
 
 def received(**interface: int) -> Said:
@@ -91,7 +94,7 @@ HEALTHY = {
     "after-node02": RECEIVED,
     "after-node03": SENT,
     "after-node01": SENT,
-    **{f"{kind}-{node}": Said() if kind == "server" else client() for kind in ("server", "client") for node in ("node01", "node03")},
+    **{f"{kind}-{node}": Said() if kind == "server" else client(node=node) for kind in ("server", "client") for node in ("node01", "node03")},
 }
 
 
@@ -288,7 +291,7 @@ ERRORS = [
     ),
     (
         "senders one after the other",
-        {"client_node01": client(390.0), "client_node03": client(391.0)},
+        {"client_node01": client(390.0, "node01"), "client_node03": client(391.0)},
         (
             "node02 mlx5_0 (rail 1): no incast - Expected: senders together at most 408 Gb/s Actual: 781 Gb/s. "
             "They did not write side by side: start them on nodes that are idle, and with more seconds."
@@ -296,7 +299,7 @@ ERRORS = [
     ),
     (
         "a port that was not filled",
-        {"client_node01": client(1.0), "client_node03": client(1.0)},
+        {"client_node01": client(1.0, "node01"), "client_node03": client(1.0)},
         (
             "node02 mlx5_0 (rail 1): no incast - Expected: senders together at least 200 Gb/s Actual: 2 Gb/s. "
             "The port was not filled, so nothing was tried: see the senders' rates (gate pair/fabric/performance/ib-write-bw): docs/runbooks/incast.md"
@@ -304,7 +307,7 @@ ERRORS = [
     ),
     (
         "one sender alone",
-        {"client_node01": client(0.5), "client_node03": client(390.0)},
+        {"client_node01": client(0.5, "node01"), "client_node03": client(390.0)},
         (
             "node02 mlx5_0 (rail 1): no incast - Expected: at least 19.5 Gb/s from every sender (0.1 of an even part) Actual: 0.5 Gb/s from node01. "
             "They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), run the gate again: docs/runbooks/incast.md"

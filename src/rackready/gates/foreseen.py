@@ -15,7 +15,7 @@ from rackready.gates.expectation import Bound, judge
 from rackready.gates.fabric import domains
 from rackready.gates.fabric.collective import Multi, bounds
 from rackready.gates.fabric.latency import IbWriteLat
-from rackready.gates.formats.perftest import WriteBandwidth
+from rackready.gates.formats.perftest import Memory, WriteBandwidth
 from rackready.gates.gpu import nvbandwidth
 from rackready.gates.ib_write_bw import IbWriteBw
 from rackready.gates.inventory import Inventory
@@ -59,7 +59,7 @@ def _(gate: IbWriteBw, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterio
     nic = next(iter(facts.nodes[nodes[0]].nics), None)
     if nic is not None:
         mtu, size, count = path_mtu(facts.fabric), gate.inputs.size, gate.inputs.iterations
-        result = WriteBandwidth(nic.rdma_device, "", "", mtu, None, "", None, size, count, peak=1.0, average=1.0)
+        result = WriteBandwidth(nic.rdma_device, "", "", mtu, None, Memory("none", None), size, count, peak=1.0, average=1.0)
         gate.judge_bandwidth(gathered, nodes[0], nic, payload_rate(nic.rate, mtu, layer(facts.fabric)), result)
     return tuple(gathered.criteria)
 
@@ -67,6 +67,7 @@ def _(gate: IbWriteBw, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterio
 @foreseen.register
 def _(gate: IbWriteLat, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterion, ...]:
     gathered = Judge()
+    gate.believed(gathered, nodes[0], 1.0)
     gate.against_mark(gathered, nodes[0], 1.0, gate.mark(facts.nodes[nodes[0]]))
     return tuple(gathered.criteria)
 

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from rackready.design.facts import NicFacts
-from rackready.gates import base, pair_fleet
+from rackready.gates import base, no_nics, pair_fleet
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.expectation import Bound, judge
 from rackready.gates.formats import perftest
@@ -19,7 +19,7 @@ from rackready.gates.hardware import rail_parts
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import attribute, retests, rounds
 from rackready.gates.port_errors import judge_errors
-from rackready.gates.rdma_port import AFTER, judge_layer, judge_link, judge_port, layer, path_mtu, payload_rate, port_of
+from rackready.gates.rdma_port import AFTER, judge_gids, judge_layer, judge_link, judge_port, layer, path_mtu, payload_rate, port_of
 from rackready.gates.shipped import command
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
@@ -73,13 +73,14 @@ class IbWriteBw(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Pair nodes so that every one is measured; each rail of a pair is a run of its own, both directions."""
-        return [
-            self._run(facts, first, second, rail) for pairing in rounds(list(nodes)) for first, second in pairing for rail in rails_of(facts, first, second)
-        ]
+        able, bare = no_nics.apart(facts, nodes)
+        pairs = [pair for pairing in rounds(able) for pair in pairing]
+        return [*(self._run(facts, first, second, rail) for first, second in pairs for rail in rails_of(facts, first, second)), *bare]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
         """Measure both ends of a run that failed, or that falls behind its fleet, with a third partner: that tells which end is bad."""
-        return [self._run(facts, first, second, rail, again=True) for first, second, rail in retests(pair_fleet.suspected(self, facts, done))]
+        measured, _ = no_nics.split(done)
+        return [self._run(facts, first, second, rail, again=True) for first, second, rail in retests(pair_fleet.suspected(self, facts, measured))]
 
     def acquitted(self, runs: Mapping[str, Collection[str]], slow: Collection[str]) -> frozenset[tuple[str, str]]:
         """Acquit a NIC that is right with another partner, where its partner is not."""
@@ -87,7 +88,8 @@ class IbWriteBw(Gate):
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
         """Blame the end that fails with two partners; acquit the one that passes with another."""
-        return attribute(done)
+        measured, bare = no_nics.split(done)
+        return attribute(measured) | bare
 
     def _run(self, facts: GateFacts, first: str, second: str, rail: int, *, again: bool = False) -> Run:
         near, far = nic_of(facts, first, rail), nic_of(facts, second, rail)
@@ -124,6 +126,8 @@ class IbWriteBw(Gate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge link state, transport and bandwidth of both directions."""
+        if (verdict := no_nics.nothing(facts, run)) is not None:
+            return verdict
         gathered = Judge()
         rail = int(run.about["rail"])
         first, second = run.about["first"], run.about["second"]
@@ -155,7 +159,9 @@ class IbWriteBw(Gate):
                 "Run the gate again; if it stays so, read its raw output in the report.",
             )
             return
-        if self._transport(gathered, facts, where, (sender[1], receiver[1]), result):
+        server = outputs.get(f"server-{name}")
+        far = perftest.served(server.stdout) if server is not None else None
+        if self._transport(gathered, facts, where, (sender[1], receiver[1]), result) and self._far_memory(gathered, where, receiver[1], far):
             self.judge_bandwidth(gathered, where, sender[1], payload_rate(sender[1].rate, result.mtu, layer(facts.fabric)), result)
 
     def _transport(self, gathered: Judge, facts: GateFacts, where: str, ends: tuple[NicFacts, NicFacts], result: perftest.WriteBandwidth) -> bool:
@@ -166,26 +172,33 @@ class IbWriteBw(Gate):
             expected, actual = (f"{device}, {count} x {size} bytes" for device, count, size in (asked, (result.device, result.iterations, result.size)))
             gathered.error(where, "ib_write_bw measured something else", expected, actual, "Run the gate again.")
         if judge_layer(gathered, where, facts.fabric, result.link_type) and facts.fabric.kind == "roce":
-            _between(gathered, where, ends, result)
-        self._memory(gathered, where, nic, result)
+            judge_gids(gathered, where, "ib_write_bw", ends, (result.local, result.remote))
+        self._memory(gathered, where, nic, result.memory)
         wanted = path_mtu(facts.fabric)
         if result.mtu != wanted:
             gathered.fail(where, "RDMA path MTU", wanted, result.mtu, "Check the MTU of the interface and of the switch ports on both ends: run fabric again.")
-        gathered.transport = f"{layer(facts.fabric).name}, {nic.rdma_device}, GPU memory by {result.gpu_memory or 'none'}"
+        gathered.transport = f"{layer(facts.fabric).name}, {nic.rdma_device}, GPU memory by {result.memory.reach}"
         return len(gathered.fails) + len(gathered.errors) == before
 
-    def _memory(self, gathered: Judge, where: str, nic: NicFacts, result: perftest.WriteBandwidth) -> None:
-        """Hold the memory that was written from, and how the NIC reached it, against what was asked for."""
+    def _memory(self, gathered: Judge, where: str, nic: NicFacts, used: perftest.Memory, end: str = "") -> None:
+        """Hold the memory of one end, and how its NIC reached it, against what was asked for. ``end``: words behind what is wrong."""
         asked = self.inputs.gpudirect if self.inputs.gpu_memory else "none"
-        used = {"dmabuf": "dmabuf", "peer": "peermem", "": "none"}[result.gpu_memory]
-        if self.inputs.gpu_memory and used == "none":
-            gathered.error(where, "GPU memory was not used", "GPUDirect RDMA (dma-buf)", "host memory", "Install a perftest that is built with CUDA.")
-        elif used != asked:
+        if self.inputs.gpu_memory and used.reach == "none":
+            gathered.error(where, f"GPU memory was not used{end}", "GPUDirect RDMA (dma-buf)", "host memory", "Install a perftest that is built with CUDA.")
+        elif used.reach != asked:
             words = {"dmabuf": "GPU memory by dma-buf", "peermem": "GPU memory by nvidia_peermem", "none": "host memory"}
             step = "Run the gate again; the gate's inputs gpu_memory and gpudirect say which way it is to be."
-            gathered.error(where, "ib_write_bw measured another memory", words[asked], words[used], step)
-        elif self.inputs.gpu_memory and result.gpu not in {None, nic.gpu}:
-            gathered.error(where, "ib_write_bw measured another GPU's memory", f"gpu{nic.gpu}", f"gpu{result.gpu}", "Unset CUDA_VISIBLE_DEVICES on the node.")
+            gathered.error(where, f"ib_write_bw measured another memory{end}", words[asked], words[used.reach], step)
+        elif self.inputs.gpu_memory and used.gpu not in {None, nic.gpu}:
+            step = "Unset CUDA_VISIBLE_DEVICES on the node."
+            gathered.error(where, f"ib_write_bw measured another GPU's memory{end}", f"gpu{nic.gpu}", f"gpu{used.gpu}", step)
+
+    def _far_memory(self, gathered: Judge, where: str, nic: NicFacts, used: perftest.Memory | None) -> bool:
+        """Hold the receiver's memory, as far as its server says which it is, against what was asked for."""
+        before = len(gathered.errors)
+        if used is not None:
+            self._memory(gathered, where, nic, used, FAR)
+        return len(gathered.errors) == before
 
     def _carried(self, gathered: Judge, outputs: Outputs, end: str, node: str, nic: NicFacts) -> None:
         """Hold the port's own count of bytes sent against what perftest wrote: the data went over this port and no other."""
@@ -245,21 +258,14 @@ class IbWriteBwHost(IbWriteBw):
 
 
 ENV = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+FAR = " at the receiver"
+"""Behind what is wrong with the memory of the end that serves."""
 
 
 def gid_text(address: str) -> str:
     """Return an IPv4 address as sysfs prints its GID."""
     number = int(IPv4Address(address)) if address else 0
     return f"0000:0000:0000:0000:0000:ffff:{number >> 16:04x}:{number & 0xFFFF:04x}"
-
-
-def _between(gathered: Judge, where: str, ends: tuple[NicFacts, NicFacts], result: perftest.WriteBandwidth) -> None:
-    """The GIDs of both ends must be the rail's addresses: RDMA goes by them, whatever the server was met at."""
-    if (result.local, result.remote) != tuple(frozenset({nic.address}) for nic in ends):
-        expected = f"{ends[0].address} to {ends[1].address}"
-        actual = f"{', '.join(sorted(result.local)) or 'none'} to {', '.join(sorted(result.remote)) or 'none'}"
-        step = "Run the gate again; for an output that was captured elsewhere, check that it is this rail's."
-        gathered.error(where, "ib_write_bw used other GIDs", expected, actual, step)
 
 
 def program(facts: GateFacts, name: str, nic: NicFacts) -> tuple[str, ...]:

@@ -72,6 +72,15 @@ def judge_layer(gathered: Judge, where: str, fabric: Fabric, link_type: str) -> 
     return link_type == wanted.perftest
 
 
+def judge_gids(gathered: Judge, where: str, program: str, ends: tuple[NicFacts, NicFacts], found: tuple[frozenset[str], frozenset[str]]) -> None:
+    """Hold the addresses of perftest's GIDs, own end and other end, against the rail's: RDMA over Ethernet goes by them, whatever the server was met at."""
+    if found != tuple(frozenset({nic.address}) for nic in ends):
+        expected = f"{ends[0].address} to {ends[1].address}"
+        actual = " to ".join(", ".join(sorted(one)) or "none" for one in found)
+        step = "Run the gate again; for an output that was captured elsewhere, check that it is this rail's."
+        gathered.error(where, f"{program} used other GIDs", expected, actual, step)
+
+
 def judge_link(gathered: Judge, output: Output | None, node: str, nic: NicFacts) -> bool:
     """Judge one end's link: a link that is not active is that node's fault alone."""
     where = f"{node} {nic.rdma_device} (rail {nic.rail})"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
 
 from rackready.design.facts import NicFacts
-from rackready.gates import base
+from rackready.gates import base, no_nics
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.expectation import IMPLAUSIBLE
 from rackready.gates.formats import nvue_counters, perftest
@@ -17,6 +18,7 @@ from rackready.gates.formats.nvue_counters import PortCounters
 from rackready.gates.hardware import rail_parts
 from rackready.gates.ib_write_bw import ENV, PORT, WITH_GID, client_of, gid_text, nic_of
 from rackready.gates.judge import Judge
+from rackready.gates.rdma_port import judge_gids
 from rackready.gates.shipped import command, document
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import nic_counters
@@ -37,8 +39,20 @@ _OTHER_CLASS = 0.01
 """Share of bytes that may be outside of the RoCE class: ARP, LLDP and the exchange over TCP. Judgement."""
 _ASTRAY = 0.05
 """Share of notifications that may be missing in their class, since two counters are not read in one moment. Judgement."""
+_MARGIN_S = 2
+"""What perftest leaves out of a timed test at each end, s: a quarter of its time in whole seconds (src/perftest_parameters.c), 2 by its man page."""
+_CLOCK = 0.1
+"""How far the time that iterations, size and average give may be from the one asked for: an alarm is late, a clock is not exact. Judgement."""
 _NEEDED = {"hardware": ("packet_seq_err", "local_ack_timeout_err"), "interface": ("rx_discards_phy", "tx_discards_phy")}
 """Kinds of counters, and what each must have: without them nothing is known of losses."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrote:
+    """What a sender says that it wrote: Gb/s, and the bytes of the iterations that it counted. It counts none outside of its margins."""
+
+    average: float
+    least: int
 
 
 class Incast(Gate):
@@ -64,8 +78,11 @@ class Incast(Gate):
         senders down at the port by which they enter. A node is in one run at a time, so that its memory feeds one rail only; runs that have no
         node in common go side by side.
         """
-        rails = sorted({nic.rail for node in nodes for nic in facts.nodes[node].nics})
-        return [self._run(facts, nodes, rail, (rail + step) % len(nodes)) for rail in rails for step in range(len(nodes))]
+        able, bare = no_nics.apart(facts, nodes)
+        if len(able) < self.min_nodes:  # one sender is no incast: its node gets no verdict, and that is no pass
+            return bare
+        rails = sorted({nic.rail for node in able for nic in facts.nodes[node].nics})
+        return [*(self._run(facts, able, rail, (rail + step) % len(able)) for rail in rails for step in range(len(able))), *bare]
 
     def _run(self, facts: GateFacts, nodes: Sequence[str], rail: int, place: int) -> Run:
         senders = min(self.inputs.senders, len(nodes) - 1)
@@ -100,24 +117,30 @@ class Incast(Gate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge that the port was really filled, that nothing was lost anywhere, and that classes were kept apart."""
+        if (verdict := no_nics.nothing(facts, run)) is not None:
+            return verdict
         gathered = Judge()
         rail, receiver = int(run.about["rail"]), run.about["receiver"]
-        if self._filled(gathered, facts, run, outputs, rail):
+        wrote = self._filled(gathered, facts, run, outputs, rail)
+        if wrote:
+            least = wrote | {receiver: sum(wrote.values())}
             for node in run.nodes:
-                self._nic(gathered, facts, outputs, (node, nic_of(facts, node, rail)), receives=node == receiver)
+                self._nic(gathered, facts, outputs, (node, nic_of(facts, node, rail)), least[node], receives=node == receiver)
             self._switches(gathered, facts, run, outputs, rail)
         if not gathered.fails and not gathered.errors:
             gathered.measured.update(rail_parts(receiver, nic_of(facts, receiver, rail)))
         gathered.transport = "RoCE, host memory"
         return gathered.verdict(run.target)
 
-    def _filled(self, gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs, rail: int) -> bool:
-        """Say whether all senders wrote side by side: what they reached together cannot be more than the port carries."""
+    def _filled(self, gathered: Judge, facts: GateFacts, run: Run, outputs: Outputs, rail: int) -> dict[str, int]:
+        """Return the bytes that each sender wrote at least, none unless all wrote side by side: together they cannot reach more than the port carries."""
         receiver, *others = run.nodes
         into = nic_of(facts, receiver, rail)
-        reached = {node: self._reached(gathered, outputs, (node, nic_of(facts, node, rail)), (receiver, into)) or 0.0 for node in others}
+        said = {node: self._reached(gathered, outputs, (node, nic_of(facts, node, rail)), (receiver, into)) for node in others}
+        wrote = {node: one for node, one in said.items() if one is not None}
         if gathered.fails or gathered.errors:
-            return False
+            return {}
+        reached = {node: one.average for node, one in wrote.items()}
         total = sum(reached.values())
         where = f"{receiver} {into.rdma_device} (rail {rail})"
         gathered.judged += 1
@@ -134,10 +157,9 @@ class Incast(Gate):
             gathered.error(where, "no incast", f"senders together at least {least:.0f} Gb/s", f"{total:.0f} Gb/s", step)
         else:
             _all_wrote(gathered, where, reached, total)
-        return not gathered.errors
+        return {} if gathered.errors else {node: one.least for node, one in wrote.items()}
 
-    @staticmethod
-    def _reached(gathered: Judge, outputs: Outputs, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts]) -> float | None:
+    def _reached(self, gathered: Judge, outputs: Outputs, sender: tuple[str, NicFacts], receiver: tuple[str, NicFacts]) -> _Wrote | None:
         node, near = sender
         where = f"{node} {near.rdma_device} -> {receiver[0]} {receiver[1].rdma_device} (rail {near.rail})"
         client = client_of(gathered, where, (outputs.get(f"server-{node}"), outputs.get(f"client-{node}")), sender, receiver)
@@ -148,15 +170,30 @@ class Incast(Gate):
         except FormatError as error:
             gathered.error(where, "ib_write_bw unreadable", "one result block in Gb/sec", f"{error} (exit code 0)", "Run the gate again.")
             return None
-        if result.device != near.rdma_device or result.link_type != "Ethernet":
-            actual = f"{result.device}, link type {result.link_type}"
-            gathered.error(where, "ib_write_bw measured something else", f"{near.rdma_device}, link type Ethernet", actual, "Run the gate again.")
-            return None
-        return result.average
+        before = len(gathered.fails) + len(gathered.errors)
+        self._transport(gathered, where, (near, receiver[1]), result)
+        wrote = _Wrote(result.average, result.iterations * result.size)
+        return wrote if len(gathered.fails) + len(gathered.errors) == before else None
+
+    def _transport(self, gathered: Judge, where: str, ends: tuple[NicFacts, NicFacts], result: perftest.WriteBandwidth) -> None:
+        """Hold what a sender really did against what it was asked for: device, size, memory, addresses, and time."""
+        asked = (ends[0].rdma_device, "Ethernet", self.inputs.size, "none")
+        did = (result.device, result.link_type, result.size, result.memory.reach)
+        if did != asked:
+            expected, actual = (f"{device}, link type {link}, {size} bytes a message, GPU memory by {reach}" for device, link, size, reach in (asked, did))
+            gathered.error(where, "ib_write_bw measured something else", expected, actual, "Run the gate again.")
+        judge_gids(gathered, where, "ib_write_bw", ends, (result.local, result.remote))
+        most, margin = self.inputs.seconds, max(_MARGIN_S, self.inputs.seconds // 4)
+        least = most - 2 * margin
+        lasted = result.iterations * result.size * 8 / 1e9 / result.average if result.average > 0 else 0.0
+        if not least * (1 - _CLOCK) <= lasted <= most * (1 + _CLOCK):
+            actual = f"{lasted:.1f} s: {result.iterations} x {result.size} bytes at {result.average:.1f} Gb/s"
+            gathered.error(where, "ib_write_bw wrote for another time", f"{least} to {most} s", actual, "Run the gate again.")
 
     # NICs ----------------------------------------------------------------------------------------------------------------
 
-    def _nic(self, gathered: Judge, facts: GateFacts, outputs: Outputs, end: tuple[str, NicFacts], *, receives: bool) -> None:
+    def _nic(self, gathered: Judge, facts: GateFacts, outputs: Outputs, end: tuple[str, NicFacts], least: int, *, receives: bool) -> None:
+        """Judge what a NIC counted. ``least``: bytes that went through its port, as the senders say."""
         node, nic = end
         where = f"{node} {nic.rdma_device} (rail {nic.rail})"
         found = _nic_delta(gathered, outputs, node, nic, where)
@@ -172,17 +209,21 @@ class Incast(Gate):
                 f"Packets were dropped on the way from or to it: see the findings on its switch port, PFC on both ends (`mlnx_qos -i {nic.netdev}`): {_RUNBOOK}"
             )
             gathered.fail(where, "packets lost in incast", "0", ", ".join(f"{name} {value}" for name, value in sorted(lost.items())), step)
-        self._classes(gathered, facts, where, nic, interface, receives=receives)
+        way = "rx" if receives else "tx"
+        self._bytes(gathered, facts, (where, nic), way, {prio: interface.get(f"{way}_prio{prio}_bytes", 0) for prio in range(8)}, least)
+        self._pauses(gathered, facts, where, nic, interface)
         if receives:
             self._notified(gathered, facts, where, nic, found)
 
     @staticmethod
-    def _classes(gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, interface: Mapping[str, int], *, receives: bool) -> None:
-        """Hold the bytes and pauses by priority: data in the RoCE class, notifications in theirs, pauses in the RoCE class alone."""
-        qos, way = facts.fabric.qos, "rx" if receives else "tx"
-        sent = {prio: interface.get(f"{way}_prio{prio}_bytes", 0) for prio in range(8)}
-        total = sum(sent.values())
+    def _bytes(gathered: Judge, facts: GateFacts, of: tuple[str, NicFacts], way: str, sent: Mapping[int, int], least: int) -> None:
+        """Hold the bytes by priority that a NIC sent (``way`` tx) or received (rx): in the RoCE class, and at least those that the senders say they wrote."""
+        (where, nic), qos = of, facts.fabric.qos
+        total, carried = sum(sent.values()), sent[qos.priority]
         others = {prio: value for prio, value in sent.items() if prio not in {qos.priority, qos.cnp_priority} and value}
+        gathered.metric(f"{way}_bytes", where, float(carried), "B")
+        source = "derived: the sum of the senders' iterations x size, in the RoCE class"
+        gathered.once((way, least), lambda: Criterion(metric=f"{way}_bytes", op=Op.GE, bound=least, unit="B", label="identity", source=source, derived=True))
         if not total:
             step = "See `ethtool -S` on the node: the driver must count bytes by priority (rx_prio3_bytes)."
             gathered.error(where, "bytes by priority", f"{way}_prio*_bytes that grow", "none", step)
@@ -190,6 +231,17 @@ class Incast(Gate):
             actual = ", ".join(f"{value / total:.0%} in priority {prio}" for prio, value in sorted(others.items()))
             step = f"Check the traffic class (cat /sys/class/infiniband/{nic.rdma_device}/tc/1/traffic_class) and trust: run fabric again: {_RUNBOOK}"
             gathered.fail(where, "class of RoCE data", f"priority {qos.priority} (DSCP {qos.dscp})", actual, step)
+        elif carried < least:
+            step = (
+                f"The data went over another port, or not at all: check the node's RDMA devices, and the raw outputs of the senders in the report: {_RUNBOOK}"
+            )
+            what = f"bytes {'received' if way == 'rx' else 'sent'} by the port"
+            gathered.fail(where, what, f"at least {least / 1e9:.1f} GB, as the senders say", f"{carried / 1e9:.1f} GB", step)
+
+    @staticmethod
+    def _pauses(gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, interface: Mapping[str, int]) -> None:
+        """Hold pause frames: they are counted, and come in the RoCE class alone."""
+        qos = facts.fabric.qos
         if f"rx_prio{qos.priority}_pause" not in interface:
             step = f"mlx5 counts them where PFC is on: see `mlnx_qos -i {nic.netdev}`; run fabric again: {_RUNBOOK}"
             gathered.error(where, "pause frames by priority", f"rx_prio{qos.priority}_pause", "not there", step)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
-from rackready.gates import base
+from rackready.gates import base, no_nics
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound
 from rackready.gates.fleet import standing
-from rackready.gates.formats import perftest_lat
+from rackready.gates.formats import perftest, perftest_lat
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
 from rackready.gates.hardware import rail_parts
-from rackready.gates.ib_write_bw import ENV, PORT, client_of, meets, nic_of, program, rails_of
+from rackready.gates.ib_write_bw import ENV, FAR, PORT, client_of, meets, nic_of, program, rails_of
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import acquit, again, rounds
 from rackready.gates.port_errors import judge_errors
-from rackready.gates.rdma_port import AFTER, judge_layer, judge_link, judge_port, layer, port_of
+from rackready.gates.rdma_port import AFTER, judge_gids, judge_layer, judge_link, judge_port, layer, port_of
 from rackready.gates.shipped import command
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
@@ -38,6 +39,9 @@ _LOOSE = (
 )
 _ROUND_TRIP = 2
 """perftest prints half of the round trip for writes and the whole for reads (its man pages), so a read may take twice a write's mark."""
+_LEAST = 0.3
+"""Smallest latency of a write that is believed, microseconds: half of the smallest that any maker claims of a NIC. Judgement."""
+_LEAST_SOURCE = "judgement: half of the smallest latency that a maker claims of a NIC (0.6 us: NVIDIA ConnectX-6 user manual)"
 Triple = tuple[str, str, NicFacts, NicFacts]
 
 
@@ -56,21 +60,30 @@ class IbWriteLat(Gate):
         size: int = Field(2, ge=1, le=4096, description="message size, bytes")
         iterations: int = Field(10000, ge=1000, description="messages of each direction")
         effect: float = Field(0.2, gt=0, lt=2, description="declared effect: a NIC fails only when it is behind its siblings by more than half of this share")
+        tail: float = Field(
+            10,
+            gt=1,
+            le=1000,
+            description="times the median of the other rails' 99 % percentiles that a NIC's own may be; judgement: a busy host moves it less than that",
+        )
         gpudirect: Literal["dmabuf", "peermem"] = Field("dmabuf", description="how the NIC reaches GPU memory, where the gate uses it")
 
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Pair nodes so that every one is measured; all rails of a pair in one run, because they are held against each other."""
-        return [self._run(facts, first, second) for pairing in rounds(list(nodes)) for first, second in pairing]
+        able, bare = no_nics.apart(facts, nodes)
+        return [*(self._run(facts, first, second) for pairing in rounds(able) for first, second in pairing), *bare]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
         """Measure both ends of a failed run with a third partner: that tells which end is bad."""
-        return [self._run(facts, node, partner) for node, partner in again(done)]
+        measured, _ = no_nics.split(done)
+        return [self._run(facts, node, partner) for node, partner in again(measured)]
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
         """Acquit the end that passes with another partner."""
-        return acquit(done)
+        measured, bare = no_nics.split(done)
+        return acquit(measured) | bare
 
     def _run(self, facts: GateFacts, first: str, second: str) -> Run:
         rails = rails_of(facts, first, second)
@@ -89,7 +102,7 @@ class IbWriteLat(Gate):
             command(f"after-{end}", node, rdma_counters, *[nic_of(facts, node, rail).rdma_device for rail in rails], stage=5)
             for end, node in (("first", first), ("second", second))
         ]
-        about = {"first": first, "second": second, "rails": ",".join(str(rail) for rail in rails)}
+        about = {"first": first, "second": second}
         return Run(
             id=f"{first}+{second}", target=f"{first}+{second}", nodes=(first, second), commands=tuple(commands), claims=frozenset({first, second}), about=about
         )
@@ -113,17 +126,19 @@ class IbWriteLat(Gate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge links, transport, and each NIC's typical latency against the mark and the other rails of this pair."""
+        if (verdict := no_nics.nothing(facts, run)) is not None:
+            return verdict
         gathered = Judge()
         first, second = run.about["first"], run.about["second"]
-        rails = [int(rail) for rail in run.about["rails"].split(",")]
+        rails = rails_of(facts, first, second)
+        if not rails:
+            step = "Run the gate with two nodes of one platform: `rackready gate run`, twice `--node`."
+            gathered.error(run.target, "no rail in common", "a rail that both nodes have", "none", step)
         up = [rail for rail in rails if self._links(gathered, facts, outputs, (first, second), rail)]
         for way, near, far in (("forth", first, second), ("back", second, first)):
-            found: dict[int, Latency] = {}
-            for rail in up:
-                ends = (near, far, nic_of(facts, near, rail), nic_of(facts, far, rail))
-                one = self._read(gathered, facts, outputs, way, ends)
-                if one is not None:
-                    found[rail] = one
+            ends = {rail: (near, far, nic_of(facts, near, rail), nic_of(facts, far, rail)) for rail in up}
+            read = {rail: self._read(gathered, facts, outputs, way, ends[rail]) for rail in up}
+            found = {rail: one for rail, one in read.items() if one is not None and self.believed(gathered, place(*ends[rail]), min(one.average, one.typical))}
             self._judge(gathered, facts, found, near, far)
         good = self._good(gathered, up)
         for end, node in (("first", first), ("second", second)):
@@ -176,25 +191,59 @@ class IbWriteLat(Gate):
             step = "Run the gate again; if it stays so, read its raw output in the report."
             gathered.error(where, f"{self.program} unreadable", "one result block in microseconds", f"{error} (exit code 0)", step)
             return None
-        return result if self.transport(gathered, facts, where, one, result) else None
-
-    def transport(self, gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, result: Latency) -> bool:
-        """Judge what was really measured: verb, device, size, link type, memory."""
         before = len(gathered.fails) + len(gathered.errors)
+        self._transport(gathered, facts, where, (one, other), result)
+        server = answers[0]
+        far_memory = perftest.served(server.stdout) if server is not None else None
+        if far_memory is not None:
+            self._far_memory(gathered, where, other, far_memory)
+        return result if len(gathered.fails) + len(gathered.errors) == before else None
+
+    def _transport(self, gathered: Judge, facts: GateFacts, where: str, ends: tuple[NicFacts, NicFacts], result: Latency) -> None:
+        """Judge what was really measured: verb, device, size, link type, addresses, memory."""
+        nic, on_gpu = ends[0], result.memory.reach != "none"
         gathered.judged += 1
         wanted = (self.verb, nic.rdma_device, self.inputs.size, bool(self.options(nic)))
-        actual = (result.verb, result.device, result.size, result.gpu_memory)
+        actual = (result.verb, result.device, result.size, on_gpu)
         if actual != wanted:
             gathered.error(where, f"{self.program} measured something else", _words(wanted), _words(actual), "Run the gate again.")
-        if wanted[-1] and result.gpu not in {None, nic.gpu}:
-            what = f"{self.program} measured another GPU's memory"
-            gathered.error(where, what, f"gpu{nic.gpu}", f"gpu{result.gpu}", "Unset CUDA_VISIBLE_DEVICES on the node.")
+        if wanted[-1]:
+            self._gpu(gathered, where, nic, result.memory)
         if result.iterations != self.inputs.iterations:
             asked, sent = (f"{count} messages" for count in (self.inputs.iterations, result.iterations))
             gathered.error(where, f"{self.program} measured something else", asked, sent, "Run the gate again.")
-        judge_layer(gathered, where, facts.fabric, result.link_type)
-        gathered.transport = f"{layer(facts.fabric).name}, {'GPU' if result.gpu_memory else 'host'} memory"
-        return len(gathered.fails) + len(gathered.errors) == before
+        if judge_layer(gathered, where, facts.fabric, result.link_type) and facts.fabric.kind == "roce":
+            judge_gids(gathered, where, self.program, ends, (result.local, result.remote))
+        gathered.transport = f"{layer(facts.fabric).name}, {_memory(on_gpu=on_gpu)}"
+
+    def _far_memory(self, gathered: Judge, where: str, nic: NicFacts, used: perftest.Memory) -> None:
+        """Hold what the server says of its memory against what was asked for: a read goes there."""
+        wanted, on_gpu = bool(self.options(nic)), used.reach != "none"
+        if on_gpu != wanted:
+            gathered.error(where, f"{self.program} measured another memory{FAR}", _memory(on_gpu=wanted), _memory(on_gpu=on_gpu), "Run the gate again.")
+        elif wanted:
+            self._gpu(gathered, where, nic, used, FAR)
+
+    def _gpu(self, gathered: Judge, where: str, nic: NicFacts, used: perftest.Memory, end: str = "") -> None:
+        if used.gpu not in {None, nic.gpu}:
+            what = f"{self.program} measured another GPU's memory{end}"
+            gathered.error(where, what, f"gpu{nic.gpu}", f"gpu{used.gpu}", "Unset CUDA_VISIBLE_DEVICES on the node.")
+
+    def least(self) -> Bound:
+        """Return the smallest latency that is believed, us."""
+        return Bound(_LEAST, _LEAST_SOURCE)
+
+    def believed(self, gathered: Judge, where: str, value: float) -> bool:
+        """Whether a rail's latency, us, is one that hardware can have; what is not is no measurement."""
+        least = self.least()
+        bound = Criterion(metric="latency_average", op=Op.GE, bound=least.value, unit="us", label="ceiling", source=least.source, derived=True)
+        if bound not in gathered.criteria:
+            gathered.criterion(bound)
+        gathered.judged += 1
+        if value < least.value:
+            step = "perftest counts the processor's cycles: look for 'CPU Frequency' in its raw output, and run the gate again."
+            gathered.error(where, "latency is implausible", f"at least {least.value:.1f} us", f"{value:.2f} us", step)
+        return value >= least.value
 
     def mark(self, of_node: NodeFacts) -> Bound:
         """Return the published mark of the node's GPU, or the largest of any where there is none: rails that are all late do not judge each other."""
@@ -214,6 +263,7 @@ class IbWriteLat(Gate):
             self.against_mark(gathered, where, found[rail].average, mark)
             others = values[:index] + values[index + 1 :]
             self._against_siblings(gathered, where, values[index], others, facts.fleet * len(values), known=not mark.derived)
+            self._tail(gathered, where, found[rail].p99, [found[other].p99 for other in rails if other != rail])
 
     def against_mark(self, gathered: Judge, where: str, value: float, mark: Bound) -> None:
         """Hold a rail's latency, us, against its mark."""
@@ -244,6 +294,20 @@ class IbWriteLat(Gate):
             expected = f"at most {found.bound:.2f} us (median of the others {found.centre:.2f})"
             gathered.fail(where, "latency beside the other rails", expected, f"{value:.2f} us", step)
 
+    def _tail(self, gathered: Judge, where: str, value: float, others: Sequence[float]) -> None:
+        """Hold a NIC's 99 % percentile against the median of the other rails': one message of a hundred that is very late holds up every collective."""
+        if len(others) + 1 < _FEW:
+            return
+        gathered.judged += 1
+        centre, times = median(others), self.inputs.tail
+        if value > times * centre:
+            source = f"judgement: {times:g} x the median of the other rails"
+            inputs: dict[str, float | str] = {"median": centre, "times": times}
+            gathered.criterion(Criterion(metric="latency_p99", op=Op.LE, bound=times * centre, unit="us", label="siblings", source=source, inputs=inputs))
+            expected = f"at most {times * centre:.2f} us (median of the others {centre:.2f})"
+            step = f"One message of a hundred is late on this rail alone: look at errors and pauses of its port, its PCIe link and switch port: {_RUNBOOK}"
+            gathered.fail(where, "99 % percentile of latency beside the other rails", expected, f"{value:.2f} us", step)
+
 
 class IbReadLatGpu(IbWriteLat):
     """Each NIC reads a partner's GPU memory on its rail in the time of the other rails (perftest has no write latency for GPU memory)."""
@@ -262,6 +326,11 @@ class IbReadLatGpu(IbWriteLat):
         source = f"derived: {_ROUND_TRIP} x the mark of writes, whose half round trip perftest prints; {write.source.removeprefix('derived: ')}"
         return Bound(_ROUND_TRIP * write.value, source, derived=True, inputs={**write.inputs, "write": write.value})
 
+    def least(self) -> Bound:
+        """Return twice the smallest latency of writes."""
+        write = super().least()
+        return Bound(_ROUND_TRIP * write.value, f"{_ROUND_TRIP} x that of writes, whose half round trip perftest prints; {write.source}")
+
 
 def place(near: str, far: str, one: NicFacts, other: NicFacts) -> str:
     """Return a direction in words."""
@@ -270,4 +339,8 @@ def place(near: str, far: str, one: NicFacts, other: NicFacts) -> str:
 
 def _words(found: tuple[str, str, int, bool]) -> str:
     verb, device, size, gpu = found
-    return f"{verb} of {size} bytes on {device}, {'GPU' if gpu else 'host'} memory"
+    return f"{verb} of {size} bytes on {device}, {_memory(on_gpu=gpu)}"
+
+
+def _memory(*, on_gpu: bool) -> str:
+    return "GPU memory" if on_gpu else "host memory"

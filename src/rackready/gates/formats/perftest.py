@@ -1,11 +1,24 @@
-"""Reads the result block of ib_write_bw (perftest), as it prints it with --report_gbits."""
+"""Reads the result block of ib_write_bw (perftest), as it prints it with --report_gbits, and what any of its programs says of memory and addresses."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from rackready.gates.formats.error import FormatError
+
+Reach = Literal["dmabuf", "peermem", "none"]
+"""How a NIC reaches a GPU's memory; none: it is the host's memory that it uses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory that a program of perftest says it uses."""
+
+    reach: Reach
+    gpu: int | None
+    """Whose, by CUDA's numbers; None where it says none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +30,7 @@ class WriteBandwidth:
     transport: str
     mtu: int
     gid_index: int | None
-    gpu_memory: str
-    """How GPU memory was used: dmabuf, peer (peer memory) or empty (host memory)."""
-    gpu: int | None
-    """Which GPU's memory, by CUDA's numbers; None where it says none."""
+    memory: Memory
     size: int
     iterations: int
     peak: float
@@ -31,6 +41,7 @@ class WriteBandwidth:
 
 
 _TITLE = re.compile(r"^\s*RDMA_Write BW Test\s*$", re.MULTILINE)
+_HEAD = re.compile(r"^\s*RDMA_\w+ (?:BW|Latency) Test\s*$", re.MULTILINE)
 _COLUMNS = re.compile(r"^\s*#bytes\s+#iterations\s+BW peak\[(?P<peak>[^\]]+)\]\s+BW average\[(?P<average>[^\]]+)\]\s+MsgRate\[Mpps\]\s*$", re.MULTILINE)
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s*$", re.MULTILINE)
 _FIELD = re.compile(r"(?P<name>Device|Transport type|Mtu|Link type|GID index)\s*:\s*(?P<value>[^\s\[]+)")
@@ -84,30 +95,38 @@ def _result(text: str, row: tuple[str, ...]) -> WriteBandwidth:
     if float(average) > float(peak) * 1.05 and float(peak) > 0:
         message = f"average {average} above peak {peak}: columns are not what they seem"
         raise FormatError(message)
-    memory = "dmabuf" if _DMABUF.search(text) else "peer" if _CUDA.search(text) else ""
     return WriteBandwidth(
         device=fields["Device"],
         link_type=fields["Link type"],
         transport=fields["Transport type"],
         mtu=int(fields["Mtu"]),
         gid_index=int(gid) if gid.isdigit() else None,
-        gpu_memory=memory,
-        gpu=gpu_used(text),
+        memory=memory_of(text),
         size=int(size),
         iterations=int(iterations),
         peak=float(peak),
         average=float(average),
-        local=_addresses(text, "local"),
-        remote=_addresses(text, "remote"),
+        local=addresses(text, "local"),
+        remote=addresses(text, "remote"),
     )
 
 
-def gpu_used(text: str) -> int | None:
-    """Return whose GPU memory a program of perftest says that it uses, by CUDA's numbers; None where it says none."""
-    return int(used[1]) if (used := _GPU.search(text)) else None
+def memory_of(text: str) -> Memory:
+    """Return the memory that a program of perftest says it uses: the host's where it says nothing of a GPU."""
+    reach: Reach = "dmabuf" if _DMABUF.search(text) else "peermem" if _CUDA.search(text) else "none"
+    return Memory(reach, int(used[1]) if (used := _GPU.search(text)) else None)
 
 
-def _addresses(text: str, end: str) -> frozenset[str]:
+def served(text: str) -> Memory | None:
+    """Return the memory that a server says it uses; None for one of which nothing is known: it prints no row, and one that is ended may print nothing.
+
+    It makes its buffer before it prints the head of its result (write_bw.c, read_lat.c): behind that head there is no more to come of memory.
+    """
+    found = memory_of(text)
+    return found if _HEAD.search(text) or found.reach != "none" else None
+
+
+def addresses(text: str, end: str) -> frozenset[str]:
     """Return the addresses of one end's GIDs. perftest prints their bytes as decimal numbers of at least two digits (src/perftest_communication.h)."""
     gids = [match["gid"] for match in _GID.finditer(text) if match["end"] == end]
     numbers = {gid: [int(number) for number in gid.split(":") if number] for gid in gids}

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from rackready.gates.formats.error import FormatError
-from rackready.gates.formats.perftest import gpu_used
+from rackready.gates.formats.perftest import Memory, addresses, memory_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +17,15 @@ class Latency:
     device: str
     link_type: str
     mtu: int
-    gpu_memory: bool
-    gpu: int | None
-    """Which GPU's memory, by CUDA's numbers; None where it says none."""
+    memory: Memory
     size: int
     iterations: int
     typical: float
     average: float
     p99: float
+    local: frozenset[str] = frozenset()
+    """Addresses of its own end's GIDs, as in `WriteBandwidth`."""
+    remote: frozenset[str] = frozenset()
 
 
 _TITLE = re.compile(r"^\s*RDMA_(?P<verb>Write|Read) Latency Test\s*$", re.MULTILINE)
@@ -35,7 +36,6 @@ _COLUMNS = re.compile(
 )
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)" + r"\s+(\d+\.\d+)" * 7 + r"\s*$", re.MULTILINE)
 _FIELD = re.compile(r"(?P<name>Device|Mtu|Link type)\s*:\s*(?P<value>[^\s\[]+)")
-_CUDA = re.compile(r"allocated GPU buffer|creating CUDA Ctx", re.IGNORECASE)
 
 
 def parse(text: str) -> Latency:
@@ -65,11 +65,12 @@ def parse(text: str) -> Latency:
         device=fields["Device"],
         link_type=fields["Link type"],
         mtu=int(fields["Mtu"]),
-        gpu_memory=bool(_CUDA.search(text)),
-        gpu=gpu_used(text),
+        memory=memory_of(text),
         size=int(rows[0][0]),
         iterations=int(rows[0][1]),
         typical=typical,
         average=average,
         p99=p99,
+        local=addresses(text, "local"),
+        remote=addresses(text, "remote"),
     )

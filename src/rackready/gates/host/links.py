@@ -11,6 +11,7 @@ from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
 from rackready.gates.judge import Judge
+from rackready.gates.no_nics import NOTE
 from rackready.model.outcome import Op
 
 LOG = Tool("dmesg", ("dmesg",), "util-linux", keep=r"mlx5_core .*Link (down|up)$")
@@ -69,7 +70,7 @@ class Links(HostGate):
     def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold each link against the plan; a node without compute NICs has nothing to judge."""
         if not facts.nics:
-            judge.nothing("the platform has no compute NICs: nothing to judge")
+            judge.nothing(NOTE)
             return
         if not placed(judge, facts):
             return

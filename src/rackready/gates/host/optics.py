@@ -13,6 +13,7 @@ from rackready.gates.formats import mlxlink
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
 from rackready.gates.judge import Judge
+from rackready.gates.no_nics import NOTE
 from rackready.model.outcome import Op
 
 EFFECTIVE_SOURCE = "NVIDIA ibdiagnet user manual, bit error rate: threshold 10^-12"
@@ -162,7 +163,7 @@ class Optics(HostGate):
         """Hold every port against the bounds and its siblings."""
         node = facts.node.name
         if not facts.nics:
-            judge.nothing("the platform has no compute NICs: nothing to judge")
+            judge.nothing(NOTE)
             return
         if not placed(judge, facts):
             return

@@ -5,10 +5,11 @@ import threading
 
 import pytest
 
+from rackready.gates.formats import perftest as formats
 from rackready.ondevice import rdma_counters
 from rackready.sim.programs.hwsim import firmware, paths
 from rackready.sim.programs.hwsim.host import strain
-from rackready.sim.programs.hwsim.perf import perftest, probe
+from rackready.sim.programs.hwsim.perf import perftest, ports, probe
 
 from .conftest import Machine
 
@@ -65,6 +66,36 @@ def test_a_port_counts_errors_only_while_it_carries_data(machine: Machine, fault
     assert rdma_counters.errors(base) == dict.fromkeys(rdma_counters.ERRORS, 0)
     assert both(machine)[0] == 0
     assert rdma_counters.errors(base) == {**dict.fromkeys(rdma_counters.ERRORS, 0), counter: 2 * count}
+
+
+def test_a_client_ends_when_the_other_port_has_counted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As perftest's handshake at the end: who reads counters behind a client reads all of what it wrote."""
+    machine.ready()
+    counted: list[str] = []
+    real = ports.congestion
+
+    def slow(end: dict[str, object], result: dict[str, object], *, sends: bool) -> None:
+        threading.Event().wait(0.0 if sends else 0.5)
+        real(end, result, sends=sends)
+        counted.append("sender" if sends else "receiver")
+
+    monkeypatch.setattr(ports, "congestion", slow)
+    assert both(machine)[0] == 0
+    assert counted == ["receiver", "sender"]
+
+
+def test_what_it_prints_is_what_gates_read(machine: Machine) -> None:
+    """Both ends print here, and each its memory and its addresses."""
+    machine.ready()
+    code, out, _ = both(machine, "--use_cuda=2", "--use_cuda_dmabuf")
+    assert code == 0
+    assert formats.memory_of(out) == formats.Memory("dmabuf", 2)
+    assert formats.served(out[: out.index(" #bytes")]) == formats.Memory("dmabuf", 2)
+    code, out, _ = both(machine, name="ib_write_lat")
+    assert code == 0
+    assert formats.served(out) == formats.Memory("none", None)
+    assert formats.addresses(out, "local") == formats.addresses(out, "remote")
+    assert len(formats.addresses(out, "local")) == 1
 
 
 def test_latency(machine: Machine) -> None:

@@ -195,6 +195,7 @@ def _server(options: Options, end: Facts) -> int:
         sys.stdout.write(_row(options, result) + f"{_RULE}\n")
         ports.count(end, result, client=bool(options.host))
         ports.congestion(end, result, sends=False)
+        _say(stream, {"closed": True})
     return 0
 
 
@@ -228,6 +229,7 @@ def _client(options: Options, end: Facts) -> int:
         result["priority"] = end["priority"]
         result["cnp_off"] = hello["end"]["cnp_off"]
         _say(stream, result)
+        _hear(stream)  # both ends shake hands before they end: by then all data have arrived, and the other port has counted them
     sys.stdout.write(_row(options, result) + f"{_RULE}\n")
     ports.count(end, result, client=bool(options.host))
     ports.congestion(end, result, sends=True)

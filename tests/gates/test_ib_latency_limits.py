@@ -1,0 +1,46 @@
+"""Latency gates: what no hardware reaches is no figure, and a server that lets other memory be used is seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackready.model.outcome import Outcome
+from tests.gates.support import Case, Said, check, judge
+from tests.gates.test_ib_latency import FORTH3, NICS, READ, WRITE, lat, on_gpu, said, served
+
+
+@pytest.mark.parametrize(
+    ("server", "message"),
+    [
+        (served(lat(3)), "ib_read_lat measured another memory at the receiver - Expected: GPU memory Actual: host memory. Run the gate again."),
+        (
+            Said(on_gpu(7) + served(lat(3)).stdout),
+            f"ib_read_lat measured another GPU's memory at the receiver - Expected: gpu{NICS[3].gpu} Actual: gpu7. Unset CUDA_VISIBLE_DEVICES on the node.",
+        ),
+    ],
+    ids=["host memory", "another GPU"],
+)
+def test_a_server_that_lets_other_memory_be_read_is_an_error(server: Said, message: str) -> None:
+    right = {f"server_forth{rail}": Said(on_gpu(nic.gpu) + served(lat(rail)).stdout) for rail, nic in NICS.items()}
+    assert judge(READ, Case("as asked for", said(gpu=True, **right), Outcome.PASS, nodes=2)).outcome is Outcome.PASS
+    verdict = judge(READ, Case("other memory", said(gpu=True, **{**right, "server_forth3": server}), Outcome.ERROR, nodes=2))
+    assert [str(finding) for finding in verdict.findings] == [f"{FORTH3}: {message}"]
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_rails_that_are_not_believed_judge_no_others() -> None:
+    """Four of eight rails are too fast to be true: the others do not stand out by that."""
+    fast = {f"forth{rail}": lat(rail, 0.01, average=0.01) for rail in (1, 2, 3, 4)}
+    verdict = judge(WRITE, Case("half", {**said(), **fast}, Outcome.ERROR, nodes=2))
+    assert [finding.what for finding in verdict.findings] == ["latency is implausible"] * 4
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_reads_are_believed_from_twice_the_time_of_writes_on() -> None:
+    def fast(*, gpu: bool) -> dict[str, Said]:
+        return {f"{way}{rail}": lat(rail, 0.5, average=0.5, gpu=gpu, back=way == "back") for way in ("forth", "back") for rail in NICS}
+
+    verdict = judge(READ, Case("fast reads", {**said(gpu=True), **fast(gpu=True)}, Outcome.ERROR, nodes=2))
+    assert {f"{finding.what}, {finding.expected}, {finding.actual}" for finding in verdict.findings} == {"latency is implausible, at least 0.6 us, 0.50 us"}
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
+    check(WRITE, Case("fast writes", {**said(), **fast(gpu=False)}, Outcome.PASS, nodes=2))

@@ -1,0 +1,73 @@
+"""Servers without compute NICs: the gates of rails launch nothing there, and say that there is nothing to judge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rackready.gates.base import Done
+from rackready.gates.offline import facts
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome, Verdict
+from tests.gates.support import judge, rack
+from tests.gates.test_ib_latency import CASES, READ, WRITE
+
+BANDWIDTH = "pair/fabric/performance/ib-write-bw"
+GATES = (WRITE, READ, BANDWIDTH, f"{BANDWIDTH}-host", "cluster/fabric/stress/incast")
+
+
+@pytest.mark.parametrize("gate_id", GATES)
+def test_servers_without_compute_nics_have_nothing_to_judge(gate_id: str) -> None:
+    known = facts("r760xa_l4", 3)
+    found = gate(gate_id)
+    (run,) = found.plan(known, list(known.nodes))
+    assert (run.commands, run.nodes) == ((), ("node01", "node02", "node03"))
+    verdict = found.evaluate(known, run, {})
+    assert (verdict.outcome, verdict.note, verdict.measured) == (Outcome.PASS, "the platform has no compute NICs: nothing to judge", [])
+    done = [Done(run, verdict)]
+    assert found.follow_up(known, done) == []
+    assert found.attribute(known, done) == {node: [verdict] for node in known.nodes}
+
+
+@pytest.mark.parametrize("gate_id", GATES)
+def test_nodes_with_nics_are_measured_beside_them(gate_id: str) -> None:
+    bare, whole = facts("r760xa_l4", 5), rack(5)
+    known = replace(whole, nodes={**whole.nodes, "node02": bare.nodes["node02"], "node05": bare.nodes["node05"]})
+    *runs, last = gate(gate_id).plan(known, list(known.nodes))
+    assert {node for run in runs for node in run.nodes} == {"node01", "node03", "node04"}
+    assert all(run.commands for run in runs)
+    assert (last.nodes, last.commands) == (("node02", "node05"), ())
+
+
+def test_two_nodes_with_nics_are_too_few_for_incast() -> None:
+    bare, whole = facts("r760xa_l4", 3), rack(3)
+    known = replace(whole, nodes={**whole.nodes, "node02": bare.nodes["node02"]})
+    assert [run.nodes for run in gate("cluster/fabric/stress/incast").plan(known, list(known.nodes))] == [("node02",)]
+
+
+def test_a_node_without_compute_nics_is_no_partner() -> None:
+    bare, whole = facts("r760xa_l4", 4), rack(4)
+    known = replace(whole, nodes={**whole.nodes, "node02": bare.nodes["node02"]})
+    found = gate(WRITE)
+    runs = found.plan(known, list(known.nodes))
+    assert [run.nodes for run in runs] == [("node01", "node03"), ("node01", "node04"), ("node02",)]
+    nothing = found.evaluate(known, runs[2], {})
+    done = [Done(runs[0], judge(WRITE, CASES[1])), Done(runs[1], Verdict(outcome=Outcome.ERROR)), Done(runs[2], nothing)]
+    assert found.follow_up(known, done) == [], "the one that passed has no NIC"
+
+
+def test_nodes_without_a_rail_in_common_are_an_error() -> None:
+    known = rack(2)
+    one, two = known.nodes.values()
+    known = replace(known, nodes={"node01": replace(one, nics=one.nics[:4]), "node02": replace(two, nics=two.nics[4:])})
+    found = gate(WRITE)
+    (run,) = found.plan(known, list(known.nodes))
+    verdict = found.evaluate(known, run, {})
+    assert [str(finding) for finding in verdict.findings] == [
+        (
+            "node01+node02: no rail in common - Expected: a rail that both nodes have Actual: none. "
+            "Run the gate with two nodes of one platform: `rackready gate run`, twice `--node`."
+        )
+    ]
+    assert verdict.outcome is Outcome.ERROR
