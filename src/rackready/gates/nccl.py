@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
 
+from rackready.gates import models
 from rackready.gates.base import Output, Outputs, trouble
 from rackready.gates.formats import nccl_log, nccl_tests
 from rackready.gates.formats.error import FormatError
@@ -17,7 +17,7 @@ CHECKS = 1
 LARGEST = "16G"
 """The message of the published healthy figures (NVIDIA/cluster-readiness-engine docs, validation-results): larger ones give no more."""
 _SHOWN = 4
-"""As many hosts or processes are named in a message."""
+"""As many processes are named in a message."""
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -102,7 +102,7 @@ def read_launch(judge: Judge, output: Output | None, node: str, number: int, wan
         return None
     if (
         not _spread(judge, where, result, wanted)
-        or not _same_gpus(judge, where, result, wanted)
+        or not models.same(judge, where, f"{wanted.program} ran on", result.devices, wanted.models)
         or not _checked(judge, where, result)
         or not _own_log(judge, where, result, output.stdout)
     ):
@@ -142,22 +142,6 @@ def _spread(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wante
         where, f"{wanted.program} ran on other hosts", f"{wanted.ranks} ranks on {len(wanted.hosts)} host{'s' if len(wanted.hosts) > 1 else ''}", actual, step
     )
     return False
-
-
-def _same_gpus(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> bool:
-    """Every rank's GPU must be of the model that the bounds are made for. Drivers before R470 leave out the vendor's name."""
-    known = {_plain(model) for model in wanted.models}
-    others = [(host, model) for host, model in result.devices if _plain(model) not in known]
-    if not others:
-        return True
-    actual = "; ".join(f"{model} ({count} on {host})" for (host, model), count in sorted(Counter(others).items())[:_SHOWN])
-    step = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
-    judge.error(where, f"{wanted.program} ran on GPUs of another model", ", ".join(sorted(wanted.models)), actual, step)
-    return False
-
-
-def _plain(model: str) -> str:
-    return model.removeprefix("NVIDIA ").strip().casefold()
 
 
 def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text: str) -> bool:

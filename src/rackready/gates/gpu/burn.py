@@ -96,7 +96,7 @@ class Burn(DcgmDiagnostic):
                 "Run the gate again with a longer `power_s`.",
             )
             return
-        smi.count(judge, facts, node, log)
+        smi.same_gpus(judge, facts, node, log)
         draws = found.get("draws")
         for gpu in log.gpus:
             where = f"{node} {parts.name(facts, gpu.pci, gpu.position)}"
