@@ -20,7 +20,7 @@ from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
 from rackready.paths import EnvPaths
 from tests.gates.stage import fingerprint_of, site_with
-from tests.gates.support import between, port, ports, text
+from tests.gates.support import between, launched, port, ports, text
 
 INVENTORY = "node/gpu/sanity/inventory"
 PAIR = "pair/fabric/performance/ib-write-bw"
@@ -300,10 +300,21 @@ REDUCE = "node/gpu/performance/nccl-all-reduce"
 @pytest.mark.parametrize(("captured", "outcome"), [(1, Outcome.ERROR), (5, Outcome.PASS), (6, Outcome.PASS)])
 def test_every_launch_that_the_site_declares_is_brought_or_it_is_an_error(carried: Carried, captured: int, outcome: Outcome) -> None:
     """Four nodes ask for five launches (expectation.launches): one of them may be the best that somebody had."""
-    carried.put("reduce.txt", text("nccl/dgx_h100_8_healthy.txt"))
-    carried.outputs = [carried.output(gate=REDUCE, key=f"launch{number}", file="reduce.txt") for number in range(captured)]
+    for number in range(captured):
+        carried.put(f"reduce{number}.txt", launched(text("nccl/dgx_h100_8_healthy.txt"), number))
+    carried.outputs = [carried.output(gate=REDUCE, key=f"launch{number}", file=f"reduce{number}.txt") for number in range(captured)]
     [found] = carried.bring()
     assert found.verdict.outcome is outcome
     missing = [str(finding) for finding in found.verdict.findings]
     assert len(missing) == max(0, 5 - captured)
     assert all("was not run - Expected: an output Actual: none." in text for text in missing)
+
+
+def test_one_launch_that_is_brought_as_five_is_an_error(carried: Carried) -> None:
+    carried.put("reduce.txt", text("nccl/dgx_h100_8_healthy.txt"))
+    carried.outputs = [carried.output(gate=REDUCE, key=f"launch{number}", file="reduce.txt") for number in range(5)]
+    [found] = carried.bring()
+    assert found.verdict.outcome is Outcome.ERROR
+    assert [f"{finding.where}: {finding.what}" for finding in found.verdict.findings] == [
+        f"node01 launch {number}: all_reduce_perf is launch 1 once more" for number in (2, 3, 4, 5)
+    ]

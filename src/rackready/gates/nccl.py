@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackready.gates import models
@@ -85,9 +86,48 @@ def tool_versions(outputs: Outputs) -> dict[str, str]:
     return {"nccl-tests": found["tests"]} | ({"nccl": f"{code // 10000}.{code // 100 % 100}.{code % 100}"} if code else {})
 
 
-def read_launch(judge: Judge, output: Output | None, node: str, number: int, wanted: Launch) -> float | None:
-    """Return the busbw (GB/s, out of place) of the largest size; what is wrong with the launch goes to the judge."""
-    where = f"{node} launch {number + 1}"
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One launch that can be judged. ``busbw``: GB/s, out of place, of the largest size; the rest tells it from every other launch."""
+
+    busbw: float
+    text: str
+    processes: frozenset[tuple[str, int]]
+    communicators: frozenset[str]
+
+    def shared(self, other: _Read) -> str:
+        """Say by what both are one and the same launch, empty when they are not.
+
+        Process ids alone can come again: containers of one launch each number their processes from 1. NCCL's communicators never do.
+        """
+        if self.text == other.text:
+            return "the same output"
+        if self.communicators and other.communicators:
+            both = sorted(self.communicators & other.communicators)
+            return f"the same communicator (commId {both[0]})" if both else ""
+        if self.processes != other.processes:
+            return ""
+        named = [f"{host} {pid}" for host, pid in sorted(self.processes)]
+        return f"the same processes ({', '.join(named[:_SHOWN])}{' ...' if len(named) > _SHOWN else ''})"
+
+
+def read_launches(judge: Judge, outputs: Sequence[Output | None], node: str, wanted: Launch) -> list[float]:
+    """Return the busbw (GB/s, out of place) of the largest size of every launch that can be judged; what is wrong with one goes to the judge."""
+    found: list[tuple[int, _Read]] = []
+    for number, output in enumerate(outputs, 1):
+        one = _read(judge, output, f"{node} launch {number}", wanted)
+        twin = next(((before, words) for before, other in found if one is not None and (words := one.shared(other))), None)
+        if twin is not None:
+            expected = "a launch of its own: other processes (host, process id), another communicator"
+            step = "Give every launch its own output, or run the gate again: one launch that is counted several times makes no median."
+            judge.error(f"{node} launch {number}", f"{wanted.program} is launch {twin[0]} once more", expected, twin[1], step)
+        if one is not None:
+            found.append((number, one))
+    return [one.busbw for _, one in found]
+
+
+def _read(judge: Judge, output: Output | None, where: str, wanted: Launch) -> _Read | None:
+    """Return what one launch says; None, with the reason as a finding of the judge, where it cannot be judged."""
     if judge.trouble(trouble(output, where, wanted.program)) or output is None:
         return None
     try:
@@ -105,9 +145,10 @@ def read_launch(judge: Judge, output: Output | None, node: str, number: int, wan
         or not models.same(judge, where, f"{wanted.program} ran on", result.devices, wanted.models)
         or not _checked(judge, where, result)
         or not _own_log(judge, where, result, output.stdout)
+        or not _at_peace(judge, where, output, wanted.program)
     ):
         return None
-    return row.out_of_place if _at_peace(judge, where, output, wanted.program) else None
+    return _Read(row.out_of_place, output.stdout.strip(), result.processes, nccl_log.communicators(output.stdout))
 
 
 def _at_peace(judge: Judge, where: str, output: Output, program: str) -> bool:
