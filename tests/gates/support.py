@@ -35,6 +35,11 @@ def between(body: str, local: str, remote: str) -> str:
     return re.sub(r"GID: [\d:]+", lambda _: f"GID: {':'.join(f'{byte:02d}' for byte in (*[0] * 10, 255, 255, *map(int, next(ends).split('.'))))}", body)
 
 
+def launched(body: str, number: int) -> str:
+    """What a launch of NCCL's tests says (those of our fixtures, whose process ids begin with 41), as another launch would: by other processes."""
+    return re.sub(r"\b41(\d{3})\b", rf"{41 + number}\1", body)
+
+
 def document(name: str) -> Any:  # noqa: ANN401
     return json.loads(text(name))
 

@@ -20,7 +20,7 @@ from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
 from rackready.paths import EnvPaths
 from tests.gates.stage import fingerprint_of, site_with
-from tests.gates.support import between, port, ports, text
+from tests.gates.support import between, launched, port, ports, text
 
 INVENTORY = "node/gpu/sanity/inventory"
 PAIR = "pair/fabric/performance/ib-write-bw"
@@ -50,7 +50,9 @@ class Carried:
         (self.folder / name).write_text(content, encoding="utf-8")
 
     def prints(self, name: str, node: str = "node01", **changed: Any) -> None:
-        self.put(name, fingerprint_of(node, (), **{"chassis_serial": f"S{int(node[-2:])}", **changed}).stdout)
+        """What the node is; node01's GPUs are those of the healthy inventory."""
+        gpus = {"gpus": [{"index": index, "id": f"165000000000{index}", "vbios": "96.00"} for index in range(8)]} if node == "node01" else {}
+        self.put(name, fingerprint_of(node, (), **{"chassis_serial": f"S{int(node[-2:])}", **gpus, **changed}).stdout)
 
     def manifest(self, **changed: Any) -> None:
         self.put("manifest.json", json.dumps({"schema": "rackready/captured/v1", "by": "field team", "outputs": self.outputs, **changed}))
@@ -268,8 +270,9 @@ def test_nobody_imports_nothing() -> None:
 
 
 def test_a_pair_is_imported_rail_by_rail_and_concluded_for_both_ends(carried: Carried) -> None:
-    for name, sent in (("link.json", 0), ("after.json", 8388608 * 2000)):
-        carried.put(name, ports({"mlx5_0": port(sent)}))
+    for name, sent in (("link", 0), ("after", 8388608 * 2000)):
+        for end in ("first", "second"):
+            carried.put(f"{name}-{end}.json", ports({"mlx5_0": port(sent)}))
     forth = text("perftest/dgx_h100_rail1_healthy.txt")
     carried.put("forth.txt", forth)
     carried.put("back.txt", between(forth, "192.168.1.12", "192.168.1.11"))
@@ -283,10 +286,9 @@ def test_a_pair_is_imported_rail_by_rail_and_concluded_for_both_ends(carried: Ca
         "after-first": "node01",
         "after-second": "node02",
     }
-    files = {"link": "link.json", "after": "after.json", "forth": "forth.txt", "back": "back.txt"}
     common = {"gate": PAIR, "run": "node01+node02/rail1", "exit_code": 0, "time": "2026-11-22T09:00:00+00:00"}
     carried.outputs = [
-        {**common, "key": key, "node": node, "file": files[key.removeprefix("client-").split("-")[0]], "fingerprint": f"{node}.json"}
+        {**common, "key": key, "node": node, "file": f"{key.removeprefix('client-')}.txt" if "client" in key else f"{key}.json", "fingerprint": f"{node}.json"}
         for key, node in keys.items()
     ]
     found = carried.bring()
@@ -300,10 +302,21 @@ REDUCE = "node/gpu/performance/nccl-all-reduce"
 @pytest.mark.parametrize(("captured", "outcome"), [(1, Outcome.ERROR), (5, Outcome.PASS), (6, Outcome.PASS)])
 def test_every_launch_that_the_site_declares_is_brought_or_it_is_an_error(carried: Carried, captured: int, outcome: Outcome) -> None:
     """Four nodes ask for five launches (expectation.launches): one of them may be the best that somebody had."""
-    carried.put("reduce.txt", text("nccl/dgx_h100_8_healthy.txt"))
-    carried.outputs = [carried.output(gate=REDUCE, key=f"launch{number}", file="reduce.txt") for number in range(captured)]
+    for number in range(captured):
+        carried.put(f"reduce{number}.txt", launched(text("nccl/dgx_h100_8_healthy.txt"), number))
+    carried.outputs = [carried.output(gate=REDUCE, key=f"launch{number}", file=f"reduce{number}.txt") for number in range(captured)]
     [found] = carried.bring()
     assert found.verdict.outcome is outcome
     missing = [str(finding) for finding in found.verdict.findings]
     assert len(missing) == max(0, 5 - captured)
     assert all("was not run - Expected: an output Actual: none." in text for text in missing)
+
+
+def test_one_launch_that_is_brought_as_five_is_an_error(carried: Carried) -> None:
+    carried.put("reduce.txt", text("nccl/dgx_h100_8_healthy.txt"))
+    carried.outputs = [carried.output(gate=REDUCE, key=f"launch{number}", file="reduce.txt") for number in range(5)]
+    [found] = carried.bring()
+    assert found.verdict.outcome is Outcome.ERROR
+    assert [f"{finding.where}: {finding.what}" for finding in found.verdict.findings] == [
+        f"node01 launch {number}: all_reduce_perf is launch 1 once more" for number in (2, 3, 4, 5)
+    ]

@@ -14,7 +14,7 @@ from rackready.gates.offline import facts
 from rackready.gates.registry import GateInputsError, gate
 from rackready.model.outcome import Outcome
 from rackready.profiles import loader
-from tests.gates.support import Case, Said, check, judge, outputs, rack, text
+from tests.gates.support import Case, Said, check, judge, launched, outputs, rack, text
 
 GATE = "node/gpu/performance/nccl-all-reduce"
 ONCE = {"launches": 1}
@@ -24,6 +24,15 @@ HEALTHY = Said(TABLE)
 LOGS = "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the gate again."
 MODEL = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
 READ = "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free."
+
+OWN = "a launch of its own: other processes (host, process id), another communicator"
+OWN_STEP = "Give every launch its own output, or run the gate again: one launch that is counted several times makes no median."
+
+
+def of_communicator(number: str) -> str:
+    """The healthy launch, with the line in which NCCL names its communicator."""
+    line = f"node01:41000:41060 [0] NCCL INFO ncclCommInitRankConfig comm 0x55f0 rank 0 nranks 8 cudaDev 0 busId 1b000 commId {number} - Init START\n"
+    return TABLE.replace("node01:41000:41060 [0]", f"{line}node01:41000:41060 [0]", 1)
 
 
 def one(name: str, said: Said, outcome: Outcome, *messages: str) -> Case:
@@ -75,7 +84,7 @@ CASES = [
     ),
     Case(
         "one dip of three launches",
-        {"launch0": HEALTHY, "launch1": Said(text("nccl/dgx_h100_8_slow.txt")), "launch2": HEALTHY},
+        {"launch0": HEALTHY, "launch1": Said(launched(text("nccl/dgx_h100_8_slow.txt"), 1)), "launch2": Said(launched(TABLE, 2))},
         Outcome.PASS,
         (),
         {"launches": 3},
@@ -177,6 +186,34 @@ CASES = [
         Outcome.ERROR,
         "node01 launch 1: all_reduce_perf did not end - Expected: an end within its time limit Actual: still running after 1 s, killed. "
         "Look for Xid errors in the kernel log (`journalctl -k -g Xid`), then run the gate again.",
+    ),
+    Case(
+        "one output given as two launches",
+        {"launch0": HEALTHY, "launch1": Said(launched(TABLE, 1)), "launch2": Said(f"{TABLE}\n")},
+        Outcome.ERROR,
+        (f"node01 launch 3: all_reduce_perf is launch 1 once more - Expected: {OWN} Actual: the same output. {OWN_STEP}",),
+        {"launches": 3},
+    ),
+    Case(
+        "one launch given twice with another figure",
+        {"launch0": HEALTHY, "launch1": Said(TABLE.replace("478.60", "478.70"))},
+        Outcome.ERROR,
+        (f"node01 launch 2: all_reduce_perf is launch 1 once more - Expected: {OWN} Actual: the same processes (node01 41000). {OWN_STEP}",),
+        {"launches": 2},
+    ),
+    Case(
+        "one communicator in two launches",
+        {"launch0": Said(of_communicator("0x7e1")), "launch1": Said(launched(of_communicator("0x7e1"), 1))},
+        Outcome.ERROR,
+        (f"node01 launch 2: all_reduce_perf is launch 1 once more - Expected: {OWN} Actual: the same communicator (commId 0x7e1). {OWN_STEP}",),
+        {"launches": 2},
+    ),
+    Case(
+        "two containers that number their processes alike",
+        {"launch0": Said(of_communicator("0x7e1")), "launch1": Said(of_communicator("0x7e2"))},
+        Outcome.PASS,
+        (),
+        {"launches": 2},
     ),
     Case(
         "one launch of two is missing",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from rackready.model.phase import NodeResult
 from rackready.model.site import DeclaredSkip, Site
 from rackready.paths import EnvPaths
 from tests.gates.fake import FakeConnection, said
-from tests.gates.support import port, ports, text, wrote
+from tests.gates.support import launched, port, ports, text, wrote
 from tests.gates.test_ib_write_bw import WROTE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,6 +58,7 @@ class Rack:
     read: dict[str, int] = field(default_factory=dict)
     ring: tuple[str, ...] = tuple(NODES)
     """Nodes over which the cluster gate runs."""
+    launches: Iterator[int] = field(default_factory=count)
 
     def connection(self) -> FakeConnection:
         return FakeConnection(
@@ -67,15 +69,19 @@ class Rack:
                 "-r 1 ": self._of("r1", said(text("dcgm/dgx_h100_r1_dcgm4_healthy.json"))),
                 "-r 3 ": self._of("r3", said(text("dcgm/dgx_h100_r3_dcgm4_healthy.json"))),
                 "Prints link state": self._counters,
-                "mpirun": lambda *_: said(self._ring_text()),
+                "mpirun": lambda *_: self._launched(said(self._ring_text())),
                 "ib_write_bw": self._write,
-                "all_reduce_perf": self._of("nccl", said(text("nccl/dgx_h100_8_healthy.txt"))),
+                "all_reduce_perf": lambda node, argv: self._launched(self._of("nccl", said(text("nccl/dgx_h100_8_healthy.txt")))(node, argv)),
             },
             dead=self.dead,
         )
 
     def _of(self, key: str, healthy: Answer) -> Any:  # noqa: ANN401
         return lambda node, _: self.broken.get(node, {}).get(key, healthy)
+
+    def _launched(self, answer: Answer) -> Answer:
+        """Every launch has processes of its own."""
+        return replace(answer, stdout=launched(answer.stdout, next(self.launches)))
 
     def _fingerprint(self, node: str, _: Sequence[str]) -> Answer:
         gpus = [{"index": index, "id": f"{node}-{index}", "vbios": "96.00"} for index in range(8)]

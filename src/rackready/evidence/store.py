@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -162,6 +162,17 @@ class EvidenceStore:
             return {}
         with self._ledger.read() as connection:
             return {row.gate: _checked(row.id, row.record, row.sha256) for row in connection.execute(_concluded(), {"target": target})}
+
+    def last(self, targets: Collection[str]) -> Iterator[EvidenceRecord]:
+        """Yield the newest record about each of these targets, whatever its gate, a few at a time. Raises EvidenceError when one is not what was written."""
+        if not self._written():
+            return
+        newest = sa.select(sa.func.max(_records.c.id)).group_by(_records.c.target)
+        query = sa.select(_records.c.record, _records.c.sha256, _records.c.id, _records.c.target).where(_records.c.id.in_(newest))
+        with self._ledger.read() as connection:
+            for row in connection.execution_options(yield_per=256).execute(query):
+                if row.target in targets:
+                    yield _checked(row.id, row.record, row.sha256)
 
     def over_several(self, campaign: str) -> Iterator[EvidenceRecord]:
         """Yield a campaign's records in which more than one node took part, oldest first, a few at a time. Raises EvidenceError."""

@@ -1,7 +1,8 @@
 """Evidence from outputs that were captured elsewhere: judged by the same code, recorded with who brought them, and counting only for what they prove.
 
-What proves which host it was: a fingerprint with the chassis serial that the site names. What proves the boot: the same fingerprint before and
-after. Without them a record stands, and satisfies no gate that demands them: the store and the policy of handover need no exception for it.
+What proves which host it was: a fingerprint with the chassis serial that the site names, which nothing that the outputs name contradicts. What proves
+the boot: the same fingerprint before and after. Without them a record stands, and satisfies no gate that
+demands them: the store and the policy of handover need no exception for it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from rackready.gates.base import Done, Gate, GateFacts, Output, Run
 from rackready.gates.captured import Capture, CaptureRefusedError, by_run
 from rackready.gates.fingerprint import build
 from rackready.gates.formats.error import FormatError
+from rackready.gates.imported_parts import Held
 from rackready.gates.merge import merged
 from rackready.gates.offline import Captured, outputs
 from rackready.gates.registry import all_gates, gate
@@ -77,6 +79,7 @@ class Import:
         found = self._items() if not strangers else []
         for item in found:
             self._stale(item)
+        self.problems += Held(self.site, self.store, self.ledger, self.prints).problems(self.capture) if not strangers else []
         if self.problems:
             raise CaptureRefusedError(self.capture.source, self.problems)
         return self._judge(found)

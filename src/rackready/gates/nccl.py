@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rackready.gates import models
 from rackready.gates.base import Output, Outputs, trouble
 from rackready.gates.formats import nccl_log, nccl_tests
 from rackready.gates.formats.error import FormatError
@@ -17,7 +18,7 @@ CHECKS = 1
 LARGEST = "16G"
 """The message of the published healthy figures (NVIDIA/cluster-readiness-engine docs, validation-results): larger ones give no more."""
 _SHOWN = 4
-"""As many hosts or processes are named in a message."""
+"""As many processes are named in a message."""
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -85,9 +86,48 @@ def tool_versions(outputs: Outputs) -> dict[str, str]:
     return {"nccl-tests": found["tests"]} | ({"nccl": f"{code // 10000}.{code // 100 % 100}.{code % 100}"} if code else {})
 
 
-def read_launch(judge: Judge, output: Output | None, node: str, number: int, wanted: Launch) -> float | None:
-    """Return the busbw (GB/s, out of place) of the largest size; what is wrong with the launch goes to the judge."""
-    where = f"{node} launch {number + 1}"
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """One launch that can be judged. ``busbw``: GB/s, out of place, of the largest size; the rest tells it from every other launch."""
+
+    busbw: float
+    text: str
+    processes: frozenset[tuple[str, int]]
+    communicators: frozenset[str]
+
+    def shared(self, other: _Read) -> str:
+        """Say by what both are one and the same launch, empty when they are not.
+
+        Process ids alone can come again: containers of one launch each number their processes from 1. NCCL's communicators never do.
+        """
+        if self.text == other.text:
+            return "the same output"
+        if self.communicators and other.communicators:
+            both = sorted(self.communicators & other.communicators)
+            return f"the same communicator (commId {both[0]})" if both else ""
+        if self.processes != other.processes:
+            return ""
+        named = [f"{host} {pid}" for host, pid in sorted(self.processes)]
+        return f"the same processes ({', '.join(named[:_SHOWN])}{' ...' if len(named) > _SHOWN else ''})"
+
+
+def read_launches(judge: Judge, outputs: Sequence[Output | None], node: str, wanted: Launch) -> list[float]:
+    """Return the busbw (GB/s, out of place) of the largest size of every launch that can be judged; what is wrong with one goes to the judge."""
+    found: list[tuple[int, _Read]] = []
+    for number, output in enumerate(outputs, 1):
+        one = _read(judge, output, f"{node} launch {number}", wanted)
+        twin = next(((before, words) for before, other in found if one is not None and (words := one.shared(other))), None)
+        if twin is not None:
+            expected = "a launch of its own: other processes (host, process id), another communicator"
+            step = "Give every launch its own output, or run the gate again: one launch that is counted several times makes no median."
+            judge.error(f"{node} launch {number}", f"{wanted.program} is launch {twin[0]} once more", expected, twin[1], step)
+        if one is not None:
+            found.append((number, one))
+    return [one.busbw for _, one in found]
+
+
+def _read(judge: Judge, output: Output | None, where: str, wanted: Launch) -> _Read | None:
+    """Return what one launch says; None, with the reason as a finding of the judge, where it cannot be judged."""
     if judge.trouble(trouble(output, where, wanted.program)) or output is None:
         return None
     try:
@@ -102,12 +142,13 @@ def read_launch(judge: Judge, output: Output | None, node: str, number: int, wan
         return None
     if (
         not _spread(judge, where, result, wanted)
-        or not _same_gpus(judge, where, result, wanted)
+        or not models.same(judge, where, f"{wanted.program} ran on", result.devices, wanted.models)
         or not _checked(judge, where, result)
         or not _own_log(judge, where, result, output.stdout)
+        or not _at_peace(judge, where, output, wanted.program)
     ):
         return None
-    return row.out_of_place if _at_peace(judge, where, output, wanted.program) else None
+    return _Read(row.out_of_place, output.stdout.strip(), result.processes, nccl_log.communicators(output.stdout))
 
 
 def _at_peace(judge: Judge, where: str, output: Output, program: str) -> bool:
@@ -142,22 +183,6 @@ def _spread(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wante
         where, f"{wanted.program} ran on other hosts", f"{wanted.ranks} ranks on {len(wanted.hosts)} host{'s' if len(wanted.hosts) > 1 else ''}", actual, step
     )
     return False
-
-
-def _same_gpus(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> bool:
-    """Every rank's GPU must be of the model that the bounds are made for. Drivers before R470 leave out the vendor's name."""
-    known = {_plain(model) for model in wanted.models}
-    others = [(host, model) for host, model in result.devices if _plain(model) not in known]
-    if not others:
-        return True
-    actual = "; ".join(f"{model} ({count} on {host})" for (host, model), count in sorted(Counter(others).items())[:_SHOWN])
-    step = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
-    judge.error(where, f"{wanted.program} ran on GPUs of another model", ", ".join(sorted(wanted.models)), actual, step)
-    return False
-
-
-def _plain(model: str) -> str:
-    return model.removeprefix("NVIDIA ").strip().casefold()
 
 
 def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text: str) -> bool:

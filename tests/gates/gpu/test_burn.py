@@ -106,7 +106,8 @@ def test_idle_clocks_and_power_under_load_fail_on_models_without_a_lowest_clock(
     known = facts(platform, 1)
     found = gate(BURN, {"power_s": 60, "stress_s": 60})
     diag = DIAG.replace('"2330"', f'"{known.nodes["node01"].gpu.pci_device_id}"')
-    outputs = {"before": SMI, "dcgmi": diag, "watch": watched(SMI.replace("<gpu_util>0 %<", "<gpu_util>100 %<")), "after": SMI}
+    smi = SMI.replace("NVIDIA H100 80GB HBM3", known.nodes["node01"].gpu.product_name)
+    outputs = {"before": smi, "dcgmi": diag, "watch": watched(smi.replace("<gpu_util>0 %<", "<gpu_util>100 %<")), "after": smi}
     said = {key: Output(key, "node01", "x", 0, out, seconds=120.0) for key, out in outputs.items()}
     verdict = found.evaluate(known, found.plan(known, ["node01"])[0], said)
     assert {finding.what for finding in verdict.findings} == {"power drawn under load"}

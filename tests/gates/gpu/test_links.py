@@ -36,17 +36,20 @@ def judge(gate_id: str, texts: dict[str, str], platform: str = "dgx_h100", input
     return evaluate(found, known, found.plan(known, ["node01"])[0], texts, exit_code)
 
 
-def links(gpus: int, line: Callable[[int, int], str]) -> str:
+H100, GB200 = "NVIDIA H100 80GB HBM3", "NVIDIA GB200"
+
+
+def links(gpus: int, line: Callable[[int, int], str], model: str = H100) -> str:
     out = []
     for gpu in range(gpus):
-        out += [f"GPU {gpu}: NVIDIA GPU (UUID: GPU-{gpu:08d})", *(f"\t Link {link}: {line(gpu, link)}" for link in range(18))]
+        out += [f"GPU {gpu}: {model} (UUID: GPU-{gpu:08d})", *(f"\t Link {link}: {line(gpu, link)}" for link in range(18))]
     return "\n".join(out) + "\n"
 
 
-def counters(gpus: int, of: dict[str, str], changed: dict[tuple[int, int], dict[str, str]]) -> str:
+def counters(gpus: int, of: dict[str, str], changed: dict[tuple[int, int], dict[str, str]], model: str = H100) -> str:
     out = []
     for gpu in range(gpus):
-        out.append(f"GPU {gpu}: NVIDIA GPU (UUID: GPU-{gpu:08d})")
+        out.append(f"GPU {gpu}: {model} (UUID: GPU-{gpu:08d})")
         out += [f"\t Link {link}: {name}: {value}" for link in range(18) for name, value in {**of, **changed.get((gpu, link), {})}.items()]
     return "\n".join(out) + "\n"
 
@@ -92,7 +95,7 @@ def test_error_counters_of_hopper(changed: dict[str, str], says: list[str], outc
     ],
 )
 def test_error_counters_of_blackwell(changed: dict[str, str], what: list[str], outcome: Outcome) -> None:
-    texts = {"status": links(4, lambda _gpu, _link: "53.125 GB/s"), "errors": counters(4, BLACKWELL, {(1, 4): changed})}
+    texts = {"status": links(4, lambda _gpu, _link: "53.125 GB/s", GB200), "errors": counters(4, BLACKWELL, {(1, 4): changed}, GB200)}
     verdict = judge(f"{S}nvlink", texts, "gb200_nvl72")
     assert ([finding.what for finding in verdict.findings], verdict.outcome) == (what, outcome)
 
@@ -115,11 +118,38 @@ def test_links_that_are_down_or_slow_are_named() -> None:
 
 
 def test_old_drivers_print_whole_gigabytes() -> None:
-    old = "\n".join(f"GPU {gpu}: NVIDIA A100 (UUID: GPU-{gpu})\n" + "\n".join(f"\t Link {link}: 25 GB/s" for link in range(12)) for gpu in range(8))
+    old = "\n".join(f"GPU {gpu}: A100-SXM4-80GB (UUID: GPU-{gpu})\n" + "\n".join(f"\t Link {link}: 25 GB/s" for link in range(12)) for gpu in range(8))
     errors = "\n".join(
-        f"GPU {gpu}: NVIDIA A100 (UUID: GPU-{gpu})\n" + "\n".join(f"\t Link {link}: {name}: 0" for link in range(12) for name in HOPPER) for gpu in range(8)
+        f"GPU {gpu}: A100-SXM4-80GB (UUID: GPU-{gpu})\n" + "\n".join(f"\t Link {link}: {name}: 0" for link in range(12) for name in HOPPER) for gpu in range(8)
     )
     assert judge(f"{S}nvlink", {"status": old, "errors": errors}, "dgx_a100").outcome is Outcome.PASS
+
+
+def test_counters_of_another_machine_prove_nothing_of_these_links() -> None:
+    status, own = links(8, lambda _gpu, _link: "26.562 GB/s"), counters(8, HOPPER, {})
+    step = "Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the same host, one after the other."
+    wanted = "node01: NVLink error counters of other GPUs - Expected: the UUIDs of nvidia-smi nvlink -s Actual: "
+    all_others = "gpu0 GPU-90000000 for GPU-00000000, gpu1 GPU-90000001 for GPU-00000001 and 6 more. "
+    for errors, said in ((own.replace("GPU-0", "GPU-9"), all_others), (own.replace("GPU-00000005", "GPU-x"), "gpu5 GPU-x for GPU-00000005. ")):
+        verdict = judge(f"{S}nvlink", {"status": status, "errors": errors})
+        assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == ([wanted + said + step], Outcome.ERROR, [])
+
+
+def test_links_of_another_model_are_not_judged() -> None:
+    verdict = judge(f"{S}nvlink", {"status": links(8, lambda _gpu, _link: "26.562 GB/s", "NVIDIA H800"), "errors": counters(8, HOPPER, {}, "NVIDIA H800")})
+    step = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
+    wanted = f"node01: nvidia-smi nvlink reports GPUs of another model - Expected: {H100} Actual: NVIDIA H800 (8 on node01). {step}"
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
+
+
+@pytest.mark.parametrize(("of", "said"), [({"CRC Errors": "0"}, "CRC Errors"), ({"Tx packets": "9", "Symbol Errors": "0"}, "Symbol Errors, Tx packets")])
+def test_a_link_that_counts_no_faults_is_an_error(of: dict[str, str], said: str) -> None:
+    verdict = judge(f"{S}nvlink", {"status": links(8, lambda _gpu, _link: "26.562 GB/s"), "errors": counters(8, of, {})})
+    wanted = (
+        f"node01 gpu0 nvlink0: NVLink faults not counted - Expected: a counter of faults on every active link Actual: {said}. "
+        "Run `nvidia-smi nvlink -e` by hand; update the driver."
+    )
+    assert (str(verdict.findings[0]), verdict.outcome, verdict.measured) == (wanted, Outcome.ERROR, [])
 
 
 def test_a_gpu_without_nvlink_has_nothing_to_judge() -> None:

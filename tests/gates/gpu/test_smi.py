@@ -291,6 +291,27 @@ def test_a_lost_gpu_fails_every_gate(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GATES)
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        (HEALTHY.replace("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"), "NVIDIA A100-SXM4-80GB (8 on node01)"),
+        (changed(3, ("NVIDIA H100 80GB HBM3", "NVIDIA H800")), "NVIDIA H800 (1 on node01)"),
+        (changed(3, ("<product_name>NVIDIA H100 80GB HBM3</product_name>", "")), "no model (1 on node01)"),
+    ],
+    ids=["all", "one", "none named"],
+)
+def test_a_report_of_another_model_is_judged_by_no_gate(name: str, report: str, said: str) -> None:
+    verdict = judge(name, report)
+    step = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
+    wanted = f"node01: nvidia-smi reports GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: {said}. {step}"
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
+
+
+def test_drivers_that_leave_out_the_vendors_name_report_the_same_model() -> None:
+    assert judge(f"{S}ecc", HEALTHY.replace("NVIDIA H100 80GB HBM3", "H100 80GB HBM3")).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("name", GATES)
 def test_a_missing_gpu_fails_and_the_others_keep_their_names(name: str) -> None:
     pieces = HEALTHY.split("\t<gpu id=")
     report = "\t<gpu id=".join(pieces[:3] + pieces[4:]).replace("<attached_gpus>8<", "<attached_gpus>7<")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rackready.gates.offline import facts
 from rackready.model.outcome import Outcome
 from tests.gates.gpu.test_smi import COOLING, UPDATE, S, changed, judge
 
@@ -30,7 +31,8 @@ def memory_at(degrees: str, more: str = "") -> str:
     ids=["at its limit", "above", "hot", "its own limit", "its own limit of another model", "no limit published", "no sensor", "silent"],
 )
 def test_memory_is_held_against_its_operating_temperature(degrees: str, more: str, platform: str, said: list[str]) -> None:
-    verdict = judge(f"{S}clocks", memory_at(degrees, more), platform=platform)
+    model = facts(platform).nodes["node01"].gpu.product_name
+    verdict = judge(f"{S}clocks", memory_at(degrees, more).replace("NVIDIA H100 80GB HBM3", model), platform=platform)
     assert [str(finding) for finding in verdict.findings] == said
     assert ("node01/gpu1" in verdict.measured) is not bool(said)
 

@@ -189,11 +189,51 @@ def test_a_store_that_was_never_written_reads_as_empty(ledger: Ledger, tmp_path:
         ("export WANDB_API_KEY=do-not-keep-me", "do-not-keep-me"),
         ('{"bmc_password": "do-not-keep-me"}', "do-not-keep-me"),
         ("curl https://user:do-not-keep-me@mirror.example/x", "do-not-keep-me"),
+        ("https://user:a@do-not-keep-me@mirror.example/x", "do-not-keep-me"),
+        ("redis://:do-not-keep-me@cache.example:6379/0", "do-not-keep-me"),
+        ("git clone https://do-not-keep-me@mirror.example/x", "do-not-keep-me"),
+        ("bmcctl --password do-not-keep-me status", "do-not-keep-me"),
+        ("bmcctl --bmc-password 'do-not-keep-me either' status", "either"),
+        ("kubeadm join 192.0.2.1:6443 --token do-not-keep-me", "do-not-keep-me"),
+        ("tool --api-key do-not-keep-me", "do-not-keep-me"),
+        ("SSHPASS=do-not-keep-me", "do-not-keep-me"),
+        ("DBPASS=do-not-keep-me", "do-not-keep-me"),
+        ("dbpass: do-not-keep-me", "do-not-keep-me"),
+        ("AZURE_STORAGE_KEY=do-not-keep-me", "do-not-keep-me"),
+        ("DefaultEndpointsProtocol=https;AccountKey=do-not-keep-me;EndpointSuffix=x", "do-not-keep-me"),
+        ("MUNGE_KEY=do-not-keep-me", "do-not-keep-me"),
+        ('{"private_key": "do-not-keep-me"}', "do-not-keep-me"),
+        ("PrivateKey = do-not-keep-me", "do-not-keep-me"),
+        ('{"auths": {"nvcr.io": {"auth": "do-not-keep-me"}}}', "do-not-keep-me"),
+        ("//registry.example/:_auth=do-not-keep-me", "do-not-keep-me"),
+        ("sshpass -p do-not-keep-me ssh root@192.0.2.1", "do-not-keep-me"),
+        ("sshpass -pdo-not-keep-me ssh root@192.0.2.1", "do-not-keep-me"),
+        ("racadm -r 192.0.2.1 -u root -p do-not-keep-me getsel", "do-not-keep-me"),
+        ("redfishtool -r 192.0.2.1 -u root -p do-not-keep-me Systems", "do-not-keep-me"),
+        ("mysql -u slurm -pdo-not-keep-me slurm_acct_db", "do-not-keep-me"),
     ],
 )
 def test_secrets_are_scrubbed(store: EvidenceStore, text: str, secret: str) -> None:
     assert secret not in scrub(text)
     assert secret not in store.raw(store.put_raw(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ib_write_bw -d mlx5_0 -p 18515 192.0.2.1",
+        "mpirun -np 16 -x NCCL_DEBUG=INFO -p 4 all_reduce_perf",
+        "vllm bench serve --max-tokens 128 --random-input-len 512",
+        "Output token throughput (tok/s): 812.5",
+        "result: PASS, bypass: 3, first_pass: 12, PWD=/root, OLDPWD=/",
+        "NCCL_IB_PKEY=0 NCCL_IB_TC=106 NCCL_PAT_ENABLE=1",
+        "Bootstrap: Using eth0:192.0.2.11<0>; ssh://root@node02/x; http://192.0.2.1:8000/v1/models",
+        '{"auth": null, "secret_service": false, "tokens": 12}',
+        "chronyc authdata: auth NTS, key id 3",
+    ],
+)
+def test_what_only_looks_like_a_secret_stays(text: str) -> None:
+    assert scrub(text) == text
 
 
 def test_measurements_are_not_scrubbed() -> None:

@@ -13,7 +13,7 @@ from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Ou
 from rackready.gates.expectation import FLEET_PENDING, Algorithm, Bound, Collective, Domain, Efficiency, ceiling, floor, judge, launches, reference
 from rackready.gates.fabric import carried, domains, launchers, transport
 from rackready.gates.judge import Judge
-from rackready.gates.nccl import Launch, argv, collectives_run, fitting, read_launch, tool_versions
+from rackready.gates.nccl import Launch, argv, collectives_run, fitting, read_launches, tool_versions
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Fabric
 
@@ -80,9 +80,8 @@ class NcclGate(Gate):
         return {**forced, **DEBUG, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
     def busbw(self, judge_: Judge, outputs: Outputs, where: str, wanted: Launch, count: int) -> list[float] | None:
-        """Return the busbw of every launch, GB/s; None when one of them cannot be judged or gave wrong values."""
-        found = [read_launch(judge_, outputs.get(f"launch{number}"), where, number, wanted) for number in range(count)]
-        values = [value for value in found if value is not None]
+        """Return the busbw of every launch, GB/s; None when one of them cannot be judged, gave wrong values or is another once more."""
+        values = read_launches(judge_, [outputs.get(f"launch{number}") for number in range(count)], where, wanted)
         return None if judge_.errors or judge_.fails or len(values) != count else values
 
 

@@ -23,7 +23,7 @@ from rackready.gates.expectation import Bound, Domain
 from rackready.gates.fabric import carried, domains, transport
 from rackready.gates.fabric.collective import Multi, bounds, conclude, judge_busbw
 from rackready.gates.judge import Judge
-from rackready.gates.nccl import Launch, collectives_run, read_launch
+from rackready.gates.nccl import Launch, collectives_run, read_launches
 from rackready.model.outcome import Verdict
 
 _STEP = "It is slow from this number of nodes on: run the pair gate over the nodes that were added, and look at the spine's ports: docs/runbooks/nccl-slow.md"
@@ -132,10 +132,9 @@ class NcclScaling(Multi):
         count, where, key = self.count(facts), _where(size), f"n{len(size.nodes)}-launch"
         trial = Judge()
         wanted = Launch(self.size(facts, size.nodes), domains.ranks(facts, size.nodes), size.nodes, domains.models(facts, size.nodes))
-        read = [read_launch(trial, outputs.get(f"{key}{number}"), where, number, wanted) for number in range(count)]
+        values = read_launches(trial, [outputs.get(f"{key}{number}") for number in range(count)], where, wanted)
         gathered.fails += trial.fails
         gathered.errors += trial.errors
-        values = [value for value in read if value is not None]
         if trial.fails or trial.errors or len(values) != count:
             return None
         texts = [outputs[f"{key}{number}"].stdout for number in range(count)]

@@ -23,6 +23,7 @@ _INSIDE = re.compile(r"Channel \d+(?:/\d+)? : (?P<sender>\d+)\S* -> \S+ via (?P<
 _OTHER = re.compile(r"Channel \d+(?:/\d+)? : \S+ -> \S+ .*?(?P<way>\bvia .+?)(?: comm .*)?$")
 _NVLS = re.compile(r"NVLS multicast support is (?P<no>not )?available on dev (?P<device>\d+)")
 _MNNVL = re.compile(r"MNNVL (?P<on>\d+) cliqueId \S+ cliqueSize (?P<size>\d+)")
+_COMMUNICATOR = re.compile(r"\bcommId (?P<id>0x[0-9a-f]+)\b")
 _PATTERN = re.compile(r"Pattern \d+, crossNic \d+, nChannels \d+, bw [\d.]+/[\d.]+, type (?P<inside>\w+)/(?P<outside>\w+)")
 
 
@@ -68,6 +69,11 @@ def parse(text: str) -> dict[str, HostLog]:
 def speakers(text: str) -> set[tuple[str, int]]:
     """Return the processes that said anything, as (host, process id)."""
     return {(match["host"].split(".")[0], int(match["pid"])) for match in _LINE.finditer(text)}
+
+
+def communicators(text: str) -> frozenset[str]:
+    """Return the ids of the communicators that were made (commId, INIT): drawn anew in every launch (src/init.cc hashes its unique id). 0 stands for none."""
+    return frozenset(found["id"] for _, line in _lines(text) if (found := _COMMUNICATOR.search(line)) and int(found["id"], 16))
 
 
 def _lines(text: str) -> Iterator[tuple[str, str]]:

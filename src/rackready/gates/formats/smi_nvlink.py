@@ -16,10 +16,11 @@ _RATE = re.compile(r"^\d+(?:\.\d+)?e-\d+$")
 
 @dataclass(slots=True)
 class LinkGpu:
-    """One GPU. ``speeds``: link -> GB/s, None when it is inactive. ``counters``: link -> name -> value as printed."""
+    """One GPU, with its model as printed. ``speeds``: link -> GB/s, None when it is inactive. ``counters``: link -> name -> value as printed."""
 
     index: int
     uuid: str
+    name: str = ""
     speeds: dict[int, float | None] = field(default_factory=dict)
     counters: dict[int, dict[str, str]] = field(default_factory=dict)
 
@@ -70,7 +71,7 @@ def _lines(text: str, found: dict[int, LinkGpu]) -> list[tuple[LinkGpu, str]]:
     for raw in text.splitlines():
         line = " ".join(raw.split())
         if match := _GPU.match(line):
-            gpu = LinkGpu(int(match["index"]), match["uuid"])
+            gpu = LinkGpu(int(match["index"]), match["uuid"], match["name"])
             if gpu.index in found:
                 raise FormatError(f"GPU {gpu.index} is there twice")
             found[gpu.index] = gpu

@@ -139,7 +139,7 @@ class Burn(Load):
                 "Run the gate again with a longer `power_s`.",
             )
             return
-        smi.count(judge, facts, node, log)
+        smi.same_gpus(judge, facts, node, log)
         draws = found.get("draws")
         for gpu in log.gpus:
             where = f"{node} {parts.name(facts, gpu.pci, gpu.position)}"

@@ -232,7 +232,7 @@ def _replays(judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> set
     seconds = sum(output.seconds for key, output in outputs.items() if key.startswith("copy-"))
     if before is None or after is None:
         return set()
-    smi.count(judge, facts.nodes[node], node, after)
+    smi.same_gpus(judge, facts.nodes[node], node, after)
     bad: set[int] = set()
     for position, gpu in enumerate(after.gpus):
         where = f"{node} {parts.name(facts.nodes[node], gpu.pci, gpu.position)}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
-from rackready.gates import base
+from rackready.gates import base, models
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import smi_nvlink
 from rackready.gates.formats.error import FormatError
@@ -35,6 +35,8 @@ MOST_EFFECTIVE = 1e-12
 """The largest effective bit error rate of a good link."""
 EFFECTIVE_SOURCE = "NVIDIA/DCGM common/DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded"
 _SPEED_TOLERANCE = 0.001
+_SHOWN = 2
+"""As many GPUs are named in a message."""
 
 
 class NvLinks(Gate):
@@ -71,7 +73,7 @@ class NvLinks(Gate):
         counters = _read(judge, outputs.get("errors"), node, "nvidia-smi nvlink -e", smi_nvlink.errors)
         if counters is not None:
             _same_counters(judge, node, counters)
-        if states is not None and _complete(judge, of_node, node, states):
+        if _same_gpus(judge, of_node, node, states, counters) and states is not None and _complete(judge, of_node, node, states):
             for gpu in states.values():
                 counted = counters.get(gpu.index) if counters is not None else None
                 if counters is not None and counted is None:
@@ -105,10 +107,7 @@ class NvLinks(Gate):
 
     def _errors(self, judge: Judge, where: str, counters: dict[str, str]) -> None:
         judge.judged += 1
-        if not counters:
-            judge.error(
-                where, "NVLink error counters not reported", "counters of an active link", "none", "Run `nvidia-smi nvlink -e` by hand; update the driver."
-            )
+        counts_faults(judge, where, counters)
         for name, text in counters.items():
             if name.endswith("BER"):
                 _rate(judge, where, name, text)
@@ -131,6 +130,13 @@ class NvLinks(Gate):
             return
         judge.metric(name.lower().replace(" ", "_"), where, value, "1")
         judge.remark(f"{where}: {value} {name}")
+
+
+def counts_faults(judge: Judge, where: str, counters: Collection[str]) -> None:
+    """A link that counts nothing of which one is a fault (CRC errors only, say) proves nothing."""
+    if not FAULTS & set(counters):
+        step = "Run `nvidia-smi nvlink -e` by hand; update the driver."
+        judge.error(where, "NVLink faults not counted", "a counter of faults on every active link", ", ".join(sorted(counters)) or "none", step)
 
 
 def _rate(judge: Judge, where: str, name: str, text: str) -> None:
@@ -168,6 +174,23 @@ def _complete(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkG
     if set(states) != set(range(facts.platform.gpus)):
         judge.fail(node, "GPUs in nvidia-smi nvlink", f"{facts.platform.gpus}", f"{len(states)}", "See the gate node/gpu/sanity/inventory: a GPU is missing.")
     return bool(states)
+
+
+def _same_gpus(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu] | None, counters: dict[int, LinkGpu] | None) -> bool:
+    """States and counters must be of the same GPUs, of the node's model: counters of another machine prove nothing of these links."""
+    named = [(node, gpu.name) for gpu in (states or counters or {}).values()]
+    judge.judged += 1
+    if not models.same(judge, node, "nvidia-smi nvlink reports", named, [facts.gpu.product_name]):
+        return False
+    if states is None or counters is None:
+        return True  # an error already
+    others = [f"gpu{index} {counters[index].uuid} for {gpu.uuid}" for index, gpu in states.items() if index in counters and counters[index].uuid != gpu.uuid]
+    if others:
+        step = "Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the same host, one after the other."
+        expected = "the UUIDs of nvidia-smi nvlink -s"
+        actual = f"{', '.join(others[:_SHOWN])}{f' and {len(others) - _SHOWN} more' if len(others) > _SHOWN else ''}"
+        judge.error(node, "NVLink error counters of other GPUs", expected, actual, step)
+    return not others
 
 
 def _same_counters(judge: Judge, node: str, counters: dict[int, LinkGpu]) -> None:

@@ -95,7 +95,7 @@ class NvLinkDomain(Gate):
 
 def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> dict[str, tuple[str, str]]:
     """Judge every GPU's fabric; returns 'node02 gpu1' -> (cluster, clique) of each that has one."""
-    smi.count(judge, facts.nodes[node], node, log)
+    smi.same_gpus(judge, facts.nodes[node], node, log)
     found: dict[str, tuple[str, str]] = {}
     for gpu in log.gpus:
         part = parts.name(facts.nodes[node], gpu.pci, gpu.position)

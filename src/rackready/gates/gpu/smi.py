@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from rackready.design.facts import NodeFacts
+from rackready.gates import models
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import smi_xml
 from rackready.gates.formats.error import FormatError
@@ -53,12 +54,14 @@ def read(judge: Judge, output: Output | None, node: str) -> SmiLog | None:
     return log
 
 
-def count(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
-    """Hold the number of GPUs against the platform's."""
+def same_gpus(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
+    """Hold number and model of the GPUs against the platform's. Returns whether all are of its model: no bound of it is one for others."""
     judge.judged += 1
     judge.count("gpus_reported", node, len(log.gpus), facts.platform.gpus, f"platform profile {facts.platform.id}")
     if len(log.gpus) != facts.platform.gpus:
         judge.fail(node, "GPUs in nvidia-smi", f"{facts.platform.gpus}", f"{len(log.gpus)}", "See the gate node/gpu/sanity/inventory: a GPU is missing.")
+    named = [(node, gpu.text("product_name") or "no model") for gpu in log.gpus]
+    return models.same(judge, node, "nvidia-smi reports", named, [facts.gpu.product_name])
 
 
 class SmiGate(Gate):
@@ -82,8 +85,7 @@ class SmiGate(Gate):
         node = run.nodes[0]
         judge = Judge()
         log = read(judge, outputs.get(KEY), node)
-        if log is not None:
-            count(judge, facts.nodes[node], node, log)
+        if log is not None and same_gpus(judge, facts.nodes[node], node, log):
             for gpu in log.gpus:
                 self._one(judge, facts.nodes[node], node, gpu)
             self.together(judge, facts.nodes[node], node, log)

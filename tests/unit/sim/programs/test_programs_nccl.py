@@ -68,6 +68,15 @@ def test_a_healthy_board(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> N
     assert 366 < busbw(launch(cluster(machine, 1), "-b", "8G", "-e", "8G", "-g8")[0])[0] < 376
 
 
+def test_every_launch_has_a_communicator_of_its_own(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+    nodes = cluster(machine, 1)
+    line = {"rank": 0, "local": 0, "host": nodes[0]["hostname"], "facts": nodes[0]}
+    texts = [nccl.report({"ranks": [{**line, "pid": pid}], "probes": []}, ["all_reduce", "2.19.6", "-b", "8M", "-e", "8M", "-g", "8"])[0] for pid in (100, 300)]
+    first, second = (nccl_log.communicators(text) for text in texts)
+    assert (len(first), len(second), first & second) == (1, 1, frozenset())
+
+
 def test_a_link_down_slows_the_board(machine: Machine) -> None:
     machine.inject("nvlink-down", gpu=2)
     text, _ = launch(cluster(machine, 1), "-b", "8G", "-e", "8G", "-g", "8")

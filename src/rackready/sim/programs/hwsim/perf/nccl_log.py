@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, NamedTuple
 
 Facts = dict[str, Any]
@@ -41,6 +42,11 @@ def _tag(rank: Rank) -> str:
     return f"{rank.host}:{rank.pid}:{rank.pid + 7} [{rank.device}] NCCL INFO "
 
 
+def _communicator(ranks: list[Rank]) -> str:
+    """Return the communicator's id: as a real one it is another in every launch, whose processes are others."""
+    return f"0x{hashlib.sha256(repr([(rank.host, rank.pid, rank.device) for rank in ranks]).encode()).hexdigest()[:16]}"
+
+
 def _begun(rank: Rank, ranks: list[Rank], node: Facts, settings: dict[str, str], network: str) -> str:
     """Return what a rank says before it talks to others: what it found, and which network it chose."""
     out = [f"Bootstrap: Using {node['management']}<0>", "cudaDriverVersion 13000", f"NCCL version {node['nccl']}+cuda13.0"]
@@ -54,7 +60,7 @@ def _begun(rank: Rank, ranks: list[Rank], node: Facts, settings: dict[str, str],
     else:
         out += ["NET/IB : No device found.", f"NET/Socket : Using [0]{node['management']}<0>", "Initialized NET plugin Socket", "Using network Socket"]
     bus = rank.gpu["pci"].replace("0000:", "").replace(":", "").replace(".", "")
-    where = f"cudaDev {rank.device} nvmlDev {rank.device} busId {bus} commId 0x7e1"
+    where = f"cudaDev {rank.device} nvmlDev {rank.device} busId {bus} commId {_communicator(ranks)}"
     out.append(f"ncclCommInitRankConfig comm 0x55f0c0de0000 rank {rank.rank} nranks {len(ranks)} {where} - Init START")
     return "".join(f"{_tag(rank)}{text}\n" for text in out)
 

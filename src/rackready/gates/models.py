@@ -1,0 +1,27 @@
+"""Whether GPUs that an output names are of the model that its bounds are made for. Drivers before R470 leave out the vendor's name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from rackready.gates.judge import Judge
+
+_SHOWN = 4
+"""As many models are named in a message."""
+_STEP = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
+
+
+def same(judge: Judge, where: str, what: str, found: Iterable[tuple[str, str]], wanted: Collection[str]) -> bool:
+    """Hold (host, model of a GPU as it was printed) against the profiles' names; what is of another model is an error. ``what`` printed it, e.g. 'x ran on'."""
+    known = {_plain(model) for model in wanted}
+    others = [(host, model) for host, model in found if _plain(model) not in known]
+    if not others:
+        return True
+    actual = "; ".join(f"{model} ({count} on {host})" for (host, model), count in sorted(Counter(others).items())[:_SHOWN])
+    judge.error(where, f"{what} GPUs of another model", ", ".join(sorted(wanted)), actual, _STEP)
+    return False
+
+
+def _plain(model: str) -> str:
+    return model.removeprefix("NVIDIA ").strip().casefold()
