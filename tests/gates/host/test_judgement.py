@@ -15,7 +15,7 @@ from rackready.gates.base import Done, GateFacts
 from rackready.gates.host.reading import Limit
 from rackready.gates.judge import Judge
 from rackready.gates.offline import facts as platform_facts
-from rackready.gates.registry import gate
+from rackready.gates.registry import GateInputsError, gate
 from rackready.model.outcome import Op, Outcome, Verdict
 from tests.gates.host.machine import Node, facts, judged, sealed
 
@@ -311,6 +311,15 @@ def test_a_baseline_may_name_parts_that_a_node_does_not_have(node: Node) -> None
     assert (both.outcome, both.measured) == (Outcome.PASS, ["node01"])
     other = judge(node, FIRMWARE, inputs=inputs)
     assert [item[:2] for item in said(other)] == [("node01 VBIOS of NVIDIA H100 80GB HBM3", "VBIOS that the firmware baseline does not declare")]
+
+
+def test_a_baseline_that_names_no_kind_of_part_is_refused() -> None:
+    with pytest.raises(GateInputsError) as error:
+        gate(FIRMWARE, {"baseline": {"Nic MT_0000000838": "28.43.2566", NIC: "28.43.2566"}})
+    assert str(error.value) == (
+        f"gate {FIRMWARE}: inputs - Expected: baseline Actual: baseline: Value error, Nic MT_0000000838: no part is called so, and nothing would be "
+        "held against it; names begin with BIOS of, NIC, VBIOS of, drive. Correct the inputs in the gate set."
+    )
 
 
 def fleet(tmp_path: Path, patch: pytest.MonkeyPatch, faults: Mapping[str, str], lost: str = "") -> dict[str, Verdict]:

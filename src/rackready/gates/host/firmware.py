@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
@@ -22,6 +22,8 @@ from rackready.model.outcome import Outcome, Verdict
 
 BIOS = Tool("dmidecode", ("dmidecode", "--type", "bios"), "dmidecode")
 VBIOS = Tool("nvidia-smi", ("nvidia-smi", "--query-gpu=index,name,vbios_version", "--format=csv,noheader"), "nvidia-open")
+_SORTS = ("BIOS of", "NIC", "VBIOS of", "drive")
+"""How names of kinds of parts begin: what the inventory has."""
 _FLASH = "Flash it to the version that is wanted (the server's or part's update package), power the node off and on, and run the gate again."
 
 
@@ -73,6 +75,15 @@ class Firmware(Gate):
         """The site's baseline."""
 
         baseline: dict[str, str] = Field({}, description="kind of part, as findings name it (e.g. 'NIC MT_0000000838'), to the firmware version that is wanted")
+
+        @field_validator("baseline")
+        @classmethod
+        def _kinds_are_of_a_known_sort(cls, baseline: dict[str, str]) -> dict[str, str]:
+            strange = sorted(kind for kind in baseline if not kind.startswith(_SORTS))
+            if strange:
+                message = f"{', '.join(strange)}: no part is called so, and nothing would be held against it; names begin with {', '.join(_SORTS)}"
+                raise ValueError(message)
+            return baseline
 
     inputs: Inputs
 

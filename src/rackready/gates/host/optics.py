@@ -122,7 +122,7 @@ def _readings(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.
         watched, having = reading(port), sum(_limited(reading(other)) for other in alike)
         if having and not _limited(watched):
             judge.error(where, f"{what} not reported", f"a reading with its limits, as {having} modules of the same part have", "nothing", step)
-        elif watched is None and port.watches:
+        elif watched is None and port.watches and port.part:
             judge.error(where, f"{what} not reported", "a reading: no copper is plugged in, and what has optics watches itself", "nothing", step)
         elif watched is not None and unit in _BY_LANE:
             lanes = max(port.lanes or 0, *(len(other.values) for other in map(reading, alike) if other is not None))
