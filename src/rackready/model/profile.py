@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
 from rackready.model.base import Model, ProfileId, Rate
 from rackready.model.baseline import Baseline
@@ -164,7 +164,17 @@ class HostParts(Model):
     dimms: int = Field(ge=0, le=64, description="memory modules; 0 where memory is soldered to the processor")
     memory_gib: int = Field(ge=16, description="memory of all modules, GiB")
     drives: int = Field(ge=0, le=64, description="drives of the host, boot drives included")
+    drive_gb: dict[PositiveInt, PositiveInt] = Field(
+        default_factory=dict, description="nominal capacity of a drive, GB (10^9 bytes) -> how many drives have it; empty: not published"
+    )
     source: str = Field(min_length=5, description="where all of this comes from")
+
+    @model_validator(mode="after")
+    def _every_drive_has_its_capacity(self) -> HostParts:
+        if self.drive_gb and sum(self.drive_gb.values()) != self.drives:
+            message = f"drive_gb counts {sum(self.drive_gb.values())} drives - Expected: {self.drives}, as drives says"
+            raise ValueError(message)
+        return self
 
 
 class PlatformProfile(Model):

@@ -80,6 +80,27 @@ def test_a_copper_cable_has_neither_light_nor_temperature() -> None:
     assert found.effective_ber < 1e-200
 
 
+@pytest.mark.parametrize(
+    ("kind", "technology", "monitored", "copper", "watches"),
+    [
+        ("Passive copper cable", "Copper cable unequalized", "No", True, False),
+        ("Active cable (active copper / optics)", "Copper cable, linear active equalizers", "Yes", True, False),
+        ("Active cable (active copper / optics)", "850 nm VCSEL", "Yes", False, True),
+        ("Active cable (active copper / optics)", "850 nm VCSEL", "No", False, False),
+        ("Optical Module (separated)", "850 nm VCSEL", "No", False, True),
+        ("Unidentified", "N/A", "N/A", False, True),
+    ],
+    ids=["dac", "acc", "aoc", "aoc-silent", "module", "unknown"],
+)
+def test_what_is_plugged_in_tells_whether_it_must_watch_itself(kind: str, technology: str, monitored: str, *, copper: bool, watches: bool) -> None:
+    found = json.loads(json.dumps(PORT))
+    found["result"]["output"]["Module Info"].update(
+        {"Cable Type": kind, "Cable Technology": technology, "Digital Diagnostic Monitoring": monitored},
+    )
+    port = mlxlink.parse(json.dumps(found))
+    assert (port.copper, port.watches, port.lanes) == (copper, watches, None)
+
+
 def test_lanes_come_in_two_shapes() -> None:
     for shape in ("1.2,-0.5 [-8.5..5]", {"values": ["1.2", "-0.5"]}):
         found = json.loads(json.dumps(PORT))
@@ -161,6 +182,7 @@ def test_a_clocks_largest_error_is_offset_dispersion_and_half_the_delay() -> Non
         ),
         (mlxlink.parse, '{"status": {"code": 1, "message": "no device"}, "result": {}}', "mlxlink: status 1: no device"),
         (mlxlink.parse, '{"status": {"code": 0}, "result": {}}', "mlxlink without 'output'"),
+        (mlxlink.parse, json.dumps(PORT).replace('"Speed": "400G"', '"Speed": "400G", "Width": "four"'), "'four' where a width should be"),
         (mlxlink.parse, json.dumps(PORT).replace("4E-7", "low"), "'low' where a number should be"),
         (mlxlink.parse, json.dumps(PORT).replace("4E-7", "-1"), "'-1' where a bit error rate should be"),
         (mlxlink.parse, json.dumps(PORT).replace("15E-255", "12"), "'12' where a bit error rate should be"),

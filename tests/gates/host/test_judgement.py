@@ -15,7 +15,7 @@ from rackready.gates.base import Done, GateFacts
 from rackready.gates.host.reading import Limit
 from rackready.gates.judge import Judge
 from rackready.gates.offline import facts as platform_facts
-from rackready.gates.registry import gate
+from rackready.gates.registry import GateInputsError, gate
 from rackready.model.outcome import Op, Outcome, Verdict
 from tests.gates.host.machine import Node, facts, judged, sealed
 
@@ -270,6 +270,56 @@ def test_firmware_is_held_against_a_declared_baseline_even_where_all_agree(node:
     assert len(verdict.findings) == 8
     assert said(verdict)[0] == ("node01 mlx5_0", "firmware of NIC MT_0000000838", "28.44.1036 (declared)", "28.43.2566")
     assert verdict.note == "held against the declared baseline; declared but not found: NIC MT_9; not judged, since there is only one: BIOS of DGXH100"
+
+
+def psids(*boards: str) -> Change:
+    """Give the first compute NICs these PSIDs; the others keep theirs."""
+
+    def change(found: Document) -> None:
+        paths = [path for path in found["files"] if path.endswith("board_id")]
+        for path, board in zip(paths, boards, strict=False):
+            found["files"][path] = {path: board}
+
+    return change
+
+
+FIRMWARE, NIC = "group/host/validation/firmware", "NIC MT_0000000838"
+
+
+@pytest.mark.parametrize("count", [8, 1], ids=["all", "one"])
+def test_a_part_that_the_declared_baseline_does_not_name_does_not_slip_past_it(node: Node, count: int) -> None:
+    inputs = {"baseline": {NIC: "28.43.2566", "NIC MT_9": "1"}}
+    verdict = judge(node, FIRMWARE, psids(*["HPE0000000"] * count), inputs=inputs)
+    finding = verdict.findings[0]
+    assert (len(verdict.findings), verdict.outcome, verdict.measured, verdict.blamed) == (1, Outcome.ERROR, [], ["node01"])
+    assert (finding.where, finding.what, finding.expected) == (
+        "node01 NIC HPE0000000",
+        "NIC that the firmware baseline does not declare",
+        f"{NIC} or NIC MT_9 (declared)",
+    )
+    assert finding.actual == ", ".join(
+        f"{name} has 28.43.2566" for name in ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11")[:count]
+    )
+    assert finding.next_step == (
+        "Put in a part that is declared, or declare this kind of part, too (input baseline: 'NIC HPE0000000' and the version that is wanted)."
+    )
+
+
+def test_a_baseline_may_name_parts_that_a_node_does_not_have(node: Node) -> None:
+    inputs = {"baseline": {NIC: "28.43.2566", "NIC HPE0000000": "28.43.2566", "VBIOS of NVIDIA H200": "96.00.D0.00.01"}}
+    both = judge(node, FIRMWARE, psids("HPE0000000"), inputs={"baseline": {name: inputs["baseline"][name] for name in (NIC, "NIC HPE0000000")}})
+    assert (both.outcome, both.measured) == (Outcome.PASS, ["node01"])
+    other = judge(node, FIRMWARE, inputs=inputs)
+    assert [item[:2] for item in said(other)] == [("node01 VBIOS of NVIDIA H100 80GB HBM3", "VBIOS that the firmware baseline does not declare")]
+
+
+def test_a_baseline_that_names_no_kind_of_part_is_refused() -> None:
+    with pytest.raises(GateInputsError) as error:
+        gate(FIRMWARE, {"baseline": {"Nic MT_0000000838": "28.43.2566", NIC: "28.43.2566"}})
+    assert str(error.value) == (
+        f"gate {FIRMWARE}: inputs - Expected: baseline Actual: baseline: Value error, Nic MT_0000000838: no part is called so, and nothing would be "
+        "held against it; names begin with BIOS of, NIC, VBIOS of, drive. Correct the inputs in the gate set."
+    )
 
 
 def fleet(tmp_path: Path, patch: pytest.MonkeyPatch, faults: Mapping[str, str], lost: str = "") -> dict[str, Verdict]:

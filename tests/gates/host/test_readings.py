@@ -179,6 +179,22 @@ TEXTS = [
             "Check that the node reaches its time servers now (`chronyc -n sources -v`) and which path they take: the bound grows while none answers."
         ),
     ),
+    *(
+        (
+            "node/host/sanity/clock",
+            "chronyc",
+            {"stdout": f"{reference},{name},{stratum},1700000000.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,Normal\n"},
+            (
+                f"node01: clock is not synchronised - Expected: a time source that is followed Actual: leap status Normal, stratum {stratum}{own}. "
+                "Check that the node reaches its time servers (`chronyc -n sources`), and that UDP port 123 is open."
+            ),
+        )
+        for reference, name, stratum, own in (
+            ("7F7F0101", "", 10, ", its own clock (reference 7F7F0101, chrony's local mode)"),
+            ("C0000202", "192.0.2.2", 16, ""),
+            ("C0000202", "192.0.2.2", 0, ""),
+        )
+    ),
     (
         "node/host/sanity/disks",
         "smart /dev/nvme4",
@@ -194,11 +210,14 @@ TEXTS = [
         {"exit_code": 8},
         "node01 /dev/nvme4: smartctl contradicts itself - Expected: exit code and verdict agree Actual: exit 8, passed True. Run `smartctl -a /dev/nvme4`.",
     ),
-    (
-        "node/host/sanity/memory-errors",
-        "dmesg",
-        {"stdout": "", "lines": 0},
-        "node01: kernel log is empty - Expected: the kernel's messages since boot Actual: none. Somebody cleared it (`dmesg --clear`): reboot the node.",
+    *(
+        (
+            gate_id,
+            "dmesg",
+            {"stdout": "", "lines": 0},
+            "node01: kernel log is empty - Expected: the kernel's messages since boot Actual: none. Somebody cleared it (`dmesg --clear`): reboot the node.",
+        )
+        for gate_id in ("node/host/sanity/memory-errors", "node/host/sanity/links")
     ),
     (
         "node/host/sanity/services",

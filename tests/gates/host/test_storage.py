@@ -53,6 +53,45 @@ def test_a_drive_of_which_no_rate_is_declared_is_said_to_be_held_against_its_sib
     assert judge(node, DISK, inputs={"models": {DATA: 6.0}}).outcome is Outcome.PASS
 
 
+def listed(change: Callable[[list[Document]], object]) -> Change:
+    """Change what lsblk lists."""
+
+    def apply(found: Document) -> None:
+        said_ = json.loads(found["commands"]["lsblk"]["stdout"])
+        change(said_["blockdevices"])
+        found["commands"]["lsblk"]["stdout"] = json.dumps(said_)
+
+    return apply
+
+
+def test_drives_that_can_be_held_against_nothing_ask_for_a_rate(node: Node) -> None:
+    def few(drives: list[Document]) -> None:
+        del drives[4:]
+        drives[3]["model"] = "KIOXIA KCD81RUG3T84"
+
+    verdict = judge(node, DISK, listed(few))
+    assert [str(finding) for finding in verdict.findings] == [
+        (
+            "node01: rate of the drives cannot be judged - Expected: a declared rate, or 3 drives of one model "
+            f"Actual: 2 of SAMSUNG MZ1L21T9HCLS-00A07, 1 of {DATA}, 1 of KIOXIA KCD81RUG3T84. "
+            "Declare what each model reads, from its data sheet (input `models`; `read_gb_s` for all)."
+        )
+    ]
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
+    assert judge(node, DISK, listed(few), inputs={"models": {DATA: 6.0}}).outcome is Outcome.PASS, "one is judged, the others are noted"
+
+
+def test_a_node_without_drives_has_none_to_read(node: Node) -> None:
+    verdict = judge(node, DISK, listed(lambda drives: drives.clear()))
+    assert [str(finding) for finding in verdict.findings] == [
+        (
+            "node01: no drive to read - Expected: at least one block device with a size Actual: none. "
+            "Look at what the kernel sees (`lsblk` on the node); node/host/sanity/disks says how many drives it must be."
+        )
+    ]
+    assert verdict.outcome is Outcome.ERROR
+
+
 def test_a_drive_that_was_read_for_a_moment_is_not_measured(node: Node) -> None:
     verdict = judge(node, DISK, disk(lambda read: read.update(runtime=1, io_bytes=read["bw_bytes"] // 1000)))
     assert set(said(verdict)) == {(f"node01 /dev/nvme{place}n1", "reading ended too soon", "10 s", "0.001 s") for place in range(10)}

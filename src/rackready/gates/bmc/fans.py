@@ -1,13 +1,15 @@
-"""Fans: every fan that the BMC lists turns, above the bound that the BMC itself has for it.
+"""Fans: every fan that the BMC lists turns, above the bound that the BMC itself has for it, and none is gone since the last pass.
 
 No figure is ours: a fan is held against the lower thresholds of its own sensor. Where the BMC has none for it, it must turn and be healthy.
+How many fans a server has nobody publishes: the last pass on the chassis is what their number is held against, or a repair in its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
-from rackready.gates.base import Gate, GateFacts, Outputs, Run
+from rackready.gates.base import Gate, GateFacts, Outputs, Passed, Run
 from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, parts, told, works
 from rackready.gates.bmc.redundancy import NONE, groups, kind
 from rackready.gates.bmc.thresholds import Bounds, bounds
@@ -18,14 +20,28 @@ _NEW, _OLD, _SUBSYSTEM, _SENSORS = "Chassis/*/ThermalSubsystem/Fans/*", "Chassis
 _STEP = "Look for what blocks it, reseat the fan tray, else replace it; do not load the node before."
 
 
+_SPEED = "fan_speed"
+"""Metric of every fan that turns: what a pass records of the fans that it saw."""
+
+
 class Fans(Gate):
-    """Every fan turns, above the least speed that its BMC has for it, and the set is redundant."""
+    """Every fan turns, above the least speed that its BMC has for it, the set is redundant, and none is gone since the last pass."""
 
     id = "bmc/cooling/sanity/fans"
+    since_last_pass = True
 
-    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
-        """One request to every BMC."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, _NEW, _SUBSYSTEM, _OLD, _SENSORS),)) for node in nodes]
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """One request to every BMC; which fans the last pass saw goes with it."""
+        return [
+            Run(
+                id=node,
+                target=node,
+                nodes=(node,),
+                commands=(ask(node, _NEW, _SUBSYSTEM, _OLD, _SENSORS),),
+                about=_before(facts.passed.get((self.id, node))),
+            )
+            for node in nodes
+        ]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every fan and every redundancy group."""
@@ -36,12 +52,13 @@ class Fans(Gate):
             return judge.verdict(node)
         fans = list(_fans(found))
         cooling = facts.nodes[node].platform.cooling
-        if not fans and cooling is not None and cooling.kind == "liquid":
+        if not fans and not run.about and cooling is not None and cooling.kind == "liquid":
             return nothing(judge, node, f"{facts.nodes[node].platform.id} is cooled by liquid alone and its BMC lists no fans: nothing to judge")
         if not fans:
             judge.error(f"{node} BMC", "fans not reported", "at least one fan", "none", "Update the BMC's firmware; a server without a fan is not known here.")
         for fan, limits in fans:
             self._one(judge, node, fan, limits)
+        _gone(judge, node, [name(fan) for fan, _ in fans], run.about)
         self._redundancy(judge, node, found)
         return judge.verdict(node)
 
@@ -57,7 +74,7 @@ class Fans(Gate):
         if speed is None:
             judge.error(where, "fan speed not reported", "a reading", "none", "Reseat the fan; if it stays so, replace it, or update the BMC's firmware.")
             return
-        judge.metric("fan_speed", f"{node}/fan/{name(fan)}", speed, unit)
+        judge.metric(_SPEED, f"{node}/fan/{name(fan)}", speed, unit)
         least = max((item for item in (limits.low_caution, limits.low_critical, limits.low_fatal) if item is not None), default=None)
         if speed <= 0:
             judge.fail(where, "fan stands still", f"at least {least:.0f} {unit}" if least is not None else "a fan that turns", f"{speed:.0f} {unit}", _STEP)
@@ -73,6 +90,30 @@ class Fans(Gate):
                 where = f"{node} fan redundancy group {group.get('MemberId', index)}"
                 idle = {"Disabled"} if kind(group) == NONE else ()  # a group without spares is switched off, and rightly
                 works(judge, where, "redundancy", group, "Repair the fan that is named beside this.", idle=idle)
+
+
+def _before(passed: Passed | None) -> Mapping[str, str]:
+    """Return which fans the last pass saw, and how often each name; nothing where none did."""
+    if passed is None:
+        return {}
+    return {fan: f"{count}" for fan, count in Counter(item.target.split("/fan/", 1)[-1] for item in passed.metrics if item.name == _SPEED).items()}
+
+
+def _gone(judge: Judge, node: str, fans: Sequence[str], about: Mapping[str, str]) -> None:
+    """Hold the number of fans against the last pass's: fewer are gone, as many under other names are those of a BMC that was updated."""
+    before = Counter({fan: int(count) for fan, count in about.items()})
+    if not before:
+        judge.remark("how many fans it has is not published, and no pass before saw them: only those that the BMC lists were judged")
+        return
+    judge.judged += 1
+    if len(fans) < before.total():
+        lost = sorted((before - Counter(fans)).elements())
+        named = f", without {', '.join(lost)}" if len(lost) == before.total() - len(fans) else ""  # else the others have other names, too
+        step = (
+            "Reseat that fan, else replace it. If it was taken out on purpose, or the BMC's firmware lists fans otherwise now, "
+            "say with `rackready repair` that it was dealt with."
+        )
+        judge.fail(node, "fans gone since the last pass", f"{before.total()} fans", f"{len(fans)}{named}", step)
 
 
 def nothing(judge: Judge, node: str, note: str) -> Verdict:

@@ -8,12 +8,18 @@ from rackready.gates.formats.error import FormatError
 
 _FIELDS = 14
 _LEAPS = frozenset({"Normal", "Insert second", "Delete second", "Not synchronised"})
+_OWN = "7F7F0101"
+"""Reference id of the local mode: chronyd gives out its own clock, and follows no source (chronyc(1), tracking, Reference ID)."""
+_MOST = 15
+"""Highest stratum of a clock that is synchronised: 0 is none, 16 says that it is not (RFC 5905, figure 11)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tracking:
     """How the clock follows its source. Times in seconds; ``offset`` is that of the system clock now, positive when it is slow."""
 
+    reference: str
+    """Reference id as a hexadecimal number."""
     source: str
     stratum: int
     offset: float
@@ -23,8 +29,13 @@ class Tracking:
 
     @property
     def synchronised(self) -> bool:
-        """Whether the daemon says that it follows a source."""
-        return self.leap != "Not synchronised" and self.stratum > 0
+        """Whether the daemon follows a source: not by its own word alone, since one that follows itself calls that normal."""
+        return self.leap != "Not synchronised" and not self.alone and 0 < self.stratum <= _MOST
+
+    @property
+    def alone(self) -> bool:
+        """Whether the daemon gives out its own clock (chrony.conf(5), local)."""
+        return self.reference.upper() == _OWN
 
     @property
     def max_error(self) -> float:
@@ -44,6 +55,6 @@ def parse(text: str) -> Tracking:
     if leap not in _LEAPS:
         raise FormatError(f"leap status {leap!r} is a word that is not known")
     try:
-        return Tracking(fields[1] or fields[0], int(fields[2]), float(fields[4]), float(fields[10]), float(fields[11]), leap)
+        return Tracking(fields[0].strip(), fields[1] or fields[0], int(fields[2]), float(fields[4]), float(fields[10]), float(fields[11]), leap)
     except ValueError as error:
         raise FormatError(f"not a number: {error}") from error

@@ -16,6 +16,9 @@ from rackready.gates.formats.error import FormatError
 _NUMBER = re.compile(r"^[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$")
 _LIMITS = re.compile(r"^(?P<values>.*?)\s*\[(?P<low>[+-]?[\d.]+)\.\.(?P<high>[+-]?[\d.]+)\]$")
 _NONE = frozenset({"", "N/A", "NA"})
+_WIDTH = re.compile(r"^\d+x$")
+_COPPER, _ACTIVE = frozenset({"Passive copper cable", "Twisted Pair"}), "Active cable"
+"""Kinds of cables, as mlxlink names them (Mellanox/mstflint, mlxlink): "Active cable (active copper / optics)" may be either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,8 @@ class Port:
 
     state: str
     speed: str
+    lanes: int | None
+    """Width of the link; None where the tool gives none (a link that is down)."""
     fec: str
     raw_ber: float | None
     effective_ber: float | None
@@ -41,6 +46,10 @@ class Port:
     part: str
     serial: str
     firmware: str
+    copper: bool
+    """Whether the cable is of copper, which has no light and mostly no sensor."""
+    watches: bool
+    """Whether light, temperature and supply must be told: by a module of optics always, by an optical cable where it says that it can (DDM)."""
     temperature: Watched | None
     rx_power: Watched | None
     """dBm per lane."""
@@ -69,6 +78,7 @@ def _port(output: dict[str, Any]) -> Port:
     return Port(
         state=str(link["State"]),
         speed=str(link["Speed"]),
+        lanes=_lanes(link.get("Width")),
         fec=str(link["FEC"]),
         raw_ber=_rate(counters["Raw Physical BER"]),
         effective_ber=_rate(counters["Effective Physical BER"]),
@@ -77,12 +87,30 @@ def _port(output: dict[str, Any]) -> Port:
         part=_word(module["Vendor Part Number"]),
         serial=_word(module["Vendor Serial Number"]),
         firmware=_word(module.get("FW Version")),
+        copper=_copper(module),
+        watches=not _copper(module) and (not _word(module.get("Cable Type")).startswith(_ACTIVE) or module.get("Digital Diagnostic Monitoring") == "Yes"),
         temperature=_watched(_in(module, "Temperature", "C")),
         rx_power=_watched(_in(module, "Rx Power Current", "dBm")),
         tx_power=_watched(_in(module, "Tx Power Current", "dBm")),
         voltage=_watched(_in(module, "Voltage", "mV")),
         bias=_watched(_in(module, "Bias Current", "mA")),
     )
+
+
+def _copper(module: dict[str, Any]) -> bool:
+    """Whether a cable is of copper; an active one says it by its technology alone."""
+    kind, technology = _word(module.get("Cable Type")), _word(module.get("Cable Technology"))
+    return kind in _COPPER or (kind.startswith(_ACTIVE) and technology.startswith("Copper"))
+
+
+def _lanes(value: object) -> int | None:
+    """Return the number of lanes of a width, e.g. "4x"."""
+    text = _word(value)
+    if not text:
+        return None
+    if not _WIDTH.match(text):
+        raise FormatError(f"{text!r} where a width should be")
+    return int(text[:-1])
 
 
 def _in(module: dict[str, Any], name: str, unit: str) -> object:

@@ -61,7 +61,9 @@ class Clock(HostGate):
         judge.judged += 1
         if not state.synchronised:
             step = "Check that the node reaches its time servers (`chronyc -n sources`), and that UDP port 123 is open."
-            judge.fail(node, "clock is not synchronised", "a time source that is followed", f"leap status {state.leap}, stratum {state.stratum}", step)
+            own = ", its own clock (reference 7F7F0101, chrony's local mode)" if state.alone else ""
+            actual = f"leap status {state.leap}, stratum {state.stratum}{own}"
+            judge.fail(node, "clock is not synchronised", "a time source that is followed", actual, step)
             return
         most = Limit("clock_max_error", Op.LE, self.inputs.max_error_s, "s", _DISTANCE)
         if not most.holds(judge, node, state.max_error):

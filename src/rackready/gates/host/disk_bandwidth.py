@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from statistics import median
 
 from pydantic import Field, PositiveFloat
@@ -63,6 +64,8 @@ class DiskBandwidth(HostGate):
                 rates.setdefault(model, {})[name] = rate
         for model, by_name in rates.items():
             self._model(judge, node, model, by_name)
+        if not (judge.judged or judge.fails or judge.errors):
+            _unjudged(judge, node, rates)
 
     @staticmethod
     def _drives(judge: Judge, found: Answers) -> dict[str, str]:
@@ -114,3 +117,14 @@ class DiskBandwidth(HostGate):
             few = f"{len(rates)} of this model are too few to compare, and no rate is declared: measured, not judged"
             alike = f"no rate of this model is declared: held against each other only ({min(rates.values()):.2f} to {max(rates.values()):.2f} GB/s)"
             judge.remark(f"{model}: {few if len(rates) < _SIBLINGS else alike} (inputs models, read_gb_s)")
+
+
+def _unjudged(judge: Judge, node: str, rates: Mapping[str, Mapping[str, float]]) -> None:
+    """Say why no drive could be held against anything, and what is missing for it."""
+    if not rates:
+        step = "Look at what the kernel sees (`lsblk` on the node); node/host/sanity/disks says how many drives it must be."
+        judge.error(node, "no drive to read", "at least one block device with a size", "none", step)
+        return
+    found = ", ".join(f"{len(by_name)} of {model}" for model, by_name in rates.items())
+    step = "Declare what each model reads, from its data sheet (input `models`; `read_gb_s` for all)."
+    judge.error(node, "rate of the drives cannot be judged", f"a declared rate, or {_SIBLINGS} drives of one model", found, step)

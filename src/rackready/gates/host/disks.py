@@ -1,14 +1,16 @@
-"""Drives: all are there, and none warns, wears out or has lost data."""
+"""Drives: all are there in their sizes, each once, and none warns, wears out or has lost data. What hangs on USB is no drive of the host."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.formats import smart
+from rackready.gates.formats import printed_json, smart
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judge import Judge
@@ -16,6 +18,8 @@ from rackready.model.outcome import Op
 
 SCAN = Tool("scan", ("smartctl", "--scan-open", "--json"), "smartmontools")
 HEALTH = Tool("smart", ("smartctl", "--all", "--json", "{}"), "smartmontools", each=("scan", "devices", "name"))
+BLOCK = Tool("lsblk", ("lsblk", "--json", "--nodeps", "--exclude", "1,7,11", "--output", "PATH,TRAN,RM"), "util-linux")
+"""Block devices without RAM disks, loops and optical drives: how each is attached, and whether its medium can be taken out."""
 _NOT_READ = 0b111
 """Bits of smartctl's exit code that mean that the drive could not be asked (smartctl(8), exit status)."""
 _NVME = "NVM Express base specification, SMART / health information log"
@@ -26,10 +30,14 @@ _FAILING, _FAILED_TEST = 1 << 4, 1 << 7
 _ONCE = {1 << 5: "an attribute was at or below its threshold once", 1 << 6: "its error log has entries"}
 """Bits that tell of the past."""
 _REPLACE = "Replace the drive."
+_GB = 10**9
+_ROUNDING = 0.01
+"""How far below its nominal capacity a drive may be; judgement: a drive holds what it is sold as (IDEMA LBA1-03: one of 1920 GB has 1,920,383,410,176 bytes),
+and the next smaller one that is sold holds less by far."""
 
 
-def drives(judge: Judge, found: Answers) -> list[smart.Drive]:
-    """Return every drive that smartctl could read; the others are errors."""
+def drives(judge: Judge, found: Answers, loose: Collection[str] = ()) -> list[smart.Drive]:
+    """Return every drive that smartctl could read; the others are errors. ``loose``: names of drives that are none of the host."""
     text = found.text("scan")
     if text is None:
         return []
@@ -38,7 +46,7 @@ def drives(judge: Judge, found: Answers) -> list[smart.Drive]:
     except FormatError as error:
         judge.error(found.node, "smartctl's output is not understood", "a list of drives", error, AGAIN)
         return []
-    return [drive for name in names if (drive := _drive(judge, found, name)) is not None]
+    return [drive for name in names if name not in loose and (drive := _drive(judge, found, name)) is not None]
 
 
 def _drive(judge: Judge, found: Answers, name: str) -> smart.Drive | None:
@@ -58,11 +66,38 @@ def _drive(judge: Judge, found: Answers, name: str) -> smart.Drive | None:
     if bool(code & 8) == read.passed:
         judge.error(where, "smartctl contradicts itself", "exit code and verdict agree", f"exit {code}, passed {read.passed}", f"Run `smartctl -a {name}`.")
         return None
-    return replace(read, exit_code=code)
+    return replace(read, name=name, exit_code=code)
+
+
+def _attached(judge: Judge, found: Answers) -> dict[str, bool]:
+    """Return block device -> whether it is the host's own: neither on USB nor removable."""
+    text = found.text("lsblk")
+    if text is None:
+        return {}
+    try:
+        return {str(item["path"]): item["tran"] != "usb" and item["rm"] in {False, "0"} for item in printed_json.load(text)["blockdevices"]}
+    except (ValueError, KeyError, TypeError) as error:
+        judge.error(found.node, "lsblk's output is not understood", "a list of block devices with transport", error, AGAIN)
+        return {}
+
+
+def _known(judge: Judge, node: str, read: list[smart.Drive], attached: Mapping[str, bool]) -> None:
+    """Say of which drives lsblk does not tell how they are attached; a controller of NVMe is on PCIe, and has no block device of its own name."""
+    for drive in read:
+        if not drive.name.startswith("/dev/nvme") and drive.name not in attached:
+            judge.error(f"{node} {drive.name}", "how the drive is attached is not known", "the drive on lsblk's list", "not there", AGAIN)
+
+
+def _capacities(read: list[smart.Drive]) -> str:
+    """Return drives by their capacity, the largest first, for people."""
+    by_size: dict[str, list[str]] = {}
+    for drive in sorted(read, key=lambda drive: drive.size, reverse=True):
+        by_size.setdefault(f"{drive.size / 1e9:.0f} GB" if drive.size >= _GB else f"{drive.size} bytes", []).append(drive.name)
+    return ", ".join(f"{len(names)} of {size} ({', '.join(names)})" for size, names in by_size.items())
 
 
 class Disks(HostGate):
-    """Every drive is there, and none warns, wears out or has lost data."""
+    """Every drive is there with its capacity, and none warns, wears out or has lost data."""
 
     id = "node/host/sanity/disks"
     what = "drives"
@@ -77,26 +112,70 @@ class Disks(HostGate):
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
         """List the drives, then read the health of each."""
-        return Wanted((SCAN, HEALTH))
+        return Wanted((SCAN, HEALTH, BLOCK))
 
     def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        """Hold number and health against profile and the drives' own limits."""
-        node, parts = facts.node.name, facts.platform.host
-        read = drives(judge, found)
-        if judge.errors and not read:
+        """Hold number, sizes and health against profile, siblings and the drives' own limits."""
+        node, before = facts.node.name, len(judge.errors)
+        attached = _attached(judge, found)
+        loose = {name for name, own in attached.items() if not own}
+        unread = len(judge.errors)
+        read = drives(judge, found, loose)
+        unread = len(judge.errors) - unread
+        if len(judge.errors) > before and not read:
             return
+        for name in sorted(loose):
+            judge.remark(f"{name}: on USB or removable, no drive of the host: not judged")
+        _known(judge, node, read, attached)
+        if self._number(judge, facts, read, unread):
+            self._sizes(judge, facts, read)
+        for drive in read:
+            self._drive(judge, node, drive)
+            self._alarms(judge, node, drive)
+
+    def _number(self, judge: Judge, facts: NodeFacts, read: list[smart.Drive], unread: int) -> bool:
+        """Hold the number of drives against the profile's, and say whether it is right. A drive counts once, under whatever names it stands."""
+        node, parts = facts.node.name, facts.platform.host
         wanted = self.inputs.drives if self.inputs.drives is not None else None if parts is None else parts.drives
+        names = defaultdict(list)
+        for drive in read:
+            names[drive.serial].append(drive.name)
+        for serial, same in names.items():
+            if len(same) > 1:
+                step = "Look (`smartctl -i`) whether it is one drive under several names; else replace the one that tells another's serial number."
+                judge.error(node, "drives with one serial number", "a serial number of its own on every drive", f"{serial} on {', '.join(same)}", step)
         judge.judged += 1
         if wanted is None:
             step = "Declare `drives` in the gate set, or add `host` to the platform's profile with its source."
             judge.error(node, "number of drives cannot be judged", "a number in profile or gate set", "none", step)
-        elif len(read) + len(judge.errors) != wanted:
-            names = ", ".join(f"{drive.name} {drive.serial}" for drive in read)
+        elif len(names) + unread != wanted:
+            shown = ", ".join(f"{drive.name} {drive.serial}" for drive in read)
             step = "Reseat the drive that is missing (compare serial numbers with the delivery's list), then replace it."
-            judge.fail(node, "drives", f"{wanted} drives", f"{len(read)} ({names})", step)
+            judge.fail(node, "drives", f"{wanted} drives", f"{len(names)} ({shown})", step)
+        return wanted is not None and len(read) == wanted
+
+    def _sizes(self, judge: Judge, facts: NodeFacts, read: list[smart.Drive]) -> None:
+        """Hold capacities against the profile's, the largest against the largest; where it publishes none, against drives of the same model."""
+        node, parts = facts.node.name, facts.platform.host
+        step = "Put in drives of the capacity that the server was delivered with; a namespace that does not fill its drive is made anew (`nvme list`)."
+        if self.inputs.drives is None and parts is not None and parts.drive_gb:
+            wanted = sorted((gb for gb, count in parts.drive_gb.items() for _ in range(count)), reverse=True)
+            pairs = zip(wanted, sorted(read, key=lambda drive: drive.size, reverse=True), strict=True)
+            limits = [(Limit("drive_capacity", Op.GE, gb * (1 - _ROUNDING), "GB", parts.source, derived=True), drive) for gb, drive in pairs]
+            good = [limit.holds(judge, f"{node} {drive.name}", drive.size / 1e9) for limit, drive in limits]
+            if not all(good):
+                expected = ", ".join(f"{count} of {gb} GB" for gb, count in sorted(parts.drive_gb.items(), reverse=True))
+                judge.fail(node, "capacity of drives", f"at least {expected}", _capacities(read), step)
+            return
+        models = defaultdict(list)
         for drive in read:
-            self._drive(judge, node, drive)
-            self._alarms(judge, node, drive)
+            models[drive.model].append(drive)
+        judge.judged += 1
+        for model, alike in models.items():
+            if len({drive.size for drive in alike}) > 1:
+                judge.fail(node, f"capacity of drives {model}", "one capacity on all drives of a model", _capacities(alike), step)
+        alone = ", ".join(alike[0].name for alike in models.values() if len(alike) == 1)
+        judge.remark("no capacities are published for its drives: held against others of the same model only" + (f", {alone} against nothing" if alone else ""))
 
     def _drive(self, judge: Judge, node: str, drive: smart.Drive) -> None:
         where = f"{node} {drive.name} ({drive.model} {drive.serial})"

@@ -1,11 +1,14 @@
-"""Firmware: what the site declares where it does; else alike parts carry the same, in a node and across identical nodes."""
+"""Firmware: what the site declares where it does; else alike parts carry the same, in a node and across identical nodes.
+
+A site that declares one kind of a sort of parts (BIOS, NIC, VBIOS, drive) declares every kind of that sort that its nodes have.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
@@ -19,6 +22,8 @@ from rackready.model.outcome import Outcome, Verdict
 
 BIOS = Tool("dmidecode", ("dmidecode", "--type", "bios"), "dmidecode")
 VBIOS = Tool("nvidia-smi", ("nvidia-smi", "--query-gpu=index,name,vbios_version", "--format=csv,noheader"), "nvidia-open")
+_SORTS = ("BIOS of", "NIC", "VBIOS of", "drive")
+"""How names of kinds of parts begin: what the inventory has."""
 _FLASH = "Flash it to the version that is wanted (the server's or part's update package), power the node off and on, and run the gate again."
 
 
@@ -71,6 +76,15 @@ class Firmware(Gate):
 
         baseline: dict[str, str] = Field({}, description="kind of part, as findings name it (e.g. 'NIC MT_0000000838'), to the firmware version that is wanted")
 
+        @field_validator("baseline")
+        @classmethod
+        def _kinds_are_of_a_known_sort(cls, baseline: dict[str, str]) -> dict[str, str]:
+            strange = sorted(kind for kind in baseline if not kind.startswith(_SORTS))
+            if strange:
+                message = f"{', '.join(strange)}: no part is called so, and nothing would be held against it; names begin with {', '.join(_SORTS)}"
+                raise ValueError(message)
+            return baseline
+
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
@@ -97,9 +111,12 @@ class Firmware(Gate):
             if found is not None:
                 seen[node] = inventory(judge, facts.nodes[node], found)
         alone = []
+        declared = {_sort(kind) for kind in self.inputs.baseline}
         for kind in sorted({kind for parts in seen.values() for kind in parts}):
             by_node = {node: parts[kind] for node, parts in seen.items() if kind in parts}
-            if kind not in self.inputs.baseline and sum(len(parts) for parts in by_node.values()) == 1:
+            if kind not in self.inputs.baseline and _sort(kind) in declared:
+                self._undeclared(judge, kind, by_node)
+            elif kind not in self.inputs.baseline and sum(len(parts) for parts in by_node.values()) == 1:
                 alone.append(kind)
             else:
                 self._kind(judge, kind, by_node)
@@ -127,6 +144,15 @@ class Firmware(Gate):
                 if version != (declared or usual):
                     judge.fail(f"{node} {part}", f"firmware of {kind}", expected, version, _FLASH)
 
+    def _undeclared(self, judge: Judge, kind: str, by_node: Mapping[str, Mapping[str, str]]) -> None:
+        """Say of parts that the baseline declares others of their sort, and not them: held against nothing, they would slip past it."""
+        sort = _sort(kind)
+        expected = " or ".join(sorted(name for name in self.inputs.baseline if _sort(name) == sort)) + " (declared)"
+        step = f"Put in a part that is declared, or declare this kind of part, too (input baseline: '{kind}' and the version that is wanted)."
+        for node, parts in by_node.items():
+            actual = ", ".join(f"{part} has {version}" for part, version in parts.items())
+            judge.error(f"{node} {kind}", f"{sort} that the firmware baseline does not declare", expected, actual, step)
+
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002 - the verdict names its nodes
         """Give each node what was found on it: another node's drift is not its fault."""
         out: dict[str, list[Verdict]] = {}
@@ -134,6 +160,11 @@ class Firmware(Gate):
             for node in item.run.nodes:
                 out.setdefault(node, []).append(_own(item.verdict, node))
         return out
+
+
+def _sort(kind: str) -> str:
+    """Return what sort of part a kind is: BIOS, NIC, VBIOS or drive, the first word of its name."""
+    return kind.split(" ", 1)[0]
 
 
 def _own(verdict: Verdict, node: str) -> Verdict:

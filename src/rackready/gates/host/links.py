@@ -74,7 +74,7 @@ class Links(HostGate):
             return
         if not placed(judge, facts):
             return
-        text = found.text("dmesg")
+        text = found.kernel_log()
         outages = _outages(judge, facts.node.name, text or "")
         for nic in facts.nics:
             good = up = self._state(judge, facts.node.name, nic, found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pydantic import Field
 
@@ -64,6 +64,8 @@ _WATCHED: tuple[tuple[str, str, Callable[[mlxlink.Port], mlxlink.Watched | None]
     ("laser current", "mA", lambda port: port.bias, "Replace the module: its laser wears out."),
 )
 """What a module watches itself: name, unit, reading, next step where it is out of its limits."""
+_BY_LANE = frozenset({"dBm", "mA"})
+"""Units of what it watches on every lane of the link: mlxlink prints as many values as the link has lanes (Mellanox/mstflint, mlxlink)."""
 
 
 def errors(judge: Judge, where: str, port: mlxlink.Port, effective: float = EFFECTIVE_BER, raw: float = RAW_BER) -> None:
@@ -105,7 +107,7 @@ def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
             judge.remark("a module gives no limits: what it watches is held only where it does")
             continue
         for lane, value in enumerate(watched.values):
-            name = f"{where} lane {lane}" if unit in {"dBm", "mA"} else where
+            name = f"{where} lane {lane}" if unit in _BY_LANE else where
             metric = what.replace(" ", "_")
             good = Limit(metric, Op.GE, watched.low, unit, _MODULE).holds(judge, name, value)
             good = Limit(metric, Op.LE, watched.high, unit, _MODULE).holds(judge, name, value) and good
@@ -113,28 +115,51 @@ def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
                 judge.fail(name, what, f"{watched.low:g} to {watched.high:g} {unit} ({_MODULE})", f"{value:g} {unit}", step)
 
 
-def _light(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.Port]) -> None:
-    """What other modules of the same part report (light, temperature, their limits) must be there: without it nothing was held against a limit."""
-    for what, _unit, reading, _step in _WATCHED:
-        having = sum(_limited(reading(other)) for other in ports if other.part == port.part)
-        if having and not _limited(reading(port)):
-            step = "Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module."
+def _readings(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.Port]) -> None:
+    """What optics watch, and what others of the same part report with limits, must be there, lane by lane: else nothing was held against a limit."""
+    alike = [other for other in ports if other.part == port.part]
+    step = "Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module."
+    for what, unit, reading, _step in _WATCHED:
+        watched, having = reading(port), sum(_limited(reading(other)) for other in alike)
+        if having and not _limited(watched):
             judge.error(where, f"{what} not reported", f"a reading with its limits, as {having} modules of the same part have", "nothing", step)
+        elif watched is None and port.watches and port.part:
+            judge.error(where, f"{what} not reported", "a reading: no copper is plugged in, and what has optics watches itself", "nothing", step)
+        elif watched is not None and unit in _BY_LANE:
+            lanes = max(port.lanes or 0, *(len(other.values) for other in map(reading, alike) if other is not None))
+            if len(watched.values) < lanes:
+                judge.error(where, f"{what} not reported of every lane", f"{lanes} lanes", f"{len(watched.values)}", step)
+    if not port.watches and not port.copper:
+        judge.remark("an optical cable has no sensors (digital diagnostic monitoring): neither its light nor its temperature is judged")
 
 
 def _limited(watched: mlxlink.Watched | None) -> bool:
     return watched is not None and watched.low is not None and watched.high is not None
 
 
-def _fec(judge: Judge, where: str, port: mlxlink.Port, siblings: list[str]) -> None:
-    """Hold the error correction in use against what most ports of the node have: both ends must agree on it, and rails are alike."""
-    usual, times = Counter(siblings).most_common(1)[0] if siblings else ("", 0)
+def _usual(values: Sequence[str]) -> tuple[str | None, str]:
+    """Return what more than half of the values are (None: no majority), and how many are what, for people."""
+    counted = Counter(values).most_common()
+    usual, times = counted[0] if counted else ("", 0)
+    return (usual if times * 2 > len(values) else None), ", ".join(f"{value} on {count}" for value, count in sorted(counted))
+
+
+def _fec(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.Port]) -> None:
+    """Hold the error correction in use against what most ports have, those with the same part where they are several: rails are alike."""
     judge.judged += 1
-    if port.state == "Active" and port.fec != usual and times > len(siblings) / 2:
-        expected = f"{usual}, as {times} of the node's {len(siblings)} ports have"
-        judge.fail(
-            where, "error correction (FEC)", expected, port.fec, "Set both ends of the link to the same FEC (switch port, `mlxlink -k`), or let them negotiate."
-        )
+    if port.state != "Active":
+        return
+    active = [other for other in ports if other.state == "Active"]
+    alike = [other for other in active if other.part == port.part]
+    alike = alike if len(alike) > 1 else active
+    of = f"of the node's {len(alike)} ports" + (f" with {port.part}" if len(alike) < len(active) else "")
+    values = [other.fec for other in alike]
+    usual, all_ = _usual(values)
+    step = "Set both ends of the link to the same FEC (switch port, `mlxlink -k`), or let them negotiate."
+    if usual is None:
+        judge.fail(where, "error correction (FEC)", f"one on most {of}", f"{port.fec} ({all_})", step)
+    elif port.fec != usual:
+        judge.fail(where, "error correction (FEC)", f"{usual}, as {values.count(usual)} {of} have", port.fec, step)
 
 
 class Optics(HostGate):
@@ -151,7 +176,7 @@ class Optics(HostGate):
             EFFECTIVE_BER, gt=0, lt=1, description=f"largest bit error rate after correction; source of the default: {EFFECTIVE_SOURCE}"
         )
         max_raw_ber: float = Field(RAW_BER, gt=0, lt=1, description=f"largest bit error rate before correction; source of the default: {_RAW_SOURCE}")
-        parts: tuple[str, ...] = Field((), description="part numbers of modules or cables that are right; empty: the one that most ports of the node have")
+        parts: tuple[str, ...] = Field((), description="part numbers of modules or cables that are right; empty: the one of more than half of the ports")
 
     inputs: Inputs
 
@@ -173,9 +198,9 @@ class Optics(HostGate):
             where = f"{node} {nic.rdma_device} (rail {nic.rail})"
             errors(judge, where, port, self.inputs.max_effective_ber, self.inputs.max_raw_ber)
             module(judge, where, port)
-            _light(judge, where, port, list(ports.values()))
-            self._part(judge, where, port, [other.part for other in ports.values()])
-            _fec(judge, where, port, [other.fec for other in ports.values() if other.state == "Active"])
+            _readings(judge, where, port, list(ports.values()))
+            self._part(judge, where, port, [other.part for other in ports.values() if other.part])
+            _fec(judge, where, port, list(ports.values()))
             if len(judge.fails) + len(judge.errors) == before:
                 judge.measured.add(f"{node}/{nic.rdma_device}")
 
@@ -184,10 +209,14 @@ class Optics(HostGate):
         step = "Put in the part that the cabling plan has for this link (`rackready plan`)."
         if not port.part:
             judge.error(where, "part number not reported", "the module's or cable's part number", "N/A", "Reseat the module: it cannot be read.")
-        elif self.inputs.parts:
+            return
+        if self.inputs.parts:
             if port.part not in self.inputs.parts:
                 judge.fail(where, "module or cable", f"{' or '.join(self.inputs.parts)} (declared)", port.part, step)
-        else:
-            usual, times = Counter(siblings).most_common(1)[0]
-            if port.part != usual and times > len(siblings) / 2:
-                judge.fail(where, "module or cable", f"{usual}, as {times} of the node's {len(siblings)} ports have", port.part, step)
+            return
+        usual, all_ = _usual(siblings)
+        if usual is None:
+            expected = f"one part on most of the node's {len(siblings)} ports, or the right ones declared"
+            judge.fail(where, "module or cable", expected, f"{port.part} ({all_})", f"{step} Where several are right, declare them (input `parts`).")
+        elif port.part != usual:
+            judge.fail(where, "module or cable", f"{usual}, as {siblings.count(usual)} of the node's {len(siblings)} ports have", port.part, step)

@@ -90,6 +90,15 @@ class Answers:
             return str(found["stdout"])
         return None
 
+    def kernel_log(self, key: str = "dmesg") -> str | None:
+        """Return the lines that a tool kept of the kernel log; None after an error was added: an empty log was cleared, and says of nothing that it was not."""
+        text = self.text(key)
+        if text is not None and not self.commands[key]["lines"]:
+            step = "Somebody cleared it (`dmesg --clear`): reboot the node."
+            self.judge.error(self.node, "kernel log is empty", "the kernel's messages since boot", "none", step)
+            return None
+        return text
+
     def code(self, key: str) -> int:
         """Return the exit code of a tool that `text` accepted."""
         return int(self.commands[key]["exit_code"])

@@ -100,7 +100,10 @@ def lsblk(argv: list[str]) -> int:
     """Print the drives with --json; anything else is the distribution's."""
     if "--json" not in argv or not host():
         return _real("lsblk", argv)
-    devices = [{"path": f"/dev/{drive['name']}n1", "model": drive["model"], "serial": drive["serial"], "size": drive["bytes"]} for drive in drives()]
+    devices = [
+        {"path": f"/dev/{drive['name']}n1", "model": drive["model"], "serial": drive["serial"], "size": drive["bytes"], "tran": "nvme", "rm": False}
+        for drive in drives()
+    ]
     sys.stdout.write(json.dumps({"blockdevices": devices}, indent=3) + "\n")
     return 0
 

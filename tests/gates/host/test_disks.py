@@ -1,0 +1,124 @@
+"""What counts as a drive of the host: one serial number once, of the right capacity, and nothing on USB."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from rackready.gates.offline import facts as platform_facts
+from rackready.model.outcome import Outcome
+from rackready.model.profile import HostParts
+from tests.gates.host.machine import Node, facts
+from tests.gates.host.test_damage import DISKS, drive
+from tests.gates.host.test_judgement import Change, Document, judge, said
+
+SAMSUNG = "SAMSUNG MZQL23T8HCLS-00A07"
+DATA = ", ".join(f"/dev/nvme{place}" for place in (2, 3, 5, 6, 7, 8, 9))
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    return Node(tmp_path, monkeypatch)
+
+
+def another(found: Document, name: str, **block: object) -> None:
+    """Put one more drive on the node, by SATA or USB, that smartctl can read; ``block``: what lsblk says of it."""
+    commands = found["commands"]
+    document = json.loads(commands["smart /dev/nvme4"]["stdout"])
+    document.update(serial_number="X9", device={"name": name})
+    commands[f"smart {name}"] = {**commands["smart /dev/nvme4"], "stdout": json.dumps(document)}
+    for key, items, item in (("scan", "devices", {"name": name}), ("lsblk", "blockdevices", {"path": name, **block})):
+        listed = json.loads(commands[key]["stdout"])
+        listed[items] += [item] if item != {"path": name} else []
+        commands[key]["stdout"] = json.dumps(listed)
+
+
+def without(found: Document, name: str) -> None:
+    listed = json.loads(found["commands"]["scan"]["stdout"])
+    listed["devices"] = [item for item in listed["devices"] if item["name"] != name]
+    found["commands"]["scan"]["stdout"] = json.dumps(listed)
+
+
+def small(size: int) -> Change:
+    return drive(lambda said_: said_.update(user_capacity={"bytes": size, "blocks": size // 512}))
+
+
+def test_a_drive_under_two_names_is_one_drive(node: Node) -> None:
+    def twice(found: Document) -> None:
+        found["commands"]["smart /dev/nvme4"]["stdout"] = found["commands"]["smart /dev/nvme3"]["stdout"]
+
+    serial = node.state["host"]["drives"][3]["serial"]
+    verdict = judge(node, DISKS, twice)
+    assert [item[:3] for item in said(verdict)] == [
+        ("node01", "drives", "10 drives"),
+        ("node01", "drives with one serial number", "a serial number of its own on every drive"),
+    ]
+    assert verdict.findings[0].actual.startswith("9 (/dev/nvme0 ")
+    assert verdict.findings[1].actual == f"{serial} on /dev/nvme3, /dev/nvme4"
+    assert verdict.outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(("size", "shown"), [(51200, "51200 bytes"), (1920383410176, "1920 GB")])
+def test_a_drive_that_is_too_small_is_none_of_those_that_the_profile_has(node: Node, size: int, shown: str) -> None:
+    verdict = judge(node, DISKS, small(size))
+    boot = "2 of 1920 GB (/dev/nvme0, /dev/nvme1), 1 of 51200 bytes (/dev/nvme4)" if size == 51200 else f"3 of {shown} (/dev/nvme0, /dev/nvme1, /dev/nvme4)"
+    assert said(verdict) == [("node01", "capacity of drives", "at least 8 of 3840 GB, 2 of 1920 GB", f"7 of 3841 GB ({DATA}), {boot}")]
+    assert verdict.findings[0].next_step == (
+        "Put in drives of the capacity that the server was delivered with; a namespace that does not fill its drive is made anew (`nvme list`)."
+    )
+    assert (verdict.outcome, verdict.measured) == (Outcome.FAIL, [])
+    assert judge(node, DISKS, small(7681501126656)).outcome is Outcome.PASS, "a larger one serves as well"
+
+
+def test_capacities_that_nobody_publishes_are_held_against_drives_of_the_same_model(node: Node) -> None:
+    known, inputs = platform_facts("dgx_b200"), {"drives": 10}
+    note = "no capacities are published for its drives: held against others of the same model only"
+    good = judge(node, DISKS, known=known, inputs=inputs)
+    assert (good.outcome, good.note) == (Outcome.PASS, note)
+    alone = judge(node, DISKS, drive(lambda said_: said_.update(model_name="USB STICK")), known=known, inputs=inputs)
+    assert (alone.outcome, alone.note) == (Outcome.PASS, f"{note}, /dev/nvme4 against nothing")
+    odd = judge(node, DISKS, small(51200), known=known, inputs=inputs)
+    actual = f"7 of 3841 GB ({DATA}), 1 of 51200 bytes (/dev/nvme4)"
+    assert said(odd) == [("node01", f"capacity of drives {SAMSUNG}", "one capacity on all drives of a model", actual)]
+
+
+@pytest.mark.parametrize("block", [{"tran": "usb", "rm": False}, {"tran": None, "rm": True}, {"tran": None, "rm": "1"}], ids=["usb", "removable", "older"])
+def test_a_drive_on_usb_or_that_can_be_taken_out_stands_in_for_none(node: Node, block: Document) -> None:
+    note = "/dev/sda: on USB or removable, no drive of the host: not judged"
+    beside = judge(node, DISKS, lambda found: another(found, "/dev/sda", **block))
+    assert (beside.outcome, beside.note) == (Outcome.PASS, note)
+
+    def instead(found: Document) -> None:
+        another(found, "/dev/sda", **block)
+        without(found, "/dev/nvme4")
+
+    verdict = judge(node, DISKS, instead)
+    assert [item[:3] for item in said(verdict)] == [("node01", "drives", "10 drives")]
+    assert verdict.findings[0].actual.startswith("9 (/dev/nvme0 ")
+    assert (verdict.outcome, verdict.note) == (Outcome.FAIL, note)
+
+
+def test_a_drive_of_which_nobody_says_how_it_is_attached_is_an_error(node: Node) -> None:
+    def change(found: Document) -> None:
+        without(found, "/dev/nvme4")
+        another(found, "/dev/sda", tran="sata", rm=False)
+
+    def unlisted(found: Document) -> None:
+        without(found, "/dev/nvme4")
+        another(found, "/dev/sda")
+
+    assert judge(node, DISKS, change).outcome is Outcome.PASS
+    verdict = judge(node, DISKS, unlisted)
+    assert said(verdict) == [("node01 /dev/sda", "how the drive is attached is not known", "the drive on lsblk's list", "not there")]
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_a_profile_counts_its_drives_once() -> None:
+    parts = facts("node01").nodes["node01"].platform.host
+    assert parts is not None
+    assert parts.drive_gb == {1920: 2, 3840: 8}
+    with pytest.raises(ValidationError, match="drive_gb counts 9 drives - Expected: 10, as drives says"):
+        HostParts.model_validate({**parts.model_dump(), "drive_gb": {1920: 1, 3840: 8}})
