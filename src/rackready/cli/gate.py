@@ -9,7 +9,7 @@ from rich.table import Table
 
 from rackready.cli import gate_evaluate, gate_run, gate_show
 from rackready.cli.gate_show import inputs_of
-from rackready.cli.output import Env, Format, Output, console, print_json
+from rackready.cli.output import Env, Format, Output, console, print_json, progress
 
 app = typer.Typer(help="Gates: list and explain them, run one or a set alone, or judge an output that was captured elsewhere.", no_args_is_help=True)
 
@@ -20,12 +20,14 @@ def register(parent: typer.Typer) -> None:
 
 
 @app.command("list")
-def list_gates(env: Env = "sim", output: Output = Format.TEXT) -> None:
+def list_gates(ctx: typer.Context, env: Env = "sim", output: Output = Format.TEXT) -> None:
     """List every gate, the gate sets that have it, and whether the site's has it."""
     from rackready.gates.registry import all_gates  # noqa: PLC0415
     from rackready.profiles.loader import gate_set, known  # noqa: PLC0415
 
-    wanted = inputs_of(env)
+    wanted = inputs_of(ctx, env)
+    if not wanted:
+        progress.print(f"{env} has no site file: which gates are in its set is not known", markup=False)
     sets = {name: {entry.id for entry in gate_set(name).gates} for name in known("gate_sets")}
     rows: list[dict[str, Any]] = [
         {

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import re
 import sys
+import threading
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import IO, TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from rackready.cli.gate_show import GateId, Gpus, facts_for
-from rackready.cli.output import Format, Output, console, print_json
+from rackready.cli.output import Format, Output, console, print_json, progress
 from rackready.model.choices import FabricKind, NcclNet
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.problems import RackreadyError
@@ -185,14 +188,43 @@ def _asking(verdict: Verdict, missing: list[str]) -> Verdict:
     return verdict.model_copy(update={"findings": findings})
 
 
+MOST = 256 << 20
+"""Bytes of one output. Ours, judgement: eight times what a command may print over SSH, and still a small part of a controller's memory."""
+_BLOCK = 1 << 20
+_PATIENCE_S = 5.0
+"""How long a file may stay open before it is said that its end is waited for."""
+
+
 def _read(path: str) -> str:
-    if path == "-":
-        return sys.stdin.read()
+    """Return an output; '-': from standard input. Raises RackreadyError when it cannot be read, or does not end."""
+    waits = threading.Timer(_PATIENCE_S, progress.print, [f"--input {path}: its end is waited for; Ctrl-C stops"], {"markup": False})
+    waits.daemon = True
+    waits.start()
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        if path != "-":
+            with Path(path).open("rb") as file:
+                return _text(path, file)
+        if sys.stdin is None:
+            raise RackreadyError("--input - - Expected: standard input that is open Actual: closed. Give a file, or pipe the output in.")
+        return _text(path, sys.stdin.buffer)
     except OSError as error:
         message = f"--input {path} - Expected: a readable file Actual: {error.strerror}. Correct the path."
         raise RackreadyError(message) from error
+    finally:
+        waits.cancel()
+
+
+def _text(path: str, file: IO[bytes]) -> str:
+    """Return what a file holds as text, with plain ends of lines. Raises RackreadyError above ``MOST`` bytes."""
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
+    parts, size = [], 0
+    while block := file.read(_BLOCK):
+        size += len(block)
+        if size > MOST:
+            what = f"Expected: at most {MOST >> 20} MiB Actual: more"
+            raise RackreadyError(f"--input {path} - {what}. Give what one command of the gate printed: `rackready gate show` lists them.")
+        parts.append(decoder.decode(block))
+    return "".join([*parts, decoder.decode(b"", final=True)])
 
 
 def _print(gate_id: str, verdict: Verdict) -> None:

@@ -22,6 +22,7 @@ Gpus = Annotated[int | None, typer.Option("--gpus", min=1, help="As many GPUs of
 
 
 def show(
+    ctx: typer.Context,
     gate_id: GateId,
     env: Env = "sim",
     profile: Profile = "",
@@ -32,7 +33,7 @@ def show(
     from rackready.gates.describe import shown  # noqa: PLC0415
     from rackready.gates.registry import gate  # noqa: PLC0415
 
-    found = gate(gate_id, inputs_of(env).get(gate_id, {}))
+    found = gate(gate_id, inputs_of(ctx, env).get(gate_id, {}))
     known = facts_for(env, profile, max(found.min_nodes, nodes))
     document = shown(found, known, list(known.nodes))
     if output is Format.JSON:
@@ -82,12 +83,19 @@ def _times(same: list[dict[str, Any]]) -> str:
     return f"{same[0]['key']} to {same[-1]['key']}, {len(same)} times, {how}"
 
 
-def explain(gate_id: GateId, env: Env = "sim", profile: Profile = "", nodes: Nodes = 1, output: Output = Format.TEXT) -> None:
+def explain(
+    ctx: typer.Context,
+    gate_id: GateId,
+    env: Env = "sim",
+    profile: Profile = "",
+    nodes: Nodes = 1,
+    output: Output = Format.TEXT,
+) -> None:
     """Say how a gate judges: bounds with their sources, what each outcome means, what it finds and what to do then."""
     from rackready.gates.describe import explained  # noqa: PLC0415
     from rackready.gates.registry import gate  # noqa: PLC0415
 
-    found = gate(gate_id, inputs_of(env).get(gate_id, {}))
+    found = gate(gate_id, inputs_of(ctx, env).get(gate_id, {}))
     document = explained(found, facts_for(env, profile, max(found.min_nodes, nodes)))
     if output is Format.JSON:
         print_json(document)
@@ -154,16 +162,30 @@ def _say(text: str) -> None:
     console.print(text, markup=False)
 
 
-def inputs_of(env: str) -> dict[str, dict[str, Any]]:
-    """Return gate id -> inputs of the site's set; empty when there is no usable site: looking at gates needs none."""
+def inputs_of(ctx: typer.Context, env: str) -> dict[str, dict[str, Any]]:
+    """Return gate id -> inputs of the site's set; empty where no environment was named and the usual one has no site file: looking at gates needs none.
+
+    Raises RackreadyError for an environment that was named and is none, and for a site file that is broken.
+    """
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.profiles.loader import gates_of  # noqa: PLC0415
 
-    try:
-        site = load_site(env, root=env_paths(env).root)
-    except RackreadyError:
+    if not named(ctx) and not _has_site(env):
         return {}
-    return {entry.id: entry.inputs for entry in gates_of(site.gates)}
+    return {entry.id: entry.inputs for entry in gates_of(load_site(env, root=env_paths(env).root).gates)}
+
+
+def named(ctx: typer.Context) -> bool:
+    """Say whether the call, or $ENV, names an environment. By the word: newer releases of typer have an enumeration of their own for it."""
+    return getattr(ctx.get_parameter_source("env"), "name", "") != "DEFAULT"
+
+
+def _has_site(env: str) -> bool:
+    """Say whether there is a site file, good or bad; outside a checkout there is none."""
+    try:
+        return env_paths(env).site_file.exists()
+    except RackreadyError:
+        return False
 
 
 def facts_for(env: str, profile: str, nodes: int, gpus: int | None = None) -> GateFacts:

@@ -15,6 +15,7 @@ import click
 import typer
 
 from rackready import __version__
+from rackready.cli.streams import OUT, open_streams, to_nowhere, tolerant
 from rackready.model.problems import RackreadyError, SiteInvalidError
 
 app = typer.Typer(
@@ -68,7 +69,14 @@ def build(arguments: list[str]) -> typer.Typer:
 
 def main() -> NoReturn:
     """Entry point: calls ``run`` and ends the process."""
+    if not open_streams():
+        with tolerant(sys.stderr):
+            sys.stderr.write(f"{OUT} - Expected: open Actual: closed. Nothing was done: send it to a file or to {os.devnull}, then run again.\n")
+        sys.exit(2)
     code, by_error = run(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        with tolerant(stream):
+            pass
     if by_error:
         _leave(code)
     sys.exit(code)
@@ -85,45 +93,67 @@ def run(arguments: list[str]) -> Ended:
     """Call one command; the process goes on. Exit codes: 0 pass, 1 fail or error on some node, 2 refused or invalid, 130 interrupted."""
     os.umask(0o077)
     try:
-        # Outside standalone mode click gives back the code of typer.Exit instead of raising it.
-        code = build(arguments)(arguments, prog_name="rackready", standalone_mode=False)
-    except (click.exceptions.Exit, typer.Exit) as stop:
-        return Ended(stop.exit_code)
+        code = _called(arguments)
+        sys.stdout.flush()  # a result that cannot come out is none, and is told here: at the end of the process it would be too late
     except (click.exceptions.Abort, typer.Abort, KeyboardInterrupt):
-        sys.stderr.write("stopped. Nothing is lost: the same command goes on from what is recorded.\n")
+        with tolerant(sys.stderr):
+            sys.stderr.write("stopped. Nothing is lost: the same command goes on from what is recorded.\n")
         return Ended(130, by_error=True)
     except BrokenPipeError:  # nobody reads what we write: the exit code alone is left to say that it did not come to its end
         for stream in (sys.stdout, sys.stderr):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            to_nowhere(stream)
         return Ended(2, by_error=True)
     except Exception as error:  # noqa: BLE001 - the last handler: a defect must not look like a bad node (exit code 1)
         json_wanted = "--output=json" in arguments or ("--output", "json") in pairwise(arguments)
-        _refuse(_told(error), json_wanted=json_wanted)
+        _refuse(error, json_wanted=json_wanted)
         return Ended(2, by_error=True)
-    return Ended(code if isinstance(code, int) else 0)
+    return Ended(code)
+
+
+def _called(arguments: list[str]) -> int:
+    """Call one command, and return its exit code."""
+    try:
+        # Outside standalone mode click gives back the code of typer.Exit instead of raising it.
+        code = build(arguments)(arguments, prog_name="rackready", standalone_mode=False)
+    except (click.exceptions.Exit, typer.Exit) as stop:
+        return stop.exit_code
+    return code if isinstance(code, int) else 0
 
 
 def _told(error: Exception) -> RackreadyError:
-    """Return an error in our words; what nobody foresaw is a defect, and shown whole."""
+    """Return an error in our words; what nobody foresaw is a defect."""
     if isinstance(error, RackreadyError):
         return error
     if isinstance(error, _MISUSE):
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         return RackreadyError(f"{text} `rackready --help` says how it is called.")
     if isinstance(error, OSError):
+        why = error.strerror or str(error)
+        if error.filename == OUT:
+            return RackreadyError(f"{OUT} - Expected: a place that takes what is printed Actual: {why}. Free disk space there, then run again.")
         where = error.filename or "the controller"
-        return RackreadyError(f"{where}: {error.strerror} - Expected: a usable file system. Free disk space or correct permissions, then run again.")
-    traceback.print_exception(error)
-    return RackreadyError(f"defect in rackready - Expected: none Actual: {error.__class__.__name__}: {error}. Report it.")
+        return RackreadyError(f"{where}: {why} - Expected: a usable file system. Free disk space or correct permissions, then run again.")
+    return _DefectError(f"defect in rackready - Expected: none Actual: {error.__class__.__name__}: {error}. Report it.")
 
 
-def _refuse(error: RackreadyError, *, json_wanted: bool) -> None:
-    if json_wanted:
-        document: dict[str, object] = {"error": str(error)}
-        if isinstance(error, SiteInvalidError):
-            document["problems"] = [{"path": item.path, "message": item.message, "hint": item.hint} for item in error.problems]
+class _DefectError(RackreadyError):
+    """What nobody foresaw: it is shown whole."""
+
+
+def _refuse(error: Exception, *, json_wanted: bool) -> None:
+    """Say why. Streams that take nothing any more change no exit code."""
+    told = _told(error)
+    with tolerant(sys.stderr):
+        if isinstance(told, _DefectError):
+            traceback.print_exception(error)
+        sys.stderr.write(f"{told}\n")
+    if not json_wanted or getattr(error, "filename", None) == OUT:
+        return
+    document: dict[str, object] = {"error": str(told)}
+    if isinstance(told, SiteInvalidError):
+        document["problems"] = [{"path": item.path, "message": item.message, "hint": item.hint} for item in told.problems]
+    with tolerant(sys.stdout):
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
-    sys.stderr.write(f"{error}\n")
 
 
 def _leave(code: int) -> NoReturn:

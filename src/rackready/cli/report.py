@@ -9,14 +9,16 @@ from typing import Annotated
 
 import typer
 
-from rackready.cli.output import Env, Format, Output, console, env_paths
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+from rackready.model.problems import RackreadyError
+from rackready.paths import EnvPaths
 
 
 def report(
     campaign: Annotated[str, typer.Argument(help="Campaign; the latest when left out.")] = "",
     env: Env = "sim",
     output: Output = Format.TEXT,
-    raw: Annotated[str, typer.Option("--raw", help="Print the raw output of this SHA-256 instead.")] = "",
+    raw: Annotated[str, typer.Option("--raw", help="Print the raw output of this SHA-256 instead; it goes with no campaign.")] = "",
     junit: Annotated[Path | None, typer.Option("--junit", help="Also write the JUnit XML to this file; it always lies beside the HTML.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Judge the stored outputs again, by today's gates; records stay as they are.")] = False,  # noqa: FBT002 - a flag
 ) -> None:
@@ -25,24 +27,22 @@ def report(
     With `--output json` the report itself is printed, a node a line. Exit code 1 when some node's evidence is not a pass.
     """
     from rackready.evidence.report import write_reports  # noqa: PLC0415
-    from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
     from rackready.gates.again import Again  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
-    from rackready.model.problems import RackreadyError  # noqa: PLC0415
 
     paths = env_paths(env)
-    ledger = Ledger.read_only(paths.database)
-    known = [row["id"] for row in ledger.campaigns()]
     if raw:
-        typer.echo(EvidenceStore.read_only(ledger, paths.raw).raw(raw), nl=False)
+        beside = [campaign, f"--junit {junit}" if junit else "", "--again" if again else ""]
+        _print_raw(paths, raw, [word for word in beside if word], output)
         return
+    known = [row["id"] for row in Ledger.read_only(paths.database).campaigns()]
     wanted = campaign or next(iter(known), "")
     if wanted not in known:
         message = f"campaign {wanted!r} - Expected: one of {', '.join(known[:10]) or 'none yet'}. `rackready status` names the latest."
         raise RackreadyError(message)
     written = write_reports(paths.root, env, wanted, judging=Again() if again else None)
     if junit is not None:
-        shutil.copyfile(written.junit, junit)
+        _copy(written.junit, junit)
     if output is Format.JSON:
         with written.json.open(encoding="utf-8") as file:
             shutil.copyfileobj(file, sys.stdout)
@@ -50,6 +50,33 @@ def report(
         console.print(f"{written.html}\n{written.json}\n{junit or written.junit}", markup=False)
     if set(written.outcomes) - {"pass", "skip"}:
         raise typer.Exit(1)
+
+
+def _print_raw(paths: EnvPaths, digest: str, beside: list[str], output: Format) -> None:
+    """Print one stored output. Raises RackreadyError for words that say nothing of it, and when it is gone or damaged."""
+    from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
+    from rackready.ledger.store import Ledger  # noqa: PLC0415
+
+    if beside:
+        raise RackreadyError(
+            f"--raw {digest} - Expected: nothing but --env and --output beside it Actual: {', '.join(beside)}. Its hash says all: leave it out."
+        )
+    text = EvidenceStore.read_only(Ledger.read_only(paths.database), paths.raw).raw(digest)
+    if output is Format.JSON:
+        print_json({"raw": digest, "text": text})
+    else:
+        typer.echo(text, nl=False)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy the JUnit XML. Raises RackreadyError where it cannot go."""
+    try:
+        shutil.copyfile(source, target)
+    except OSError as error:
+        same = isinstance(error, shutil.SameFileError)
+        what = "the report's own" if same else "a named pipe" if isinstance(error, shutil.SpecialFileError) else error.strerror
+        step = "Leave --junit out" if same else f"Name another, or take {source}"
+        raise RackreadyError(f"--junit {target} - Expected: another file, that can be written Actual: {what}. {step}: the report is written.") from error
 
 
 def register(app: typer.Typer) -> None:

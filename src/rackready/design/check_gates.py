@@ -14,6 +14,9 @@ from rackready.profiles import loader
 LONGEST_DAYS = 90
 """How far ahead a kill switch may end. Ours, judgement: a quarter is as long as a gate may be off without somebody looking at it again."""
 
+_SHOWN = 3
+"""Nodes that a text names."""
+
 
 def today() -> date:
     """Return the day by which kill switches are judged: UTC, wherever the controller stands."""
@@ -32,6 +35,8 @@ def check_gates(subject: Subject) -> list[Found]:
         out += _unknown(site, ids, skip.gate, ("gates", "skip", k, "gate"))
         if not subject.pruned:
             out += members(skip.nodes, nodes, ("gates", "skip", k, "nodes"), "node")[1]
+    if not subject.pruned:  # places are told in the text, too: they must be those that are written
+        out += _skipped_twice(site)
     return [*out, *_disabled(site, ids), *_twice(site)]
 
 
@@ -41,6 +46,17 @@ def _twice(site: Site) -> Iterator[Found]:
         if entry.id in seen:
             yield Found(("gates", "also", k, "id"), f"gate {entry.id} is given twice.", "Keep one of the two.")
         seen.add(entry.id)
+
+
+def _skipped_twice(site: Site) -> Iterator[Found]:
+    """Yield skips of a gate on nodes where another skip leaves it out already: only one of the two reasons would ever be read."""
+    for k, skip in enumerate(site.gates.skip):
+        for before, other in enumerate(site.gates.skip[:k]):
+            both = sorted(skip.names & other.names) if skip.gate == other.gate else []
+            if both:
+                where = ", ".join(both[:_SHOWN]) + (f" and {len(both) - _SHOWN} more" if len(both) > _SHOWN else "")
+                text = f"gate {skip.gate} is skipped twice on {where} - Expected: one reason Actual: another in gates.skip[{before}]."
+                yield Found(("gates", "skip", k, "nodes"), text, "Keep one of the two.")
 
 
 def _unknown(site: Site, ids: list[str], gate: str, loc: tuple[str | int, ...]) -> Iterator[Found]:

@@ -2,31 +2,60 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from rackready.evidence.parts import ReportError
 
 _BLOCK = 1 << 20
+_PART = ".part"
 
 
 @contextmanager
 def replaced(path: Path) -> Iterator[IO[bytes]]:
-    """Give a file to write that takes the place of ``path`` once it is whole. Raises ReportError when the disk does not take it."""
-    part = path.with_name(f"{path.name}.part")
+    """Give a file to write that takes the place of ``path`` once it is whole; of several runs at once, the last one's stays.
+
+    Raises ReportError when the disk does not take it.
+    """
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            yield file
-        part.replace(path)
+        _sweep(path)
+        number, part = _part(path)
+        try:
+            with os.fdopen(number, "wb") as file:
+                yield file
+                file.flush()
+                part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise ReportError(
             f"{path}: the report cannot be written - Expected: a writable folder Actual: {error.strerror}. Free disk space, then run `rackready report`."
         ) from error
+
+
+def _part(path: Path) -> tuple[int, Path]:
+    """Return descriptor and path of a file of our own beside ``path``, readable by its owner alone; it is locked until it is closed."""
+    while True:
+        number, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_PART, dir=path.parent)
+        fcntl.flock(number, fcntl.LOCK_EX)
+        if os.fstat(number).st_nlink:  # nobody took it for a left-over before it was locked
+            return number, Path(name)
+        os.close(number)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what runs that were killed left of ``path``: parts that nobody holds a lock of."""
+    for left in path.parent.glob(f".{path.name}.*{_PART}"):
+        with suppress(OSError), left.open("rb") as file:  # another run writes it, or has just come to its end: it is left alone
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
 
 
 @contextmanager

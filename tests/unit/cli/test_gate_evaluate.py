@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import os
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rackready.cli import gate_evaluate
+from rackready.cli.output import progress
 from tests.gates.test_published_runs import RUNS, Evidence, counters, known, log, table
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -173,3 +179,51 @@ def test_seconds_may_have_a_fraction_and_one_command_goes_before_all(evaluate: A
     whole = options(FIXTURES / "nvml/dgx_h100_healthy.json")
     assert evaluate(INVENTORY, "--profile", "dgx_h100", *whole, "--seconds", "1.5")[0] == 0
     assert evaluate(INVENTORY, "--profile", "dgx_h100", *whole, "--exit-code", "inventory=0", "--exit-code", "3")[0] == 0
+
+
+def test_an_output_that_does_not_end_is_refused(evaluate: Any) -> None:  # noqa: ANN401
+    code, _, err = evaluate(INVENTORY, "--profile", "dgx_h100", *options("/dev/zero"))
+    said = "--input /dev/zero - Expected: at most 256 MiB Actual: more. Give what one command of the gate printed: `rackready gate show` lists them."
+    assert (code, err.splitlines()[-1]) == (2, said)
+
+
+def test_standard_input_that_is_closed_is_refused(evaluate: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    monkeypatch.setattr(sys, "stdin", None)
+    code, _, err = evaluate(INVENTORY, "--profile", "dgx_h100", *options("-"))
+    assert (code, err.splitlines()[-1]) == (2, "--input - - Expected: standard input that is open Actual: closed. Give a file, or pipe the output in.")
+
+
+def test_a_folder_or_a_file_that_is_not_there_is_refused(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    for path, why in ((tmp_path, "Is a directory"), (tmp_path / "none", "No such file or directory")):
+        code, _, err = evaluate(INVENTORY, "--profile", "dgx_h100", *options(path))
+        assert (code, err.splitlines()[-1]) == (2, f"--input {path} - Expected: a readable file Actual: {why}. Correct the path.")
+
+
+def test_a_pipe_is_read_to_its_end_and_the_wait_for_it_is_said(evaluate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    """As a shell's <(...) makes them; the writer comes once the line was printed."""
+    pipe, printed = tmp_path / "pipe", threading.Event()
+    os.mkfifo(pipe)
+    monkeypatch.setattr(gate_evaluate, "_PATIENCE_S", 0.01)
+    say = progress.print
+
+    def told(text: str, *, markup: bool) -> None:
+        say(text, markup=markup)
+        printed.set()
+
+    monkeypatch.setattr(progress, "print", told)
+
+    def write() -> None:
+        assert printed.wait(60)
+        pipe.write_bytes((FIXTURES / "nvml/dgx_h100_healthy.json").read_bytes())
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    code, out, err = evaluate(INVENTORY, "--profile", "dgx_h100", *options(pipe))
+    writer.join()
+    assert (code, out.splitlines()[0]) == (0, f"{INVENTORY}: pass")
+    assert err.splitlines()[-1] == f"--input {pipe}: its end is waited for; Ctrl-C stops"
+
+
+def test_ends_of_lines_and_bytes_that_are_no_text_are_read_as_of_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate_evaluate, "_BLOCK", 1)
+    assert gate_evaluate._text("x", io.BytesIO("a\r\n\u00fc\r".encode() + b"\xff")) == "a\n\u00fc\n\ufffd"

@@ -283,3 +283,34 @@ def test_what_another_choice_would_run_is_shown_where_it_differs(monkeypatch: py
     assert [command["line"] for command in found["commands"]] == ["true", "all_reduce_perf"]
     (variant,) = found["variants"]
     assert (variant["choice"], variant["value"], [command["line"] for command in variant["commands"]]) == ("collective", "alltoall", ["alltoall_perf"])
+
+
+LOOKS = (("list",), ("show", INVENTORY, "--profile", "dgx_h100"), ("explain", INVENTORY, "--profile", "dgx_h100"))
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=lambda look: look[0])
+def test_an_environment_that_was_named_and_is_none_is_refused(call: Any, look: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    none = f"{tmp_path}/inventories/nope/site.yml: 1 problem; nothing was touched.\n  : no such file. Begin one from inventories/example/site.yml.\n"
+    outside = "--env ../x - Expected: a plain name such as prod (letters, digits, - _ .) Actual: '../x'. It names a folder of inventories/.\n"
+    assert call("gate", *look, "--env", "nope") == (2, "", none)
+    assert call("gate", *look, "--env", "../x") == (2, "", outside)
+    monkeypatch.setenv("ENV", "nope")
+    assert call("gate", *look) == (2, "", none)
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=lambda look: look[0])
+def test_a_site_file_that_is_broken_is_refused_also_where_nobody_named_it(call: Any, look: tuple[str, ...], tmp_path: Path) -> None:  # noqa: ANN401
+    site = tmp_path / "inventories/sim/site.yml"
+    site.write_text("racks: [", encoding="utf-8")
+    wrong = (
+        f"{site}: 1 problem; nothing was touched.\n  line 1, column 9: not valid YAML: expected the node content, but found '<stream end>'. Correct the file.\n"
+    )
+    assert call("gate", *look) == (2, "", wrong)
+
+
+def test_without_a_site_file_gates_are_listed_and_it_is_said(call: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    (tmp_path / "inventories/sim/site.yml").unlink()
+    code, out, err = call("gate", "list", "--output", "json")
+    assert (code, err) == (0, "sim has no site file: which gates are in its set is not known\n")
+    assert not any(row["in_set"] for row in json.loads(out)["gates"])
+    assert call("gate", "list", "--env", "sim")[:2] == (2, "")

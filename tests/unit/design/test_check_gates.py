@@ -101,6 +101,25 @@ def test_a_skip_names_nodes_as_slurm_does_and_only_such_as_there_are() -> None:
     ]
 
 
+def test_a_gate_is_skipped_once_on_a_node() -> None:
+    """The last of two reasons was the only one that a report ever showed."""
+    document = read_yaml(ROOT / "inventories/sim/site.yml")
+
+    def skips(*entries: tuple[str, str]) -> Site:
+        listed = [{"gate": gate, "nodes": [nodes], "reason": f"reason number {place} of several"} for place, (gate, nodes) in enumerate(entries)]
+        return parse_site({**document, "gates": {"set": "bringup", "skip": listed}}, source="site.yml", base=ROOT)
+
+    other = "node/gpu/sanity/ecc"
+    assert skips((R1, "node01"), (R1, "node[02-03]"), (other, "node01")).gates.skip
+    with pytest.raises(SiteInvalidError) as refused:
+        skips((R1, "node[01-04]"), (other, "node02"), (R1, "node[01-04]"), (other, "node[02-03]"))
+    actual = " - Expected: one reason Actual: another in"
+    assert [str(problem) for problem in refused.value.problems] == [
+        f"gates.skip[2].nodes: gate {R1} is skipped twice on node01, node02, node03 and 1 more{actual} gates.skip[0]. Keep one of the two.",
+        f"gates.skip[3].nodes: gate {other} is skipped twice on node02{actual} gates.skip[1]. Keep one of the two.",
+    ]
+
+
 def test_a_site_adds_gates_to_its_set_and_says_otherwise_of_some() -> None:
     document = read_yaml(ROOT / "inventories/sim/site.yml")
     own = [{"id": R1, "max_age_hours": 24}, {"id": "node/storage/performance/parallel-filesystem", "inputs": {"read_gb_s": 40}}]

@@ -1,0 +1,62 @@
+"""`rackready report`: what it refuses, and the raw output as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.evidence.store import EvidenceStore
+from rackready.ledger.store import Ledger
+from rackready.paths import EnvPaths
+
+TEXT = "GPU 0: as the tool \u00fc left it\n"
+
+
+@pytest.fixture
+def paths(call: Any, tmp_path: Path) -> EnvPaths:  # noqa: ANN401, ARG001 - call makes the checkout
+    found = EnvPaths(tmp_path, "sim")
+    ledger = Ledger.open(found.database)
+    ledger.put_campaign("c1", env="sim", kind="validate", nodes=[], site_digest="", abi="1", status="ended")
+    return found
+
+
+@pytest.fixture
+def digest(paths: EnvPaths) -> str:
+    ledger = Ledger.open(paths.database)
+    try:
+        return EvidenceStore.open(ledger, paths.raw).put_raw(TEXT)
+    finally:
+        ledger.close()
+
+
+def test_a_raw_output_is_printed_as_it_is_or_as_one_document(call: Any, digest: str) -> None:  # noqa: ANN401
+    assert call("report", "--raw", digest) == (0, TEXT, "")
+    code, out, _ = call("report", "--raw", digest, "--output", "json")
+    assert (code, json.loads(out)) == (0, {"raw": digest, "text": TEXT})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("c9",), "c9"), (("c1", "--again"), "c1, --again"), (("--junit", "x.xml"), "--junit x.xml")],
+    ids=["no campaign", "a campaign", "a file"],
+)
+def test_a_raw_output_takes_no_word_that_would_be_passed_over(call: Any, digest: str, words: tuple[str, ...], said: str) -> None:  # noqa: ANN401
+    text = f"--raw {digest} - Expected: nothing but --env and --output beside it Actual: {said}. Its hash says all: leave it out.\n"
+    assert call("report", *words, "--raw", digest) == (2, "", text)
+
+
+def test_junit_goes_neither_onto_itself_nor_into_a_pipe(call: Any, paths: EnvPaths, tmp_path: Path) -> None:  # noqa: ANN401
+    own, pipe = paths.reports / "c1.junit.xml", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for target, actual, step in (
+        (own, "the report's own", "Leave --junit out"),
+        (pipe, "a named pipe", f"Name another, or take {own}"),
+        (tmp_path, "Is a directory", f"Name another, or take {own}"),
+    ):
+        text = f"--junit {target} - Expected: another file, that can be written Actual: {actual}. {step}: the report is written.\n"
+        assert call("report", "--junit", str(target)) == (2, "", text)
+        assert own.read_text(encoding="utf-8").startswith("<?xml")
