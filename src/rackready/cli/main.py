@@ -15,6 +15,7 @@ import click
 import typer
 
 from rackready import __version__
+from rackready.model.printable import visible
 from rackready.model.problems import RackreadyError, SiteInvalidError
 
 app = typer.Typer(
@@ -123,7 +124,7 @@ def _refuse(error: RackreadyError, *, json_wanted: bool) -> None:
         if isinstance(error, SiteInvalidError):
             document["problems"] = [{"path": item.path, "message": item.message, "hint": item.hint} for item in error.problems]
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
-    sys.stderr.write(f"{error}\n")
+    sys.stderr.write(f"{visible(str(error))}\n")
 
 
 def _leave(code: int) -> NoReturn:
