@@ -83,13 +83,10 @@ def test_every_text_of_a_verdict_is_looked_at() -> None:
     assert said(found) is found, "what is clean stays as it is"
 
 
-def test_versions_of_tools_are_clean() -> None:
-    class Talking(type(gate(INVENTORY))):  # type: ignore[misc] - a class of the registry
-        def tools(self, outputs: object) -> dict[str, str]:
-            del outputs
-            return {"t\x1b": "1.0 token=TOPSECRET"}
-
-    assert tools(Talking(), {}) == {r"t\x1b": "1.0 token=[scrubbed]"}
+def test_versions_of_tools_are_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = gate(INVENTORY)
+    monkeypatch.setattr(type(found), "tools", lambda *_: {"t\x1b": "1.0 token=TOPSECRET"})
+    assert tools(found, {}) == {r"t\x1b": "1.0 token=[scrubbed]"}
 
 
 @pytest.mark.parametrize("words", ["op\x1b[2Js", "\u200b\u200b", "a\u202eb", "\u3164\u3164", "--", "\x00"], ids=ascii)
