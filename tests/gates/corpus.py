@@ -49,7 +49,9 @@ _INSIDE = 0.75
 _EACH = 12
 """Of how many outputs of each gate and outcome every command is also ended badly."""
 
-LOSING = frozenset({"drop_lines", "truncate", "json_lose", "reorder", "noise", "double", "garble", "json_other_type", "versions", "inside"})
+LOSING = frozenset(
+    {"drop_lines", "truncate", "json_lose", "reorder", "noise", "double", "garble", "json_other_type", "versions", "colour", "invisible", "inside"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ UNITS = tuple(
 )
 _NUMBER = re.compile(r"\d+\.\d+")
 _LONG = re.compile(r"\b\d{4,}\b")
+_WORD = re.compile(r"\w+")
 _VERSION = re.compile(r"\b\d+\.\d+\.\d+\b")
 
 
@@ -157,7 +158,26 @@ def garble(text: str, dice: random.Random) -> str:
     return text[:at] + dice.choice(["\ufffd", "\x00", "\r", "\u00a0", "\u2212"]) + text[at + 1 :]
 
 
-_TEXT = (truncate, drop_lines, reorder, double, noise, units, locale, versions, json_lose, json_other_type, garble)
+def colour(text: str, dice: random.Random) -> str:
+    """Come coloured, as `grep --color=always` prints it: one word, wherever it stands."""
+    return _word(text, dice, lambda word: f"\x1b[01;31m\x1b[K{word}\x1b[m\x1b[K")
+
+
+def invisible(text: str, dice: random.Random) -> str:
+    """Have in one word, or before it, what nobody sees."""
+    nothing = dice.choice(["\u200b", "\u00a0", "\x00", "\x1b", "  "])
+    return _word(text, dice, lambda word: word[: (cut := dice.randrange(len(word)))] + nothing + word[cut:])
+
+
+def _word(text: str, dice: random.Random, change: Callable[[str], str]) -> str:
+    words = list(_WORD.finditer(text))
+    if not words:
+        return text
+    found = dice.choice(words)
+    return text[: found.start()] + change(found[0]) + text[found.end() :]
+
+
+_TEXT = (truncate, drop_lines, reorder, double, noise, units, locale, versions, json_lose, json_other_type, garble, colour, invisible)
 
 
 def sealed(text: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from rackready.gates.base import GateFacts, Output, Run
 from rackready.gates.offline import facts
 from rackready.gates.registry import gate
+from rackready.gates.said import said
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import rdma_counters
 
@@ -89,9 +90,9 @@ def judge(gate_id: str, case: Case) -> Verdict:
     return found.evaluate(known, run, outputs(run, case.outputs))
 
 
-def outputs(run: Run, said: Mapping[str, Said]) -> dict[str, Output]:
+def outputs(run: Run, captured: Mapping[str, Said]) -> dict[str, Output]:
     nodes = {command.key: command.node for command in run.commands}
-    assert set(said) <= set(nodes), f"no such command: {set(said) - set(nodes)}"
+    assert set(captured) <= set(nodes), f"no such command: {set(captured) - set(nodes)}"
     return {
         key: Output(
             key=key,
@@ -104,7 +105,7 @@ def outputs(run: Run, said: Mapping[str, Said]) -> dict[str, Output]:
             timed_out=one.timed_out,
             failure=one.failure,
         )
-        for key, one in said.items()
+        for key, one in captured.items()
     }
 
 
@@ -112,6 +113,7 @@ def check(gate_id: str, case: Case) -> None:
     """Outcome and every message, word for word; a pass says nothing and measured something."""
     verdict = judge(gate_id, case)
     assert [str(finding) for finding in verdict.findings] == list(case.messages)
+    assert said(verdict) == verdict, "what a gate says in its own words holds no secret and nothing unseen"
     assert verdict.outcome is case.outcome
     if case.outcome is Outcome.PASS:
         assert verdict.measured

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,72 @@ def test_a_skip_of_a_test_that_the_gate_does_not_run_is_refused_at_its_place() -
     [found] = refusals({"id": burn, "inputs": {"skips": {"memory": "measured by the vendor"}}})
     assert found.startswith(f"gates.also[0].inputs.skips.memory.[key]: gate {burn} - Expected: one of the tests that it runs (cuda_main_library, denylist,")
     assert found.endswith(f"targeted_power, targeted_stress) Actual: memory. Correct it; `rackready gate show {burn}` describes the inputs.")
+
+
+CLOCK, INVENTORY = "node/host/sanity/clock", "node/gpu/sanity/inventory"
+
+
+@pytest.mark.parametrize(
+    ("gate", "name", "value", "said"),
+    [
+        (CLOCK, "max_offset_s", True, "a valid number Actual: True"),
+        (CLOCK, "max_offset_s", "7", "a valid number Actual: 7"),
+        (CLOCK, "max_offset_s", 1e308, "less than or equal to 60 Actual: 1e+308"),
+        (CLOCK, "max_offset_s", math.inf, "a finite number Actual: inf"),
+        (CLOCK, "max_offset_s", math.nan, "a finite number Actual: nan"),
+        (INVENTORY, "memory_tolerance_mib", 10_000_000, "less than or equal to 4096 Actual: 10000000"),
+        (INVENTORY, "pcie_width", True, "a valid integer Actual: True"),
+        (INVENTORY, "pcie_width", "16", "a valid integer Actual: 16"),
+        ("node/gpu/sanity/ecc", "enabled", "yes", "a valid boolean Actual: yes"),
+    ],
+)
+def test_what_is_no_number_or_beyond_all_reason_is_refused(gate: str, name: str, value: object, said: str) -> None:
+    assert refusals({"id": gate, "inputs": {name: value}}) == [
+        f"gates.also[0].inputs.{name}: gate {gate} - Expected: {said}. Correct it; `rackready gate show {gate}` describes the inputs."
+    ]
+
+
+def test_an_age_that_is_no_number_is_refused() -> None:
+    with pytest.raises(SiteInvalidError) as refused:
+        site_of(also=[{"id": CLOCK, "max_age_hours": True}])
+    assert [str(problem) for problem in refused.value.problems] == ["gates.also[0].max_age_hours: Input should be a valid number - Actual: True. Correct it."]
+
+
+def test_inputs_are_taken_as_yaml_and_a_record_have_them() -> None:
+    """Whole numbers for floats, lists for tuples, texts for times, and texts as the keys of JSON."""
+    for gate, inputs in {
+        CLOCK: {"max_offset_s": 1},
+        INVENTORY: {"board_parts": ["692-2G520-0200-000"]},
+        "node/gpu/performance/gemm": {"precisions": ["fp16"]},
+        "node/gpu/sanity/xid": {"since": "2026-11-21T08:00:00+00:00"},
+        "bmc/log/sanity/events": {"since": "2026-11-21T08:00:00Z"},
+        "node/host/sanity/kernel-settings": {"hugepages": {2048: 16}},
+        "node/host/performance/disk-bandwidth": {"models": {"X": 3}},
+        "node/gpu/performance/inference": {"image": "i", "command": ["vllm", "bench"]},
+    }.items():
+        require_gates(site_of(also=[{"id": gate, "inputs": inputs}]), "site.yml")
+        made = all_gates()[gate](inputs)
+        assert all_gates()[gate](json.loads(made.inputs.model_dump_json())).inputs == made.inputs
+
+
+def numbers() -> list[tuple[str, str, Any]]:
+    """(gate, input, its JSON schema) of every number that a gate takes."""
+    found = []
+    for gate, kind in all_gates().items():
+        for name, schema in kind.Inputs.model_json_schema().get("properties", {}).items():
+            kinds = [schema, *schema.get("anyOf", ()), schema.get("additionalProperties")]
+            found += [(gate, name, one) for one in kinds if isinstance(one, dict) and one.get("type") in {"integer", "number"}]
+    return found
+
+
+def test_every_number_has_bounds_on_both_sides() -> None:
+    assert len(numbers()) > 80
+    without = [
+        (gate, name)
+        for gate, name, schema in numbers()
+        if not {"minimum", "exclusiveMinimum"} & set(schema) or not {"maximum", "exclusiveMaximum"} & set(schema)
+    ]
+    assert without == []
 
 
 def test_gates_that_are_right_and_a_site_that_adds_none_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import typer
 
 from rackready import __version__
 from rackready.cli.streams import OUT, open_streams, to_nowhere, tolerant
+from rackready.model.printable import visible
 from rackready.model.problems import RackreadyError, SiteInvalidError
 
 app = typer.Typer(
@@ -146,7 +147,7 @@ def _refuse(error: Exception, *, json_wanted: bool) -> None:
     with tolerant(sys.stderr):
         if isinstance(told, _DefectError):
             traceback.print_exception(error)
-        sys.stderr.write(f"{told}\n")
+        sys.stderr.write(f"{visible(str(told))}\n")
     if not json_wanted or getattr(error, "filename", None) == OUT:
         return
     document: dict[str, object] = {"error": str(told)}

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
+from rackready.model.printable import readable, visible
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths, project_root
 
@@ -29,6 +31,10 @@ Output = Annotated[Format, typer.Option("--output", help="text for people, json 
 
 class _Terminal(Console):
     """A console that ends nothing by itself: rich would leave with 1, which means that a node is bad."""
+
+    def render_str(self, text: str, **kwargs: Any) -> Text:
+        """Render a text: what it quotes of tools and files must not reach the terminal as commands."""
+        return super().render_str(visible(text), **kwargs)
 
     def on_broken_pipe(self) -> None:
         """Let whoever writes see that nobody reads any more."""
@@ -55,7 +61,10 @@ def said(reason: str) -> str:
     if not words:
         message = "--reason - Expected: words that say why Actual: nothing. Give them: they are kept in the record."
         raise RackreadyError(message)
-    return words
+    try:
+        return readable(words)
+    except ValueError as error:
+        raise RackreadyError(f"--reason - {error} Actual: {words!r}. They are kept in the record.") from error
 
 
 def print_json(document: Any) -> None:  # noqa: ANN401 - anything that JSON can hold

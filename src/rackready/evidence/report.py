@@ -20,6 +20,7 @@ from rackready.evidence.overview import Overview, seen
 from rackready.evidence.parts import Judging, Part, ReportError, Work, parts
 from rackready.evidence.report_files import blocks, joined, json_object, line, lines, replaced, scratch
 from rackready.evidence.report_source import Source
+from rackready.model.printable import visible
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
 
@@ -138,9 +139,19 @@ def _overview(nodes: list[dict[str, Any]]) -> Overview:
     return overview
 
 
+def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a template prints
+    """HTML has no place for control characters (HTML Living Standard, 13.2.3.5); a text shows what it holds of them."""
+    return visible(value) if type(value) is str else value
+
+
 def _page(head: Mapping[str, Any], overview: Overview, raw: Mapping[str, str]) -> str:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("rackready.evidence", "."), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.PackageLoader("rackready.evidence", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
     )
     about = {"again": "judged_again" in head, "signs": heat.SIGNS, "raw": raw, "raw_left": len(set(overview.wanted()) - set(raw)) if raw else 0}
     return environment.get_template("report.html.j2").render(report=head, **about, **overview.page())

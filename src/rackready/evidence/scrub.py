@@ -1,66 +1,190 @@
-"""Takes secrets out of captured output before it is stored. Measurements stay as they are: stored output is judged again."""
+"""Takes secrets out of what a machine said before it is stored or shown. Measurements stay as they are: stored output is judged again.
+
+What is searched may be large and is not ours: no pattern looks further than a bounded number of characters where it may look again, so that the time
+grows with the length of the text and not with its square.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 HIDDEN = "[scrubbed]"
 
-_PEM = re.compile(r"-----BEGIN (?P<kind>[A-Z ]*PRIVATE KEY)-----.*?(?:-----END (?P=kind)-----|\Z)", re.DOTALL)
-_NCCL_ENVIRONMENT = re.compile(r'("env"\s*:\s*)\[(?:[^\[\]"]|"(?:[^"\\]|\\.)*(?:"|\\?\Z))*\]?', re.DOTALL)
-"""nccl-tests' JSON document holds the whole environment of its process; what was cut off within it ends there."""
+_PEM = re.compile(r"-----BEGIN (?P<kind>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----.*?(?:-----END (?P=kind)-----|\Z)", re.DOTALL)
+_ENVIRONMENT = re.compile(r'("(?:env|Env|environ|environment|Environment)"\s*:\s*)\[(?:[^\[\]"]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z))*+\]?', re.DOTALL)
+"""nccl-tests' JSON document holds the whole environment of its process, a container's description that of its own; what was cut off within it ends there."""
+
+_WORDS = r"(?:password|passwd|passphrase|secret|credential)"
+_KEYS = r"(?:api|access|private|account|storage|encryption|signing|master|ssh|shared|deploy)[_-]?key"
 _NAMED = re.compile(
-    r"""
-    (?P<name>(?i:\b[\w.-]*(?:password|passwd|passphrase|secret|token(?![A-Za-z])|(?:api|access|private|account|storage)[_-]?key|credential)[\w.-]*
-          | \b\w*(?:db|ssh|sql|pg|root|user|admin|bmc|ipmi|ldap|smtp|ftp|http|proxy)pass\b | \b\w*_auth\b | (?<=")auth(?="))
-      | \b[A-Z0-9_]*_(?:PASS|PWD|JWT|KEY)\b)                          # as environments name them: DB_PASS, MYSQL_PWD, SLURM_JWT, MUNGE_KEY
-    (?P<sign>["']?\s*[=:]\s*)
-    (?P<value>"(?:[^"\\\n]|\\.)*"? | '[^'\n]*'? | [^\s"',;&]+)
+    rf"""
+    (?P<name>(?i:(?:{_WORDS} | token(?![A-Za-z]) | {_KEYS})[\w.-]{{0,128}}+
+          | (?:db|ssh|sql|pg|root|user|admin|bmc|ipmi|ldap|smtp|ftp|http|proxy)_?pass\b | _auth\b | (?<=")auth(?=\\{{0,8}}") | (?<![\w-])psk\b)
+      | (?<=[A-Z0-9])_(?:PASS|PWD|JWT|KEY)\b)                          # as environments name them: DB_PASS, MYSQL_PWD, SLURM_JWT, MUNGE_KEY
+    (?P<sign>(?:\[\w{{0,16}}\])?\\{{0,8}}["']?\]?\s*+(?:=>|:=|==|[=:])\s*)
     """,
     re.VERBOSE,
 )
-_PLAIN = re.compile(r"(?:-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)[\]}]*\Z")
-_AUTHORIZATION = re.compile(r"(?i)\b(?P<kind>authorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+\s+)?|bearer\s+)(?P<value>[A-Za-z0-9._~+/=:-]{4,})")
+_VALUE = re.compile(
+    r"""
+    (?P<block>[|>][+-]?[^\S\n]*\n(?:[^\S\n]+[^\n]*(?:\n|\Z))+)                       # YAML
+  | (?P<quote>["'])(?P<quoted>(?:(?!(?P=quote))[^\\\n]|\\.)*+)(?P=quote)?            # JSON, shells
+  | (?P<level>\\{1,8})(?P<inner>["'])(?:(?!(?<!\\)(?P=level)(?P=inner))[^\n])*+      # JSON within a string
+  | (?P<plain>[^\s"',;&]+)
+    """,
+    re.VERBOSE,
+)
+_TURN = re.compile(r"(?P<level>(?<!\\)\\*+)(?P<quote>[\"'])|(?P<bracket>[\[\]{}])")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_WORDS_OF_JSON = frozenset({"true", "false", "null"})
+_MARKS = "\"'\\"
+"""With what begins the rest of a name that was quoted."""
+_ONLY = re.compile(rf"(?i){_WORDS}s?\Z")
+
+_AUTHORIZATION = re.compile(r"(?i)\b(?P<kind>authorization[\"']?\s*+[:=]\s*[\"']?(?:[a-z]+\s+)?|bearer\s+)(?P<value>[A-Za-z0-9._~+/=:-]{4,})")
+_COOKIE = re.compile(r"(?i)(?<![\w-])(?P<kind>(?:set-)?cookie2?[^\S\n]{0,8}:[^\S\n]{0,8})(?P<value>[^\s\"'][^\r\n\"']*)")
+_ELEMENT = re.compile(rf"(?i)(?P<tag><[\w:.-]{{0,64}}?(?:{_WORDS}|token|{_KEYS})[\w:.-]{{0,64}}+(?:\s[^<>]{{0,256}}+)?>)[^<]++(?=</)")
+
+_PROGRAM = re.compile(r"\b(?P<program>ipmitool|ipmi-\w+|sshpass|racadm|redfishtool|mysql\w*|curl|redis-cli)\b")
+_OF_PROGRAM = {
+    "ipmi": re.compile(r"(?P<before>\s-[PpYy]\s*)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),
+    "curl": re.compile(r"(?P<before>\s(?:-[A-Za-z]{0,16}[uU]|--(?:proxy-)?user)[ =]?\s*(?P<q>[\"'])?[^\s:\"']*:)(?P<value>(?(q)[^\"'\n]*|[^\s\"']+))"),
+    "mysql": re.compile(r"(?P<before>\s-p)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),  # with a blank it asks
+    "redis": re.compile(r"(?P<before>\s-a\s*)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),
+    "": re.compile(r"(?P<before>\s-p\s*)(?P<value>[^\s\"']+|\"[^\"\n]*\"?|'[^'\n]*'?)"),
+}
+"""Programs whose options carry a password: elsewhere -p is a port or a number of processes (perftest's -p 18515)."""
 _OPTION = re.compile(
     r"""
-    (?P<before>
-        \b(?:ipmitool|ipmi-\w+)\b[^\n]*?\s-[Pp]\s*
-      | \b(?:sshpass|racadm|redfishtool)\b[^\n]*?\s-p\s*
-      | \bmysql\w*\b[^\n]*?\s-p(?=\S)                                   # with a blank it asks
-      | \bcurl\b[^\n]*?\s(?:-u|--user)[ =]?\s*[^\s:]*:
-      | (?<![\w-])--(?:[a-z0-9]+-)*(?:password|passwd|passphrase|token|secret|(?:api|access|private)-key)\ +(?!-)
-    )
+    (?P<before>(?<![\w-])--(?:[a-z0-9]{1,32}-){0,8}(?:password|passwd|passphrase|token|secret|(?:api|access|private)-key)\ +(?!-))
     (?P<value>[^\s"']+|"[^"\n]*"?|'[^'\n]*'?)
     """,
     re.VERBOSE,
 )
-"""Programs whose -p is a password are named: elsewhere it is a port or a number of processes (perftest's -p 18515)."""
-_URL = re.compile(r'(?P<scheme>\bhttps?://(?=[^/\s"]*@)|\b[a-z][a-z0-9+.-]*://(?=[^/\s:@"]*:[^/\s"]*@))[^/\s"]*@')
-"""What stands before the host: user and password, a password alone, and over HTTP a token alone as well."""
-
-_MAY_HOLD = re.compile(
-    r"(?i)passw|passphrase|secret|token|(?:api|access|private|account|storage)[_-]?key|_key\b|credential|\wpass\b|_pwd\b|_jwt\b|auth|bearer|ipmi|curl"
-    r"|racadm|redfishtool|mysql"
+_URL = re.compile(
+    r"""(?i)
+    (?P<scheme>(?:(?<=\bhttp)|(?<=\bhttps))://(?=[^/\s"]*@) | (?<=[a-z0-9+.-])://(?=[^/\s:@"]*:[^/\s"]*@))[^/\s"]*@
+  | (?P<slashed>(?<=[a-z0-9+.-])://)[^/\s:@"]{0,256}:(?!\d{1,5}[/?\#])[^\s"@]{1,256}@
+    """,
+    re.VERBOSE,
 )
-"""What the three before the last are about: most outputs hold none of it, and are looked through once for all three."""
+"""What stands before the host: user and password (which may hold a slash), a password alone, and over HTTP a token alone as well."""
+_BARE = re.compile(
+    r"(?<![A-Za-z0-9_-])(?:hf_[A-Za-z0-9]{16,}+|gh[pousr]_[A-Za-z0-9]{20,}+|github_pat_\w{20,}+|glpat-[\w-]{16,}+|nvapi-[\w-]{16,}+|xox[abprs]-[\w-]{10,}+"
+    r"|A(?:KIA|SIA)[A-Z0-9]{12,}+|eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]*+)|\$(?:1|2[abxy]|5|6|7|y|gy)\$[^\s:\"']{8,}+"
+)
+"""Tokens that say of themselves what they are (Hugging Face, GitHub, GitLab, NGC, Slack, AWS, JWT), and passwords as /etc/shadow has them."""
+_BARE_MARKS = ("hf_", "gh", "glpat-", "nvapi-", "xox", "AKIA", "ASIA", "eyJ", "$")
+
+_MAY_HOLD = (
+    *("pass", "secret", "credential", "token", "psk", "_key", "-key", "apikey", "accesskey", "privatekey", "accountkey", "storagekey", "encryptionkey"),
+    *("signingkey", "masterkey", "sshkey", "sharedkey", "deploykey", "_pwd", "_jwt", "auth", "bearer", "cookie", "ipmi", "curl", "racadm", "redfishtool"),
+    *("mysql", "redis-cli"),
+)
+"""Most outputs hold none of it, and are looked through once for all of it."""
 
 
 def scrub(text: str) -> str:
-    """Return the text without private keys, environment dumps, named secrets and passwords in URLs and options."""
-    text = _PEM.sub(HIDDEN, text)
-    text = _NCCL_ENVIRONMENT.sub(rf'\g<1>["{HIDDEN}"]', text)
-    if _MAY_HOLD.search(text):
+    """Return the text without private keys, environment dumps, tokens, named secrets and passwords in URLs, options and elements."""
+    if "PRIVATE KEY" in text:
+        text = _PEM.sub(HIDDEN, text)
+    text = _ENVIRONMENT.sub(rf'\g<1>["{HIDDEN}"]', text)
+    lower = text.lower()
+    if any(word in lower for word in _MAY_HOLD):
         text = _AUTHORIZATION.sub(rf"\g<kind>{HIDDEN}", text)
-        text = _NAMED.sub(_named, text)
+        text = _COOKIE.sub(rf"\g<kind>{HIDDEN}", text)
+        text = _ELEMENT.sub(rf"\g<tag>{HIDDEN}", text)
+        text = "".join(_named(text))
+        text = "".join(_options(text))
         text = _OPTION.sub(rf"\g<before>{HIDDEN}", text)
-    return _URL.sub(rf"\g<scheme>{HIDDEN}@", text)
+    if "://" in text:
+        text = _URL.sub(_address, text)
+    return _BARE.sub(HIDDEN, text) if any(mark in text for mark in _BARE_MARKS) else text
 
 
-def _named(found: re.Match[str]) -> str:
-    """Return the name with its value hidden, in the quotes that it had. A number in a JSON document is a measurement (time_per_token), no secret."""
-    sign, value = found["sign"], found["value"]
-    if sign[0] == '"' and _PLAIN.match(value):
-        return found[0]
-    quote = value[0] if value[0] in "\"'" else ""
-    end = quote if len(value) > 1 and value.endswith(quote) else ""
-    return f"{found['name']}{sign}{quote}{HIDDEN}{end}"
+def _address(found: re.Match[str]) -> str:
+    return f"{found['scheme'] or found['slashed']}{HIDDEN}@"
+
+
+def _named(text: str) -> Iterator[str]:
+    """Yield the text, the values of named secrets hidden. What was looked at for one name is not looked at for another."""
+    at = 0
+    while found := _NAMED.search(text, at):
+        yield text[at : found.end()]
+        at = found.end()
+        if text[at : at + 1] in {"[", "{"}:
+            end = _closing(text, at, within_line=found["sign"][0] not in _MARKS)
+            yield _several(text[at:end], found["name"], found["sign"])
+            at = end
+        elif value := _VALUE.match(text, at):
+            yield _hidden(value, found["name"], found["sign"])
+            at = value.end()
+    yield text[at:]
+
+
+def _several(inside: str, name: str, sign: str) -> str:
+    """Return what stands for a list or an object. Numbers in a JSON document are measurements, as one alone is."""
+    told = sign[0] not in _MARKS or '"' in inside or "'" in inside or _ONLY.match(name)
+    return _as_name(sign) if told else inside
+
+
+def _as_name(sign: str) -> str:
+    """Return what stands for a number, a list or an object, quoted as its name is: JSON stays JSON."""
+    mark = _TURN.match(sign)
+    quote = mark[0] if mark and mark["quote"] else ""
+    return f"{quote}{HIDDEN}{quote}"
+
+
+def _closing(text: str, start: int, *, within_line: bool) -> int:
+    """Return where the list or object that begins here ends; where it was cut off, the end of the text or the line. Brackets in texts are none."""
+    line = text.find("\n", start) if within_line else -1
+    stop = line if line >= 0 else len(text)
+    depth, opened = 0, ("", "")
+    for turn in _TURN.finditer(text, start, stop):
+        if turn["bracket"]:
+            depth += 0 if opened[1] else 1 if turn["bracket"] in "[{" else -1
+            if depth == 0:
+                return turn.end()
+        elif not opened[1]:
+            opened = (turn["level"], turn["quote"])
+        elif turn["quote"] == opened[1] and (turn["level"] == opened[0] or (not opened[0] and len(turn["level"]) % 2 == 0)):
+            opened = ("", "")
+    return stop
+
+
+def _hidden(value: re.Match[str], name: str, sign: str) -> str:
+    """Return what stands for a value, in the quotes that it had.
+
+    A number in a JSON document is a measurement (time_per_token), no secret, unless its name ends with password; true, false and null never are one.
+    """
+    if value["block"]:
+        return f"{HIDDEN}\n"
+    if value["level"]:
+        return f"{value['level']}{value['inner']}{HIDDEN}"
+    if value["plain"]:
+        if sign[0] not in _MARKS:
+            return HIDDEN
+        plain = value["plain"].rstrip("]}")
+        if plain in _WORDS_OF_JSON or (_NUMBER.fullmatch(plain) and not _ONLY.match(name)):
+            return value[0]
+        return f"{_as_name(sign)}{value[0].removeprefix(plain)}"
+    quote = value["quote"]
+    end = quote if len(value[0]) > 1 and value[0].endswith(quote) else ""
+    return f"{quote}{HIDDEN}{end}"
+
+
+def _options(text: str) -> Iterator[str]:
+    """Yield the text, passwords in the options of programs hidden: each program is answerable for the rest of its line, until the next one is named."""
+    at = 0
+    while found := _PROGRAM.search(text, at):
+        yield text[at : found.end()]
+        following = _PROGRAM.search(text, found.end())
+        stop = following.start() if following else len(text)
+        line = text.find("\n", found.end(), stop)
+        at = line if line >= 0 else stop
+        program = found["program"]
+        pattern = next(pattern for name, pattern in _OF_PROGRAM.items() if program.startswith(name))
+        # What sshpass starts has options of its own.
+        yield pattern.sub(rf"\g<before>{HIDDEN}", text[found.end() : at], count=int(program == "sshpass"))
+    yield text[at:]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from rackready.design.facts import NodeFacts
 from rackready.model.outcome import Finding, Metric, Verdict
@@ -17,9 +17,19 @@ from rackready.model.site import Device, Fabric
 
 
 class Inputs(BaseModel):
-    """Typed inputs of a gate; a key that it does not know is refused."""
+    """Typed inputs of a gate; a key that it does not know is refused, and so is a value of another type: yes and '7' are no numbers, nor is infinity.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    Every number has bounds on both sides. An upper one without a source is judgement, and its description says so: far beyond what any site needs,
+    near enough that a slip (MiB for KiB, ms for s) cannot make a gate pass whatever it reads, or fail to compute.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _lists(cls, value: object) -> object:
+        """YAML and JSON have lists only; a dict's keys and values are looked at as they are."""
+        return tuple(value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True)

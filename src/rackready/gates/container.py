@@ -44,7 +44,7 @@ class Containered(Gate):
     class Inputs(ImageInputs):
         """Which image, what runs it, and how long."""
 
-        timeout_s: int = Field(1800, ge=60, description="longest time that it may take, with fetching the image, s")
+        timeout_s: int = Field(1800, ge=60, le=259200, description="longest time that it may take, with fetching the image, s; at most three days (judgement)")
 
     inputs: Inputs
 

@@ -10,6 +10,7 @@ from rackready.design.facts import desired_digest
 from rackready.gates.base import Output, trouble
 from rackready.gates.formats.error import FormatError
 from rackready.gates.runner import Connection
+from rackready.gates.said import said
 from rackready.gates.shipped import command, document
 from rackready.model.evidence import UNREAD, Fingerprint
 from rackready.model.outcome import Finding
@@ -33,11 +34,11 @@ def _one(connection: Connection, site: Site, node: str) -> Fingerprint | Finding
     )
     bad = trouble(output, node, "reading of serials and versions")
     if bad is not None:
-        return bad
+        return said(bad)
     try:
         return build(document(output, script.FORMAT), site, node)
     except FormatError as error:
-        return Finding(where=node, what="fingerprint unreadable", expected="serials, firmware, kernel and driver", actual=str(error), next_step=_STEP)
+        return said(Finding(where=node, what="fingerprint unreadable", expected="serials, firmware, kernel and driver", actual=str(error), next_step=_STEP))
 
 
 def build(found: dict[str, Any], site: Site, node: str) -> Fingerprint:

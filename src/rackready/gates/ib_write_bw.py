@@ -62,8 +62,8 @@ class IbWriteBw(Gate):
     class Inputs(base.Inputs):
         """How perftest is run and what part of the port's rate is enough."""
 
-        size: int = Field(8388608, ge=65536, description="message size, bytes")
-        iterations: int = Field(2000, ge=100, description="messages per direction")
+        size: int = Field(8388608, ge=65536, le=1 << 30, description="message size, bytes; at most 1 GiB (judgement)")
+        iterations: int = Field(2000, ge=100, le=100_000_000, description="messages per direction; at most 10^8 (judgement)")
         gpu_memory: bool = Field(True, description="write from and to GPU memory (GPUDirect RDMA over dma-buf)")  # noqa: FBT003
         gpudirect: Literal["dmabuf", "peermem"] = Field("dmabuf", description="how the NIC reaches GPU memory: dma-buf, or the module nvidia_peermem")
         bytes_tolerance: float = Field(0.05, gt=0, lt=1, description="how far the bytes that left a port may be from those that were written")

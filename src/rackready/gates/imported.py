@@ -23,11 +23,13 @@ from rackready.gates.merge import merged
 from rackready.gates.offline import Captured, outputs
 from rackready.gates.registry import all_gates, gate
 from rackready.gates.runner import evaluated
+from rackready.gates.said import tools
 from rackready.gates.shipped import document
 from rackready.gates.site_facts import site_facts
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import CapturedOutput, EvidenceRecord, Fingerprint, RawOutput
 from rackready.model.outcome import Outcome, Verdict
+from rackready.model.printable import readable
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.ondevice import fingerprint as script
@@ -214,7 +216,7 @@ class Import:
 
     def _record(self, item: _Item, texts: Mapping[str, Output], verdict: Verdict) -> None:
         raw = [self._raw(output) for output in texts.values()]
-        self._append(item, item.run.target, item.run.nodes, verdict, raw, {"run": item.run.id}, item.gate.tools(texts))
+        self._append(item, item.run.target, item.run.nodes, verdict, raw, {"run": item.run.id}, tools(item.gate, texts))
 
     def _raw(self, output: Output) -> RawOutput:
         return RawOutput(
@@ -261,4 +263,7 @@ def check_by(by: str) -> str:
     """Return who imports. Raises RackreadyError for nobody."""
     if len(by.strip()) < 2:  # noqa: PLR2004 - as the manifest asks of who captured it
         raise RackreadyError(f"--by {by!r} - Expected: a person or a team. It stands in every record that is imported.")
-    return by.strip()
+    try:
+        return readable(by.strip())
+    except ValueError as error:
+        raise RackreadyError(f"--by - {error} Actual: {by!r}. It stands in every record that is imported.") from error

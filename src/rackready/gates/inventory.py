@@ -34,10 +34,10 @@ class Inventory(Gate):
         """PCIe as the board is wired, and the tolerance on memory."""
 
         pcie_width: int = Field(16, ge=1, le=32, description="PCIe lanes that every GPU must have trained")
-        memory_tolerance_mib: int = Field(64, ge=0, description="how much memory.total may differ from the profile, MiB")
-        board_parts: list[str] = Field(
-            default_factory=list, description="board part numbers that were bought, as `nvidia-smi -q` prints them; empty: one for all"
+        memory_tolerance_mib: int = Field(
+            64, ge=0, le=4096, description="how much memory.total may differ from the profile, MiB; at most 4096 (judgement): models differ by 8 GB and more"
         )
+        board_parts: tuple[str, ...] = Field((), description="board part numbers that were bought, as `nvidia-smi -q` prints them; empty: one for all")
 
     inputs: Inputs
 

@@ -32,7 +32,9 @@ class OneNode(NcclGate):
     class Inputs(NcclGate.Inputs):
         """How the launches are made, and a pass mark of others."""
 
-        published_floor: float | None = Field(None, gt=0, description="a published pass mark of this very platform, GB/s busbw; raises the derived floor")
+        published_floor: float | None = Field(
+            None, gt=0, le=100_000, description="a published pass mark of this very platform, GB/s busbw, at most 10^5 (judgement); raises the derived floor"
+        )
         published_source: Told = Field("", description="where that mark is published; a mark needs it")
 
         @model_validator(mode="after")

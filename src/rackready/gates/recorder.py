@@ -12,6 +12,7 @@ from rackready.evidence.scrub import scrub
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.base import Gate, Output
 from rackready.gates.runner import Attempt
+from rackready.gates.said import tools
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint, RawOutput
 from rackready.model.outcome import Finding, Outcome, Verdict
@@ -40,7 +41,7 @@ class Recorder:
         inputs = {"title": gate.title(), **gate.inputs.model_dump(mode="json"), "attempt": attempt.number, "run": attempt.run.id}
         raw = [self._raw(output) for output in attempt.outputs.values()]
         made = self._append(
-            gate.id, attempt.run.target, attempt.run.nodes, inputs, attempt.verdict, raw, attempt.started, attempt.finished, gate.tools(attempt.outputs)
+            gate.id, attempt.run.target, attempt.run.nodes, inputs, attempt.verdict, raw, attempt.started, attempt.finished, tools(gate, attempt.outputs)
         )
         if gate.fleet and attempt.run.nodes == (attempt.run.target,):
             self.latest[gate.id, attempt.run.target] = made

@@ -15,6 +15,7 @@ from typing import Protocol
 from rackready.drivers.process import check_stop
 from rackready.drivers.remote import Answer, UnreachableError
 from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Run
+from rackready.gates.said import said
 from rackready.gates.schedule import batches
 from rackready.gates.shipped import command as shipped
 from rackready.model.outcome import Finding, Outcome, Verdict
@@ -203,9 +204,12 @@ class Runner:
 
 
 def evaluated(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Output]) -> Verdict:
-    """Judge, and turn a bug of a gate into an error of this run: one output that nobody thought of must not stop the others."""
+    """Judge, and turn a bug of a gate into an error of this run: one output that nobody thought of must not stop the others.
+
+    Every verdict is made here, whoever brought the outputs: what tools said is scrubbed and made visible before it is recorded or shown.
+    """
     try:
-        return gate.evaluate(facts, run, outputs)
+        return said(gate.evaluate(facts, run, outputs))
     except Exception as error:  # noqa: BLE001
         finding = Finding(
             where=run.target,
@@ -214,7 +218,7 @@ def evaluated(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Outp
             actual=f"{error.__class__.__name__}: {error}",
             next_step="Report a bug with the raw output of this record.",
         )
-        return Verdict(outcome=Outcome.ERROR, findings=[finding])
+        return said(Verdict(outcome=Outcome.ERROR, findings=[finding]))
 
 
 def _broken(run: Run, stage: Sequence[Output], out: Mapping[str, Output], gate: Gate | None) -> bool:

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from rackready.model.printable import readable
+
 
 class Model(BaseModel):
     """Frozen, and refuses keys that it does not know: a misspelt key is an error, never a silent default. No number is infinite or nan."""
@@ -111,8 +113,8 @@ def _numbers(inside: str, text: str) -> list[str]:
     return out
 
 
-Told = Annotated[str, StringConstraints(strip_whitespace=True)]
-"""What a person says for others to read: blanks around it are nothing, and blanks alone are no answer."""
+Told = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(readable)]
+"""What a person says for others to read: blanks around it are nothing, and blanks alone, or what nobody sees, are no answer."""
 
 
 def _is_names(text: str) -> str:

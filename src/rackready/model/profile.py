@@ -295,7 +295,7 @@ class GateSetEntry(Model):
     required: bool = Field(default=True, description="a node without a pass of it is not handed over")
     inputs: dict[str, object] = Field(default_factory=dict, description="overrides of the gate's typed inputs")
     after_boot: bool = Field(default=False, description="evidence made before the node's present boot does not count")
-    max_age_hours: float | None = Field(None, gt=0, description="evidence older than this many hours does not count; null: it does not age")
+    max_age_hours: float | None = Field(None, gt=0, strict=True, description="evidence older than this many hours does not count; null: it does not age")
 
 
 class GateSet(Model):

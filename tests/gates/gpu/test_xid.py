@@ -3,6 +3,7 @@
 # ruff: noqa: E501 - a row of a table is one exact message
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -273,6 +274,53 @@ def test_a_recovery_action_of_another_word_is_an_error() -> None:
     step = "Read the vendor's catalogue and `nvidia-smi -q | grep 'Recovery Action'`, and update rackready."
     finding = f"node01 gpu1: Xid 154: recovery action not known - Expected: None Actual: Exorcise, 1 time at 2026-11-21T07:00:00+0000. {step}"
     check(GATE, Case("another word", {"log": said}, Outcome.ERROR, (finding,)))
+
+
+FALLEN = text("kernel/dgx_h100_gpu4_fallen.txt")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        FALLEN.replace("Xid", "\x1b[01;31m\x1b[KXid\x1b[m\x1b[K"),
+        re.sub(r"(?m)^(\[.*?\] )([^:\n]+: )", "\x1b[32m\\1\x1b[0m\x1b[33m\\2\x1b[0m", FALLEN),
+    ],
+    ids=["grep --color=always", "dmesg --color=always"],
+)
+def test_colours_change_nothing(said: str) -> None:
+    assert said != FALLEN
+    assert kernel_log.parse(said) == kernel_log.parse(FALLEN)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "NVRM:  Xid",
+        "NVRM:\u00a0Xid",
+        "NVRM: \x00Xid",
+        "NVRM: X\u200bid",
+        "NVRM: X\x1bid",
+        "N\x00VRM: Xid",
+        "NVRM: GPU0 Xid",
+        "nvrm: XID",
+        "NVRM:\x0bXid",
+        "\uff38id",
+    ],
+    ids=ascii,
+)
+def test_an_xid_in_another_form_is_no_pass(form: str) -> None:
+    """Nobody sees the difference; what was not understood is never counted as none."""
+    line = next(line for line in FALLEN.split("\n") if "): 79," in line).replace("NVRM: Xid", form)
+    verdict = judge(GATE, Case("another form", {"log": Said(f"{NOISE}{line}\n")}, Outcome.ERROR))
+    assert [(finding.what, finding.actual) for finding in verdict.findings] == [("kernel log has an Xid in a form that is not known", line)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["NVRM: _kgspLogXid119: **** GSP Timeout ****", "RPC: reply xid 0x2c0b8e3e", "NVRM: GPU at PCI:0000:43:00: GPU-9c1f"],
+)
+def test_words_that_only_look_like_an_xid_are_noise(line: str) -> None:
+    assert judge(GATE, Case("noise", {"log": with_line(line)}, Outcome.PASS)).outcome is Outcome.PASS
 
 
 def test_a_text_that_is_no_log_is_refused() -> None:

@@ -58,6 +58,20 @@ def test_blanks_are_no_name_and_no_reason(key: str, least: int) -> None:
     assert refusals({**GOOD, key: blank}) == [f"gates.disabled[0].{key}: String should have at least {least} characters - Actual: '{blank}'. Correct it."]
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("storage \x1b[2Jteam", "characters that can be seen"),
+        ("\u200b" * 12, "characters that can be seen"),
+        ("-- -- -- -- --", "words, with a letter or a digit"),
+    ],
+    ids=ascii,
+)
+@pytest.mark.parametrize("key", ["by", "reason"])
+def test_what_nobody_sees_is_no_name_and_no_reason(key: str, words: str, expected: str) -> None:
+    assert refusals({**GOOD, key: words}) == [f"gates.disabled[0].{key}: Value error, Expected: {expected} - Actual: {words!r}. Correct it."]
+
+
 def test_a_gate_of_another_set_may_be_switched_off_since_that_set_may_be_run_by_name() -> None:
     gate = "node/gpu/performance/gemm-torch"
     site = site_of({**GOOD, "gate": gate})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -204,6 +205,15 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Stored, str]
     monkeypatch.setattr(overview, "DETAILED", 2)
     stored = Stored(tmp_path, 27)
     return stored, render(build(stored.site, stored.paths, "c1"))
+
+
+def test_a_page_shows_control_characters_and_holds_none(large: tuple[Stored, str]) -> None:
+    stored, page = large
+    assert r"Cool it \x1b[0m." in page
+    record = next(iter(build(stored.site, stored.paths, "c1")["nodes"][8]["gates"]))["raw"][0]["stdout_sha256"]
+    whole = render(build(stored.site, stored.paths, "c1"), {record: "one\x00\x9b\r\ntwo <b>"})
+    assert "<pre>one\\x00\\x9b\ntwo &lt;b&gt;</pre>" in whole
+    assert not re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", page + whole)
 
 
 def test_a_large_sites_page_has_every_node_in_its_map_and_few_in_full(large: tuple[Stored, str]) -> None:

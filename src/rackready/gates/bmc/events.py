@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Annotated
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, Strict
 
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Passed, Run
@@ -38,7 +39,7 @@ class Events(Gate):
     class Inputs(base.Inputs):
         """From when on entries count, and which."""
 
-        since: AwareDatetime | None = Field(
+        since: Annotated[AwareDatetime, Strict(strict=False)] | None = Field(
             None, description="entries before this time (of the BMC's clock) were read and dealt with; none: since the last pass"
         )
         warnings: bool = Field(default=True, description="entries of severity Warning count, too")

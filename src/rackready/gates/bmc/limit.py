@@ -35,7 +35,10 @@ class PowerLimit(Gate):
         """What the site wants."""
 
         cap_w: float | None = Field(
-            None, gt=0, description="limit of the whole server that the site wants, W; none: no limit below the platform's highest draw"
+            None,
+            gt=0,
+            le=1e6,
+            description="limit of the whole server that the site wants, W, at most 10^6 (judgement); none: no limit below the platform's highest draw",
         )
 
     inputs: Inputs

@@ -67,7 +67,7 @@ class Incast(Gate):
 
         senders: int = Field(4, ge=2, le=32, description="nodes that write into one port at once, as far as there are so many")
         seconds: int = Field(10, ge=5, le=120, description="how long they write, s")
-        size: int = Field(1048576, ge=65536, description="message size, bytes")
+        size: int = Field(1048576, ge=65536, le=1 << 30, description="message size, bytes; at most 1 GiB (judgement)")
 
     inputs: Inputs
 

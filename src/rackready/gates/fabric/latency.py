@@ -58,7 +58,7 @@ class IbWriteLat(Gate):
         """How perftest is run."""
 
         size: int = Field(2, ge=1, le=4096, description="message size, bytes")
-        iterations: int = Field(10000, ge=1000, description="messages of each direction")
+        iterations: int = Field(10000, ge=1000, le=100_000_000, description="messages of each direction; at most 10^8 (judgement)")
         effect: float = Field(0.2, gt=0, lt=2, description="declared effect: a NIC fails only when it is behind its siblings by more than half of this share")
         tail: float = Field(
             10,

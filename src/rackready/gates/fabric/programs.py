@@ -138,8 +138,8 @@ class Inference(OneProgram):
     class Inputs(OneProgram.Inputs):
         """Which image of vLLM or TensorRT-LLM, and what it is to run."""
 
-        command: list[str] = Field(
-            default_factory=list,
+        command: tuple[str, ...] = Field(
+            (),
             description="what runs in it, e.g. [vllm, bench, throughput, --model, /model, --tensor-parallel-size, '8']; it must print tokens/s; "
             "its sizes say which GPUs it measures",
         )

@@ -47,7 +47,7 @@ class DdpStep(Containered):
     class Inputs(Containered.Inputs):
         """Which image with PyTorch, and how long."""
 
-        steps: int = Field(50, ge=10, description="steps that are timed")
+        steps: int = Field(50, ge=10, le=1_000_000, description="steps that are timed; at most a million (judgement)")
 
     inputs: Inputs
 

@@ -6,6 +6,7 @@ Lines that are none of the driver's are noise, and there may be any number of th
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -21,7 +22,10 @@ _STAMPS = (
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.\d)?\): (?P<code>\d+), ?(?P<text>.*)$")
 _SXID = re.compile(r"nvidia-nvswitch(?P<switch>\d+): SXid \(PCI:(?P<pci>[0-9a-fA-F:.]+)\): (?P<code>\d+), ?(?P<text>.*)$")
 _FABRIC_MANAGER = re.compile(r"detected NVSwitch (?P<kind>non-fatal|fatal) error (?P<code>\d+) on .*NVSwitch pci bus id (?P<pci>\S+)")
-_MENTIONS = re.compile(r"\b(?:NVRM: Xid|SXid)\b")
+_COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+"""What `dmesg --color=always` and `grep --color=always` put between (ECMA-48 control sequences)."""
+_MENTIONS = re.compile(r"nvrm\b.*(?<![a-z0-9_])s?xid(?![a-z])|(?<![a-z0-9_])sxid(?![a-z])|(?<![a-z0-9_])xid\W*pci\b", re.IGNORECASE)
+"""In whatever form: `NVRM: GPU0 Xid`, two blanks. Names of functions (`_kgspLogXid119`) are none: the driver writes them beside the Xid itself."""
 _DRIVER = "NVRM: loading NVIDIA UNIX"
 _BOOT = re.compile(r"Linux version \d")
 _RULE_WORDS = re.compile(
@@ -72,14 +76,14 @@ def parse(text: str) -> KernelLog:
     sxids: list[Event] = []
     unreadable: list[str] = []
     lines, from_boot = 0, False
-    for raw in text.splitlines():
-        when, line = _stamp(raw)
+    for raw in _COLOUR.sub("", text).split("\n"):
+        when, line = _stamp(raw.removesuffix("\r"))
         lines += when != ""
         from_boot |= _DRIVER in line or _BOOT.search(line) is not None
         event = _event(when, line)
         if event is not None:
             (xids if event.switch is None else sxids).append(event)
-        elif _MENTIONS.search(line):
+        elif _MENTIONS.search(_letters(line)):
             unreadable.append(raw.strip())
     if not lines:
         message = "empty output" if not text.strip() else f"no line of a kernel log, but {text.strip().splitlines()[0][:80]!r}"
@@ -116,6 +120,14 @@ def _stamp(raw: str) -> tuple[str, str]:
         if found:
             return found["when"], found["text"]
     return "", raw
+
+
+def _letters(line: str) -> str:
+    """Return a line without what nobody sees (NUL, ESC, zero-width spaces) and with plain letters for their look-alikes: it is searched, not judged."""
+    if line.isascii() and line.isprintable():
+        return line
+    plain = unicodedata.normalize("NFKC", line)
+    return "".join(letter for letter in plain if letter.isspace() or unicodedata.category(letter)[0] != "C")
 
 
 def _event(when: str, line: str) -> Event | None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from rackready.gates.formats.error import FormatError
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
@@ -16,6 +19,8 @@ def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
     has twice it would keep the second value alone: two answers to one question, of which nobody knows the right one (RFC 8259, 4: unpredictable).
     fio repeats options that it was given several times under "job options" (axboe/fio issue 1571); no command line of a gate does that.
 
+    Half of a pair of escapes (RFC 8259, 8.2: unpredictable) is no character: nothing that holds one can be stored.
+
     ``after_words``: a tool may print words before its document (warnings); words without a document are its refusal, and the reason.
     """
     if not text.strip():
@@ -24,7 +29,7 @@ def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
     if start < 0:
         raise FormatError(" ".join(text.split())[:160])
     try:
-        return json.loads(text[start:], parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_once)
+        document = json.loads(text[start:], parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
         raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
     except FormatError:
@@ -33,6 +38,16 @@ def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
         raise FormatError("JSON with a number of more digits than Python reads") from error
     except RecursionError as error:
         raise FormatError("JSON nested without end") from error
+    if _SURROGATE.search(text):
+        _whole_characters(document)
+    return document
+
+
+def _whole_characters(document: Any) -> None:  # noqa: ANN401 - JSON
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise FormatError(f"half a character (\\u{ord(error.object[error.start]):04x} alone) in a JSON string") from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

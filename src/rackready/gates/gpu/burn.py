@@ -90,7 +90,12 @@ class Burn(Load):
 
         power_s: int = Field(120, ge=30, le=259200, description="length of DCGM's targeted_power, s")
         stress_s: int = Field(120, ge=30, le=259200, description="length of DCGM's targeted_stress, s")
-        least_clock_mhz: float | None = Field(None, gt=0, description="lowest SM clock under load, MHz; null: the GPU profile's sm_clock_min, where it has one")
+        least_clock_mhz: float | None = Field(
+            None,
+            gt=0,
+            le=10_000,
+            description="lowest SM clock under load, MHz, at most 10^4 (judgement); null: the GPU profile's sm_clock_min, where it has one",
+        )
 
     inputs: Inputs
 

@@ -32,7 +32,10 @@ class Ecc(SmiGate):
 
         enabled: bool = Field(default=True, description="ECC is to be on")
         corrected_limit: int | None = Field(
-            None, ge=1, description="corrected errors since the driver was loaded above which a GPU fails; null: no vendor publishes one, so only recorded"
+            None,
+            ge=1,
+            le=10**9,
+            description="corrected errors since the driver was loaded above which a GPU fails, at most 10^9 (judgement); null: only recorded",
         )
 
     inputs: Inputs

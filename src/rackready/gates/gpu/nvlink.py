@@ -49,7 +49,10 @@ class NvLinks(Gate):
         """How many errors of the corrected kind a link may have."""
 
         crc_limit: int | None = Field(
-            None, ge=1, description="CRC errors since the driver was loaded above which a link fails; null: no vendor publishes one, so noted"
+            None,
+            ge=1,
+            le=10**9,
+            description="CRC errors since the driver was loaded above which a link fails, at most 10^9 (judgement); null: no vendor publishes one, so noted",
         )
 
     inputs: Inputs

@@ -29,7 +29,9 @@ class Settings(SmiGate):
         persistence: bool = Field(default=True, description="the driver stays initialised without a client")
         mig: bool = Field(default=False, description="MIG mode is on")
         compute_mode: Literal["Default", "Exclusive_Process", "Prohibited"] = Field("Default", description="who may use a GPU")
-        power_limit_w: float | None = Field(None, gt=0, description="wanted power limit of one GPU, W; null: the limit as shipped, from the GPU profile")
+        power_limit_w: float | None = Field(
+            None, gt=0, le=10_000, description="wanted power limit of one GPU, W, at most 10^4 (judgement); null: the limit as shipped, from the GPU profile"
+        )
 
     inputs: Inputs
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, Strict
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
@@ -54,7 +55,7 @@ class Xids(Gate):
     class Inputs(base.Inputs):
         """From when on the log counts."""
 
-        since: datetime | None = Field(
+        since: Annotated[datetime, Strict(strict=False)] | None = Field(
             None, description="events before this time (with its zone) are only noted, e.g. a reset that was recorded; null: since boot"
         )
 

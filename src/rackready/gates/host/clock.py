@@ -27,12 +27,15 @@ class Clock(HostGate):
     class Inputs(base.Inputs):
         """How far off the clock may be."""
 
-        max_offset_s: float = Field(0.05, gt=0, description=f"largest offset from the source in seconds; source of the default: {_SOURCE}")
+        max_offset_s: float = Field(
+            0.05, gt=0, le=60, description=f"largest offset from the source in seconds, at most 60 (judgement); source of the default: {_SOURCE}"
+        )
         max_error_s: float = Field(
             3.0,
             gt=0,
+            le=60,
             description="largest error that cannot be ruled out, in seconds: offset, root dispersion and half the root delay (chronyc(1)); less where jobs or "
-            f"PTP need less; source of the default: {_DISTANCE}",
+            f"PTP need less, at most 60 (judgement); source of the default: {_DISTANCE}",
         )
 
     inputs: Inputs

@@ -51,8 +51,10 @@ class CounterDeltas(Gate):
         """The load between the two readings."""
 
         load: tuple[str, ...] = Field(("dcgmi", "diag", "-r", "2", "-j"), min_length=1, description="command that loads the node; it must end with 0")
-        least_s: float = Field(1, gt=0, description="shortest time of a load other than DCGM's, s; judgement: what ends sooner did nothing")
-        timeout_s: float = Field(900, gt=0, description="longest time that the load may take, s")
+        least_s: float = Field(
+            1, gt=0, le=86400, description="shortest time of a load other than DCGM's, s, at most a day; judgement: what ends sooner did nothing"
+        )
+        timeout_s: float = Field(900, gt=0, le=259200, description="longest time that the load may take, s; at most three days (judgement)")
 
     inputs: Inputs
 

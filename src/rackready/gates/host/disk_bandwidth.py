@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import median
+from typing import Annotated
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
@@ -42,8 +43,10 @@ class DiskBandwidth(HostGate):
     class Inputs(base.Inputs):
         """Bounds; a drive without siblings needs a declared one."""
 
-        read_gb_s: float | None = Field(None, gt=0, description="least sequential read rate of a drive, GB/s (10^9 bytes), as its data sheet has it")
-        models: dict[str, PositiveFloat] = Field(
+        read_gb_s: float | None = Field(
+            None, gt=0, le=1000, description="least sequential read rate of a drive, GB/s (10^9 bytes), as its data sheet has it; at most 1000 (judgement)"
+        )
+        models: dict[str, Annotated[float, Field(gt=0, le=1000)]] = Field(
             default_factory=dict, description="model as lsblk names it -> least sequential read rate, GB/s, as its data sheet has it; goes before read_gb_s"
         )
         sibling_tolerance: float = Field(0.02, gt=0, lt=1, description=f"how far below the median of its siblings a drive may be; source: {_SOURCE}")

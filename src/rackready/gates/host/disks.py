@@ -105,8 +105,13 @@ class Disks(HostGate):
     class Inputs(base.Inputs):
         """What a site may know better."""
 
-        drives: int | None = Field(None, ge=0, description="drives of the host; null: as the platform's profile says")
-        max_used_percent: int = Field(100, ge=1, description=f"rated endurance that may be used up, percent; source of the default: {_NVME}, 100 is all of it")
+        drives: int | None = Field(None, ge=0, le=1000, description="drives of the host, at most 1000 (judgement); null: as the platform's profile says")
+        max_used_percent: int = Field(
+            100,
+            ge=1,
+            le=254,
+            description=f"rated endurance that may be used up, percent; source of the default: {_NVME}, 100 is all of it, and 255 stands for all above 254",
+        )
 
     inputs: Inputs
 

@@ -32,8 +32,8 @@ class ParallelFilesystem(HostGate):
         """What the site bought; without it the gate is an error, never a pass: declare its skip where there is no such file system."""
 
         directory: str | None = Field(None, min_length=1, pattern="^/", description="folder on the file system for test files, which are removed again")
-        read_gb_s: float | None = Field(None, gt=0, description="least rate of reading from one node, GB/s (10^9 bytes)")
-        write_gb_s: float | None = Field(None, gt=0, description="least rate of writing from one node, GB/s")
+        read_gb_s: float | None = Field(None, gt=0, le=10_000, description="least rate of reading from one node, GB/s (10^9 bytes); at most 10^4 (judgement)")
+        write_gb_s: float | None = Field(None, gt=0, le=10_000, description="least rate of writing from one node, GB/s; at most 10^4 (judgement)")
         kinds: tuple[str, ...] = Field(NETWORK, min_length=1, description="types of file systems that count as one of a network, as findmnt names them")
         jobs: int = Field(16, ge=1, le=256, description="files that are moved side by side")
         size: str = Field("4G", pattern=r"^\d+[MG]$", description="size of each file")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, Strict
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
@@ -51,7 +52,9 @@ class KernelSettings(HostGate):
         """What a site wants beyond what follows from the running kernel itself."""
 
         cmdline: tuple[str, ...] = Field((), description="words that the kernel command line must have, e.g. numa_balancing=disable")
-        hugepages: dict[int, int] = Field({}, description="page size in kB to the least number of huge pages, beside what the command line reserves")
+        hugepages: dict[Annotated[int, Strict(strict=False), Field(ge=1, le=1 << 24)], Annotated[int, Field(ge=0, le=10**9)]] = Field(
+            {}, description="page size in kB to the least number of huge pages, beside what the command line reserves"
+        )
         swap: bool = Field(default=False, description="swap may be on; source of the default: Kubernetes, kubelet does not start with swap unless told to")
 
     inputs: Inputs

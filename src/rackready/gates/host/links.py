@@ -18,6 +18,7 @@ LOG = Tool("dmesg", ("dmesg",), "util-linux", keep=r"mlx5_core .*Link (down|up)$
 _LINE = re.compile(r"^\[\s*(?P<at>\d+\.\d+)\] mlx5_core (?:.* )?(?P<netdev>[^\s:]+): Link (?P<way>down|up)$")
 UPTIME = "/proc/uptime"
 _GRACE_SOURCE = "oci-hpc: any flap of the last 6 hours that is later than 30 minutes after boot"
+_YEAR_S = 366 * 86400
 _COUNT_SOURCE = "Azure node health checks: 5 or more lost carriers of a port in a day"
 _AWAY_SOURCE = "NVIDIA's health checks of GB200 and GB300, rdma_linkflap_fatal: one outage of 30 s or more is critical"
 _RATE = re.compile(r"^(\d+(?:\.\d+)?) Gb/sec")
@@ -50,15 +51,33 @@ class Links(HostGate):
     class Inputs(base.Inputs):
         """When a link that went down counts as flapping."""
 
-        grace_s: float = Field(1800, ge=0, description=f"seconds after boot in which links may go down; source of the default: {_GRACE_SOURCE}")
-        window_s: float = Field(21600, gt=0, description=f"seconds back from now in which one such flap is too many; source of the default: {_GRACE_SOURCE}")
-        max_outage_s: float = Field(30, gt=0, description=f"longest single outage after the grace, s; source: {_AWAY_SOURCE}")
+        grace_s: float = Field(
+            1800,
+            ge=0,
+            le=86400,
+            description=f"seconds after boot in which links may go down, at most a day (judgement); source of the default: {_GRACE_SOURCE}",
+        )
+        window_s: float = Field(
+            21600,
+            gt=0,
+            le=_YEAR_S,
+            description=f"seconds back from now in which one such flap is too many, at most a year; source of the default: {_GRACE_SOURCE}",
+        )
+        max_outage_s: float = Field(
+            30, gt=0, le=3600, description=f"longest single outage after the grace, s, at most an hour (judgement); source: {_AWAY_SOURCE}"
+        )
         outage_window_s: float = Field(
             604800,
             gt=0,
-            description="seconds back from now in which such an outage counts; judgement: a week, then a planned restart of a switch is history",
+            le=_YEAR_S,
+            description="seconds back from now in which such an outage counts, at most a year; judgement: a planned restart of a switch is history in a week",
         )
-        max_downs: int = Field(4, ge=0, description=f"times that a link may have gone down since boot, grace included; source of the default: {_COUNT_SOURCE}")
+        max_downs: int = Field(
+            4,
+            ge=0,
+            le=1000,
+            description=f"times that a link may have gone down since boot, grace included, at most 1000 (judgement); source of the default: {_COUNT_SOURCE}",
+        )
 
     inputs: Inputs
 

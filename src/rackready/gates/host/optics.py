@@ -173,9 +173,14 @@ class Optics(HostGate):
         """Bounds; parts that are not declared are compared with the node's other ports."""
 
         max_effective_ber: float = Field(
-            EFFECTIVE_BER, gt=0, lt=1, description=f"largest bit error rate after correction; source of the default: {EFFECTIVE_SOURCE}"
+            EFFECTIVE_BER,
+            gt=0,
+            le=1e-6,
+            description=f"largest bit error rate after correction, at most 1e-6 (judgement); source of the default: {EFFECTIVE_SOURCE}",
         )
-        max_raw_ber: float = Field(RAW_BER, gt=0, lt=1, description=f"largest bit error rate before correction; source of the default: {_RAW_SOURCE}")
+        max_raw_ber: float = Field(
+            RAW_BER, gt=0, le=1e-2, description=f"largest bit error rate before correction, at most 1e-2 (judgement); source of the default: {_RAW_SOURCE}"
+        )
         parts: tuple[str, ...] = Field((), description="part numbers of modules or cables that are right; empty: the one of more than half of the ports")
 
     inputs: Inputs

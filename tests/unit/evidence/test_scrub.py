@@ -1,0 +1,120 @@
+"""Secrets in whatever form a tool prints them, and what only looks like one. `test_store.py` has those that are named by an environment or an option."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rackready.evidence.scrub import HIDDEN, scrub
+
+SECRET = "do-not-keep-me"
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f'{{"password": {{"value": "{SECRET}"}}, "n": 1}}', f'{{"password": "{HIDDEN}", "n": 1}}'),
+        (f'{{"passwords": ["{SECRET}", "]{SECRET}"], "n": 1}}', f'{{"passwords": "{HIDDEN}", "n": 1}}'),
+        (f'{{"secret": [[{{"a": 1}}, "{SECRET}', f'{{"secret": "{HIDDEN}"'),
+        (f"passwords: [a, '{SECRET}']", f"passwords: {HIDDEN}"),
+        (f"passwords: ['a', '{SECRET}'] # two", f"passwords: {HIDDEN} # two"),
+        (f"{{'credential': {{'of': ('{SECRET}',)}}}}", f"{{'credential': '{HIDDEN}'}}"),
+        ('{"password": 12345678}', f'{{"password": "{HIDDEN}"}}'),
+        (f'"{{\\"password\\": \\"{SECRET}\\", \\"n\\": 1}}"', f'"{{\\"password\\": \\"{HIDDEN}\\", \\"n\\": 1}}"'),
+        (f'"{{\\"password\\": [\\"{SECRET}\\"], \\"n\\": 1}}"', f'"{{\\"password\\": \\"{HIDDEN}\\", \\"n\\": 1}}"'),
+        (f'{{"environment": ["A={SECRET}", "B=1"]}}', f'{{"environment": ["{HIDDEN}"]}}'),
+        (f"db_pass = {SECRET}", f"db_pass = {HIDDEN}"),
+        (f"ENCRYPTION_KEY={SECRET} A=1", f"ENCRYPTION_KEY={HIDDEN} A=1"),
+        (f"private_key={SECRET}", f"private_key={HIDDEN}"),
+        (f"psk={SECRET}", f"psk={HIDDEN}"),
+        (f"password: |\n  {SECRET}\n  more\nrest: 1\n", f"password: {HIDDEN}\nrest: 1\n"),
+        (f"<bmc><password>{SECRET}</password><n>1</n></bmc>", f"<bmc><password>{HIDDEN}</password><n>1</n></bmc>"),
+        (f"curl -sku admin:{SECRET} https://192.0.2.1", f"curl -sku admin:{HIDDEN} https://192.0.2.1"),
+        (f"curl -u 'admin:a {SECRET}' x", f"curl -u 'admin:{HIDDEN}' x"),
+        (f"ipmitool -p 623 -P {SECRET} sdr", f"ipmitool -p {HIDDEN} -P {HIDDEN} sdr"),
+        (f"sshpass -p {SECRET} ib_write_bw -p 18515", f"sshpass -p {HIDDEN} ib_write_bw -p 18515"),
+        (f"HTTPS://u:{SECRET}@h/x", f"HTTPS://{HIDDEN}@h/x"),
+        (f"https://u:p@{SECRET}@h/x", f"https://{HIDDEN}@h/x"),
+        (f"postgres://u:p/{SECRET}@h/db", f"postgres://{HIDDEN}@h/db"),
+        ("hf_abcdefghijklmnopqrstuvwxyzABCDEFGH", HIDDEN),
+        ("ghp_abcdefghijklmnopqrstuvwxyz0123456789", HIDDEN),
+        ("login nvapi-abcdefghijklmnop-qrstuvwxyz", f"login {HIDDEN}"),
+        ("AKIAIOSFODNN7EXAMPLE", HIDDEN),
+        (f"x {JWT} y", f"x {HIDDEN} y"),
+        (f"< Set-Cookie: session={SECRET}; Path=/\r\n1", f"< Set-Cookie: {HIDDEN}\r\n1"),
+        ("root:$6$abcdefgh$0123456789:19000:0", f"root:{HIDDEN}:19000:0"),
+        (f"-----BEGIN PGP PRIVATE KEY BLOCK-----\n{SECRET}\n-----END PGP PRIVATE KEY BLOCK-----\n1", f"{HIDDEN}\n1"),
+    ],
+)
+def test_a_secret_is_hidden_and_the_rest_stays(text: str, left: str) -> None:
+    assert scrub(text) == left
+    assert scrub(left) == left, "what was scrubbed is scrubbed again where it is judged again"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"password_expired": false, "MinPasswordLength": 12, "max_tokens": [128, 256], "time_per_token": [1.5, 2], "pkcs": {}}',
+        "NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus",
+        "http://192.0.2.1:8000/x@y tcp://192.0.2.1:5555 and root@node02",
+        "sshd: Permission denied (publickey,password).",
+        "hf_model_path = /models/llama, mask-1 task-2 ghost_x eyJ",
+        "A -> B, <token count>, cookiecutter, -p 18515, pass 3 of 4",
+        '{"env": {}, "environment": "rack", "keys": ["a"], "auth": null}',
+    ],
+)
+def test_what_only_looks_like_a_secret_stays(text: str) -> None:
+    assert scrub(text) == text
+
+
+def test_a_document_stays_one() -> None:
+    text = json.dumps({"a": {"password": {"v": ["x", {"y": 'z"]}'}]}}, "inner": json.dumps({"token": "x", "tokens": 5, "password": 1})})
+    found = json.loads(scrub(text))
+    assert found["a"] == {"password": HIDDEN}
+    assert json.loads(found["inner"]) == {"token": HIDDEN, "tokens": 5, "password": HIDDEN}
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "password",
+        "a.-",
+        "a://",
+        "a://b:",
+        "a+",
+        "curl ",
+        "curl -u ",
+        "mysql x ",
+        "ipmitool -P ",
+        "bearer ",
+        "authorization: ",
+        "x" * 50 + "secret",
+        "eyJaaaaaaaa.",
+        "<password>",
+        '"password": [',
+        '"password": {"',
+        "password ",
+        'password: "',
+        '\\"password\\": \\"',
+        "-----BEGIN A ",
+        "hf_a",
+        "$1$",
+        "cookie: ",
+        "password: |\n ",
+        '"env": [',
+        " ",
+        "--password ",
+    ],
+    ids=repr,
+)
+def test_time_grows_with_the_length_alone(unit: str) -> None:
+    """200 KB of what sends a pattern back again and again: with the square of the length it would take many minutes."""
+    text = unit * (200_000 // len(unit))
+    assert len(scrub(f"{text} password")) <= 2 * len(text)
+    assert scrub(f'{{"password": ["{text}')
+
+
+def test_backslashes_without_end_are_looked_at_once() -> None:
+    assert scrub('{"password": ["' + "\\" * 200_000) == f'{{"password": "{HIDDEN}"'
