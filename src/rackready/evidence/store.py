@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -59,9 +59,17 @@ EMPTY = hashlib.sha256(b"").hexdigest()
 """Under which an output of no bytes is recorded: nothing stands in the store for it."""
 
 
+_DIGITS = 20
+"""Of an id's time, ns since 1970."""
+
+
 def new_id() -> str:
-    """Return an id that is unique and sorts by time."""
-    return f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+    """Return an id that is unique and sorts by the time of this machine's clock; ``append`` sees to it that it sorts behind what is there."""
+    return _id(time.time_ns())
+
+
+def _id(at: int) -> str:
+    return f"{at:0{_DIGITS}d}-{secrets.token_hex(4)}"
 
 
 class EvidenceStore:
@@ -85,19 +93,21 @@ class EvidenceStore:
 
     # writing -----------------------------------------------------------------------------------------------------
 
-    def append(self, *records: EvidenceRecord) -> None:
-        """Append records, all or none. Raises EvidenceError, also when an id exists, and LedgerError when another controller works on these records."""
-        nodes = [{"record_id": record.id, "node": node} for record in records for node in dict.fromkeys(record.nodes)]
+    def append(self, *records: EvidenceRecord) -> list[EvidenceRecord]:
+        """Append records, all or none, and return them as they were written.
+
+        The newest record is the one with the greatest id: one whose id sorts before what is there, because the clock was stepped back, gets one behind it.
+        Raises EvidenceError, also when an id exists, and LedgerError when another controller works on these records.
+        """
         try:
             with self._ledger.write() as connection:
-                connection.execute(sa.insert(_records), [_row(record) for record in records])
-                connection.execute(sa.insert(_nodes), nodes)
+                written = _in_order(connection, records)
+                connection.execute(sa.insert(_records), [_row(record) for record in written])
+                connection.execute(sa.insert(_nodes), [{"record_id": one.id, "node": node} for one in written for node in dict.fromkeys(one.nodes)])
         except sa.exc.SQLAlchemyError as error:
-            if isinstance(error, sa.exc.IntegrityError):
-                text = f"evidence {records[0].id} cannot be appended - Expected: a new record Actual: one of its id is there"
-                raise EvidenceError(f"{text}. Measure again: it gets an id of its own.") from error
             names = records[0].id if len(records) == 1 else f"{records[0].id} and {len(records) - 1} more"
             raise EvidenceError(self._ledger.in_words(f"evidence {names} cannot be appended", error)) from error
+        return written
 
     def put_raw(self, text: str) -> str:
         """Store a captured output, secrets scrubbed, and return its SHA-256 (of the scrubbed text)."""
@@ -223,6 +233,25 @@ def _concluded() -> sa.Select[tuple[str, str, str, str]]:
     ends_of = ends.where(_records.c.target == sa.bindparam("target")).group_by(_records.c.gate).subquery()
     query = sa.select(_records.c.gate, _records.c.record, _records.c.sha256, _records.c.id).join(ends_of, ends_of.c.last == _records.c.id)
     return query.order_by(ends_of.c.first)
+
+
+def _in_order(connection: sa.Connection, records: Sequence[EvidenceRecord]) -> list[EvidenceRecord]:
+    """Return the records with ids that sort behind every one that is there, and in this order. The transaction keeps other writers out.
+
+    Raises EvidenceError when one of them was appended before.
+    """
+    last = connection.execute(sa.select(sa.func.max(_records.c.id))).scalar() or ""
+    early = [record.id for record in records if record.id <= last]
+    there = connection.execute(sa.select(_records.c.id).where(_records.c.id.in_(early))).scalars().first() if early else None
+    if there is not None:
+        text = f"evidence {there} cannot be appended - Expected: a new record Actual: one of its id is there"
+        raise EvidenceError(f"{text}. Measure again: it gets an id of its own.")
+    out = []
+    for record in records:
+        one = record if record.id > last else record.model_copy(update={"id": _id(int(last[:_DIGITS]) + 1)})
+        out.append(one)
+        last = one.id
+    return out
 
 
 def _row(record: EvidenceRecord) -> dict[str, str]:

@@ -42,7 +42,7 @@ class Backend(Protocol):
         """Make tables that are absent. Raises SQLAlchemyError."""
 
     def guard(self, connection: sa.Connection) -> None:
-        """Called first in every transaction that writes. Raises LedgerError when another controller works on these records."""
+        """Called first in every transaction that writes: no other writes until it ends. Raises LedgerError when another controller works on these records."""
 
     def identity(self, engine: sa.Engine) -> str:
         """Return a name for this ledger: fencing tokens of another one are not comparable with its own."""

@@ -67,7 +67,11 @@ class SqliteFile:
                 metadata.create_all(connection)
 
     def guard(self, connection: sa.Connection) -> None:
-        """The flock is enough: who has it is the only controller that can reach the file."""
+        """Keep other writers out from here on: what the transaction reads first is still so when it writes.
+
+        Another controller there is none: the flock beside the file keeps it away.
+        """
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     def identity(self, _engine: sa.Engine) -> str:
         """Name the ledger by machine and file."""

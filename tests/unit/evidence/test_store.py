@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -88,8 +90,27 @@ def test_the_database_itself_refuses_changes(store: EvidenceStore, ledger: Ledge
 def test_a_record_is_appended_once(store: EvidenceStore) -> None:
     one = record()
     store.append(one)
-    with pytest.raises(EvidenceError, match="cannot be appended"):
-        store.append(one)
+    with pytest.raises(EvidenceError) as refusal:
+        store.append(record("node02"), one)
+    text = f"evidence {one.id} cannot be appended - Expected: a new record Actual: one of its id is there. Measure again: it gets an id of its own."
+    assert str(refusal.value) == text
+    assert store.records() == [one]
+
+
+def test_a_clock_that_was_stepped_back_hides_no_newer_record(store: EvidenceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = record()
+    store.append(good)
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() - 3600 * 10**9)
+    run, bad = store.append(record("node01+node02/rail1"), record(outcome=Outcome.FAIL))
+    assert [item.id for item in store.records()] == [good.id, run.id, bad.id]
+    assert re.fullmatch(r"\d{20}-[0-9a-f]{8}", bad.id)
+    assert store.concluded("node01") == {GATE: bad}
+    assert store.newest(GATE)["node01"] == bad
+    assert store.valid("node01", "d1") == {GATE: bad}
+    monkeypatch.undo()
+    again = record()
+    assert store.append(again) == [again], "with a clock that goes on, ids are the time again"
 
 
 def test_a_changed_record_is_noticed(store: EvidenceStore, ledger: Ledger) -> None:
