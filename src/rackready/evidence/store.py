@@ -9,16 +9,17 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
 from rackready.evidence.scrub import scrub
 from rackready.ledger.append_only import append_only, lifted
 from rackready.ledger.schema import KEY
-from rackready.ledger.store import Ledger
+from rackready.ledger.store import Ledger, put_campaign
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
@@ -93,8 +94,8 @@ class EvidenceStore:
 
     # writing -----------------------------------------------------------------------------------------------------
 
-    def append(self, *records: EvidenceRecord) -> list[EvidenceRecord]:
-        """Append records, all or none, and return them as they were written.
+    def append(self, *records: EvidenceRecord, campaign: Mapping[str, Any] | None = None) -> list[EvidenceRecord]:
+        """Append records, all or none, and return them as they were written. ``campaign``: a row of the ledger's campaigns that is written with them.
 
         The newest record is the one with the greatest id: one whose id sorts before what is there, because the clock was stepped back, gets one behind it.
         Raises EvidenceError, also when an id exists, and LedgerError when another controller works on these records.
@@ -102,6 +103,8 @@ class EvidenceStore:
         try:
             with self._ledger.write() as connection:
                 written = _in_order(connection, records)
+                if campaign is not None:
+                    put_campaign(connection, **campaign)
                 connection.execute(sa.insert(_records), [_row(record) for record in written])
                 connection.execute(sa.insert(_nodes), [{"record_id": one.id, "node": node} for one in written for node in dict.fromkeys(one.nodes)])
         except sa.exc.SQLAlchemyError as error:

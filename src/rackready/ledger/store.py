@@ -256,12 +256,8 @@ class Ledger:
 
     def put_campaign(self, campaign: str, **values: Any) -> None:
         """Insert a campaign, or update the columns given."""
-        table = schema.campaigns
         with self._write() as connection:
-            if connection.execute(sa.select(table.c.id).where(table.c.id == campaign)).first():
-                connection.execute(sa.update(table).where(table.c.id == campaign).values(**values))
-            else:
-                connection.execute(sa.insert(table).values(id=campaign, **{"begun": time.time(), "summary": {}, **values}))
+            put_campaign(connection, campaign, **values)
 
     def campaigns(self) -> list[dict[str, Any]]:
         """Return all campaigns, newest first."""
@@ -335,6 +331,15 @@ class Ledger:
     def _rows(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
         with self.read() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def put_campaign(connection: sa.Connection, campaign: str, **values: Any) -> None:
+    """Insert a campaign, or update the columns given, within a transaction."""
+    table = schema.campaigns
+    if connection.execute(sa.select(table.c.id).where(table.c.id == campaign)).first():
+        connection.execute(sa.update(table).where(table.c.id == campaign).values(**values))
+    else:
+        connection.execute(sa.insert(table).values(id=campaign, **{"begun": time.time(), "summary": {}, **values}))
 
 
 def _words(text: str) -> str:
