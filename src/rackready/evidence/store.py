@@ -113,11 +113,11 @@ class EvidenceStore:
         return written
 
     def put_raw(self, text: str) -> str:
-        """Store a captured output, secrets scrubbed, and return its SHA-256 (of the scrubbed text)."""
+        """Store a captured output, secrets scrubbed, and return its SHA-256 (of the scrubbed text). A damaged file that stands in its place is replaced."""
         data = scrub(text).encode()
         digest = hashlib.sha256(data).hexdigest()
         path = Path(self._name(digest))
-        if not path.exists():
+        if not self._is_whole(digest):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
             with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -131,16 +131,44 @@ class EvidenceStore:
         """Return a stored output. Raises EvidenceError when it is gone or damaged."""
         if not _HASH.fullmatch(digest):
             raise EvidenceError(f"raw output {digest!r} - Expected: 64 hexadecimal digits. Take the hash from the report.")
+        data = self._content(digest)
+        if data is None:
+            other = "Copy it from the machine that measured, or measure" if not self._ledger.alone else "Measure"
+            text = f"raw output {digest} cannot be read - Expected: a stored output Actual: none. {other} again."
+            raise EvidenceError(text)
+        return data.decode()
+
+    def _content(self, digest: str) -> bytes | None:
+        """Return what is stored under a hash, None where nothing is. Raises EvidenceError when it is damaged."""
+        step = "The store was changed or its disk is failing: measure again, a node's pass that was judged from it counts no longer."
         try:
             with open(self._name(digest), "rb", buffering=0) as file:  # noqa: PTH123 - a report reads them by the hundred thousand
                 data = zlib.decompress(file.read())
+        except FileNotFoundError:
+            return None
         except (OSError, zlib.error) as error:
-            raise EvidenceError(
-                f"raw output {digest} cannot be read - Expected: a stored output Actual: {error}. Measure again: the evidence that names it counts no longer."
-            ) from error
+            raise EvidenceError(f"raw output {digest} cannot be read - Expected: a stored output Actual: {error}. {step}") from error
         if hashlib.sha256(data).hexdigest() != digest:
-            raise EvidenceError(f"raw output {digest} - Expected: content of that hash Actual: another. The store was changed: measure again.")
-        return data.decode()
+            raise EvidenceError(f"raw output {digest} - Expected: content of that hash Actual: another. {step}")
+        return data
+
+    def _is_whole(self, digest: str, *, elsewhere: bool = False) -> bool:
+        """Whether an output is stored as it was written. ``elsewhere``: what a stored output that is not here stands for."""
+        try:
+            data = self._content(digest)
+        except EvidenceError:
+            return False
+        return elsewhere if data is None else True
+
+    def _backed(self, record: EvidenceRecord) -> bool:
+        """Whether what a record was judged from is still what was written.
+
+        All of it is read: a file's size is not on record, and at 12,500 nodes this is the smaller part of reading their records. On a server that several
+        machines share, outputs that are not here lie on the machine that measured (docs/adr/0010): only a damaged one tells something. Those of runs over
+        several nodes stand in the runs' own records and are not looked at.
+        """
+        digests = {digest for raw in record.raw for digest in (raw.stdout_sha256, raw.stderr_sha256)} - {EMPTY}
+        return all(self._is_whole(digest, elsewhere=not self._ledger.alone) for digest in digests)
 
     def _written(self) -> bool:
         """Whether there are tables: a store that was never written has none. Once there, they stay, and are not asked for again."""
@@ -204,16 +232,17 @@ class EvidenceStore:
         A conclusion is the record whose target is the node itself; of pair and cluster gates, too. It counts while it was made
         under this desired digest and, when ``fingerprint`` is given, on exactly this hardware, firmware and software, in whatever
         boot: whether a reboot or age voids it is the gate set's to say (handover.policy). Only the newest conclusion of a gate is
-        looked at: an older pass never covers a newer fail. Beside a GPU that did not say who it is only fails count. A fail from
-        ``fails_since`` on (seconds since 1970: the node's last change) stands against a newer pass as well: measuring until it passes
-        would launder a fault.
+        looked at: an older pass never covers a newer fail. Beside a GPU that did not say who it is, and where the outputs that it was
+        judged from are gone or damaged, only fails count. A fail from ``fails_since`` on (seconds since 1970: the node's last change)
+        stands against a newer pass as well: measuring until it passes would launder a fault.
         """
         found: dict[str, EvidenceRecord] = {}
         for record in self.records(target=node):
             before = found.get(record.gate)
             if before is None or not (_failed_since(before, fails_since) and _counts(before, node, desired_digest, fingerprint)):
                 found[record.gate] = record
-        return {gate: record for gate, record in found.items() if _counts(record, node, desired_digest, fingerprint)}
+        counting = {gate: record for gate, record in found.items() if _counts(record, node, desired_digest, fingerprint)}
+        return {gate: record for gate, record in counting.items() if record.verdict.outcome is Outcome.FAIL or self._backed(record)}
 
     def newest(self, gate: str, most: int = 2048) -> dict[str, EvidenceRecord]:
         """Return target -> the newest record of a gate, of the targets that were measured last. Raises EvidenceError when one is not what was written."""

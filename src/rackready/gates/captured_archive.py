@@ -7,7 +7,7 @@ import gzip
 import lzma
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import IO, Any
 
@@ -16,7 +16,7 @@ LIMIT = 32 << 20
 _MOST = 1 << 30
 """Bytes of a whole archive, unpacked: they are held in memory. Judgement: a node's capture has some MB."""
 _BLOCK = 1 << 20
-_PACKED = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+_PACKED: dict[bytes, Callable[[IO[bytes]], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 """First bytes -> what reads it, and holds its check sums at its end (RFC 1952; bzip2; the .xz file format)."""
 
 
@@ -39,8 +39,8 @@ def members(file: IO[bytes]) -> dict[str, bytes]:
 def _unpacked(file: IO[bytes]) -> Any:  # noqa: ANN401 - a binary file
     head = file.read(6)
     file.seek(0)
-    packed = next((reader for start, reader in _PACKED.items() if head.startswith(start)), None)
-    return packed(file) if packed else file
+    readers = [reader for start, reader in _PACKED.items() if head.startswith(start)]
+    return readers[0](file) if readers else file
 
 
 def _whole(stream: IO[bytes]) -> dict[str, bytes]:

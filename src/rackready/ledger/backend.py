@@ -19,6 +19,10 @@ class Backend(Protocol):
         """The SQLite file, or where it would lie: what names this checkout's state on this machine."""
 
     @property
+    def alone(self) -> bool:
+        """Whether this machine alone writes to it: then files that belong to its records lie here, too."""
+
+    @property
     def writable(self) -> str:
         """What a write needs, for messages."""
 

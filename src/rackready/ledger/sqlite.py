@@ -26,6 +26,7 @@ class SqliteFile:
     """A SQLite file, readable by its owner alone."""
 
     home: Path
+    alone: bool = True
     writable: str = "a writable file"
     readable: str = "a ledger of this version"
 

@@ -102,6 +102,11 @@ class Ledger:
         return self._engine
 
     @property
+    def alone(self) -> bool:
+        """Whether this machine alone writes here: then files that belong to its records lie on it, too."""
+        return self._backend.alone
+
+    @property
     def home(self) -> Path:
         """The ledger's file, or where it would lie: names this checkout's state on this machine."""
         return self._backend.home
