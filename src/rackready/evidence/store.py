@@ -163,9 +163,9 @@ class EvidenceStore:
     def _backed(self, record: EvidenceRecord) -> bool:
         """Whether what a record was judged from is still what was written.
 
-        All of it is read: a file's size is not on record, and at 12,500 nodes this is the smaller part of reading their records. On a server that several
-        machines share, outputs that are not here lie on the machine that measured (docs/adr/0010): only a damaged one tells something. Those of runs over
-        several nodes stand in the runs' own records and are not looked at.
+        All of it is read, for a file's size is not on record: some 15 ms of a processor for a node with 82 outputs of 20 kB, as reading its records takes.
+        On a server that several machines share, outputs that are not here lie on the machine that measured (docs/adr/0010): only a damaged one tells
+        something. Those of runs over several nodes stand in the runs' own records and are not looked at.
         """
         digests = {digest for raw in record.raw for digest in (raw.stdout_sha256, raw.stderr_sha256)} - {EMPTY}
         return all(self._is_whole(digest, elsewhere=not self._ledger.alone) for digest in digests)
