@@ -140,7 +140,7 @@ class EvidenceStore:
 
     def _content(self, digest: str) -> bytes | None:
         """Return what is stored under a hash, None where nothing is. Raises EvidenceError when it is damaged."""
-        step = "The store was changed or its disk is failing: measure again, a node's pass that was judged from it counts no longer."
+        step = "Measure again: a node's pass that was judged from it counts no longer."
         try:
             with open(self._name(digest), "rb", buffering=0) as file:  # noqa: PTH123 - a report reads them by the hundred thousand
                 data = zlib.decompress(file.read())
