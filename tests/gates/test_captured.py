@@ -114,7 +114,7 @@ def test_a_file_name_with_control_characters_is_refused_without_printing_them(fo
 
 def test_a_file_name_of_half_a_character_is_refused(folder: Path) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest(file="a\ud800b")), encoding="utf-8")
-    assert refused(folder).startswith("manifest.json - Expected: Invalid JSON: ")
+    assert refused(folder) == f"manifest.json - Expected: JSON Actual: JSON with half a character (an unpaired surrogate). {CORRECT}"
 
 
 # files -------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ def _wrong(name: str, item: Mapping[str, Any]) -> str:
     """Return one thing that is wrong in a manifest, with its place."""
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"]).lstrip(".")
     where, given = f"{name}: {path}" if path else name, item["input"]
-    wanted = str(item["msg"]).removeprefix("Input should ").removeprefix("be ").removeprefix("Value error, ")
+    wanted = re.sub(r"^(?:(?:Input|String|List) should (?:be )?|Value error, )", "", str(item["msg"]))
     if item["type"] == "missing":
         return f"{where} - Expected: a value Actual: none. {_CORRECT}"
     if item["type"] == "extra_forbidden":

@@ -10,7 +10,7 @@ from rackready.gates.formats.error import FormatError
 
 
 def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
-    """Return the document that a tool printed. Raises FormatError: empty, cut off, damaged, nested beyond any tool's, with NaN or Infinity, or a key twice.
+    """Return the document that a tool printed. Raises FormatError: empty, cut off, damaged, nested without end, NaN, Infinity, half a character, a key twice.
 
     Python would take those two words for numbers, and 1e999 for the second; a bound that is held against them says nothing. Of a key that an object
     has twice it would keep the second value alone: two answers to one question, of which nobody knows the right one (RFC 8259, 4: unpredictable).
@@ -24,7 +24,8 @@ def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
     if start < 0:
         raise FormatError(" ".join(text.split())[:160])
     try:
-        return json.loads(text[start:], parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_once)
+        found = json.loads(text[start:], parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_once)
+        return _writable(found) if "\\ud" in text.lower() else found
     except json.JSONDecodeError as error:
         raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
     except FormatError:
@@ -33,6 +34,15 @@ def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
         raise FormatError("JSON with a number of more digits than Python reads") from error
     except RecursionError as error:
         raise FormatError("JSON nested without end") from error
+
+
+def _writable(found: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return the document when it has no half of a surrogate pair: such text can be neither recorded nor printed (RFC 8259, 8.2)."""
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise FormatError("JSON with half a character (an unpaired surrogate)") from error
+    return found
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
