@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import stat
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.captured import read
+from rackready.gates.captured import CaptureRefusedError, read
 from rackready.gates.imported import Import
 from rackready.gates.kit import Kit, write_kit
 from rackready.ledger.store import Ledger
@@ -68,6 +70,18 @@ def test_what_the_kit_brings_back_is_judged_and_proves_host_and_boot(tmp_path: P
     assert {one.gate: one.verdict.outcome for one in found} == {INVENTORY: outcome, R1: Outcome.ERROR}
     assert {one.lacks for one in found} == {()}
     assert archive.name.startswith("rackready-captured-node01-")
+
+
+def test_what_the_kit_packs_is_its_owners_alone_and_names_the_check_sums_of_its_files(tmp_path: Path) -> None:
+    archive = collected(kit(tmp_path, INVENTORY), tmp_path, node(tmp_path, text("nvml/dgx_h100_healthy.json")))
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    assert not list(archive.parent.glob("*.part"))
+    folder = archive.with_name(archive.name.removesuffix(".tar.gz"))
+    files = sorted(path.name for path in folder.iterdir() if path.name != "manifest.json")
+    assert read(archive).manifest.files == {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files}
+    (folder / "000-inventory.err").write_text("x", encoding="utf-8")
+    with pytest.raises(CaptureRefusedError, match=r"outputs\[0\]\.stderr_file: 000-inventory\.err - Expected: SHA-256 e3b0c442"):
+        read(folder)
 
 
 def test_gates_that_one_host_cannot_run_are_left_out_and_named(tmp_path: Path) -> None:

@@ -235,7 +235,11 @@ def test_two_bad_ends_of_one_cable_run_are_each_told_their_own(tmp_path: Path) -
 
 def test_a_node_that_does_not_say_its_boot_has_no_fingerprint(tmp_path: Path) -> None:
     silent = {
-        "node01": {"fingerprint": said('{"format": "rackready/fingerprint/v1", "kernel": "6.1", "driver": "580", "gpus": [{"id": "a"}], "complete": true}')}
+        "node01": {
+            "fingerprint": said(
+                '{"format": "rackready/fingerprint/v1", "kernel": "6.1", "driver": "580", "nics": [], "gpus": [{"index": 0, "id": "a"}], "complete": true}'
+            )
+        }
     }
     played = play(tmp_path, Rack(silent), nodes=["node01"], only=["node/gpu/sanity/inventory"])
     assert "no GPU, driver, kernel or boot id in it" in played.results["node01"].message

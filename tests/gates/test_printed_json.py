@@ -51,3 +51,11 @@ def test_a_second_answer_in_a_diagnostic_never_makes_it_pass() -> None:
     verdict = made.evaluate(known, run, {key: Output(key, "node01", "x", 0, both)})
     assert verdict.outcome is Outcome.ERROR
     assert TWICE in str(verdict.findings[0])
+
+
+def test_half_a_character_is_refused_and_a_whole_one_is_read() -> None:
+    """Written as escapes, as JSON has characters beyond the first plane."""
+    assert printed_json.load(r'{"name": "\ud83d\ude00"}') == {"name": "\U0001f600"}
+    for half, which in ((r'{"name": "NVIDIA \ud800"}', "ud800"), (r'{"\uDC00": 1}', "udc00")):
+        with pytest.raises(FormatError, match=rf"^half a character \(\\{which} alone\) in a JSON string$"):
+            printed_json.load(half)

@@ -37,18 +37,20 @@ def import_evidence(
     from rackready.evidence.store import EvidenceStore  # noqa: PLC0415
     from rackready.gates.captured import read  # noqa: PLC0415
     from rackready.gates.imported import Import, check_by  # noqa: PLC0415
+    from rackready.gates.site_gates import require_gates  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
     paths = env_paths(env)
     who = check_by(by or getpass.getuser())
     site = load_site(env, root=paths.root)
+    require_gates(site, str(paths.site_file))
     capture = read(source)
     campaign = f"import-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     with ControllerLock(paths.lock, f"rackready evidence import {source} --env {env}", paths.database):
         ledger = Ledger.open(paths.database)
         try:
-            found = Import(site, EvidenceStore.open(ledger, paths.raw), ledger, capture, campaign, who, datetime.now(UTC)).run()
+            found = Import(site, EvidenceStore.open(ledger, paths.raw), ledger, capture, campaign, who, datetime.now(UTC), env).run()
         finally:
             ledger.close()
     rows = [
@@ -83,10 +85,13 @@ def export_kit(
     """Write what a host that rackready does not reach needs to capture its gates' outputs: carry the folder there, run collect.py, bring the archive back."""
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.gates.kit import write_kit  # noqa: PLC0415
+    from rackready.gates.site_gates import require_gates  # noqa: PLC0415
     from rackready.model.problems import RackreadyError  # noqa: PLC0415
     from rackready.profiles import loader  # noqa: PLC0415
 
-    site = load_site(env, root=env_paths(env).root)
+    paths = env_paths(env)
+    site = load_site(env, root=paths.root)
+    require_gates(site, str(paths.site_file))
     known = [item.name for item in site.nodes()]
     if unknown := sorted(set(node) - set(known)):
         raise RackreadyError(f"--node {', '.join(unknown)} - Expected: one of {', '.join(known)}.")

@@ -9,16 +9,17 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
 from rackready.evidence.scrub import scrub
 from rackready.ledger.append_only import append_only, lifted
 from rackready.ledger.schema import KEY
-from rackready.ledger.store import Ledger
+from rackready.ledger.store import Ledger, put_campaign
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
@@ -59,9 +60,17 @@ EMPTY = hashlib.sha256(b"").hexdigest()
 """Under which an output of no bytes is recorded: nothing stands in the store for it."""
 
 
+_DIGITS = 20
+"""Of an id's time, ns since 1970."""
+
+
 def new_id() -> str:
-    """Return an id that is unique and sorts by time."""
-    return f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+    """Return an id that is unique and sorts by the time of this machine's clock; ``append`` sees to it that it sorts behind what is there."""
+    return _id(time.time_ns())
+
+
+def _id(at: int) -> str:
+    return f"{at:0{_DIGITS}d}-{secrets.token_hex(4)}"
 
 
 class EvidenceStore:
@@ -85,26 +94,30 @@ class EvidenceStore:
 
     # writing -----------------------------------------------------------------------------------------------------
 
-    def append(self, *records: EvidenceRecord) -> None:
-        """Append records, all or none. Raises EvidenceError, also when an id exists, and LedgerError when another controller works on these records."""
-        nodes = [{"record_id": record.id, "node": node} for record in records for node in dict.fromkeys(record.nodes)]
+    def append(self, *records: EvidenceRecord, campaign: Mapping[str, Any] | None = None) -> list[EvidenceRecord]:
+        """Append records, all or none, and return them as they were written. ``campaign``: a row of the ledger's campaigns that is written with them.
+
+        The newest record is the one with the greatest id: one whose id sorts before what is there, because the clock was stepped back, gets one behind it.
+        Raises EvidenceError, also when an id exists, and LedgerError when another controller works on these records.
+        """
         try:
             with self._ledger.write() as connection:
-                connection.execute(sa.insert(_records), [_row(record) for record in records])
-                connection.execute(sa.insert(_nodes), nodes)
+                written = _in_order(connection, records)
+                if campaign is not None:
+                    put_campaign(connection, **campaign)
+                connection.execute(sa.insert(_records), [_row(record) for record in written])
+                connection.execute(sa.insert(_nodes), [{"record_id": one.id, "node": node} for one in written for node in dict.fromkeys(one.nodes)])
         except sa.exc.SQLAlchemyError as error:
-            if isinstance(error, sa.exc.IntegrityError):
-                text = f"evidence {records[0].id} cannot be appended - Expected: a new record Actual: one of its id is there"
-                raise EvidenceError(f"{text}. Measure again: it gets an id of its own.") from error
             names = records[0].id if len(records) == 1 else f"{records[0].id} and {len(records) - 1} more"
             raise EvidenceError(self._ledger.in_words(f"evidence {names} cannot be appended", error)) from error
+        return written
 
     def put_raw(self, text: str) -> str:
-        """Store a captured output, secrets scrubbed, and return its SHA-256 (of the scrubbed text)."""
+        """Store a captured output, secrets scrubbed, and return its SHA-256 (of the scrubbed text). A damaged file that stands in its place is replaced."""
         data = scrub(text).encode()
         digest = hashlib.sha256(data).hexdigest()
         path = Path(self._name(digest))
-        if not path.exists():
+        if not self._is_whole(digest):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
             with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -118,16 +131,44 @@ class EvidenceStore:
         """Return a stored output. Raises EvidenceError when it is gone or damaged."""
         if not _HASH.fullmatch(digest):
             raise EvidenceError(f"raw output {digest!r} - Expected: 64 hexadecimal digits. Take the hash from the report.")
+        data = self._content(digest)
+        if data is None:
+            other = "Copy it from the machine that measured, or measure" if not self._ledger.alone else "Measure"
+            text = f"raw output {digest} cannot be read - Expected: a stored output Actual: none. {other} again."
+            raise EvidenceError(text)
+        return data.decode()
+
+    def _content(self, digest: str) -> bytes | None:
+        """Return what is stored under a hash, None where nothing is. Raises EvidenceError when it is damaged."""
+        step = "Measure again: a node's pass that was judged from it counts no longer."
         try:
             with open(self._name(digest), "rb", buffering=0) as file:  # noqa: PTH123 - a report reads them by the hundred thousand
                 data = zlib.decompress(file.read())
+        except FileNotFoundError:
+            return None
         except (OSError, zlib.error) as error:
-            raise EvidenceError(
-                f"raw output {digest} cannot be read - Expected: a stored output Actual: {error}. Measure again: the evidence that names it counts no longer."
-            ) from error
+            raise EvidenceError(f"raw output {digest} cannot be read - Expected: a stored output Actual: {error}. {step}") from error
         if hashlib.sha256(data).hexdigest() != digest:
-            raise EvidenceError(f"raw output {digest} - Expected: content of that hash Actual: another. The store was changed: measure again.")
-        return data.decode()
+            raise EvidenceError(f"raw output {digest} - Expected: content of that hash Actual: another. {step}")
+        return data
+
+    def _is_whole(self, digest: str, *, elsewhere: bool = False) -> bool:
+        """Whether an output is stored as it was written. ``elsewhere``: what a stored output that is not here stands for."""
+        try:
+            data = self._content(digest)
+        except EvidenceError:
+            return False
+        return elsewhere if data is None else True
+
+    def _backed(self, record: EvidenceRecord) -> bool:
+        """Whether what a record was judged from is still what was written.
+
+        All of it is read, for a file's size is not on record: some 15 ms of a processor for a node with 82 outputs of 20 kB, as reading its records takes.
+        On a server that several machines share, outputs that are not here lie on the machine that measured (docs/adr/0010): only a damaged one tells
+        something. Those of runs over several nodes stand in the runs' own records and are not looked at.
+        """
+        digests = {digest for raw in record.raw for digest in (raw.stdout_sha256, raw.stderr_sha256)} - {EMPTY}
+        return all(self._is_whole(digest, elsewhere=not self._ledger.alone) for digest in digests)
 
     def _written(self) -> bool:
         """Whether there are tables: a store that was never written has none. Once there, they stay, and are not asked for again."""
@@ -191,16 +232,17 @@ class EvidenceStore:
         A conclusion is the record whose target is the node itself; of pair and cluster gates, too. It counts while it was made
         under this desired digest and, when ``fingerprint`` is given, on exactly this hardware, firmware and software, in whatever
         boot: whether a reboot or age voids it is the gate set's to say (handover.policy). Only the newest conclusion of a gate is
-        looked at: an older pass never covers a newer fail. Beside a GPU that did not say who it is only fails count. A fail from
-        ``fails_since`` on (seconds since 1970: the node's last change) stands against a newer pass as well: measuring until it passes
-        would launder a fault.
+        looked at: an older pass never covers a newer fail. Beside a GPU that did not say who it is, and where the outputs that it was
+        judged from are gone or damaged, only fails count. A fail from ``fails_since`` on (seconds since 1970: the node's last change)
+        stands against a newer pass as well: measuring until it passes would launder a fault.
         """
         found: dict[str, EvidenceRecord] = {}
         for record in self.records(target=node):
             before = found.get(record.gate)
             if before is None or not (_failed_since(before, fails_since) and _counts(before, node, desired_digest, fingerprint)):
                 found[record.gate] = record
-        return {gate: record for gate, record in found.items() if _counts(record, node, desired_digest, fingerprint)}
+        counting = {gate: record for gate, record in found.items() if _counts(record, node, desired_digest, fingerprint)}
+        return {gate: record for gate, record in counting.items() if record.verdict.outcome is Outcome.FAIL or self._backed(record)}
 
     def newest(self, gate: str, most: int = 2048) -> dict[str, EvidenceRecord]:
         """Return target -> the newest record of a gate, of the targets that were measured last. Raises EvidenceError when one is not what was written."""
@@ -223,6 +265,25 @@ def _concluded() -> sa.Select[tuple[str, str, str, str]]:
     ends_of = ends.where(_records.c.target == sa.bindparam("target")).group_by(_records.c.gate).subquery()
     query = sa.select(_records.c.gate, _records.c.record, _records.c.sha256, _records.c.id).join(ends_of, ends_of.c.last == _records.c.id)
     return query.order_by(ends_of.c.first)
+
+
+def _in_order(connection: sa.Connection, records: Sequence[EvidenceRecord]) -> list[EvidenceRecord]:
+    """Return the records with ids that sort behind every one that is there, and in this order. The transaction keeps other writers out.
+
+    Raises EvidenceError when one of them was appended before.
+    """
+    last = connection.execute(sa.select(sa.func.max(_records.c.id))).scalar() or ""
+    early = [record.id for record in records if record.id <= last]
+    there = connection.execute(sa.select(_records.c.id).where(_records.c.id.in_(early))).scalars().first() if early else None
+    if there is not None:
+        text = f"evidence {there} cannot be appended - Expected: a new record Actual: one of its id is there"
+        raise EvidenceError(f"{text}. Measure again: it gets an id of its own.")
+    out = []
+    for record in records:
+        one = record if record.id > last else record.model_copy(update={"id": _id(int(last[:_DIGITS]) + 1)})
+        out.append(one)
+        last = one.id
+    return out
 
 
 def _row(record: EvidenceRecord) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rackready.design.facts import desired_digest
 from rackready.gates.base import Output, trouble
+from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.runner import Connection
 from rackready.gates.said import said
@@ -36,7 +37,7 @@ def _one(connection: Connection, site: Site, node: str) -> Fingerprint | Finding
     if bad is not None:
         return said(bad)
     try:
-        return build(document(output, script.FORMAT), site, node)
+        return build(document(output, script.FORMAT, printed.Fingerprint), site, node)
     except FormatError as error:
         return said(Finding(where=node, what="fingerprint unreadable", expected="serials, firmware, kernel and driver", actual=str(error), next_step=_STEP))
 

@@ -7,9 +7,11 @@ demands them: the store and the policy of handover need no exception for it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from rackready import __version__
 from rackready.evidence.scrub import scrub
@@ -17,6 +19,7 @@ from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.base import Done, Gate, GateFacts, Output, Run
 from rackready.gates.captured import Capture, CaptureRefusedError, by_run
 from rackready.gates.fingerprint import build
+from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.imported_parts import Held
 from rackready.gates.merge import merged
@@ -57,7 +60,7 @@ class _Item:
 
 @dataclass(slots=True)
 class Import:
-    """One import. ``by``: who imports; ``at``: now."""
+    """One import. ``env``: of the environment; ``by``: who imports; ``at``: now."""
 
     site: Site
     store: EvidenceStore
@@ -66,12 +69,14 @@ class Import:
     campaign: str
     by: str
     at: datetime
+    env: str = ""
     problems: list[str] = field(default_factory=list)
     prints: dict[str, Fingerprint] = field(default_factory=dict)
     lacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def run(self) -> list[Imported]:
         """Judge and record everything, or nothing: raises CaptureRefusedError that lists every reason."""
+        self._new()
         known = {node.name for node in self.site.nodes()}
         items = self.capture.manifest.outputs
         strangers = sorted({item.node for item in items} - known)
@@ -84,7 +89,36 @@ class Import:
         self.problems += Held(self.site, self.store, self.ledger, self.prints).problems(self.capture) if not strangers else []
         if self.problems:
             raise CaptureRefusedError(self.capture.source, self.problems)
-        return self._judge(found)
+        imported, records = self._judge(found)
+        self.store.append(*records, campaign=self._about())
+        return imported
+
+    def _new(self) -> None:
+        """Refuse what was imported already: all of a manifest is on record, or nothing of it, so one of its outputs tells."""
+        first = self.capture.manifest.outputs[0]
+        for record in self.store.records(gate=first.gate, node=first.node):
+            about = record.inputs.get("imported")
+            if isinstance(about, Mapping) and about.get("manifest_sha256") == self.capture.digest:
+                text = f"manifest - Expected: one that was not imported yet Actual: imported at {about.get('at')} by {about.get('by')}, as {record.campaign}."
+                raise CaptureRefusedError(self.capture.source, [f"{text} Its records stand; after a repair, bring what was captured since."])
+
+    def _about(self) -> dict[str, Any]:
+        """Return what the ledger says of an import: it is over once its records are written."""
+        named = {item.node for item in self.capture.manifest.outputs}
+        nodes = [node.name for node in self.site.nodes() if node.name in named]
+        now = time.time()
+        return {
+            "campaign": self.campaign,
+            "env": self.env,
+            "kind": "import",
+            "nodes": nodes,
+            "site_digest": "",
+            "abi": "",
+            "status": "finished",
+            "begun": now,
+            "ended": now,
+            "summary": {"manifest_sha256": self.capture.digest, "by": self.by},
+        }
 
     # what it is ------------------------------------------------------------------------------------------------------
 
@@ -141,8 +175,9 @@ class Import:
 
     def _prove(self, node: str, members: Sequence[CapturedOutput]) -> None:
         """Keep what proves the host, and its boot; say what is lacking."""
-        late = [item for item in members if item.time > self.at]
-        self.problems += [f"{node}: {item.gate} {item.key} - Expected: captured before now Actual: {item.time.isoformat()}." for item in late]
+        late = [item for item in members if (self.at - item.time).total_seconds() < item.seconds]
+        step = "Correct the clock that is wrong, or the manifest."
+        self.problems += [f"{node}: {item.gate} {item.key} - Expected: captured before now Actual: {_when(item)}. {step}" for item in late]
         before = {item.fingerprint for item in members}
         after = {item.fingerprint_after for item in members}
         first = self._print(node, next(iter(before))) if len(before) == 1 else None
@@ -159,10 +194,11 @@ class Import:
         if name is None:
             return None
         try:
-            found = document(Output("fingerprint", node, "captured", 0, self.capture.files[name]), script.FORMAT)
+            found = document(Output("fingerprint", node, "captured", 0, self.capture.files[name]), script.FORMAT, printed.Fingerprint)
             made = build(found, self.site, node)
         except FormatError as error:
-            self.problems.append(f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {error}.")
+            step = f"Bring what it prints on {node}."
+            self.problems.append(f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {error}. {step}")
             return None
         serial, wanted = found.get("chassis_serial"), self.site.node(node).serial
         if serial and wanted and serial != wanted:
@@ -186,21 +222,24 @@ class Import:
 
     # judging and recording -------------------------------------------------------------------------------------------
 
-    def _judge(self, items: Sequence[_Item]) -> list[Imported]:
+    def _judge(self, items: Sequence[_Item]) -> tuple[list[Imported], list[EvidenceRecord]]:
+        """Judge everything before anything is recorded: what was imported in part could be brought neither again nor corrected."""
         done: dict[str, list[tuple[_Item, Done]]] = {}
+        records: list[EvidenceRecord] = []
         for item in items:
             facts = self.facts(item.run.nodes)
             texts = outputs(item.run, {member.key: self._captured(member) for member in item.members})
             verdict = evaluated(item.gate, facts, item.run, texts)
-            self._record(item, texts, verdict)
+            records.append(self._measured(item, texts, verdict))
             done.setdefault(item.gate.id, []).append((item, Done(item.run, verdict)))
-        return [one for pairs in done.values() for one in self._conclude(pairs)]
+        imported = [one for pairs in done.values() for one in self._conclude(pairs, records)]
+        return imported, records
 
     def _captured(self, member: CapturedOutput) -> Captured:
         stderr = self.capture.files[member.stderr_file] if member.stderr_file else ""
         return Captured(self.capture.files[member.file], member.exit_code, stderr, member.seconds)
 
-    def _conclude(self, pairs: Sequence[tuple[_Item, Done]]) -> list[Imported]:
+    def _conclude(self, pairs: Sequence[tuple[_Item, Done]], records: list[EvidenceRecord]) -> list[Imported]:
         """Say what the runs of one gate mean for each node; where no single run says it, that is recorded too."""
         found = pairs[0][0].gate
         nodes = list(dict.fromkeys(node for item, _ in pairs for node in item.run.nodes))
@@ -210,13 +249,14 @@ class Import:
             verdict = merged(by_node.get(node, []))
             if not found.alone:
                 first = next(item for item, _ in pairs if node in item.run.nodes)
-                self._append(first, node, [node], verdict, [], {"conclusion_of": sorted(item.run.id for item, _ in pairs if node in item.run.nodes)})
+                of = {"conclusion_of": sorted(item.run.id for item, _ in pairs if node in item.run.nodes)}
+                records.append(self._record(first, node, [node], verdict, [], of))
             out.append(Imported(node, found.id, verdict, self.lacks[node]))
         return out
 
-    def _record(self, item: _Item, texts: Mapping[str, Output], verdict: Verdict) -> None:
+    def _measured(self, item: _Item, texts: Mapping[str, Output], verdict: Verdict) -> EvidenceRecord:
         raw = [self._raw(output) for output in texts.values()]
-        self._append(item, item.run.target, item.run.nodes, verdict, raw, {"run": item.run.id}, tools(item.gate, texts))
+        return self._record(item, item.run.target, item.run.nodes, verdict, raw, {"run": item.run.id}, tools(item.gate, texts))
 
     def _raw(self, output: Output) -> RawOutput:
         return RawOutput(
@@ -229,7 +269,7 @@ class Import:
             key=output.key,
         )
 
-    def _append(  # noqa: PLR0913, PLR0917 - what a record holds
+    def _record(  # noqa: PLR0913, PLR0917 - what a record holds
         self,
         item: _Item,
         target: str,
@@ -238,10 +278,10 @@ class Import:
         raw: list[RawOutput],
         more: Mapping[str, object],
         tools: dict[str, str] | None = None,
-    ) -> None:
+    ) -> EvidenceRecord:
         about = {"by": self.by, "at": self.at.isoformat(timespec="seconds"), "captured_by": self.capture.manifest.by, "manifest_sha256": self.capture.digest}
         begun = min(member.time for member in item.members).astimezone(UTC)
-        record = EvidenceRecord(
+        return EvidenceRecord(
             id=new_id(),
             campaign=self.campaign,
             gate=item.gate.id,
@@ -256,7 +296,10 @@ class Import:
             started=begun,
             finished=max(begun, *(member.time.astimezone(UTC) for member in item.members)),
         )
-        self.store.append(record)
+
+
+def _when(item: CapturedOutput) -> str:
+    return item.time.isoformat() + (f", which took {item.seconds:g} s" if item.seconds else "")
 
 
 def check_by(by: str) -> str:

@@ -103,8 +103,7 @@ class Recorder:
             started=started,
             finished=finished,
         )
-        self.store.append(record)
-        return record
+        return self.store.append(record)[0]
 
     def _raw(self, output: Output) -> RawOutput:
         return RawOutput(

@@ -19,6 +19,10 @@ class Backend(Protocol):
         """The SQLite file, or where it would lie: what names this checkout's state on this machine."""
 
     @property
+    def alone(self) -> bool:
+        """Whether this machine alone writes to it: then files that belong to its records lie here, too."""
+
+    @property
     def writable(self) -> str:
         """What a write needs, for messages."""
 
@@ -42,7 +46,7 @@ class Backend(Protocol):
         """Make tables that are absent. Raises SQLAlchemyError."""
 
     def guard(self, connection: sa.Connection) -> None:
-        """Called first in every transaction that writes. Raises LedgerError when another controller works on these records."""
+        """Called first in every transaction that writes: no other writes until it ends. Raises LedgerError when another controller works on these records."""
 
     def identity(self, engine: sa.Engine) -> str:
         """Return a name for this ledger: fencing tokens of another one are not comparable with its own."""

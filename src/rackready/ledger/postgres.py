@@ -81,6 +81,7 @@ class Postgres:
 
     server: Server
     database: Database
+    alone: bool = False
     writable: str = "a database that can be reached and takes writes"
     readable: str = "a database that can be reached"
 

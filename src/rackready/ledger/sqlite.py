@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 import socket
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,16 +26,20 @@ class SqliteFile:
     """A SQLite file, readable by its owner alone."""
 
     home: Path
+    alone: bool = True
     writable: str = "a writable file"
     readable: str = "a ledger of this version"
 
     def engine(self) -> sa.Engine:
-        """Open the file, and make it when it is absent. Raises LedgerError, e.g. because the disk is full."""
+        """Open the file, and make it when it is absent. Raises LedgerError, e.g. because the disk is full, or the file was emptied."""
         try:
             if not self.home.exists():
                 _make(self.home)
+            self._not_emptied()
             engine = sa.create_engine(_url(self.home), connect_args=_ARGS)
             sa.event.listen(engine, "connect", _pragmas)
+            with engine.connect() as connection:
+                self._not_emptied(sa.inspect(connection).get_table_names())
             self.make(engine, schema.metadata)
         except (OSError, sa.exc.SQLAlchemyError) as error:
             cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
@@ -47,8 +52,16 @@ class SqliteFile:
         if not self.exists():
             message = f"{self.home}: no ledger - Expected: one made by a run Actual: none. Nothing was deployed from this checkout yet: run `rackready deploy`."
             raise LedgerError(message)
+        self._not_emptied()
         url = sa.URL.create("sqlite", database=f"file:{quote(str(self.home))}", query={"mode": "ro", "uri": "true"})
         return sa.create_engine(url, connect_args=_ARGS)
+
+    def _not_emptied(self, tables: Collection[str] | None = None) -> None:
+        """Refuse a file that lost what was in it: to begin anew there would hide every fail on record. A ledger is made whole, with tables, or not at all."""
+        if self.home.stat().st_size and (tables is None or set(tables) & set(schema.metadata.tables)):
+            return
+        step = "Restore it from a backup; without one, move it away: every node is then taken up from the beginning, and quarantines and evidence are lost."
+        raise LedgerError(f"{self.home}: no ledger in it - Expected: the tables of one Actual: none. {step}")
 
     def close(self, engine: sa.Engine) -> None:
         """Close the file."""
@@ -67,7 +80,11 @@ class SqliteFile:
                 metadata.create_all(connection)
 
     def guard(self, connection: sa.Connection) -> None:
-        """The flock is enough: who has it is the only controller that can reach the file."""
+        """Keep other writers out from here on: what the transaction reads first is still so when it writes.
+
+        Another controller there is none: the flock beside the file keeps it away.
+        """
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     def identity(self, _engine: sa.Engine) -> str:
         """Name the ledger by machine and file."""

@@ -102,6 +102,11 @@ class Ledger:
         return self._engine
 
     @property
+    def alone(self) -> bool:
+        """Whether this machine alone writes here: then files that belong to its records lie on it, too."""
+        return self._backend.alone
+
+    @property
     def home(self) -> Path:
         """The ledger's file, or where it would lie: names this checkout's state on this machine."""
         return self._backend.home
@@ -256,12 +261,8 @@ class Ledger:
 
     def put_campaign(self, campaign: str, **values: Any) -> None:
         """Insert a campaign, or update the columns given."""
-        table = schema.campaigns
         with self._write() as connection:
-            if connection.execute(sa.select(table.c.id).where(table.c.id == campaign)).first():
-                connection.execute(sa.update(table).where(table.c.id == campaign).values(**values))
-            else:
-                connection.execute(sa.insert(table).values(id=campaign, **{"begun": time.time(), "summary": {}, **values}))
+            put_campaign(connection, campaign, **values)
 
     def campaigns(self) -> list[dict[str, Any]]:
         """Return all campaigns, newest first."""
@@ -335,6 +336,15 @@ class Ledger:
     def _rows(self, query: sa.Select[Any]) -> list[dict[str, Any]]:
         with self.read() as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def put_campaign(connection: sa.Connection, campaign: str, **values: Any) -> None:
+    """Insert a campaign, or update the columns given, within a transaction."""
+    table = schema.campaigns
+    if connection.execute(sa.select(table.c.id).where(table.c.id == campaign)).first():
+        connection.execute(sa.update(table).where(table.c.id == campaign).values(**values))
+    else:
+        connection.execute(sa.insert(table).values(id=campaign, **{"begun": time.time(), "summary": {}, **values}))
 
 
 def _words(text: str) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
 
 from rackready.model.base import Model, Name, Told
 from rackready.model.outcome import Verdict
@@ -71,6 +71,24 @@ class EvidenceRecord(Model):
     finished: datetime
 
 
+_BEGUN = datetime(2026, 11, 21, tzinfo=UTC)
+"""The day of rackready's first commit: nobody captured the output of a gate before there was one."""
+
+
+def _since(time: datetime) -> datetime:
+    if time < _BEGUN:
+        message = f"a time since {_BEGUN:%Y-%m-%d}, when rackready began"
+        raise ValueError(message)
+    return time
+
+
+CapturedFile = Annotated[str, StringConstraints(min_length=1, max_length=1024, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""A path beside the manifest, without control characters."""
+
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+"""SHA-256, hexadecimal."""
+
+
 class CapturedOutput(Model):
     """One output that was captured without rackready: of which command, of which gate, on which node."""
 
@@ -78,18 +96,21 @@ class CapturedOutput(Model):
     gate: str = Field(description="gate id")
     key: str = Field(description="key of the gate's command, as `rackready gate show` names it")
     run: str | None = Field(None, description="which of the gate's runs; the node's own when absent")
-    exit_code: int | None = Field(description="exit code of the command; null when it never ended by itself")
-    file: str = Field(min_length=1, description="standard output, beside the manifest")
-    stderr_file: str | None = Field(None, description="standard error, beside the manifest")
-    time: AwareDatetime = Field(description="when the command began, with time zone")
+    exit_code: int | None = Field(ge=-64, le=255, description="exit code of the command, -9 when signal 9 ended it; null when it never ended by itself")
+    file: CapturedFile = Field(description="standard output, beside the manifest")
+    stderr_file: CapturedFile | None = Field(None, description="standard error, beside the manifest")
+    time: Annotated[AwareDatetime, AfterValidator(_since)] = Field(description="when the command began, with time zone")
     seconds: float = Field(0.0, ge=0, description="how long it took, s")
-    fingerprint: str | None = Field(None, description="file with what ondevice/fingerprint.py printed on that host before it; absent: nothing proves the host")
-    fingerprint_after: str | None = Field(None, description="the same after it; both alike prove that the host was not booted or changed in between")
+    fingerprint: CapturedFile | None = Field(
+        None, description="file with what ondevice/fingerprint.py printed on that host before it; absent: nothing proves the host"
+    )
+    fingerprint_after: CapturedFile | None = Field(None, description="the same after it; both alike prove that the host was not booted or changed in between")
 
 
 class Manifest(Model):
     """What was captured elsewhere, by whom: `rackready evidence import` reads it."""
 
     schema_: Literal["rackready/captured/v1"] = Field(alias="schema", description="version of this format")
-    by: Told = Field(min_length=2, description="who captured it: a person or a team")
+    by: Told = Field(min_length=2, max_length=200, description="who captured it: a person or a team")
+    files: dict[CapturedFile, Digest] | None = Field(None, description="SHA-256 of every file that an output names; collect.py writes it")
     outputs: list[CapturedOutput] = Field(min_length=1)

@@ -7,6 +7,7 @@ which `rackready evidence import` reads. It judges nothing, and changes nothing 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import signal
@@ -36,27 +37,36 @@ def main(arguments: list[str]) -> int:
     os.makedirs(folder, mode=0o700)  # noqa: PTH103
     manifest = collect(plan, folder, options.by)
     write(folder, "manifest.json", json.dumps(manifest, indent=2) + "\n")
-    with tarfile.open(folder + ".tar.gz", "w:gz") as archive:
-        archive.add(folder, arcname=os.path.basename(folder))  # noqa: PTH119
+    pack(folder, folder + ".tar.gz")
     sys.stdout.write(folder + ".tar.gz\n")
     return 0
 
 
+def pack(folder: str, path: str) -> None:
+    """Pack the folder, for its owner alone: outputs name serials and addresses. It has its name only once it is whole."""
+    part = path + ".part"
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+        archive.add(folder, arcname=os.path.basename(folder))  # noqa: PTH119
+    os.replace(part, path)  # noqa: PTH105
+
+
 def collect(plan: dict[str, Any], folder: str, by: str) -> dict[str, Any]:
     """Run everything between two fingerprints, and return the manifest. Commands go one after the other, in the order of their stages."""
-    write(folder, "fingerprint-before.json", run(plan["fingerprint"])["stdout"])
+    files = {}
+    files["fingerprint-before.json"] = write(folder, "fingerprint-before.json", run(plan["fingerprint"])["stdout"])
     outputs = []
     for number, item in enumerate(sorted(plan["commands"], key=lambda one: (one["order"], one["stage"]))):
         sys.stderr.write(f"{item['gate']} {item['key']} ...\n")
-        outputs.append(record(plan["node"], item, run(item), folder, f"{number:03d}-{item['key']}"))
-    write(folder, "fingerprint-after.json", run(plan["fingerprint"])["stdout"])
-    return {"schema": FORMAT, "by": by, "outputs": outputs}
+        answer, stem = run(item), f"{number:03d}-{item['key']}"
+        files[stem + ".out"] = write(folder, stem + ".out", answer["stdout"])
+        files[stem + ".err"] = write(folder, stem + ".err", answer["stderr"])
+        outputs.append(line(plan["node"], item, answer, stem))
+    files["fingerprint-after.json"] = write(folder, "fingerprint-after.json", run(plan["fingerprint"])["stdout"])
+    return {"schema": FORMAT, "by": by, "outputs": outputs, "files": files}
 
 
-def record(node: str, item: dict[str, Any], answer: dict[str, Any], folder: str, stem: str) -> dict[str, Any]:
-    """Write what a command said, and return its line of the manifest."""
-    write(folder, stem + ".out", answer["stdout"])
-    write(folder, stem + ".err", answer["stderr"])
+def line(node: str, item: dict[str, Any], answer: dict[str, Any], stem: str) -> dict[str, Any]:
+    """Return the manifest's line of what a command said, which lies in files of that stem."""
     return {
         "node": node,
         "gate": item["gate"],
@@ -92,10 +102,12 @@ def run(item: dict[str, Any]) -> dict[str, Any]:
     return {"stdout": said.decode(errors="replace"), "stderr": wrong.decode(errors="replace"), "exit_code": code, "seconds": seconds, "time": stamp}
 
 
-def write(folder: str, name: str, text: str) -> None:
-    """Write a file of the capture."""
-    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:  # noqa: PTH118, PTH123
-        file.write(text)
+def write(folder: str, name: str, text: str) -> str:
+    """Write a file of the capture, and return its SHA-256."""
+    data = text.encode()
+    with open(os.path.join(folder, name), "wb") as file:  # noqa: PTH118, PTH123
+        file.write(data)
+    return hashlib.sha256(data).hexdigest()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,9 +14,9 @@ import pytest
 import sqlalchemy as sa
 
 from rackready.evidence.scrub import scrub
-from rackready.evidence.store import EvidenceError, EvidenceStore, new_id
+from rackready.evidence.store import EMPTY, EvidenceError, EvidenceStore, new_id
 from rackready.ledger.store import Ledger
-from rackready.model.evidence import EvidenceRecord, Fingerprint
+from rackready.model.evidence import EvidenceRecord, Fingerprint, RawOutput
 from rackready.model.outcome import Outcome, Verdict
 from rackready.paths import Database
 
@@ -88,8 +90,27 @@ def test_the_database_itself_refuses_changes(store: EvidenceStore, ledger: Ledge
 def test_a_record_is_appended_once(store: EvidenceStore) -> None:
     one = record()
     store.append(one)
-    with pytest.raises(EvidenceError, match="cannot be appended"):
-        store.append(one)
+    with pytest.raises(EvidenceError) as refusal:
+        store.append(record("node02"), one)
+    text = f"evidence {one.id} cannot be appended - Expected: a new record Actual: one of its id is there. Measure again: it gets an id of its own."
+    assert str(refusal.value) == text
+    assert store.records() == [one]
+
+
+def test_a_clock_that_was_stepped_back_hides_no_newer_record(store: EvidenceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    good = record()
+    store.append(good)
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() - 3600 * 10**9)
+    run, bad = store.append(record("node01+node02/rail1"), record(outcome=Outcome.FAIL))
+    assert [item.id for item in store.records()] == [good.id, run.id, bad.id]
+    assert re.fullmatch(r"\d{20}-[0-9a-f]{8}", bad.id)
+    assert store.concluded("node01") == {GATE: bad}
+    assert store.newest(GATE)["node01"] == bad
+    assert store.valid("node01", "d1") == {GATE: bad}
+    monkeypatch.undo()
+    again = record()
+    assert store.append(again) == [again], "with a clock that goes on, ids are the time again"
 
 
 def test_a_changed_record_is_noticed(store: EvidenceStore, ledger: Ledger) -> None:
@@ -111,15 +132,71 @@ def test_raw_output_is_kept_by_hash_compressed_and_private(store: EvidenceStore,
     assert not list((tmp_path / "raw").rglob("*.part"))
 
 
-def test_a_damaged_raw_output_is_noticed(store: EvidenceStore, tmp_path: Path) -> None:
+STEP = "Measure again: a node's pass that was judged from it counts no longer."
+
+
+def raw_file(tmp_path: Path, digest: str) -> Path:
+    return tmp_path / "raw" / digest[:2] / f"{digest}.z"
+
+
+def test_a_damaged_raw_output_is_noticed(store: EvidenceStore, ledger: Ledger, tmp_path: Path) -> None:
     digest = store.put_raw("one")
-    next((tmp_path / "raw").rglob("*.z")).write_bytes(zlib.compress(b"two"))
-    with pytest.raises(EvidenceError, match="measure again"):
+    raw_file(tmp_path, digest).write_bytes(zlib.compress(b"two"))
+    with pytest.raises(EvidenceError) as refusal:
         store.raw(digest)
-    with pytest.raises(EvidenceError, match="cannot be read"):
+    assert str(refusal.value) == f"raw output {digest} - Expected: content of that hash Actual: another. {STEP}"
+    raw_file(tmp_path, digest).write_bytes(zlib.compress(b"one")[:-3])
+    with pytest.raises(EvidenceError) as refusal:
+        store.raw(digest)
+    assert str(refusal.value).startswith(f"raw output {digest} cannot be read - Expected: a stored output Actual: Error -5 ")
+    assert str(refusal.value).endswith(STEP)
+    step = "Measure again" if ledger.alone else "Copy it from the machine that measured, or measure again"
+    with pytest.raises(EvidenceError) as refusal:
         store.raw("0" * 64)
+    text = f"raw output {'0' * 64} cannot be read - Expected: a stored output Actual: none. {step}."
+    assert str(refusal.value) == text
     with pytest.raises(EvidenceError, match="64 hexadecimal"):
         store.raw("../../etc/passwd")
+
+
+@pytest.mark.parametrize("damaged", [b"", zlib.compress(b"two"), zlib.compress(b"one")[:-3]])
+def test_a_damaged_raw_output_is_replaced_when_it_comes_again(store: EvidenceStore, tmp_path: Path, damaged: bytes) -> None:
+    digest = store.put_raw("one")
+    raw_file(tmp_path, digest).write_bytes(damaged)
+    assert store.put_raw("one") == digest
+    assert store.raw(digest) == "one"
+    assert [path.name for path in raw_file(tmp_path, digest).parent.iterdir()] == [f"{digest}.z"]
+
+
+def judged_from(store: EvidenceStore, text: str, outcome: Outcome = Outcome.PASS) -> EvidenceRecord:
+    digest = store.put_raw(text)
+    raw = RawOutput(host="node01", command="c", exit_code=0, stdout_sha256=digest, stderr_sha256=EMPTY, seconds=1)
+    return store.append(record(outcome=outcome).model_copy(update={"raw": [raw]}))[0]
+
+
+def test_a_pass_whose_output_is_damaged_or_gone_counts_no_longer(store: EvidenceStore, ledger: Ledger, tmp_path: Path) -> None:
+    """Of a server that several machines share, the outputs may lie on another one of them."""
+    good = judged_from(store, "one")
+    file = raw_file(tmp_path, good.raw[0].stdout_sha256)
+    assert store.valid("node01", "d1") == {GATE: good}
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:-3], zlib.compress(b"two")):
+        file.write_bytes(damaged)
+        assert store.valid("node01", "d1") == {}
+    file.unlink()
+    assert store.valid("node01", "d1") == ({} if ledger.alone else {GATE: good})
+    store.put_raw("one")
+    assert store.valid("node01", "d1") == {GATE: good}
+
+
+def test_a_fail_stands_whatever_becomes_of_its_output(store: EvidenceStore, tmp_path: Path) -> None:
+    bad = judged_from(store, "one", Outcome.FAIL)
+    raw_file(tmp_path, bad.raw[0].stdout_sha256).unlink()
+    assert store.valid("node01", "d1") == {GATE: bad}
+    later = judged_from(store, "two")
+    assert store.valid("node01", "d1", fails_since=0.0) == {GATE: bad}
+    raw_file(tmp_path, later.raw[0].stdout_sha256).write_bytes(b"")
+    assert store.valid("node01", "d1", fails_since=0.0) == {GATE: bad}
 
 
 def test_only_the_newest_conclusion_of_the_present_node_counts(store: EvidenceStore) -> None:

@@ -63,12 +63,25 @@ class Versions(Shape):
 class _Nic(Shape):
     device: str
     guid: str | None = None
+    firmware: str | None = None
+
+
+class _Board(Shape):
+    index: int
+    id: str | None = None
+    vbios: str | None = None
 
 
 class Fingerprint(Shape):
-    """What ``fingerprint`` prints of NICs."""
+    """What ``fingerprint`` prints."""
 
     nics: list[_Nic]
+    gpus: list[_Board] = []
+    gpu_error: str | None = None
+    chassis_serial: str | None = None
+    driver: str | None = None
+    kernel: str | None = None
+    boot_id: str | None = None
 
 
 class _Function(Shape):

@@ -13,7 +13,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
-    """Return the document that a tool printed. Raises FormatError: empty, cut off, damaged, nested beyond any tool's, with NaN or Infinity, or a key twice.
+    """Return the document that a tool printed. Raises FormatError: empty, cut off, damaged, nested without end, NaN, Infinity, half a character, a key twice.
 
     Python would take those two words for numbers, and 1e999 for the second; a bound that is held against them says nothing. Of a key that an object
     has twice it would keep the second value alone: two answers to one question, of which nobody knows the right one (RFC 8259, 4: unpredictable).
