@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import secrets
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,7 +47,7 @@ def import_evidence(
     site = load_site(env, root=paths.root)
     require_gates(site, str(paths.site_file))
     capture = read(source)
-    campaign = f"import-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    campaign = f"import-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(3)}"
     with ControllerLock(paths.lock, f"rackready evidence import {source} --env {env}", paths.database):
         ledger = Ledger.open(paths.database)
         try:

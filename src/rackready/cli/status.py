@@ -60,14 +60,23 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
 
 
 def _campaigns(ledger: Ledger, paths: EnvPaths) -> list[dict[str, Any]]:
-    """Return the campaigns, newest first. One on record as running is not when no controller lives; it may have come to its end while we looked."""
-    found = ledger.campaigns()
+    """Return the campaigns that work on nodes, newest first: an import must not hide that a deploy was cut off.
+
+    One on record as running is not when no controller lives; it may have come to its end while we looked.
+    """
+    found = _working(ledger)
     if not found or found[0]["status"] != "running" or is_held(paths.lock, paths.database):
         return found
-    found = ledger.campaigns()
+    found = _working(ledger)
     if found[0]["status"] == "running" and not is_held(paths.lock, paths.database):
         found[0]["status"] = CUT_OFF
     return found
+
+
+def _working(ledger: Ledger) -> list[dict[str, Any]]:
+    from rackready.ledger.store import IMPORT  # noqa: PLC0415 - as above: `--help` loads no database
+
+    return [row for row in ledger.campaigns() if row["kind"] != IMPORT]
 
 
 def register(app: typer.Typer) -> None:

@@ -29,7 +29,7 @@ from rackready.gates.runner import evaluated
 from rackready.gates.said import tools
 from rackready.gates.shipped import document
 from rackready.gates.site_facts import site_facts
-from rackready.ledger.store import Ledger
+from rackready.ledger.store import IMPORT, Ledger
 from rackready.model.evidence import CapturedOutput, EvidenceRecord, Fingerprint, RawOutput
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.printable import readable
@@ -110,7 +110,7 @@ class Import:
         return {
             "campaign": self.campaign,
             "env": self.env,
-            "kind": "import",
+            "kind": IMPORT,
             "nodes": nodes,
             "site_digest": "",
             "abi": "",

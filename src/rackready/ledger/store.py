@@ -23,6 +23,8 @@ CHANGE = "changed"
 _LINES = 4096
 """Lines of progress that are read at once."""
 
+IMPORT = "import"
+"""Kind of a campaign that brings evidence and touches no node."""
 UNFINISHED = frozenset({"running", "interrupted"})
 """States of a campaign that a later run may go on with."""
 

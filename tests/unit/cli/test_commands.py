@@ -176,6 +176,12 @@ def test_status_tells_a_campaign_that_runs_from_one_whose_controller_was_killed(
     assert shown(project) == ("cut off", "campaign c1 was cut off: the same command (deploy) goes on where it stopped")
 
 
+def test_an_import_does_not_hide_that_a_deploy_was_cut_off(project: Path) -> None:
+    paths = campaign_of(project, "interrupted")
+    Ledger.open(paths.database).put_campaign("i1", env="lab", kind="import", nodes=["node01"], site_digest="", abi="", status="finished")
+    assert shown(project) == ("interrupted", "campaign c1 was interrupted: the same command (deploy) goes on where it stopped")
+
+
 def test_status_of_a_finished_campaign_says_no_more(project: Path) -> None:
     campaign_of(project, "finished")
     status, last = shown(project)
