@@ -53,6 +53,8 @@ def _answers(project: Project, name: str) -> None:
 def healthy_state(state: dict[str, Any], seed: int) -> dict[str, Any]:
     """Return a state of another healthy node: temperatures, idle power, a few corrected errors and a percent of speed differ.
 
+    Speed: what differs from node to node is put on top of what the simulated silicon of each GPU differs by anyway (0.3 %).
+
     The identity of the node stays, so that it is still the one that the site names.
     """
     draw = random.Random(seed)  # noqa: S311 - no secret: the same seed makes the same node
@@ -60,7 +62,7 @@ def healthy_state(state: dict[str, Any], seed: int) -> dict[str, Any]:
     for gpu in out["gpus"]:
         gpu["temperature_c"] = draw.randint(26, 44)
         gpu["power"]["idle_w"] = draw.randint(64, 86)
-        gpu["compute_factor"] = round(draw.gauss(1.0, 0.004), 5)
+        gpu["compute_factor"] = round(draw.gauss(1.0, 0.003), 5)
         gpu["memory_factor"] = round(draw.gauss(1.0, 0.003), 5)
         corrected = draw.choice([0, 0, 0, 0, 1, 2])
         gpu["ecc"]["aggregate"]["corrected"] += corrected

@@ -24,6 +24,8 @@ _MEDIAN = 1.2533
 """Standard error of a median over that of a mean (square root of pi / 2)."""
 _MAD = 1.4826
 """Standard deviation over median absolute deviation of a normal distribution."""
+_AMONG = {"fleet": ("identical units", ""), "siblings": ("the other parts of the node", " sqrt(1 + 1.57/others)")}
+"""By label: whose median it is, and what the spread is multiplied by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +67,14 @@ class Comparison:
             "z": self.z,
             "d": self.metric.effect,
         }
-        return _criterion(self.metric, self.bound, self.units[0].unit, "fleet", "identical units", inputs)
+        return _criterion(self.metric, self.bound, self.units[0].unit, "fleet", inputs)
 
 
-def _criterion(metric: FleetMetric, bound: float, unit: str, label: str, whom: str, inputs: dict[str, float | str]) -> Criterion:
+def _criterion(metric: FleetMetric, bound: float, unit: str, label: str, inputs: dict[str, float | str]) -> Criterion:
     op, sign = (Op.GE, "-") if metric.better == "higher" else (Op.LE, "+")
-    source = f"derived: median of {whom} {sign} max(z spread, d/2 median), spread = max(1.4826 MAD, standard error), z = normal quantile of 1 - 0.01/M"
+    whom, factor = _AMONG[label]
+    spread = f"max(1.4826 MAD, standard error){factor}"
+    source = f"derived: median of {whom} {sign} max(z spread, d/2 median), spread = {spread}, z = normal quantile of 1 - 0.01/M"
     return Criterion(metric=metric.name, op=op, bound=bound, unit=unit, label=label, source=source, derived=True, inputs=inputs)
 
 
@@ -172,7 +176,7 @@ class Standing:
     def criterion(self, unit: str, **more: float | str) -> Criterion:
         """Return the bound with its inputs."""
         inputs: dict[str, float | str] = {"M": self.comparisons, "median": self.centre, "spread": self.spread, "z": self.z, "d": self.metric.effect}
-        return _criterion(self.metric, self.bound, unit, "siblings", "the other parts of the node", inputs | more)
+        return _criterion(self.metric, self.bound, unit, "siblings", inputs | more)
 
 
 def standing(metric: FleetMetric, others: Sequence[float], comparisons: int, *, count: int = 1, error: float | None = None) -> Standing:
@@ -180,9 +184,13 @@ def standing(metric: FleetMetric, others: Sequence[float], comparisons: int, *, 
 
     ``comparisons``: parts that are so compared in the whole site, M. ``count``: launches that one figure is the median of; its standard error
     follows from the metric's sigma, unless ``error`` gives it in the metric's unit (a tool whose figures have a step).
+
+    The median of a few others is itself uncertain: a figure's distance from it has the variance of the figure times 1 + (pi / 2) / n
+    (that of a median of n is pi / 2n). In a fleet of 16 and more the part is among them and the term hardly counts.
     """
     centre = median(others)
-    spread = max(_MAD * median(abs(other - centre) for other in others), standard_error(metric, centre, count) if error is None else error)
+    one = max(_MAD * median(abs(other - centre) for other in others), standard_error(metric, centre, count) if error is None else error)
+    spread = one * math.sqrt(1 + _MEDIAN**2 / len(others))
     total = max(comparisons, len(others) + 1)
     z = _z(total)
     return Standing(metric, centre, spread, z, _bound(metric, centre, spread, z), total)
