@@ -7,10 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from typing import Any, TextIO
 
 OUT = "standard output"
 
@@ -18,7 +15,7 @@ OUT = "standard output"
 class _StandardOutput(io.FileIO):
     """Descriptor 1. An error of it says where it happened, which the system leaves open."""
 
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 - bytes in any kind of buffer, for which Python 3.11 has no type
         """Write what the system takes. Raises OSError with ``OUT`` as the name of the file."""
         try:
             return super().write(data)

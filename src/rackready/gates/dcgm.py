@@ -15,7 +15,7 @@ from rackready.gates.base import Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import dcgm_diag
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
-from rackready.model.base import Told
+from rackready.model.base import Reason
 from rackready.model.outcome import Verdict
 
 KEY = "dcgmi"
@@ -78,7 +78,7 @@ class DcgmDiagnostic(Gate):
     class Inputs(base.Inputs):
         """Tests that may be skipped, each with its reason."""
 
-        skips: dict[TestName, Annotated[Told, Field(min_length=10)]] = Field(
+        skips: dict[TestName, Reason] = Field(
             default_factory=dict, description="test of this gate that may report Skip -> why, in words that a reader of the report understands"
         )
 

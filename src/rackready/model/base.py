@@ -115,6 +115,8 @@ def _numbers(inside: str, text: str) -> list[str]:
 
 Told = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(readable)]
 """What a person says for others to read: blanks around it are nothing, and blanks alone, or what nobody sees, are no answer."""
+Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10), AfterValidator(readable)]
+"""Why something is left out, where reasons are the members of a table."""
 
 
 def _is_names(text: str) -> str:

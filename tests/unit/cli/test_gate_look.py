@@ -244,7 +244,7 @@ def test_list_shows_ids_whole_however_narrow_the_output_is(call: Any, monkeypatc
 
 def test_evidence_import_says_outcome_and_what_it_cannot_prove(call: Any, tmp_path: Path) -> None:  # noqa: ANN401
     (tmp_path / "out.json").write_bytes((FIXTURES / "nvml/dgx_h100_healthy.json").read_bytes())
-    one = {"node": "node01", "gate": INVENTORY, "key": "inventory", "exit_code": 0, "file": "out.json", "time": "2020-01-01T00:00:00+00:00"}
+    one = {"node": "node01", "gate": INVENTORY, "key": "inventory", "exit_code": 0, "file": "out.json", "time": "2026-11-22T00:00:00+00:00"}
     (tmp_path / "manifest.json").write_text(json.dumps({"schema": "rackready/captured/v1", "by": "field team", "outputs": [one]}), encoding="utf-8")
     code, out, _ = call("evidence", "import", str(tmp_path), "--by", "ops")
     assert (code, out.splitlines()) == (
