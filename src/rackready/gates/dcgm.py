@@ -94,7 +94,7 @@ class DcgmDiagnostic(Gate):
         return [self._run(facts, node) for node in nodes]
 
     def _run(self, facts: GateFacts, node: str) -> Run:
-        return Run(id=node, target=node, nodes=(node,), commands=(self.command(facts, node),))
+        return Run.of_node(node, self.command(facts, node))
 
     def command(self, facts: GateFacts, node: str, parameters: str = "", stage: int = 0) -> base.Command:
         """Return the command that runs the diagnostic; ``parameters`` as -p takes them."""

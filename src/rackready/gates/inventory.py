@@ -43,7 +43,7 @@ class Inventory(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One script per node."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(command(_KEY, node, nvml_inventory),)) for node in nodes]
+        return [Run.of_node(node, command(_KEY, node, nvml_inventory)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Compare NVML's answers with the platform and GPU profile."""

@@ -48,16 +48,7 @@ class Events(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One request to every BMC; what the last pass saw goes with it."""
-        return [
-            Run(
-                id=node,
-                target=node,
-                nodes=(node,),
-                commands=(ask(node, *SERVICES, *ENTRIES, _MANAGERS, timeout_s=300),),
-                about=_marks(facts.passed.get((self.id, node))),
-            )
-            for node in nodes
-        ]
+        return [Run.of_node(node, ask(node, *SERVICES, *ENTRIES, _MANAGERS, timeout_s=300), about=_marks(facts.passed.get((self.id, node)))) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
         """Judge every log: what was lost, then what is new."""

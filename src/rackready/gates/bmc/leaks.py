@@ -27,7 +27,7 @@ class Leaks(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, DETECTORS, DETECTION),)) for node in nodes]
+        return [Run.of_node(node, ask(node, DETECTORS, DETECTION)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every detector; none at all is right only on a node that air cools."""

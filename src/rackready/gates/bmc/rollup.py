@@ -35,7 +35,7 @@ class Rollup(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, *_TOPS, *_PARTS, timeout_s=240),)) for node in nodes]
+        return [Run.of_node(node, ask(node, *_TOPS, *_PARTS, timeout_s=240)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
         """A bad sum is a fail, a bad part below a good sum an error as well: the sum is what others watch."""

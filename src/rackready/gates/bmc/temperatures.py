@@ -35,7 +35,7 @@ class Temperatures(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, _NEW, _OLD),)) for node in nodes]
+        return [Run.of_node(node, ask(node, _NEW, _OLD)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
         """Judge every temperature that has a threshold; inlet must have one."""

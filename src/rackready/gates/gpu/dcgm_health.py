@@ -52,7 +52,7 @@ class DcgmHealth(Gate):
         set_ = [Command(key=f"set-{name}", node=node, argv=("dcgmi", "health", "-g", group, "-s", "a"), timeout_s=60) for name, group in groups]
         seen = Command(key="seen", node=node, argv=("dcgmi", "discovery", "-l"), timeout_s=60)
         check = [Command(key=f"check-{name}", node=node, argv=("sh", "-c", _ask(group)), timeout_s=_SETTLE_S + 60, stage=1) for name, group in groups]
-        return Run(id=node, target=node, nodes=(node,), commands=(*set_, seen, *check))
+        return Run.of_node(node, *set_, seen, *check)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Name every incident with its entity; the overall word of each group must agree with them."""

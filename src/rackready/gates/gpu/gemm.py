@@ -53,7 +53,7 @@ class Gemm(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """As many launches per node and precision as the site's size asks for, on all GPUs at once, one after the other."""
-        return [Run(id=node, target=node, nodes=(node,), commands=tuple(self._commands(facts, node))) for node in nodes]
+        return [Run.of_node(node, *self._commands(facts, node)) for node in nodes]
 
     def _commands(self, facts: GateFacts, node: str) -> list[Command]:
         of_node = facts.nodes[node]

@@ -68,10 +68,7 @@ class GemmTorch(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """As many launches per node as the site's size asks for, all precisions in each."""
-        return [
-            Run(id=node, target=node, nodes=(node,), commands=tuple(self._command(facts, node, number) for number in range(self._launches(facts, node))))
-            for node in nodes
-        ]
+        return [Run.of_node(node, *(self._command(facts, node, number) for number in range(self._launches(facts, node)))) for node in nodes]
 
     def _command(self, facts: GateFacts, node: str, number: int) -> Command:
         kinds = self._kinds(facts.nodes[node])

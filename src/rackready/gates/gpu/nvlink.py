@@ -59,10 +59,7 @@ class NvLinks(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """Two commands per node, side by side."""
-        return [
-            Run(id=node, target=node, nodes=(node,), commands=tuple(_command(node, key, option) for key, option in (("status", "-s"), ("errors", "-e"))))
-            for node in nodes
-        ]
+        return [Run.of_node(node, *(_command(node, key, option) for key, option in (("status", "-s"), ("errors", "-e")))) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge states and speeds first, then counters of the links that are active."""
