@@ -46,6 +46,38 @@ def test_two_nodes_with_nics_are_too_few_for_incast() -> None:
     assert [run.nodes for run in gate("cluster/fabric/stress/incast").plan(known, list(known.nodes))] == [("node02",)]
 
 
+@pytest.mark.parametrize("gate_id", GATES)
+def test_a_node_with_nics_that_has_too_few_others_is_said_to_be_not_measured(gate_id: str) -> None:
+    bare = facts("r760xa_l4", 3)
+    known = replace(rack(3), nodes={**bare.nodes, "node02": rack(3).nodes["node02"]})
+    found = gate(gate_id)
+    done = [Done(run, found.evaluate(known, run, {})) for run in found.plan(known, list(known.nodes))]
+    by_node = found.attribute(known, done)
+    assert {node: [verdict.outcome for verdict in said] for node, said in by_node.items()} == {
+        "node01": [Outcome.PASS],
+        "node02": [Outcome.NOT_RUN],
+        "node03": [Outcome.PASS],
+    }
+    least = 3 if gate_id.endswith("incast") else 2
+    assert [str(finding) for finding in by_node["node02"][0].findings] == [
+        (
+            f"node02: {gate_id} was not run - Expected: a measurement "
+            f"Actual: fewer than {least} of the nodes that can take part have a compute NIC on the same rail. "
+            "Run it together with more such nodes, or declare the skip with its reason in site.yml (gates.skip)."
+        )
+    ]
+
+
+def test_incast_is_tried_on_rails_that_enough_nodes_have() -> None:
+    known = rack(4)
+    fewer = {name: replace(node, nics=node.nics[:4]) if name in {"node03", "node04"} else node for name, node in known.nodes.items()}
+    runs = gate("cluster/fabric/stress/incast").plan(replace(known, nodes=fewer), list(known.nodes))
+    assert {run.about["rail"] for run in runs} == {"1", "2", "3", "4"}, "two nodes have the others: one sender is no incast"
+    fewer["node03"] = known.nodes["node03"]
+    runs = gate("cluster/fabric/stress/incast").plan(replace(known, nodes=fewer), list(known.nodes))
+    assert {node for run in runs if run.about["rail"] == "8" for node in run.nodes} == {"node01", "node02", "node03"}
+
+
 def test_a_node_without_compute_nics_is_no_partner() -> None:
     bare, whole = facts("r760xa_l4", 4), rack(4)
     known = replace(whole, nodes={**whole.nodes, "node02": bare.nodes["node02"]})

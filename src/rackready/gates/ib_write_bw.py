@@ -86,10 +86,10 @@ class IbWriteBw(Gate):
         """Acquit a NIC that is right with another partner, where its partner is not."""
         return pair_fleet.acquitted(runs, slow)
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
         """Blame the end that fails with two partners; acquit the one that passes with another."""
         measured, bare = no_nics.split(done)
-        return attribute(measured) | bare
+        return no_nics.alone(self, facts) | attribute(measured) | bare
 
     def _run(self, facts: GateFacts, first: str, second: str, rail: int, *, again: bool = False) -> Run:
         near, far = nic_of(facts, first, rail), nic_of(facts, second, rail)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts
 from rackready.gates import base, no_nics
-from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.expectation import IMPLAUSIBLE
 from rackready.gates.formats import nvue_counters, perftest
 from rackready.gates.formats.error import FormatError
@@ -72,17 +72,21 @@ class Incast(Gate):
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """For every rail one run into every node, another one first on every rail: its port is filled by the nodes after it.
+        """For every rail that enough nodes have, one run into each of them, another one first on every rail: its port is filled by the nodes after it.
 
         Every node must receive, since only who receives shows whether its NIC notifies senders; by that every node sends, too: a switch slows
         senders down at the port by which they enter. A node is in one run at a time, so that its memory feeds one rail only; runs that have no
         node in common go side by side.
         """
         able, bare = no_nics.apart(facts, nodes)
-        if len(able) < self.min_nodes:  # one sender is no incast: its node gets no verdict, and that is no pass
-            return bare
-        rails = sorted({nic.rail for node in able for nic in facts.nodes[node].nics})
-        return [*(self._run(facts, able, rail, (rail + step) % len(able)) for rail in rails for step in range(len(able))), *bare]
+        rails = sorted({rail for node in able for rail in _rails(facts, node)})
+        on = {rail: [node for node in able if rail in _rails(facts, node)] for rail in rails}
+        full = {rail: members for rail, members in on.items() if len(members) >= self.min_nodes}  # one sender is no incast
+        return [*(self._run(facts, some, rail, (rail + step) % len(some)) for rail, some in full.items() for step in range(len(some))), *bare]
+
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
+        """Every node gets the verdicts of the runs that took it in; one that none took in was not measured."""
+        return no_nics.alone(self, facts) | super().attribute(facts, done)
 
     def _run(self, facts: GateFacts, nodes: Sequence[str], rail: int, place: int) -> Run:
         senders = min(self.inputs.senders, len(nodes) - 1)
@@ -310,6 +314,10 @@ class Incast(Gate):
         if wrong:
             actual = ", ".join(f"{value} in priority {prio}" for prio, value in wrong.items())
             gathered.fail(where, "pause frames", f"in priority {facts.fabric.qos.priority} only", actual, f"Compare QoS of switch and host: {_RUNBOOK}")
+
+
+def _rails(facts: GateFacts, node: str) -> frozenset[int]:
+    return frozenset(nic.rail for nic in facts.nodes[node].nics)
 
 
 def _all_wrote(gathered: Judge, where: str, reached: Mapping[str, float], total: float) -> None:

@@ -80,10 +80,10 @@ class IbWriteLat(Gate):
         measured, _ = no_nics.split(done)
         return [self._run(facts, node, partner) for node, partner in again(measured)]
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
         """Acquit the end that passes with another partner."""
         measured, bare = no_nics.split(done)
-        return acquit(measured) | bare
+        return no_nics.alone(self, facts) | acquit(measured) | bare
 
     def _run(self, facts: GateFacts, first: str, second: str) -> Run:
         rails = rails_of(facts, first, second)
