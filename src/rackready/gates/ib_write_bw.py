@@ -19,7 +19,7 @@ from rackready.gates.hardware import rail_parts
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import attribute, retests, rounds
 from rackready.gates.port_errors import judge_errors
-from rackready.gates.rdma_port import AFTER, judge_gids, judge_layer, judge_link, judge_port, layer, path_mtu, payload_rate, port_of
+from rackready.gates.rdma_port import AFTER, headers, judge_gids, judge_layer, judge_link, judge_port, layer, path_mtu, payload_rate, port_of
 from rackready.gates.shipped import command
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
@@ -138,7 +138,7 @@ class IbWriteBw(Gate):
             self._direction(gathered, facts, outputs, "back", (second, far), (first, near))
         if not gathered.fails and not gathered.errors:
             for end, node, nic in (("first", first, near), ("second", second, far)):
-                self._carried(gathered, outputs, end, node, nic)
+                self._carried(gathered, outputs, end, (node, nic), self.inputs.bytes_tolerance + headers(facts.fabric))
         if not gathered.fails and not gathered.errors:
             gathered.measured.update((*rail_parts(first, near), *rail_parts(second, far)))
         return gathered.verdict(run.target)
@@ -200,8 +200,9 @@ class IbWriteBw(Gate):
             self._memory(gathered, where, nic, used, FAR)
         return len(gathered.errors) == before
 
-    def _carried(self, gathered: Judge, outputs: Outputs, end: str, node: str, nic: NicFacts) -> None:
-        """Hold the port's own count of bytes sent against what perftest wrote: the data went over this port and no other."""
+    def _carried(self, gathered: Judge, outputs: Outputs, end: str, of: tuple[str, NicFacts], tolerance: float) -> None:
+        """Hold the port's own count of bytes sent against what perftest wrote, within a share: the data went over this port and no other."""
+        node, nic = of
         where = f"{node} {nic.rdma_device} (rail {nic.rail})"
         found = [port_of(gathered, outputs.get(f"{when}-{end}"), where, nic) for when in ("link", "after")]
         before, after = found
@@ -211,7 +212,6 @@ class IbWriteBw(Gate):
         expected, moved = self.inputs.size * self.inputs.iterations, after["xmit_bytes"] - before["xmit_bytes"]
         gathered.judged += 1
         gathered.metric("xmit_bytes", f"{node}/{nic.rdma_device}", float(moved), "B")
-        tolerance = self.inputs.bytes_tolerance
         source = f"derived: size x iterations, within {tolerance:.0%} (packet headers take 2 % of a path MTU of 4096)"
         gathered.criterion(Criterion(metric="xmit_bytes", op=Op.EQ, bound=expected, unit="B", label="identity", source=source, derived=True))
         if abs(moved - expected) > tolerance * expected:

@@ -14,6 +14,7 @@ from rackready.gates.expectation import FLEET_PENDING, Algorithm, Bound, Collect
 from rackready.gates.fabric import carried, domains, launchers, transport
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, argv, collectives_run, fitting, read_launches, tool_versions
+from rackready.gates.rdma_port import headers
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Fabric
 
@@ -207,7 +208,7 @@ class Multi(NcclGate):
             carried.judge_idle(gathered, facts, run.nodes, outputs, moved)
         else:
             least, most, formula = carried.must_leave(self.collective, self.algorithm, domain)
-            tolerance = carried.Tolerance(self.inputs.bytes_tolerance, self.inputs.share_tolerance)
+            tolerance = carried.Tolerance(self.inputs.bytes_tolerance + headers(facts.fabric), self.inputs.share_tolerance)
             carried.judge_bytes(gathered, facts, run.nodes, outputs, (least * moved, most * moved, formula), tolerance)
 
 
