@@ -25,7 +25,16 @@ from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
 
 PORT = 18515
-WITH_GID = r"""
+_NEAR = r"""
+near=$(cat "/sys/class/infiniband/$device/device/local_cpulist" 2>/dev/null)
+taskset -c "$near" true 2>/dev/null || near=
+exec ${near:+taskset -c "$near"} "$0" -d "$device" "$@"
+"""
+"""Starts perftest on the processors beside its NIC, as far as they are told and may be used: from another socket host memory is late, and slower than the port
+(Mellanox community DOC-2491, "Understanding NUMA Node for Performance Benchmarks"; azurehpc-health-checks starts it under numactl)."""
+_WITH_LID = f"device=$1; shift{_NEAR}"
+WITH_GID = (
+    r"""
 device=$1 want=$2; shift 2
 base=/sys/class/infiniband/$device/ports/1
 gid= old=
@@ -35,8 +44,10 @@ for file in "$base"/gid_attrs/types/*; do
   if [ "$(cat "$file" 2>/dev/null)" = "RoCE v2" ]; then gid=$index; else old=yes; fi
 done
 [ -n "$gid" ] || { echo "rackready: no RoCE v2 GID $want on $device${old:+, RoCE v1 only}" >&2; exit 66; }
-exec "$0" -d "$device" -x "$gid" "$@"
+set -- -x "$gid" "$@"
 """
+    + _NEAR
+)
 _NO_GID = 66
 _UNREACHABLE = re.compile(
     r"Couldn't connect to|Unable to (?:open|init) the socket|No route to host|Connection (?:refused|timed out)|Failed to exchange", re.IGNORECASE
@@ -269,9 +280,9 @@ def gid_text(address: str) -> str:
 
 
 def program(facts: GateFacts, name: str, nic: NicFacts) -> tuple[str, ...]:
-    """Return a program of perftest on a NIC: on RoCE with the index of the GID that its address has, on InfiniBand by its LID."""
+    """Return a program of perftest on a NIC and the processors beside it: on RoCE with the index of the GID that its address has, on InfiniBand by its LID."""
     if facts.fabric.kind == "infiniband":
-        return (name, "-d", nic.rdma_device)
+        return ("bash", "-c", _WITH_LID, name, nic.rdma_device)
     return ("bash", "-c", WITH_GID, name, nic.rdma_device, gid_text(nic.address))
 
 
