@@ -15,9 +15,16 @@ from tests.gates.test_ib_latency import CASES, READ, WRITE
 
 BANDWIDTH = "pair/fabric/performance/ib-write-bw"
 GATES = (WRITE, READ, BANDWIDTH, f"{BANDWIDTH}-host", "cluster/fabric/stress/incast")
+PAIRS_OF_NCCL = "pair/fabric/performance/nccl-all-reduce-ring"
+COLLECTIVES = (
+    "cluster/fabric/performance/nccl-all-reduce-ring",
+    PAIRS_OF_NCCL,
+    "rack/fabric/performance/nccl-alltoall",
+    "cluster/fabric/performance/nccl-scaling",
+)
 
 
-@pytest.mark.parametrize("gate_id", GATES)
+@pytest.mark.parametrize("gate_id", [*GATES, *COLLECTIVES])
 def test_servers_without_compute_nics_have_nothing_to_judge(gate_id: str) -> None:
     known = facts("r760xa_l4", 3)
     found = gate(gate_id)
@@ -30,7 +37,7 @@ def test_servers_without_compute_nics_have_nothing_to_judge(gate_id: str) -> Non
     assert found.attribute(known, done) == {node: [verdict] for node in known.nodes}
 
 
-@pytest.mark.parametrize("gate_id", GATES)
+@pytest.mark.parametrize("gate_id", [*GATES, *COLLECTIVES])
 def test_nodes_with_nics_are_measured_beside_them(gate_id: str) -> None:
     bare, whole = facts("r760xa_l4", 5), rack(5)
     known = replace(whole, nodes={**whole.nodes, "node02": bare.nodes["node02"], "node05": bare.nodes["node05"]})
@@ -87,6 +94,25 @@ def test_a_node_without_compute_nics_is_no_partner() -> None:
     nothing = found.evaluate(known, runs[2], {})
     done = [Done(runs[0], judge(WRITE, CASES[1])), Done(runs[1], Verdict(outcome=Outcome.ERROR)), Done(runs[2], nothing)]
     assert found.follow_up(known, done) == [], "the one that passed has no NIC"
+
+
+def test_a_node_without_compute_nics_is_not_said_to_lack_partners() -> None:
+    found = gate("cluster/fabric/performance/nccl-all-reduce-ring")
+    bare, whole = facts("r760xa_l4", 2), rack(2)
+    assert found.attribute(bare, []) == {}
+    assert list(found.attribute(replace(whole, nodes={**whole.nodes, "node02": bare.nodes["node02"]}), [])) == ["node01"]
+
+
+def test_a_pair_of_nccl_is_tried_again_with_a_partner_that_has_nics() -> None:
+    bare, whole = facts("r760xa_l4", 5), rack(5)
+    known = replace(whole, nodes={**whole.nodes, "node05": bare.nodes["node05"]})
+    found = gate(PAIRS_OF_NCCL)
+    one, two, last = found.plan(known, list(known.nodes))
+    assert (one.nodes, two.nodes, last.nodes) == (("node01", "node02"), ("node03", "node04"), ("node05",))
+    bad = Verdict(outcome=Outcome.FAIL)
+    done = [Done(one, bad), Done(two, bad), Done(last, found.evaluate(known, last, {}))]
+    assert found.follow_up(known, done) == [], "the one that passed has no NIC"
+    assert found.attribute(known, done)["node05"] == [done[-1].verdict]
 
 
 def test_nodes_without_a_rail_in_common_are_an_error() -> None:

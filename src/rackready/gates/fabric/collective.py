@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from rackready.gates import base, hardware
+from rackready.gates import base, hardware, no_nics
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.expectation import FLEET_PENDING, Algorithm, Bound, Collective, Domain, Efficiency, ceiling, floor, judge, launches, reference
 from rackready.gates.fabric import carried, domains, launchers, transport
@@ -140,7 +140,8 @@ class Multi(NcclGate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """For every group of at least two nodes: counters of every node, the launches from its first node, counters again."""
-        return [self.run(facts, members, name) for name, members in self.parts(facts, nodes).items() if len(members) >= self.min_nodes]
+        able, bare = no_nics.apart(facts, nodes)
+        return [*(self.run(facts, members, name) for name, members in self.parts(facts, able).items() if len(members) >= self.min_nodes), *bare]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
         """Where a failed run names some nodes as the ones at fault, run over the others: they are not to wait for them."""
@@ -153,7 +154,7 @@ class Multi(NcclGate):
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
         """A node that was named gets what was found on it; every other gets the verdict of the last run that it took part in."""
-        out = {node: [alone(self.id, node)] for node in facts.nodes}
+        out = {node: [alone(self.id, node)] for node, known in facts.nodes.items() if known.nics}
         for item in done:
             for node in item.run.nodes:
                 mine = [finding for finding in item.verdict.findings if named(finding.where, node)]
@@ -180,6 +181,8 @@ class Multi(NcclGate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge the transport that NCCL chose, what every rail carried, and the median busbw of the largest message."""
+        if (verdict := no_nics.nothing(facts, run)) is not None:
+            return verdict
         gathered = Judge()
         where = run.target.split("/without", 1)[0]
         count = self.count(facts)

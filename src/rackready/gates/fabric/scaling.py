@@ -18,6 +18,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from rackready.gates import no_nics
 from rackready.gates.base import Command, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound, Domain
 from rackready.gates.fabric import carried, domains, transport
@@ -100,6 +101,8 @@ class NcclScaling(Multi):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every size against its own bounds, and what all of them moved; efficiencies are recorded, and judged where a mark is declared."""
+        if (verdict := no_nics.nothing(facts, run)) is not None:
+            return verdict
         gathered = Judge()
         sizes = steps(facts, run.nodes)
         if not sizes:
