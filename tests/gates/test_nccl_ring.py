@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from rackready.gates.base import Done
@@ -58,6 +60,9 @@ def both(message: str) -> tuple[str, str]:
 
 CASES = [
     ring("healthy", Outcome.PASS),
+    ring("HCAs with their rails (NCCL 2.30)", Outcome.PASS, launch=Said(re.sub(r"\[(\d)\](mlx5_\d+):1/", r"[\1]\2:1:\1/", HEALTHY.stdout))),
+    ring("HCAs with rails and planes (NCCL 2.30)", Outcome.PASS, launch=Said(re.sub(r"\[(\d)\](mlx5_\d+):1/", r"[\1]\2:1:\1:0/", HEALTHY.stdout))),
+    ring("HCAs with their planes alone (NCCL 2.30)", Outcome.PASS, launch=Said(re.sub(r"\[(\d)\](mlx5_\d+):1/", r"[\1]\2:1::0/", HEALTHY.stdout))),
     ring(
         "sockets",
         Outcome.FAIL,
