@@ -148,6 +148,8 @@ class IbWriteBw(Gate):
             self._direction(gathered, facts, outputs, "forth", (first, near), (second, far))
             self._direction(gathered, facts, outputs, "back", (second, far), (first, near))
         if not gathered.fails and not gathered.errors:
+            each_way(gathered, run.target, "ib_write_bw", (outputs.get("client-forth"), outputs.get("client-back")))
+        if not gathered.fails and not gathered.errors:
             for end, node, nic in (("first", first, near), ("second", second, far)):
                 self._carried(gathered, outputs, end, (node, nic), self.inputs.bytes_tolerance + headers(facts.fabric))
         if not gathered.fails and not gathered.errors:
@@ -299,6 +301,14 @@ def nic_of(facts: GateFacts, node: str, rail: int) -> NicFacts:
 def rails_of(facts: GateFacts, first: str, second: str) -> list[int]:
     """Return the rails that both nodes have."""
     return sorted({nic.rail for nic in facts.nodes[first].nics} & {nic.rail for nic in facts.nodes[second].nics})
+
+
+def each_way(gathered: Judge, where: str, program: str, ways: tuple[Output | None, Output | None]) -> None:
+    """Hold that two directions have an output each: one that is given for both says nothing of the other. The numbers of queue pairs make each its own."""
+    forth, back = ways
+    if forth is not None and back is not None and forth.stdout.strip() == back.stdout.strip():
+        step = "Give each direction its own output, or run the gate again."
+        gathered.error(where, f"{program} has one output for both directions", "one of each", "the same output", step)
 
 
 def client_of(
