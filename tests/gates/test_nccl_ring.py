@@ -318,6 +318,23 @@ def test_the_nodes_that_are_not_named_are_measured_without_those_that_are() -> N
     }
 
 
+def test_a_node_that_is_left_without_a_partner_was_not_measured() -> None:
+    known = rack(2)
+    found = gate(GATE)
+    run = found.plan(known, list(known.nodes))[0]
+    bad = judge(GATE, next(case for case in CASES if case.name == "one rail carries far less"))
+    assert (bad.blamed, found.follow_up(known, [Done(run, bad)])) == (["node02"], [])
+    by_node = found.attribute(known, [Done(run, bad)])
+    assert by_node["node02"][0].outcome is Outcome.FAIL
+    assert [str(finding) for finding in by_node["node01"][0].findings] == [
+        (
+            "node01: not measured - Expected: a partner with a good link Actual: its only partner node02 is bad. "
+            "Repair node02, or run the gate with another partner."
+        )
+    ]
+    assert by_node["node01"][0].outcome is Outcome.ERROR
+
+
 def test_a_slow_cluster_that_names_nobody_is_not_measured_again() -> None:
     known = rack(4)
     found = gate(GATE)

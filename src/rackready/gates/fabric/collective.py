@@ -14,6 +14,7 @@ from rackready.gates.expectation import FLEET_PENDING, Algorithm, Bound, Collect
 from rackready.gates.fabric import carried, domains, launchers, transport
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, argv, collectives_run, fitting, read_launches, tool_versions
+from rackready.gates.pairs import beside
 from rackready.gates.rdma_port import headers
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Fabric
@@ -153,12 +154,13 @@ class Multi(NcclGate):
         return out
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
-        """A node that was named gets what was found on it; every other gets the verdict of the last run that it took part in."""
+        """A node that was named gets what was found on it; every other gets the verdict of its last run, unless that names others alone."""
         out = {node: [alone(self.id, node)] for node, known in facts.nodes.items() if known.nics}
         for item in done:
             for node in item.run.nodes:
                 mine = [finding for finding in item.verdict.findings if named(finding.where, node)]
-                out[node] = [item.verdict.model_copy(update={"findings": mine}) if mine else item.verdict]
+                waits = item.verdict.blamed and node not in item.verdict.blamed
+                out[node] = [item.verdict.model_copy(update={"findings": mine}) if mine else beside(item.verdict, node) if waits else item.verdict]
         return out
 
     def line(self, facts: GateFacts, nodes: Sequence[str]) -> tuple[str, ...]:
