@@ -88,7 +88,7 @@ def _of_nic(node: str, rail: int, tests: list[tuple[str, Verdict]], seen: dict[t
         return acquitted if not pair else [_said(pair[0], node, "both ends pass with other partners: the path between these two is bad")]
     others = [verdict for partner, verdict in bad if partner in verdict.blamed]
     if others:
-        return [Verdict(outcome=Outcome.ERROR, findings=[_unmeasured(f"{node} rail {rail}", [bad[0][0]])])]
+        return [Verdict(outcome=Outcome.ERROR, findings=[unmeasured(f"{node} rail {rail}", [bad[0][0]])])]
     return [_said(bad[0][1], node, f"suspects: {node} and {bad[0][0]}; no third partner could tell them apart")]
 
 
@@ -107,7 +107,7 @@ def _said(verdict: Verdict, node: str, words: str) -> Verdict:
     return verdict.model_copy(update={"findings": findings, "blamed": [node]})
 
 
-def _unmeasured(where: str, partners: Sequence[str]) -> Finding:
+def unmeasured(where: str, partners: Sequence[str]) -> Finding:
     """Say that what was measured with these partners, who are bad, says nothing of the other end. ``where``: that end."""
     names, several = ", ".join(partners), len(partners) > 1
     return Finding(
@@ -123,7 +123,7 @@ def beside(verdict: Verdict, node: str) -> Verdict:
     """Return what a bad run that blames others says of a node: what was found on the node itself, else that it was not measured with good ones."""
     if any(finding.where.startswith(f"{node} ") for finding in verdict.findings):
         return _of_node(verdict, node)
-    return verdict.model_copy(update={"outcome": Outcome.ERROR, "findings": [_unmeasured(node, verdict.blamed)], "blamed": []})
+    return verdict.model_copy(update={"outcome": Outcome.ERROR, "findings": [unmeasured(node, verdict.blamed)], "blamed": []})
 
 
 def again(done: Sequence[Done]) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from rackready.design.facts import NicFacts
 from rackready.gates import base, no_nics
 from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.expectation import IMPLAUSIBLE
+from rackready.gates.fabric import incast_ends
 from rackready.gates.formats import nvue_counters, perftest
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.nvue_counters import PortCounters
@@ -85,8 +86,9 @@ class Incast(Gate):
         return [*(self._run(facts, some, rail, (rail + step) % len(some)) for rail, some in full.items() for step in range(len(some))), *bare]
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
-        """Every node gets the verdicts of the runs that took it in; one that none took in was not measured."""
-        return no_nics.alone(self, facts) | super().attribute(facts, done)
+        """A node gets what was found on it (`incast_ends`); one that no run took in was not measured."""
+        measured, bare = no_nics.split(done)
+        return no_nics.alone(self, facts) | incast_ends.attribute(measured) | bare
 
     def _run(self, facts: GateFacts, nodes: Sequence[str], rail: int, place: int) -> Run:
         senders = min(self.inputs.senders, len(nodes) - 1)
@@ -153,12 +155,12 @@ class Incast(Gate):
         gathered.criterion(Criterion(metric="incast_bandwidth", op=Op.LE, bound=bound, unit="Gb/s", label="ceiling", source=f"{IMPLAUSIBLE} x port rate"))
         if total > bound:
             step = "They did not write side by side: start them on nodes that are idle, and with more seconds."
-            gathered.error(where, "no incast", f"senders together at most {bound:.0f} Gb/s", f"{total:.0f} Gb/s", step)
+            gathered.error(where, incast_ends.NO_INCAST, f"senders together at most {bound:.0f} Gb/s", f"{total:.0f} Gb/s", step)
         least, source = into.rate * _FILLED, f"judgement: {_FILLED} x port rate, below which no queue stands at the port"
         gathered.criterion(Criterion(metric="incast_bandwidth", op=Op.GE, bound=least, unit="Gb/s", label="floor", source=source, derived=True))
         if total < least:
             step = f"The port was not filled, so nothing was tried: see the senders' rates (gate pair/fabric/performance/ib-write-bw): {_RUNBOOK}"
-            gathered.error(where, "no incast", f"senders together at least {least:.0f} Gb/s", f"{total:.0f} Gb/s", step)
+            gathered.error(where, incast_ends.NO_INCAST, f"senders together at least {least:.0f} Gb/s", f"{total:.0f} Gb/s", step)
         else:
             _all_wrote(gathered, where, reached, total)
         return {} if gathered.errors else {node: one.least for node, one in wrote.items()}
@@ -327,7 +329,7 @@ def _all_wrote(gathered: Judge, where: str, reached: Mapping[str, float], total:
     if idle:
         step = f"They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), run the gate again: {_RUNBOOK}"
         actual = ", ".join(f"{value:.1f} Gb/s from {node}" for node, value in idle.items())
-        gathered.error(where, "no incast", f"at least {least:.1f} Gb/s from every sender ({_SHARE:g} of an even part)", actual, step)
+        gathered.error(where, incast_ends.NO_INCAST, f"at least {least:.1f} Gb/s from every sender ({_SHARE:g} of an even part)", actual, step)
 
 
 def _nic_delta(gathered: Judge, outputs: Outputs, node: str, nic: NicFacts, where: str) -> tuple[dict[str, int], dict[str, int]] | None:
