@@ -21,8 +21,9 @@ from rackready.gates.bmc.eventlog import Entry, Log, Mark, grouped, logs
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
-_SKIPPED = "*!*audit*,lclog,*lifecycle*,*dump*,*postcode*,*journal*,*debug*,*diagnostic*,fdr,iel,sl,*securitylog*"
-"""Logs that record who logged in or what was configured, and memory dumps: not the health of hardware, and thousands of pages on some BMCs."""
+_SKIPPED = "*!*audit*,lclog,*lifecycle*,*dump*,*postcode*,*journal*,*debug*,*diagnostic*,fdr,iel,sl,event,*securitylog*"
+"""Logs that record who logged in or what was configured, and memory dumps: not the health of hardware, and thousands of pages on some BMCs. An iLO's Event
+is that of the alerts that it sent (HPE, log services): a warning at every restart of the server; its hardware stands in the IML."""
 SERVICES = tuple(f"{place}/*/LogServices/{_SKIPPED}" for place in ("Managers", "Systems", "Chassis"))
 ENTRIES = tuple(f"{place}/Entries/*" for place in SERVICES)
 _MANAGERS = "Managers/*!hgx_*"
