@@ -61,6 +61,33 @@ def test_a_drive_under_two_names_is_one_drive(node: Node) -> None:
     assert verdict.outcome is Outcome.FAIL
 
 
+def controllers(total: int, free: int, *names: str) -> Change:
+    """What smartctl says of NVMe controllers that can have several namespaces: the capacity of none of them (smartmontools, nvmeprint.cpp)."""
+
+    def change(found: Document) -> None:
+        for name in names:
+            said_ = json.loads(found["commands"][f"smart {name}"]["stdout"])
+            del said_["user_capacity"], said_["logical_block_size"]
+            said_.update(nvme_total_capacity=total, nvme_unallocated_capacity=free, nvme_number_of_namespaces=32)
+            found["commands"][f"smart {name}"]["stdout"] = json.dumps(said_)
+
+    return change
+
+
+def test_a_drive_that_can_have_several_namespaces_has_the_capacity_that_they_hold(node: Node) -> None:
+    data = [f"/dev/nvme{place}" for place in range(2, 10)]
+    assert judge(node, DISKS, controllers(3840755982336, 0, *data)).outcome is Outcome.PASS
+    firmware = judge(node, "group/host/validation/firmware", controllers(3840755982336, 0, *data))
+    assert (firmware.outcome, firmware.measured) == (Outcome.PASS, ["node01"])
+    half = judge(node, DISKS, controllers(3840755982336, 1920377991168, "/dev/nvme4"))
+    boot = "3 of 1920 GB (/dev/nvme0, /dev/nvme1, /dev/nvme4)"
+    assert said(half) == [("node01", "capacity of drives", "at least 8 of 3840 GB, 2 of 1920 GB", f"7 of 3841 GB ({DATA}), {boot}")]
+    none = judge(node, DISKS, controllers(3840755982336, 3840755982336, "/dev/nvme4"))
+    words = "no namespace: of 3840755982336 bytes 3840755982336 are in none (exit 0)"
+    assert said(none) == [("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", words)]
+    assert none.outcome is Outcome.ERROR
+
+
 @pytest.mark.parametrize(("size", "shown"), [(51200, "51200 bytes"), (1920383410176, "1920 GB")])
 def test_a_drive_that_is_too_small_is_none_of_those_that_the_profile_has(node: Node, size: int, shown: str) -> None:
     verdict = judge(node, DISKS, small(size))
