@@ -91,7 +91,7 @@ class Inventory(Gate):
                 f"Power the node off and on; if it stays so, reseat the GPU: {_RUNBOOK}.",
             )
         judge.measured.add(node)
-        self._unique(judge, node, gpus)
+        self._unique(judge, node, gpus, parts.of_one_serial(wanted.gpu))
         for gpu, name in zip(gpus, _names(wanted, gpus), strict=True):
             if gpu.get("lost"):
                 judge.fail(
@@ -107,15 +107,16 @@ class Inventory(Gate):
             _one_board(judge, node, {name: gpu for gpu, name in zip(gpus, _names(wanted, gpus), strict=True) if not gpu.get("lost")})
 
     @staticmethod
-    def _unique(judge: Judge, node: str, gpus: list[dict[str, Any]]) -> None:
-        for field in ("serial", "uuid"):
+    def _unique(judge: Judge, node: str, gpus: list[dict[str, Any]], sharing: int) -> None:
+        """Hold serials and UUIDs against each other; ``sharing``: GPUs that say one serial."""
+        for field, most in (("serial", sharing), ("uuid", 1)):
             values = Counter(gpu.get(field) for gpu in gpus if gpu.get(field))
             for value, times in values.items():
-                if times > 1:
+                if times > most:
                     judge.fail(
                         node,
                         f"{field} not unique",
-                        "every GPU its own",
+                        "every GPU its own" if most == 1 else f"at most {most} GPUs of one, those of a module",
                         f"{value} on {times} GPUs",
                         "Reseat the GPUs and read again; the board's InfoROM may be damaged.",
                     )
