@@ -128,6 +128,36 @@ def test_a_drive_on_usb_or_that_can_be_taken_out_stands_in_for_none(node: Node, 
     assert (verdict.outcome, verdict.note) == (Outcome.FAIL, note)
 
 
+def test_virtual_media_of_a_bmc_are_no_parts_of_the_host_for_firmware_and_rates(node: Node) -> None:
+    """The scan lists a USB bridge that smartctl cannot open with the others (smartctl.cpp, open_error)."""
+
+    def media(found: Document) -> None:
+        commands = found["commands"]
+        words = {"messages": [{"string": "/dev/sda: Unknown USB bridge [0x046b:0xff31 (0x100)]", "severity": "error"}], "exit_status": 1}
+        commands["smart /dev/sda"] = {**commands["smart /dev/nvme4"], "exit_code": 1, "stdout": json.dumps({"smartctl": words})}
+        for key, items, item in (
+            ("scan", "devices", {"name": "/dev/sda", "open_error": "Unknown USB bridge"}),
+            ("lsblk", "blockdevices", {"path": "/dev/sda", "tran": "usb", "rm": True}),
+        ):
+            listed = json.loads(commands[key]["stdout"])
+            commands[key]["stdout"] = json.dumps({**listed, items: [*listed[items], item]})
+
+    verdict = judge(node, "group/host/validation/firmware", media)
+    assert (said(verdict), verdict.outcome, verdict.measured) == ([], Outcome.PASS, ["node01"])
+
+    def stick(found: Document) -> None:
+        commands = found["commands"]
+        listed = json.loads(commands["lsblk"]["stdout"])
+        listed["blockdevices"].append({"path": "/dev/sda", "model": "Virtual HDisk0", "serial": "A1", "size": 4 << 30, "tran": "usb", "rm": True})
+        commands["lsblk"]["stdout"] = json.dumps(listed)
+        slow = json.loads(commands["fio /dev/nvme4n1"]["stdout"])
+        slow["jobs"][0]["read"].update(bw_bytes=20_000_000, io_bytes=slow["jobs"][0]["read"]["runtime"] * 20_000)
+        commands["fio /dev/sda"] = {**commands["fio /dev/nvme4n1"], "stdout": json.dumps(slow)}
+
+    slow = judge(node, "node/host/performance/disk-bandwidth", stick, inputs={"read_gb_s": 5.0})
+    assert (said(slow), slow.outcome) == ([], Outcome.PASS)
+
+
 def test_a_drive_of_which_nobody_says_how_it_is_attached_is_an_error(node: Node) -> None:
     def change(found: Document) -> None:
         without(found, "/dev/nvme4")
