@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.offline import facts
 from rackready.gates.registry import GateInputsError, gate
 from rackready.model.outcome import Outcome
-from tests.gates.captured import evaluate
 from tests.gates.support import Case, Said, check, document, judge, text
 
 R1 = "node/gpu/validation/dcgm-r1"
@@ -291,30 +289,6 @@ def gpus_of(found: dict[str, Any]) -> list[dict[str, Any]]:
 def test_a_diagnostic_of_other_gpus_is_an_error(name: str, change: Callable[[dict[str, Any]], object], said: str) -> None:
     case = Case("other", {"dcgmi": changed(f"dcgm/dgx_h100_{name}_healthy.json", change)}, Outcome.ERROR, (f"node01: {said} {OTHER}",))
     check(R3, case)
-
-
-@pytest.mark.parametrize(
-    ("serials", "outcome", "said"),
-    [
-        ("1122", Outcome.PASS, ""),
-        (
-            "1112",
-            Outcome.ERROR,
-            f"node01: DCGM's GPUs are not told apart - Expected: a serial number of its own on every module of 2 GPUs Actual: 1651 more than 2 times. {OTHER}",
-        ),
-    ],
-    ids=["two modules", "three of one"],
-)
-def test_the_two_gpus_of_a_superchip_have_the_serial_of_their_module(serials: str, outcome: Outcome, said: str) -> None:
-    """As a tray of a GB200 NVL72 tells them."""
-    found = document("dcgm/dgx_h100_r1_dcgm4_healthy.json")
-    group = next(group for group in found["entity_groups"] if group["entity_group"] == "GPU")
-    group["entities"] = [{**entity, "device_id": "2941", "serial_num": f"165{end}"} for entity, end in zip(group["entities"][:4], serials, strict=True)]
-    for test in by_name(found).values():
-        test["results"] = [result for result in test["results"] if result["entity_id"] < 4]
-    known, made = facts("gb200_nvl72", 1), gate(R1)
-    verdict = evaluate(made, known, made.plan(known, ["node01"])[0], {"dcgmi": json.dumps(found)}, 0)
-    assert (verdict.outcome, "".join(map(str, verdict.findings))) == (outcome, said)
 
 
 @pytest.mark.parametrize(("gate_id", "case"), CASES, ids=lambda value: value.name if isinstance(value, Case) else None)

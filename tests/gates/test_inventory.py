@@ -353,28 +353,3 @@ def test_boards_of_a_node_are_of_one_part_number(parts: list[str | None], outcom
     bought = sorted({part for part in parts if part})
     if len(bought) > 1:
         assert boards(found, {"board_parts": bought}).outcome is Outcome.PASS, "the site bought several"
-
-
-@pytest.mark.parametrize(
-    ("serials", "outcome", "said"),
-    [
-        (("1650000000001", "1650000000001", "1650000000002", "1650000000002"), Outcome.PASS, ""),
-        (
-            ("1650000000001", "1650000000001", "1650000000001", "1650000000002"),
-            Outcome.FAIL,
-            "node01: serial not unique - Expected: at most 2 GPUs of one, those of a module Actual: 1650000000001 on 3 GPUs. "
-            "Reseat the GPUs and read again; the board's InfoROM may be damaged.",
-        ),
-    ],
-    ids=["two modules", "three of one"],
-)
-def test_the_two_gpus_of_a_superchip_have_the_serial_of_their_module(serials: tuple[str, ...], outcome: Outcome, said: str) -> None:
-    """As captured on a tray of a GB200 NVL72 (driver 580)."""
-    found = document("nvml/dgx_h100_healthy.json")
-    gpus = found["gpus"][:4]
-    found.update(count=4, gpus=gpus)
-    for gpu, serial in zip(gpus, serials, strict=True):
-        gpu.update(name="NVIDIA GB200", device_id="2941", memory_mib=189471, board_part="900-2G548-A801-000", serial=serial)
-    known, made = facts("gb200_nvl72", 1), gate(GATE)
-    verdict = evaluate(made, known, made.plan(known, ["node01"])[0], {"inventory": json.dumps(found)}, 0)
-    assert (verdict.outcome, "".join(map(str, verdict.findings))) == (outcome, said)

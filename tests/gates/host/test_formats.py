@@ -111,6 +111,16 @@ def test_lanes_come_in_two_shapes() -> None:
         assert (watched.low, watched.high) == ((-8.5, 5.0) if isinstance(shape, str) else (None, None))
 
 
+def test_bridges_behind_a_volume_management_device_have_a_domain_of_their_own() -> None:
+    """Linux makes up a domain of five digits for the drives behind it (VROC); lspci lists its root ports with the others."""
+    block = (
+        "{} PCI bridge: Intel Corporation Device 352a (rev 11) (prog-if 00 [Normal decode])\n\tBus: primary=00, secondary=01, subordinate=ff, sec-latency=0\n"
+    )
+    made_up, plain = lspci.parse(block.format("10000:00:02.0") + "\n" + block.format("0000:00:02.0"))
+    assert [made_up.above(address) for address in ("10000:01:00.0", "0000:1b:00.0", "10001:01:00.0")] == [True, False, False]
+    assert [plain.above(address) for address in ("10000:01:00.0", "0000:1b:00.0")] == [False, True]
+
+
 IDLE = {"io_bytes": 0, "bw_bytes": 0, "runtime": 0}
 
 

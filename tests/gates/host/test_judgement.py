@@ -386,14 +386,3 @@ def test_a_bound_of_many_parts_is_recorded_once_and_another_beside_it() -> None:
         ("gpu_count", 8, "profile"),
     ]
     assert (len(judge.metrics), judge.judged) == (6, 4)
-
-
-def test_bridges_behind_a_volume_management_device_are_above_no_gpu(node: Node) -> None:
-    """Linux makes up a domain of five digits for the drives behind it (VROC); lspci lists its root ports with the others."""
-    vmd = (
-        "10000:00:02.0 PCI bridge: Intel Corporation Device 352a (rev 11) (prog-if 00 [Normal decode])\n"
-        "\tBus: primary=00, secondary=00, subordinate=ff, sec-latency=0\n\tCapabilities: [40] Express (v2) Downstream Port (Slot+), MSI 00\n"
-        "\tCapabilities: [110 v1] Access Control Services\n\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-\n"
-    )
-    verdict = judge(node, "node/host/sanity/pcie-acs", lambda found: found["commands"]["lspci"].update(stdout=found["commands"]["lspci"]["stdout"] + "\n" + vmd))
-    assert (verdict.outcome, said(verdict)) == (Outcome.PASS, [])
