@@ -43,15 +43,11 @@ def test_the_two_gpus_of_a_module_have_one_serial(told: Verdict) -> None:
 
 
 def test_three_gpus_of_one_serial_are_no_module() -> None:
+    reseat = "Reseat the GPUs and read again; the board's InfoROM may be damaged."
+    words = f"node01: serial not unique - Expected: at most 2 GPUs of one, those of a module Actual: {THREE[0]} on 3 GPUs. {reseat}"
     told = inventory(THREE)
-    assert (told.outcome, "".join(map(str, told.findings))) == (
-        Outcome.FAIL,
-        "node01: serial not unique - Expected: at most 2 GPUs of one, those of a module Actual: 1650000000001 on 3 GPUs. "
-        "Reseat the GPUs and read again; the board's InfoROM may be damaged.",
-    )
+    assert (told.outcome, [*map(str, told.findings)]) == (Outcome.FAIL, [words])
+    check = "Check that the output is this node's, and its platform in the site file; `nvidia-smi -L` names the GPUs."
+    expected = f"a serial number of its own on every module of 2 GPUs Actual: {THREE[0]} more than 2 times"
     told = diagnostic(THREE)
-    assert (told.outcome, "".join(map(str, told.findings))) == (
-        Outcome.ERROR,
-        "node01: DCGM's GPUs are not told apart - Expected: a serial number of its own on every module of 2 GPUs Actual: 1650000000001 more than 2 times. "
-        "Check that the output is this node's, and its platform in the site file; `nvidia-smi -L` names the GPUs.",
-    )
+    assert (told.outcome, [*map(str, told.findings)]) == (Outcome.ERROR, [f"node01: DCGM's GPUs are not told apart - Expected: {expected}. {check}"])
