@@ -27,8 +27,8 @@ class Bridge:
 
     def above(self, address: str) -> bool:
         """Whether a device lies below this bridge."""
-        domain, bus, _ = address.split(":")
-        return domain == self.address.split(":")[0] and self.secondary <= int(bus, 16) <= self.subordinate
+        domain, _, rest = address.partition(":")
+        return domain == self.address.partition(":")[0] and self.secondary <= int(rest[:2], 16) <= self.subordinate
 
 
 def parse(text: str) -> list[Bridge]:
