@@ -160,6 +160,10 @@ def test_a_clocks_largest_error_is_offset_dispersion_and_half_the_delay() -> Non
     assert found.max_error == pytest.approx(0.005)
 
 
+NO_TIMES = "offset {} s, root delay {} s and root dispersion {} s, Expected: numbers, the latter two not below 0"
+TRACKING = "C0000202,192.0.2.2,3,1700000000.0,{},0.0,0.0,0.0,0.0,0.0,{},{},64.0,Normal"
+
+
 @pytest.mark.parametrize(
     ("parse", "text", "words"),
     [
@@ -178,6 +182,10 @@ def test_a_clocks_largest_error_is_offset_dispersion_and_half_the_delay() -> Non
         (chrony.parse, "a,b\n", "2 fields, Expected: 14 (chronyc -c tracking)"),
         (chrony.parse, ",".join(["0"] * 13 + ["Wrong"]), "leap status 'Wrong' is a word that is not known"),
         (chrony.parse, ",".join(["0", "x", "three", *["0"] * 10, "Normal"]), "not a number: invalid literal for int() with base 10: 'three'"),
+        *(
+            (chrony.parse, TRACKING.format(*times), NO_TIMES.format(*times))
+            for times in (("nan", "0", "0"), ("inf", "0", "0"), ("0", "nan", "0"), ("0", "-5", "0"), ("0", "0", "inf"), ("0", "9", "-9"))
+        ),
         (lspci.parse, "", "empty output"),
         (lspci.parse, "0000:17:00.0 PCI bridge: X\n\tCapabilities: <access denied>\n", "capabilities: <access denied>, Expected: run as root"),
         (lspci.parse, "pcilib: sysfs_scan\n", "not the first line of a device: 'pcilib: sysfs_scan'"),
