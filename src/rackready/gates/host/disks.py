@@ -218,6 +218,8 @@ class Disks(HostGate):
             if drive.exit_code & bit:
                 judge.fail(where, "smartctl warns", expected, f"{actual} (exit {drive.exit_code}; {_EXIT})", _REPLACE)
         past = [words for bit, words in _ONCE.items() if drive.exit_code & bit]
+        if drive.replaced:
+            past.append(f"{drive.replaced} of its flash blocks were replaced from its reserve (attribute 5)")
         if drive.critical_minutes:
             past.append(f"{drive.critical_minutes} minutes of its life above its critical temperature")
         if past:
