@@ -81,9 +81,9 @@ class Gemm(Gate):
             slow |= self._judge(judge, facts, node, kind, values)
         if not judge.errors and not any("failed" in finding.what for finding in judge.fails):
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
-        said = "measured by dcgmproftester; it has no BF16 and FP8"
-        pending = matmul.told_by_fleet(facts.nodes[node].gpu, self.inputs.precisions, parts.gpus(facts, node))
-        judge.note = f"{FLEET_PENDING}; {said}" if pending else said
+        if matmul.told_by_fleet(facts.nodes[node].gpu, self.inputs.precisions, parts.gpus(facts, node)):
+            judge.remark(FLEET_PENDING)
+        judge.remark("measured by dcgmproftester; it has no BF16 and FP8")
         return judge.verdict(node)
 
     def _launch(self, judge: Judge, facts: GateFacts, node: str, kind: str, output: Output | None) -> dict[int, float] | None:

@@ -98,8 +98,8 @@ class GemmTorch(Gate):
             bad |= self._judge(judge, facts, node, kind, values)
         if not judge.errors:
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in bad)
-        pending = matmul.told_by_fleet(facts.nodes[node].gpu, self._kinds(facts.nodes[node]), parts.gpus(facts, node))
-        judge.note = FLEET_PENDING if pending else None
+        if matmul.told_by_fleet(facts.nodes[node].gpu, self._kinds(facts.nodes[node]), parts.gpus(facts, node)):
+            judge.remark(FLEET_PENDING)
         return judge.verdict(node)
 
     def _read(self, judge: Judge, facts: GateFacts, node: str, output: Output | None) -> dict[str, list[dict[str, Any]]] | None:

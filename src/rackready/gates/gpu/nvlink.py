@@ -29,8 +29,8 @@ FAULTS = frozenset(
 """Counters of which one is a fault (NVIDIA/DCGM modules/health: replay, recovery and failed recovery; DCGM_LIMIT_MAX_NVLINK_ERROR 1)."""
 WATCHED = frozenset({"CRC Errors", "Link recovery successful events", "Total link recovery events", "Symbol Errors", "PLR Rcv Uncorrectable Code"})
 """Counters that a healthy link may have: CRC errors matter from 100 per second on, successful recoveries are a warning (DCGM). Noted."""
-PLAIN = re.compile(r"^(?:(?:Tx|Rx) (?:packets|bytes)|FEC Errors - \d+|Raw (?:Errors|BER).*|PLR .*|(?:Tx|Rx)\d* .*)$")
-"""Traffic and what forward error correction does on a healthy link."""
+PLAIN = re.compile(r"^(?:FEC Errors - \d+|Raw (?:Errors|BER).*|PLR .*|(?:Tx|Rx)\d* (?!.*(?:Errors|discards)).*)$")
+"""Traffic and what forward error correction does on a healthy link; of what is sent and received neither errors nor what was dropped."""
 MOST_EFFECTIVE = 1e-12
 """The largest effective bit error rate of a good link."""
 EFFECTIVE_SOURCE = "NVIDIA/DCGM common/DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded"

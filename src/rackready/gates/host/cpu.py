@@ -54,19 +54,33 @@ class Cpu(HostGate):
         """Hold processors against the platform's profile and each other."""
         cpus = processors(judge, found)
         if cpus is not None:
-            self._count(judge, facts, cpus)
+            self._count(judge, facts, cpus, self._siblings(facts, found))
         self._smt(judge, facts, found)
         self._governor(judge, facts, found)
         self._microcode(judge, facts, found)
 
-    def _count(self, judge: Judge, facts: NodeFacts, cpus: lscpu.Processors) -> None:
+    def _siblings(self, facts: NodeFacts, found: Answers) -> int:
+        """Return of how many threads of a core one is to be online: with `nosmt` the kernel leaves the others offline."""
+        parts = facts.platform.host
+        if self._wish(facts) is not False or found.one(SMT) not in {"off", "forceoff"}:
+            return 1
+        return 2 if parts is None else max(2, parts.threads)
+
+    def _wish(self, facts: NodeFacts) -> bool | None:
+        parts = facts.platform.host
+        return self.inputs.smt if self.inputs.smt is not None else None if parts is None else parts.threads > 1
+
+    def _count(self, judge: Judge, facts: NodeFacts, cpus: lscpu.Processors, siblings: int) -> None:
         node, parts = facts.node.name, facts.platform.host
         judge.judged += 1
         judge.metric("cpus_online", node, len(cpus.online), "1")
-        if cpus.offline or len(cpus.online) != cpus.cpus:
+        kept = siblings > 1 and len(cpus.offline) >= len(cpus.online)
+        wanted = cpus.cpus // siblings if kept else cpus.cpus
+        whole = len(cpus.online) == wanted and bool(cpus.offline) == kept
+        if not whole:
             names = _listed(cpus.offline) or "some"
             step = "Read why in the kernel log (`dmesg`), then `echo 1 > /sys/devices/system/cpu/cpuN/online`; if it goes off again, replace the processor."
-            judge.fail(node, "CPUs offline", f"{cpus.cpus} online", f"{len(cpus.online)} online, offline: {names}", step)
+            judge.fail(node, "CPUs offline", f"{wanted} online", f"{len(cpus.online)} online, offline: {names}", step)
         if parts is None:
             judge.remark("neither model nor number of cores is judged: the platform's profile has none")
             return
@@ -74,12 +88,11 @@ class Cpu(HostGate):
         if parts.cpu_model not in cpus.model:
             judge.fail(node, "processor model", parts.cpu_model, cpus.model, step)
         judge.equal(node, "sockets", parts.sockets, cpus.sockets, "A processor is not seen: read the BMC's event log, reseat or replace it.")
-        if not cpus.offline:
+        if whole or not cpus.offline:
             judge.equal(node, "cores per socket", parts.cores, cpus.cores, "Cores are switched off: check the BIOS's active cores, then the processor.")
 
     def _smt(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        parts = facts.platform.host
-        wish = self.inputs.smt if self.inputs.smt is not None else None if parts is None else parts.threads > 1
+        wish = self._wish(facts)
         if wish is None:
             return
         control = found.one(SMT)
