@@ -1,4 +1,4 @@
-"""Processors whose SMT is switched off by the kernel: it leaves the second thread of each core offline, as it should be."""
+"""Processors whose SMT is switched off by the kernel, which leaves the second thread of each core offline, or whose frequency the BIOS keeps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.host.cpu import SMT
+from rackready.gates.host.cpu import GOVERNORS, SMT
 from rackready.model.outcome import Outcome
 from tests.gates.host.machine import Node
 from tests.gates.host.test_judgement import Change, judge, said
@@ -66,3 +66,23 @@ def test_smt_that_is_to_be_off_leaves_the_second_threads_offline(node: Node, cha
 def test_cores_that_are_offline_fail(node: Node, change: Change, smt: bool, counts: tuple[str, str]) -> None:  # noqa: FBT001 - the input
     verdict = judge(node, CPU, change, inputs={"smt": smt})
     assert (verdict.outcome, said(verdict)) == (Outcome.FAIL, [("node01", "CPUs offline", *counts)])
+
+
+def no_policies(found: dict[str, Any]) -> None:
+    """Say what Linux does where the BIOS keeps frequency control."""
+    found["files"][GOVERNORS] = {}
+
+
+def test_frequency_that_the_bios_keeps_is_declared(node: Node) -> None:
+    verdict = judge(node, CPU, no_policies, inputs={"governor": None})
+    assert (verdict.outcome, said(verdict)) == (Outcome.PASS, [])
+    assert "the BIOS keeps frequency control, as the site says" in (verdict.note or "")
+    verdict = judge(node, CPU, no_policies)
+    assert (verdict.outcome, said(verdict)) == (Outcome.ERROR, [("node01", "frequency governor not reported", "performance", "no cpufreq policy")])
+    assert verdict.findings[0].next_step.endswith("where the BIOS is to keep it, the site declares input governor: null.")
+
+
+def test_a_governor_where_the_bios_is_to_keep_frequency_control_fails(node: Node) -> None:
+    verdict = judge(node, CPU, inputs={"governor": None})
+    expected = "no cpufreq policy: the BIOS keeps frequency control"
+    assert (verdict.outcome, said(verdict)) == (Outcome.FAIL, [("node01", "frequency governor", expected, "performance on 224 of 224 policies")])

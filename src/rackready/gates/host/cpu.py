@@ -41,7 +41,11 @@ class Cpu(HostGate):
     class Inputs(base.Inputs):
         """What a site may choose differently."""
 
-        governor: str = Field("performance", description="frequency governor of every core; source of the default: nvidia-tuned, profile generic")
+        governor: str | None = Field(
+            "performance",
+            description="frequency governor of every core; source of the default: nvidia-tuned, profile generic. null: the BIOS keeps frequency control, and Linux "
+            "has no cpufreq policy (PowerEdge servers with CPU Power Management at Maximum Performance)",
+        )
         smt: bool | None = Field(None, description="whether SMT is on; null: as the platform is shipped (its profile)")
 
     inputs: Inputs
@@ -110,10 +114,21 @@ class Cpu(HostGate):
             if facts.node.kind == "virtual":
                 return
             judge.judged += 1
-            step = "Load the cpufreq driver (intel_pstate, amd-pstate), or have the BIOS give frequency control to the operating system."
+            if self.inputs.governor is None:
+                judge.remark("the BIOS keeps frequency control, as the site says: Linux has no cpufreq policy, and what the BIOS does is not judged here")
+                return
+            step = (
+                "Load the cpufreq driver (intel_pstate, amd-pstate), or have the BIOS give frequency control to the operating system; "
+                "where the BIOS is to keep it, the site declares input governor: null."
+            )
             judge.error(node, "frequency governor not reported", self.inputs.governor, "no cpufreq policy", step)
             return
         judge.judged += 1
+        if self.inputs.governor is None:
+            words = ", ".join(f"{value} on {count}" for value, count in sorted(Counter(governors.values()).items()))
+            step = "Have the BIOS keep frequency control (its system profile), or declare the governor that the site wants."
+            judge.fail(node, "frequency governor", "no cpufreq policy: the BIOS keeps frequency control", f"{words} of {len(governors)} policies", step)
+            return
         wrong = {int(path.split("policy")[1].split("/")[0]): value for path, value in governors.items() if value != self.inputs.governor}
         if wrong:
             words = ", ".join(f"{value} on {count}" for value, count in sorted(Counter(wrong.values()).items()))
