@@ -43,8 +43,8 @@ class Cpu(HostGate):
 
         governor: str | None = Field(
             "performance",
-            description="frequency governor of every core; source of the default: nvidia-tuned, profile generic. null: the BIOS keeps frequency control, and Linux "
-            "has no cpufreq policy (PowerEdge servers with CPU Power Management at Maximum Performance)",
+            description="frequency governor of every core; source of the default: nvidia-tuned, profile generic. null: the BIOS keeps frequency control, and "
+            "Linux has no cpufreq policy (PowerEdge servers with CPU Power Management at Maximum Performance)",
         )
         smt: bool | None = Field(None, description="whether SMT is on; null: as the platform is shipped (its profile)")
 
