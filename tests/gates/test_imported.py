@@ -242,6 +242,13 @@ def test_a_fingerprint_of_another_shape_is_refused_with_its_place(carried: Carri
     assert carried.refused() == [said] * 2
 
 
+@pytest.mark.parametrize("error", ["no python", None])
+def test_a_fingerprint_that_says_an_error_is_none_whatever_else_it_says(carried: Carried, error: str | None) -> None:
+    carried.prints("print.json", error=error, nics=[1])
+    said = f"node01: print.json - Expected: what ondevice/fingerprint.py prints Actual: an error in its place: {error}. Bring what it prints on node01."
+    assert carried.refused() == [said] * 2
+
+
 def test_a_tar_archive_of_the_folder_is_read_without_unpacking(carried: Carried, tmp_path: Path) -> None:
     carried.manifest()
     archive = tmp_path / "node01.tar.gz"
