@@ -78,6 +78,18 @@ def test_dcgms_diagnostic_names_its_gpus_and_driver() -> None:
     assert all(gpu.serial and not gpu.uuid for gpu in found.gpus)
 
 
+@pytest.mark.parametrize("word", ["<<<NOT_SUPPORTED>>>", "<<<NULL>>>", ""])
+def test_a_board_without_serial_has_no_word_of_dcgms_for_one(word: str) -> None:
+    """Two nodes with such boards would share a part."""
+    diagnostic = text("dcgm/dgx_h100_r3_dcgm4_healthy.json")
+    one = named(diagnostic.replace('"1650000000003"', f'"{word}"'))
+    assert one.gpus == named(diagnostic).gpus - {Gpu("1650000000003")}
+
+
+def test_a_number_without_end_names_no_launch() -> None:
+    assert named(text("nccl/dgx_h100_8_healthy.txt").replace("Pid  41000", f"Pid {'4' * 5000}")) == Named()
+
+
 REFUSED: list[tuple[str, str, str, str, str, str]] = [
     ("serials", INVENTORY, "inventory", inventory({"1650000": "1659999"}), OWN, "1659999000000, 1659999000001 and 6 more"),
     ("one serial", INVENTORY, "inventory", inventory({"1650000000003": "1659999000003"}), OWN, "1659999000003"),

@@ -22,6 +22,8 @@ _GPU_LINE = re.compile(r"^(?:GPU \d+: .*\(UUID: (?P<listed>GPU-[\w-]+)\)|\d+, *(
 _DRIVER_LINE = re.compile(r"^Driver Version: (?P<driver>[\d.]+)\s*$", re.MULTILINE)
 """As nvbandwidth's text has it."""
 _RANKS = "# Using devices"
+_NO_SERIAL = "<<<"
+"""With what begins a word of DCGM's for a value that there is none of: <<<NULL>>>, <<<NOT_SUPPORTED>>> (dcgm_structs.h, DCGM_STR_*)."""
 _SHOWN = 2
 """As many parts are named in a message."""
 
@@ -80,7 +82,7 @@ def _report(found: Named, text: str) -> None:
 def _launch(found: Named, text: str) -> None:
     try:
         processes = nccl_tests.parse(text).processes
-    except FormatError:
+    except ValueError:  # or a number of more digits than Python reads
         return
     communicators = nccl_log.communicators(text)
     found.launches |= communicators or {", ".join(f"{host} {pid}" for host, pid in sorted(processes))}
@@ -118,7 +120,7 @@ def _diagnostic(found: Named, text: str) -> None:
         diagnostic = dcgm_diag.parse(text)
     except FormatError:
         return
-    found.gpus |= {Gpu(serial) for serial in diagnostic.serials if serial}
+    found.gpus |= {Gpu(serial) for serial in diagnostic.serials if serial and not serial.startswith(_NO_SERIAL)}
     found.drivers |= {diagnostic.driver} - {""}
 
 
