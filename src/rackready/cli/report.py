@@ -24,7 +24,7 @@ def report(
 ) -> None:
     """Write the HTML, JSON and JUnit report of a campaign. Reads records only; needs no root and no connection.
 
-    With `--output json` the report itself is printed, a node a line. Exit code 1 when some node's evidence is not a pass.
+    With `--output json` the report itself is printed, a node a line. Exit code 1 when some node's gates or coverage are no pass.
     """
     from rackready.evidence.report import write_reports  # noqa: PLC0415
     from rackready.gates.again import Again  # noqa: PLC0415

@@ -41,6 +41,7 @@ def test_an_import_has_a_report(call: Call, captured: Path, tmp_path: Path) -> N
         assert (code, document["campaign"]["id"], document["campaign"]["kind"], document["campaign"]["status"]) == (1, campaign, "import", "finished")
         node = document["nodes"][0]
         assert [(gate["gate"], gate["outcome"], gate["campaign"]) for gate in node["gates"]] == [(INVENTORY, "pass", campaign)]
+        assert node["outcome"] == "not_run", "one gate says nothing of the parts that it does not measure"
     for end in ("html", "json", "junit.xml"):
         assert "inventory" in (tmp_path / ".rackready/sim/reports" / f"{campaign}.{end}").read_text(encoding="utf-8")
     code, said, wrong = call("evidence", "import", str(captured))
