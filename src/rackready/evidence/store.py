@@ -57,7 +57,7 @@ class EvidenceError(RackreadyError):
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 EMPTY = hashlib.sha256(b"").hexdigest()
-"""Under which an output of no bytes is recorded: nothing stands in the store for it."""
+"""Of an output of no bytes: what it says is known without the store."""
 
 
 _DIGITS = 20
@@ -113,16 +113,19 @@ class EvidenceStore:
         return written
 
     def put_raw(self, text: str) -> str:
-        """Store a captured output, secrets scrubbed, and return its SHA-256 (of the scrubbed text). A damaged file that stands in its place is replaced."""
+        """Store a captured output, secrets scrubbed, and return its SHA-256 (of the scrubbed text). A damaged file that stands in its place is replaced.
+
+        Raises EvidenceError when it cannot be written; nothing of it is left then.
+        """
         data = scrub(text).encode()
         digest = hashlib.sha256(data).hexdigest()
         path = Path(self._name(digest))
         if not self._is_whole(digest):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
-            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(zlib.compress(data, 6))
-            part.replace(path)
+            try:
+                _write(path, zlib.compress(data, 6))
+            except OSError as error:
+                why = f"Expected: a writable folder with room Actual: {error.strerror}. Free disk space or correct its owner, then run again."
+                raise EvidenceError(f"{path.parent}: a raw output cannot be stored - {why}") from error
         return digest
 
     # reading -----------------------------------------------------------------------------------------------------
@@ -265,6 +268,19 @@ def _concluded() -> sa.Select[tuple[str, str, str, str]]:
     ends_of = ends.where(_records.c.target == sa.bindparam("target")).group_by(_records.c.gate).subquery()
     query = sa.select(_records.c.gate, _records.c.record, _records.c.sha256, _records.c.id).join(ends_of, ends_of.c.last == _records.c.id)
     return query.order_by(ends_of.c.first)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, readable by its owner alone. Raises OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _in_order(connection: sa.Connection, records: Sequence[EvidenceRecord]) -> list[EvidenceRecord]:

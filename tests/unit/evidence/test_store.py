@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
+import os
 import re
 import time
 import zlib
@@ -137,6 +140,25 @@ STEP = "Measure again: a node's pass that was judged from it counts no longer."
 
 def raw_file(tmp_path: Path, digest: str) -> Path:
     return tmp_path / "raw" / digest[:2] / f"{digest}.z"
+
+
+def test_a_raw_output_that_the_disk_does_not_take_is_refused_in_words_and_leaves_nothing(
+    store: EvidenceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(EvidenceError) as refusal:
+        store.put_raw("one")
+    monkeypatch.undo()
+    digest = hashlib.sha256(b"one").hexdigest()
+    assert str(refusal.value) == (
+        f"{tmp_path}/raw/{digest[:2]}: a raw output cannot be stored - Expected: a writable folder with room Actual: No space left on device. "
+        "Free disk space or correct its owner, then run again."
+    )
+    assert [path for path in (tmp_path / "raw").rglob("*") if path.is_file()] == []
+    assert store.raw(store.put_raw("one")) == "one"
 
 
 def test_a_damaged_raw_output_is_noticed(store: EvidenceStore, ledger: Ledger, tmp_path: Path) -> None:
