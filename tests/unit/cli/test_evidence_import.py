@@ -49,6 +49,16 @@ def test_an_import_has_a_report(call: Call, captured: Path, tmp_path: Path) -> N
     assert f", as {campaign}. Its records stand" in wrong
 
 
+def test_a_user_without_a_name_is_asked_for_one(call: Call, captured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may run as a number of which its /etc/passwd knows nothing."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 54321)
+    text = "--by - Expected: who imports it Actual: nothing, and the user of this machine has no name. Give --by NAME.\n"
+    assert call("evidence", "import", str(captured)) == (2, "", text)
+    assert call("evidence", "import", str(captured), "--by", "night shift")[0] == 0
+
+
 def test_a_gate_of_the_site_that_does_not_exist_is_refused(call: Call, captured: Path, tmp_path: Path) -> None:
     path = tmp_path / "inventories/sim/site.yml"
     path.write_text(path.read_text(encoding="utf-8").replace("gates: {", "gates: {also: [{id: node/gpu/sanity/nothing}], ", 1), encoding="utf-8")
