@@ -39,6 +39,10 @@ from rackready.model.site import Site
 from rackready.ondevice import fingerprint as script
 from rackready.profiles import loader
 
+_CORRECT = "Correct the manifest."
+_ELSE = "bring what was captured on this node, or correct its serial in the site file."
+_NEWER = "Measure again: what is older covers nothing."
+
 
 @dataclass(frozen=True, slots=True)
 class Imported:
@@ -96,7 +100,7 @@ class Import:
         known = {node.name for node in self.site.nodes()}
         items = self.capture.manifest.outputs
         strangers = sorted({item.node for item in items} - known)
-        self.problems += [f"node {name} - Expected: a node of the site Actual: none of that name." for name in strangers]
+        self.problems += [f"node {name} - Expected: a node of the site Actual: none of that name. {_CORRECT}" for name in strangers]
         for node in sorted({item.node for item in items} & known):
             self._prove(node, [item for item in items if item.node == node])
         found = self._items() if not strangers else []
@@ -104,7 +108,7 @@ class Import:
             self._stale(item)
         self.problems += Held(self.site, self.store, self.ledger, self.prints).problems(self.capture) if not strangers else []
         if self.problems:
-            raise CaptureRefusedError(self.capture.source, self.problems)
+            raise CaptureRefusedError(self.capture.source, list(dict.fromkeys(self.problems)))
         imported, records = self._judge(found)
         self.store.append(*records, campaign=self._about())
         return imported
@@ -148,7 +152,7 @@ class Import:
             if gate_id in all_gates():
                 out += self._of_gate(gate_id, inputs.get(gate_id, {}), runs)
             else:
-                self.problems.append(f"gate {gate_id} - Expected: one of {', '.join(all_gates())}.")
+                self.problems.append(f"gate {gate_id} - Expected: an id that `rackready gate list` shows Actual: none of them. {_CORRECT}")
         return out
 
     def _of_gate(self, gate_id: str, inputs: Mapping[str, object], brought: Mapping[str, Sequence[CapturedOutput]]) -> Iterator[_Item]:
@@ -161,7 +165,8 @@ class Import:
         self.left[gate_id] = [run for run in planned.values() if run.commands and run.id not in brought]
         for run_id, members in brought.items():
             if run_id not in planned:
-                self.problems.append(f"{gate_id}: run {run_id} - Expected: one of {', '.join(planned) or f'those of {found.min_nodes} nodes'}.")
+                runs = ", ".join(planned) or f"those of {found.min_nodes} nodes"
+                self.problems.append(f"{gate_id}: run {run_id} - Expected: one of {runs} Actual: none of them. {_CORRECT}")
                 continue
             item = _launched(_Item(found, planned[run_id], members), inputs, facts, nodes)
             self._keys(item)
@@ -175,9 +180,9 @@ class Import:
         for member in item.members:
             if nodes.get(member.key) != member.node:
                 names = ", ".join(f"{key} on {node}" for key, node in nodes.items())
-                self.problems.append(f"{where}: {member.key} on {member.node} - Expected: one of {names}.")
+                self.problems.append(f"{where}: {member.key} on {member.node} - Expected: one of {names} Actual: none of them. {_CORRECT}")
             if member.key in seen:
-                self.problems.append(f"{where}: {member.key} is given twice - Expected: one output of each command.")
+                self.problems.append(f"{where}: {member.key} - Expected: one output of each command Actual: another before it. {_CORRECT}")
             seen.add(member.key)
 
     def facts(self, nodes: Sequence[str]) -> GateFacts:
@@ -215,7 +220,7 @@ class Import:
             return None
         serial, wanted = found.get("chassis_serial"), self.site.node(node).serial
         if serial and wanted and serial != wanted:
-            self.problems.append(f"{node}: {name} - Expected: chassis serial {wanted} Actual: {serial}. It is another machine's.")
+            self.problems.append(f"{node}: {name} - Expected: chassis serial {wanted} Actual: {serial}. It is another machine's: {_ELSE}")
         return made if serial and serial == wanted else None
 
     def _stale(self, item: _Item) -> None:
@@ -231,7 +236,7 @@ class Import:
                 )
             elif records and records[-1].started > begun:
                 made = f"{records[-1].started:%Y-%m-%d %H:%M} UTC"
-                self.problems.append(f"{node}: {item.gate.id} - Expected: newer than what is on record ({made}) Actual: {begun:%Y-%m-%d %H:%M} UTC.")
+                self.problems.append(f"{node}: {item.gate.id} - Expected: newer than what is on record ({made}) Actual: {begun:%Y-%m-%d %H:%M} UTC. {_NEWER}")
 
     # judging and recording -------------------------------------------------------------------------------------------
 
