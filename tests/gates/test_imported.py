@@ -126,7 +126,7 @@ def test_without_a_fingerprint_it_satisfies_nothing_and_says_so(carried: Carried
     carried.outputs[0]["fingerprint"] = None
     (found,) = carried.bring()
     assert found.verdict.outcome is Outcome.PASS
-    assert found.lacks == ("no fingerprint with its chassis serial proves that it is this node: it satisfies no gate",)
+    assert found.lacks == ("no fingerprint with its chassis serial and GPUs proves that it is this node: it satisfies no gate",)
     assert "no such evidence" in carried.decision()[0]
 
 
@@ -135,6 +135,22 @@ def test_a_fingerprint_without_a_chassis_serial_proves_no_host(carried: Carried)
     (found,) = carried.bring()
     assert found.lacks[0].startswith("no fingerprint with its chassis serial")
     assert "no such evidence" in carried.decision()[0]
+
+
+def test_what_was_captured_where_no_gpu_answers_is_taken_and_proves_nothing(carried: Carried) -> None:
+    """That the driver does not answer is what the capture is to show."""
+    carried.prints("print.json", gpu_error="Driver/library version mismatch", gpus=[], driver=None)
+    carried.put("inventory.json", json.dumps({"format": "rackready/nvml-inventory/v2", "error": "NVML: Driver/library version mismatch"}))
+    carried.outputs[0]["exit_code"] = 1
+    (found,) = carried.bring()
+    assert found.verdict.outcome is not Outcome.PASS
+    assert found.lacks[0].startswith("no fingerprint with its chassis serial and GPUs")
+    assert "no such evidence" in carried.decision()[0]
+
+
+def test_another_machines_fingerprint_is_refused_where_no_gpu_answers_too(carried: Carried) -> None:
+    carried.prints("print.json", chassis_serial="S77", gpu_error="no driver", gpus=[], driver=None)
+    assert [problem.partition(" It is")[0] for problem in carried.refused()] == ["node01: print.json - Expected: chassis serial S1 Actual: S77."]
 
 
 @pytest.mark.parametrize("after", [{"boot_id": "b2"}, {"driver": "570.1"}, None])

@@ -201,19 +201,19 @@ class Import:
         first = self._print(node, next(iter(before))) if len(before) == 1 else None
         last = self._print(node, next(iter(after))) if len(after) == 1 else None
         if first is None:
-            self.lacks[node] = ("no fingerprint with its chassis serial proves that it is this node: it satisfies no gate",)
+            self.lacks[node] = ("no fingerprint with its chassis serial and GPUs proves that it is this node: it satisfies no gate",)
             return
         same = last is not None and last.identity() == first.identity() and last.boot_id == first.boot_id
         self.prints[node] = first if same else first.model_copy(update={"boot_id": ""})
         self.lacks[node] = () if same else ("no equal fingerprint after it proves the boot: it satisfies no gate that says after_boot",)
 
     def _print(self, node: str, name: str | None) -> Fingerprint | None:
-        """Return a fingerprint whose chassis serial is the site's; None where it has none. Another machine's is a problem."""
+        """Return a fingerprint whose chassis serial is the site's; None where it has none, or no GPU could be asked. Another machine's is a problem."""
         if name is None:
             return None
         try:
             found = document(Output("fingerprint", node, "captured", 0, self.capture.files[name]), script.FORMAT, printed.Fingerprint)
-            made = build(found, self.site, node)
+            made = None if found.get("gpu_error") else build(found, self.site, node)
         except FormatError as error:
             step = f"Bring what it prints on {node}."
             self.problems.append(f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {error}. {step}")
