@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ import pytest
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.captured import CaptureRefusedError, read
 from rackready.gates.imported import Import, Imported, check_by
-from rackready.gates.registry import gate
-from rackready.gates.site_facts import site_facts
 from rackready.handover.policy import Moment, decide
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome, Verdict
@@ -26,12 +23,13 @@ from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
 from rackready.paths import EnvPaths
 from tests.gates.stage import fingerprint_of, site_with
-from tests.gates.support import launched, port, ports, text, wrote
+from tests.gates.support import text
 
 INVENTORY = "node/gpu/sanity/inventory"
 PAIR = "pair/fabric/performance/ib-write-bw"
 CORRECT = "Correct the manifest."
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+REDUCE = "node/gpu/performance/nccl-all-reduce"
 SITE = site_with(4)
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -333,71 +331,3 @@ def test_nobody_imports_nothing() -> None:
     with pytest.raises(RackreadyError, match="--by ' ' - Expected: a person or a team"):
         check_by(" ")
     assert check_by("ops ") == "ops"
-
-
-# gates of several nodes --------------------------------------------------------------------------------------------
-
-
-def pair_of(carried: Carried, rails: Collection[int], slow: int = 0) -> None:
-    """Outputs of node01 and node02 on these rails, one of them slow; each NIC wrote once when it is read again."""
-    for node in ("node01", "node02"):
-        carried.prints(f"{node}.json", node)
-    carried.outputs = []
-    for run in gate(PAIR).plan(site_facts(SITE, ["node01", "node02"]), ["node01", "node02"]):
-        for command in (command for command in run.commands if int(run.about["rail"]) in rails and command.role != "server"):
-            file = f"{run.about['rail']}-{command.key}"
-            perftest = "perftest/dgx_h100_rail1_slow.txt" if int(run.about["rail"]) == slow else "perftest/dgx_h100_rail1_healthy.txt"
-            sent = 8388608 * 2000 if command.key.startswith("after") else 0
-            client = command.key.startswith("client")
-            carried.put(file, wrote(command.argv, perftest) if client else ports({command.argv[-1]: port(sent)}))
-            more = {"gate": PAIR, "run": run.id, "node": command.node, "key": command.key, "file": file}
-            carried.outputs.append(carried.output(**more, fingerprint=f"{command.node}.json", fingerprint_after=f"{command.node}.json"))
-
-
-def test_a_pair_is_imported_with_all_its_rails_and_concluded_for_both_ends(carried: Carried) -> None:
-    pair_of(carried, range(1, 9))
-    found = carried.bring()
-    assert [(one.node, one.gate, one.verdict.outcome) for one in found] == [("node01", PAIR, Outcome.PASS), ("node02", PAIR, Outcome.PASS)]
-    runs = {f"node01+node02/rail{rail}" for rail in range(1, 9)}
-    assert {record.target for record in carried.store.records(gate=PAIR)} == {*runs, "node01", "node02"}
-
-
-@pytest.mark.parametrize(("slow", "outcome"), [(0, Outcome.ERROR), (1, Outcome.FAIL)], ids=["good", "slow"])
-def test_some_rails_of_a_pair_are_no_pass_and_a_fail_of_them_stands(carried: Carried, slow: int, outcome: Outcome) -> None:
-    """The one that is bad may have been left out, and the gate would not be run again."""
-    pair_of(carried, (1, 2), slow)
-    found = carried.bring()
-    assert [(one.node, one.verdict.outcome) for one in found] == [("node01", outcome), ("node02", outcome)]
-    runs = ", ".join(f"node01+node02/rail{rail}" for rail in range(3, 9))
-    assert [str(finding) for one in found for finding in one.verdict.findings if "in part" in finding.what] == [
-        f"{node}: {PAIR} was captured in part - Expected: outputs of every run that the gate makes on these nodes Actual: none of {runs}. "
-        "Bring the outputs of all runs in one import, or have them measured: `rackready validate`."
-        for node in ("node01", "node02")
-    ]
-    assert [record.verdict.outcome for record in carried.store.records(target="node01")] == [outcome]
-
-
-REDUCE = "node/gpu/performance/nccl-all-reduce"
-
-
-@pytest.mark.parametrize(("captured", "outcome"), [(1, Outcome.ERROR), (5, Outcome.PASS), (6, Outcome.PASS)])
-def test_every_launch_that_the_site_declares_is_brought_or_it_is_an_error(carried: Carried, captured: int, outcome: Outcome) -> None:
-    """Four nodes ask for five launches (expectation.launches): one of them may be the best that somebody had."""
-    for number in range(captured):
-        carried.put(f"reduce{number}.txt", launched(text("nccl/dgx_h100_8_healthy.txt"), number))
-    carried.outputs = [carried.output(gate=REDUCE, key=f"launch{number}", file=f"reduce{number}.txt") for number in range(captured)]
-    [found] = carried.bring()
-    assert found.verdict.outcome is outcome
-    missing = [str(finding) for finding in found.verdict.findings]
-    assert len(missing) == max(0, 5 - captured)
-    assert all("was not run - Expected: an output Actual: none." in text for text in missing)
-
-
-def test_one_launch_that_is_brought_as_five_is_an_error(carried: Carried) -> None:
-    carried.put("reduce.txt", text("nccl/dgx_h100_8_healthy.txt"))
-    carried.outputs = [carried.output(gate=REDUCE, key=f"launch{number}", file="reduce.txt") for number in range(5)]
-    [found] = carried.bring()
-    assert found.verdict.outcome is Outcome.ERROR
-    assert [f"{finding.where}: {finding.what}" for finding in found.verdict.findings] == [
-        f"node01 launch {number}: all_reduce_perf is launch 1 once more" for number in (2, 3, 4, 5)
-    ]

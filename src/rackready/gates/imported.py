@@ -17,12 +17,13 @@ from rackready import __version__
 from rackready.design.names import listed
 from rackready.evidence.scrub import scrub
 from rackready.evidence.store import EvidenceStore, new_id
-from rackready.gates.base import Done, Gate, GateFacts, Output, Run
+from rackready.gates.base import Done, Gate, GateFacts, Output, Passed, Run
 from rackready.gates.captured import Capture, CaptureRefusedError, by_run
 from rackready.gates.fingerprint import build
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.imported_parts import Held
+from rackready.gates.last_pass import last_passes
 from rackready.gates.merge import merged
 from rackready.gates.offline import Captured, outputs
 from rackready.gates.registry import all_gates, gate
@@ -91,6 +92,7 @@ class Import:
     problems: list[str] = field(default_factory=list)
     prints: dict[str, Fingerprint] = field(default_factory=dict)
     lacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    passed: Mapping[tuple[str, str], Passed] = field(default_factory=dict)
     left: dict[str, list[Run]] = field(default_factory=dict)
     """Gate -> runs that it would make on the nodes of its outputs, and of which nothing was brought."""
 
@@ -103,6 +105,7 @@ class Import:
         self.problems += [f"node {name} - Expected: a node of the site Actual: none of that name. {_CORRECT}" for name in strangers]
         for node in sorted({item.node for item in items} & known):
             self._prove(node, [item for item in items if item.node == node])
+        self.passed = last_passes(self.store, self.ledger, sorted(self.prints), self.prints)
         found = self._items() if not strangers else []
         for item in found:
             self._stale(item)
@@ -186,8 +189,8 @@ class Import:
             seen.add(member.key)
 
     def facts(self, nodes: Sequence[str]) -> GateFacts:
-        """Return what gates know of these nodes, from the site."""
-        return site_facts(self.site, nodes)
+        """Return what gates know of these nodes, from the site and from their last passes."""
+        return site_facts(self.site, nodes, self.passed)
 
     # what it proves --------------------------------------------------------------------------------------------------
 
