@@ -53,6 +53,12 @@ SAID: list[tuple[str, str, Named]] = [
     ("report", SMI, Named({Gpu(f"165000000000{at + 1}", f"GPU-0000000{at}-0000-0000-0000-000000000000") for at in range(8)}, {"580.173.02"})),
     ("links", uuids("GPU-a"), Named({Gpu(uuid=f"GPU-a{at}") for at in range(8)})),
     ("query", "0, GPU-a0\n1, GPU-a1\n", Named({Gpu(uuid="GPU-a0"), Gpu(uuid="GPU-a1")})),
+    ("discovery", "| 0      | Name: X     |\n|        | Device UUID: GPU-a0    |\n+--------+", Named({Gpu(uuid="GPU-a0")})),
+    (
+        "containers",
+        json.dumps({"format": "rackready/containers/v1", "gpus": {"rc": 0, "out": "0, GPU-a0\n1, GPU-a1\n"}}),
+        Named({Gpu(uuid="GPU-a0"), Gpu(uuid="GPU-a1")}),
+    ),
     ("copies", text("nvbandwidth/dgx_h100_healthy.txt"), Named(drivers={"580.173.02"})),
     ("copies, JSON", text("nvbandwidth/dgx_h100_healthy.json"), Named(drivers={"580.173.02"})),
     ("launch", text("nccl/dgx_h100_8_healthy.txt"), Named(launches={"node01 41000"})),
