@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -200,12 +200,22 @@ class EvidenceStore:
         with self._ledger.read() as connection:
             return [_checked(row.id, row.record, row.sha256) for row in connection.execute(query)]
 
-    def concluded(self, target: str) -> dict[str, EvidenceRecord]:
-        """Return gate -> the newest record about a target, in the order in which gates were first measured; older ones are not read. Raises EvidenceError."""
+    def concluded(self, target: str, changed: Callable[[str], float]) -> dict[str, EvidenceRecord]:
+        """Return gate -> the newest record about a target, in the order in which gates were first measured; older ones are not read. Raises EvidenceError.
+
+        A fail stands in the place of a newer record that does not cover it, as ``valid`` has it: of the same hardware and software, and from the target's
+        last change on, which ``changed`` says (seconds since 1970).
+        """
         if not self._written():
             return {}
         with self._ledger.read() as connection:
-            return {row.gate: _checked(row.id, row.record, row.sha256) for row in connection.execute(_concluded(), {"target": target})}
+            rows = connection.execute(_concluded(), {"target": target}).all()
+            found = {row.gate: _checked(row.id, row.record, row.sha256) for row in rows}
+            behind = [row.failed for row in rows if row.failed not in {None, row.id}]
+            query = sa.select(_records.c.gate, _records.c.record, _records.c.sha256, _records.c.id).where(_records.c.id.in_(behind))
+            fails = [_checked(row.id, row.record, row.sha256) for row in connection.execute(query)] if behind else []
+        since = changed(target) if fails else 0.0
+        return found | {fail.gate: _standing(fail, found[fail.gate]) for fail in fails if _stands(fail, found[fail.gate], since)}
 
     def last(self, targets: Collection[str]) -> Iterator[EvidenceRecord]:
         """Yield the newest record about each of these targets, whatever its gate, a few at a time. Raises EvidenceError when one is not what was written."""
@@ -262,11 +272,16 @@ class EvidenceStore:
 
 
 @cache
-def _concluded() -> sa.Select[tuple[str, str, str, str]]:
-    """Return the query of a target's newest records. Made once: a report of a large site asks it for every node, and making it takes as long as asking."""
-    ends = sa.select(sa.func.max(_records.c.id).label("last"), sa.func.min(_records.c.id).label("first"))
+def _concluded() -> sa.Select[tuple[str, str, str, str, str | None]]:
+    """Return the query of a target's newest records, with each gate's newest fail.
+
+    Made once: a report of a large site asks it for every node, and making it takes as long as asking.
+    """
+    failed = sa.func.max(sa.case((_records.c.outcome == Outcome.FAIL.value, _records.c.id))).label("failed")
+    ends = sa.select(sa.func.max(_records.c.id).label("last"), sa.func.min(_records.c.id).label("first"), failed)
     ends_of = ends.where(_records.c.target == sa.bindparam("target")).group_by(_records.c.gate).subquery()
-    query = sa.select(_records.c.gate, _records.c.record, _records.c.sha256, _records.c.id).join(ends_of, ends_of.c.last == _records.c.id)
+    query = sa.select(_records.c.gate, _records.c.record, _records.c.sha256, _records.c.id, ends_of.c.failed)
+    query = query.join(ends_of, ends_of.c.last == _records.c.id)
     return query.order_by(ends_of.c.first)
 
 
@@ -318,6 +333,19 @@ def _row(record: EvidenceRecord) -> dict[str, str]:
 
 def _failed_since(record: EvidenceRecord, since: float) -> bool:
     return record.verdict.outcome is Outcome.FAIL and record.started.timestamp() >= since
+
+
+def _stands(fail: EvidenceRecord, newer: EvidenceRecord, since: float) -> bool:
+    """Whether a fail is of what the newer record is of. One that proves no host never stood; a newer one that proves none covers nothing."""
+    then, now = (next((item for item in record.fingerprints if item.node == fail.target), None) for record in (fail, newer))
+    return _failed_since(fail, since) and then is not None and (now is None or then.identity() == now.identity())
+
+
+def _standing(fail: EvidenceRecord, newer: EvidenceRecord) -> EvidenceRecord:
+    """Return a fail with a note of what came after it."""
+    note = f"{newer.verdict.outcome.value} at {newer.started:%Y-%m-%d %H:%M} UTC ({newer.campaign}); the fail stands until `rackready repair {fail.target}`"
+    note = f"{fail.verdict.note}; {note}" if fail.verdict.note else note
+    return fail.model_copy(update={"verdict": fail.verdict.model_copy(update={"note": note})})
 
 
 def _counts(record: EvidenceRecord, node: str, desired_digest: str, fingerprint: Fingerprint | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import time
@@ -100,6 +101,31 @@ def test_a_record_is_appended_once(store: EvidenceStore) -> None:
     assert store.records() == [one]
 
 
+def never(_: str) -> float:
+    return 0.0
+
+
+OTHER = [fingerprint(gpu="1650000000009")]
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "changed", "stands"),
+    [(None, None, 0.0, True), (None, [], 0.0, True), ([], None, 0.0, False), (OTHER, None, 0.0, False), (None, None, math.inf, False)],
+    ids=["same node", "proves no host", "never proved one", "other GPU", "changed since"],
+)
+def test_a_fail_is_shown_where_a_newer_pass_does_not_cover_it(
+    store: EvidenceStore, then: list[Fingerprint] | None, now: list[Fingerprint] | None, changed: float, *, stands: bool
+) -> None:
+    """`rackready gate run` decides nothing: what it passes is no pass where handover sees a fail."""
+    fail, later = store.append(record(outcome=Outcome.FAIL, prints=then), record(prints=now))
+    found = store.concluded("node01", lambda _: changed)[GATE]
+    if not stands:
+        assert found == later
+        return
+    note = f"pass at {later.started:%Y-%m-%d %H:%M} UTC (c1); the fail stands until `rackready repair node01`"
+    assert found == fail.model_copy(update={"verdict": Verdict(outcome=Outcome.FAIL, note=note)})
+
+
 def test_a_clock_that_was_stepped_back_hides_no_newer_record(store: EvidenceStore, monkeypatch: pytest.MonkeyPatch) -> None:
     good = record()
     store.append(good)
@@ -108,7 +134,7 @@ def test_a_clock_that_was_stepped_back_hides_no_newer_record(store: EvidenceStor
     run, bad = store.append(record("node01+node02/rail1"), record(outcome=Outcome.FAIL))
     assert [item.id for item in store.records()] == [good.id, run.id, bad.id]
     assert re.fullmatch(r"\d{20}-[0-9a-f]{8}", bad.id)
-    assert store.concluded("node01") == {GATE: bad}
+    assert store.concluded("node01", never) == {GATE: bad}
     assert store.newest(GATE)["node01"] == bad
     assert store.valid("node01", "d1") == {GATE: bad}
     monkeypatch.undo()
