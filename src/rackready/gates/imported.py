@@ -15,7 +15,6 @@ from typing import Any
 
 from rackready import __version__
 from rackready.design.names import listed
-from rackready.evidence.scrub import scrub
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.base import Done, Gate, GateFacts, Output, Passed, Run
 from rackready.gates.captured import Capture, CaptureRefusedError, by_run
@@ -26,6 +25,7 @@ from rackready.gates.imported_parts import Held
 from rackready.gates.last_pass import last_passes
 from rackready.gates.merge import merged
 from rackready.gates.offline import Captured, outputs
+from rackready.gates.recorder import kept
 from rackready.gates.registry import all_gates, gate
 from rackready.gates.runner import evaluated
 from rackready.gates.said import tools
@@ -288,19 +288,8 @@ class Import:
         ]
 
     def _measured(self, item: _Item, texts: Mapping[str, Output], verdict: Verdict) -> EvidenceRecord:
-        raw = [self._raw(output) for output in texts.values()]
+        raw = [kept(self.store, output) for output in texts.values()]
         return self._record(item, item.run.target, item.run.nodes, verdict, raw, {"run": item.run.id}, tools(item.gate, texts))
-
-    def _raw(self, output: Output) -> RawOutput:
-        return RawOutput(
-            host=output.node,
-            command=scrub(output.command),
-            exit_code=output.exit_code,
-            stdout_sha256=self.store.put_raw(output.stdout),
-            stderr_sha256=self.store.put_raw(output.stderr),
-            seconds=output.seconds,
-            key=output.key,
-        )
 
     def _record(  # noqa: PLR0913, PLR0917 - what a record holds
         self,
