@@ -96,3 +96,13 @@ def test_a_set_point_that_is_no_number_is_not_taken_for_none() -> None:
     found = verdict(PowerLimit(), there)
     said = f"node01 BMC: power limits: {CHASSIS}/EnvironmentMetrics unread - Expected: a document, since the BMC links to it "
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [f"{said}Actual: SetPoint is '', not a number. {STEP}"])
+
+
+def test_an_answer_in_which_something_was_not_asked_does_not_say_that_there_is_none() -> None:
+    asked = Fans().plan(rack(), ["node01"])[0].commands[0].argv[1:]
+    found = told(lambda found: found["trails"].pop(asked[1]))
+    said = (
+        f"node01 BMC: fans: not all of it asked - Expected: answers to all {len(asked)} questions of today's gate Actual: 1 not asked, {asked[1]} first. "
+        "It is of another version of rackready: run the gate again."
+    )
+    assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])

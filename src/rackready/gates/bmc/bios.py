@@ -34,7 +34,7 @@ class BiosSettings(Gate):
         """Hold every wanted setting against the present value, and against the one that the next boot brings."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "BIOS settings", outputs)
+        found = told(judge, node, "BIOS settings", run, outputs)
         if found is None:
             return judge.verdict(node)
         wanted = facts.nodes[node].baseline

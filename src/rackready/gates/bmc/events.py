@@ -55,7 +55,7 @@ class Events(Gate):
         """Judge every log: what was lost, then what is new."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "event logs", outputs)
+        found = told(judge, node, "event logs", run, outputs)
         if found is None:
             return judge.verdict(node)
         there = logs(found.at(*SERVICES), found.at(*ENTRIES))

@@ -38,7 +38,7 @@ class Fans(Gate):
         """Judge every fan and every redundancy group."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "fans", outputs)
+        found = told(judge, node, "fans", run, outputs)
         if found is None:
             return judge.verdict(node)
         fans = list(_fans(found))

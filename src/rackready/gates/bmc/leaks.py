@@ -33,7 +33,7 @@ class Leaks(Gate):
         """Judge every detector; none at all is right only on a node that air cools."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "leak detection", outputs)
+        found = told(judge, node, "leak detection", run, outputs)
         if found is None:
             return judge.verdict(node)
         platform = facts.nodes[node].platform

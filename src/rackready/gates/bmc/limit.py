@@ -51,7 +51,7 @@ class PowerLimit(Gate):
         """Judge every limit that the BMC shows; a BMC that shows no power control at all cannot limit."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "power limits", outputs)
+        found = told(judge, node, "power limits", run, outputs)
         if found is None:
             return judge.verdict(node)
         most = facts.nodes[node].platform.max_power

@@ -41,7 +41,7 @@ class Rollup(Gate):
         """A bad sum is a fail, a bad part below a good sum an error as well: the sum is what others watch."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "health", outputs)
+        found = told(judge, node, "health", run, outputs)
         if found is None:
             return judge.verdict(node)
         tops = [document for trail in _TOPS for document in found.at(trail)]

@@ -38,7 +38,7 @@ class Supplies(Gate):
         """Judge every supply, then their number, then their redundancy."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "power supplies", outputs)
+        found = told(judge, node, "power supplies", run, outputs)
         if found is None:
             return judge.verdict(node)
         platform = facts.nodes[node].platform

@@ -41,7 +41,7 @@ class Temperatures(Gate):
         """Judge every temperature that has a threshold; inlet must have one."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "temperatures", outputs)
+        found = told(judge, node, "temperatures", run, outputs)
         if found is None:
             return judge.verdict(node)
         sensors = list(_temperatures(found))

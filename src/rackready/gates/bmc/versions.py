@@ -27,7 +27,7 @@ class FirmwareBaseline(Gate):
         """Hold every wanted version against the one that is there."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "firmware versions", outputs)
+        found = told(judge, node, "firmware versions", run, outputs)
         if found is None:
             return judge.verdict(node)
         wanted = facts.nodes[node].baseline
