@@ -75,8 +75,9 @@ def test_a_document_of_another_shape_is_an_error(change: Callable[[dict[str, Any
         ({"Status": {"State": "Enabled", "Health": {}}}, "Health is '{}', not a word"),
         ({"Status": {"State": "Enabled", "Health": "OK", "Conditions": "none"}}, "Conditions is 'none', not a list"),
         ({"LineInputVoltage": True}, "LineInputVoltage is 'True', not a number"),
+        ({"ChassisType": []}, "ChassisType is '[]', not a word"),
     ],
-    ids=["status", "state", "health", "conditions", "true as a number"],
+    ids=["status", "state", "health", "conditions", "true as a number", "chassis type"],
 )
 def test_a_value_of_a_type_that_redfish_does_not_have_is_no_answer(change: dict[str, Any], actual: str) -> None:
     found = told(lambda document: document["documents"][FAN].update(change))

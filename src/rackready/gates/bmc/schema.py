@@ -25,6 +25,7 @@ _WORDS = frozenset(
             "OverWritePolicy",
             "ControlMode",
             "ControlType",
+            "ChassisType",
             "DetectorState",
             "BreakerState",
             "LineInputStatus",
@@ -37,7 +38,7 @@ _WORDS = frozenset(
 )
 _OBJECTS = frozenset(
     {
-        *("Status", "Attributes", "PowerLimitWatts", "PowerLimit", "PowerMetrics", "Thresholds", "InputVoltage", "Metrics"),
+        *("Status", "Links", "ContainedBy", "Attributes", "PowerLimitWatts", "PowerLimit", "PowerMetrics", "Thresholds", "InputVoltage", "Metrics"),
         *("UpperCaution", "UpperCritical", "UpperFatal", "LowerCaution", "LowerCritical", "LowerFatal"),
     }
 )
@@ -47,7 +48,8 @@ _LISTS = frozenset(
         *("PowerSupplyRedundancy", "FanRedundancy", "PumpRedundancy", "LeakDetectorGroups", "Detectors"),
     }
 )
-_READ = _NUMBERS | _WORDS | _OBJECTS | _LISTS
+_LINKS = frozenset({"ComputerSystems"})
+_READ = _NUMBERS | _WORDS | _OBJECTS | _LISTS | _LINKS
 _UNSEEN = frozenset({"Oem", "Attributes"})
 _HOLDS = (dict, list)
 
@@ -74,5 +76,13 @@ def _wanted(key: str, value: Any) -> str:  # noqa: ANN401 - JSON
         return "" if isinstance(value, str) else "a word"
     if key in _OBJECTS:
         return "" if isinstance(value, dict) else "an object"
+    if key in _LINKS:
+        return "" if isinstance(value, list) and all(map(_is_link, value)) else "a list of links"
     # The older Power and Thermal list parts where the newer subsystems link to a collection of them.
-    return "" if isinstance(value, _HOLDS) else "a list"
+    if isinstance(value, list) and not all(isinstance(item, dict) for item in value):
+        return "a list of objects"
+    return "" if isinstance(value, list) or _is_link(value) else "a list"
+
+
+def _is_link(value: Any) -> bool:  # noqa: ANN401 - JSON
+    return isinstance(value, dict) and isinstance(value.get("@odata.id"), str)
