@@ -73,11 +73,15 @@ def test_a_document_of_another_shape_is_an_error(change: Callable[[dict[str, Any
         ({"Status": "OK"}, "Status is 'OK', not an object"),
         ({"Status": {"State": ["Enabled"], "Health": "OK"}}, "State is \"['Enabled']\", not a word"),
         ({"Status": {"State": "Enabled", "Health": {}}}, "Health is '{}', not a word"),
-        ({"Status": {"State": "Enabled", "Health": "OK", "Conditions": "none"}}, "Conditions is 'none', not a list"),
+        ({"Status": {"State": "Enabled", "Health": "OK", "Conditions": "none"}}, "Conditions is 'none', not a list of objects"),
         ({"LineInputVoltage": True}, "LineInputVoltage is 'True', not a number"),
         ({"ChassisType": []}, "ChassisType is '[]', not a word"),
+        ({"Links": {"ComputerSystems": ["/redfish/v1/Systems/DGX"]}}, "ComputerSystems is \"['/redfish/v1/Systems/DGX']\", not a list of links"),
+        ({"PowerControl": ["N/A"]}, "PowerControl is \"['N/A']\", not a list of objects"),
+        ({"Redundancy": {}}, "Redundancy is '{}', not a list of objects"),
+        ({"Metrics": {"@odata.id": ""}}, "Metrics is \"{'@odata.id': ''}\", not a link"),
     ],
-    ids=["status", "state", "health", "conditions", "true as a number", "chassis type"],
+    ids=["status", "state", "health", "conditions", "true as a number", "chassis type", "links", "parts", "no parts", "no address"],
 )
 def test_a_value_of_a_type_that_redfish_does_not_have_is_no_answer(change: dict[str, Any], actual: str) -> None:
     found = told(lambda document: document["documents"][FAN].update(change))

@@ -351,6 +351,13 @@ def test_another_gpus_memory_is_an_error() -> None:
     assert verdict.outcome is Outcome.ERROR
 
 
+def test_a_gpu_that_cannot_be_read_may_be_any() -> None:
+    other = Said(HEALTHY.stdout.replace("dev = 0]", "dev = \x1b[01;31m4\x1b[m]"))
+    verdict = judge(GATE, pair("coloured", Outcome.ERROR, client_forth=other))
+    assert verdict.findings[0].what == "ib_write_bw unreadable"
+    assert verdict.findings[0].actual.startswith("the GPU that it used: '[pid = 51234, dev = ")
+
+
 def test_host_memory_is_not_measured_out_of_gpu_memory() -> None:
     verdict = judge(HOST, pair("GPU memory", Outcome.ERROR))
     assert verdict.outcome is Outcome.ERROR
