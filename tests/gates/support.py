@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,10 @@ def wrote(argv: Sequence[str], name: str = "perftest/dgx_h100_rail1_healthy.txt"
 
 
 def between(body: str, local: str, remote: str) -> str:
-    """What a program of perftest says, with the GIDs of these addresses at its ends."""
+    """What a program of perftest says of a connection of its own, with the GIDs of these addresses at its ends."""
     ends = iter((local, remote))
+    drawn = (f"PSN 0x{zlib.crc32(f'{local} {remote} {end}'.encode()) & 0xFFFFFF:x}" for end in count())
+    body = re.sub(r"PSN 0x[0-9a-f]+", lambda _: next(drawn), body)
     return re.sub(r"GID: [\d:]+", lambda _: f"GID: {':'.join(f'{byte:02d}' for byte in (*[0] * 10, 255, 255, *map(int, next(ends).split('.'))))}", body)
 
 

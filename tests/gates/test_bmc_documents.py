@@ -73,10 +73,15 @@ def test_a_document_of_another_shape_is_an_error(change: Callable[[dict[str, Any
         ({"Status": "OK"}, "Status is 'OK', not an object"),
         ({"Status": {"State": ["Enabled"], "Health": "OK"}}, "State is \"['Enabled']\", not a word"),
         ({"Status": {"State": "Enabled", "Health": {}}}, "Health is '{}', not a word"),
-        ({"Status": {"State": "Enabled", "Health": "OK", "Conditions": "none"}}, "Conditions is 'none', not a list"),
+        ({"Status": {"State": "Enabled", "Health": "OK", "Conditions": "none"}}, "Conditions is 'none', not a list of objects"),
         ({"LineInputVoltage": True}, "LineInputVoltage is 'True', not a number"),
+        ({"ChassisType": []}, "ChassisType is '[]', not a word"),
+        ({"Links": {"ComputerSystems": ["/redfish/v1/Systems/DGX"]}}, "ComputerSystems is \"['/redfish/v1/Systems/DGX']\", not a list of links"),
+        ({"PowerControl": ["N/A"]}, "PowerControl is \"['N/A']\", not a list of objects"),
+        ({"Redundancy": {}}, "Redundancy is '{}', not a list of objects"),
+        ({"Metrics": {"@odata.id": ""}}, "Metrics is \"{'@odata.id': ''}\", not a link"),
     ],
-    ids=["status", "state", "health", "conditions", "true as a number"],
+    ids=["status", "state", "health", "conditions", "true as a number", "chassis type", "links", "parts", "no parts", "no address"],
 )
 def test_a_value_of_a_type_that_redfish_does_not_have_is_no_answer(change: dict[str, Any], actual: str) -> None:
     found = told(lambda document: document["documents"][FAN].update(change))
@@ -96,3 +101,13 @@ def test_a_set_point_that_is_no_number_is_not_taken_for_none() -> None:
     found = verdict(PowerLimit(), there)
     said = f"node01 BMC: power limits: {CHASSIS}/EnvironmentMetrics unread - Expected: a document, since the BMC links to it "
     assert (found.outcome, texts(found)) == (Outcome.ERROR, [f"{said}Actual: SetPoint is '', not a number. {STEP}"])
+
+
+def test_an_answer_in_which_something_was_not_asked_does_not_say_that_there_is_none() -> None:
+    asked = Fans().plan(rack(), ["node01"])[0].commands[0].argv[1:]
+    found = told(lambda found: found["trails"].pop(asked[1]))
+    said = (
+        f"node01 BMC: fans: not all of it asked - Expected: answers to all {len(asked)} questions of today's gate Actual: 1 not asked, {asked[1]} first. "
+        "It is of another version of rackready: run the gate again."
+    )
+    assert (found.outcome, texts(found)) == (Outcome.ERROR, [said])

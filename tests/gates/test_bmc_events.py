@@ -86,6 +86,35 @@ def test_an_overwrite_policy_that_redfish_does_not_have_is_not_taken_for_wrappin
     assert texts(found)[0].startswith("node01 log BMC SEL: log full - Expected: room for new entries (it holds 1 and overwrites none) Actual: ")
 
 
+@pytest.mark.parametrize(
+    ("log", "outcome", "said"),
+    [
+        ("Event", Outcome.PASS, []),
+        (
+            "IML",
+            Outcome.FAIL,
+            [
+                (
+                    "node01 log BMC IML: Warning event - Expected: no such entry Actual: iLOEvents.3.7.ServerResetDetected (2026-06-01T12:00:00+00:00). "
+                    "Read the entry in the vendor's guide and do what it says; once it is dealt with, say so with `rackready repair`: "
+                    "what is older counts no longer."
+                )
+            ],
+        ),
+    ],
+)
+def test_an_ilos_log_of_alerts_that_it_sent_is_not_that_of_its_hardware(log: str, outcome: Outcome, said: list[str]) -> None:
+    """It has a warning at every restart; what concerns the hardware stands in the IML."""
+    there, here = world(healthy()), f"{MANAGER}/LogServices/{log}"
+    there[f"{MANAGER}/LogServices"]["Members"].append({"@odata.id": here})
+    there[here] = {**there[SEL], "@odata.id": here, "Id": log, "Name": log, "Entries": {"@odata.id": f"{here}/Entries"}}
+    there[f"{here}/Entries"] = {"@odata.id": f"{here}/Entries", "Members": [{"@odata.id": f"{here}/Entries/1"}]}
+    reset = {"Id": "1", "Name": "Event", "Severity": "Warning", "MessageId": "iLOEvents.3.7.ServerResetDetected", "Created": PASSED.isoformat()}
+    there[f"{here}/Entries/1"] = {"@odata.id": f"{here}/Entries/1", **reset}
+    found = after(None, there)
+    assert (found.outcome, texts(found)) == (outcome, said)
+
+
 def test_an_entry_of_the_very_second_of_the_pass_counts() -> None:
     """A clock of whole seconds: the pass saw nothing bad, so it was written after it."""
     assert after(last_pass(), with_entry(PASSED)).outcome is Outcome.FAIL

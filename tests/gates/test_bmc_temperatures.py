@@ -70,3 +70,10 @@ def test_a_sensor_that_tells_no_health_or_is_switched_off_or_absent_is_no_fault(
     for said in ({"State": "Enabled"}, {"State": "Disabled"}, {"State": "Absent", "Health": "Critical"}):
         found = changed(lambda there, said=said: there[f"{CHASSIS}/Sensors/TEMP_CPU1"].update(Status=said))
         assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+
+
+@pytest.mark.parametrize("kind", [None, "", "unknown"])
+def test_a_sensor_whose_unit_is_degrees_is_one_of_temperature_whatever_its_type(kind: str | None) -> None:
+    bad = {"Status": {"State": "Enabled", "Health": "Critical"}, "ReadingType": kind}
+    found = changed(lambda there: there[f"{CHASSIS}/Sensors/TEMP_CPU1"].update(bad))
+    assert (found.outcome, [finding.where for finding in found.findings]) == (Outcome.FAIL, ["node01 sensor TEMP_CPU1"])

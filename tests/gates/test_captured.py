@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
+from rackready.drivers.process import OUTPUT_LIMIT
 from rackready.gates import captured_archive
 from rackready.gates.captured import CaptureRefusedError, read
 
@@ -148,7 +149,7 @@ def test_a_link_to_itself_and_a_pipe_are_refused_at_once(folder: Path) -> None:
 
 def test_a_file_that_is_larger_than_any_output_is_refused(folder: Path) -> None:
     with (folder / "out.txt").open("wb") as file:
-        file.truncate(captured_archive.LIMIT + 1)
+        file.truncate(OUTPUT_LIMIT + 1)
     assert refused(folder) == f"outputs[0].file: out.txt - Expected: a file beside the manifest Actual: larger than 32 MiB. {AGAIN}"
     assert refused(packed(folder)) == f"outputs[0].file: out.txt - Expected: a file beside the manifest Actual: larger than 32 MiB. {AGAIN}"
 

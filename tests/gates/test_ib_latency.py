@@ -332,6 +332,23 @@ def test_the_link_type_is_the_sites(kind: str, layer: str, other: str) -> None:
     assert verdict.outcome is Outcome.FAIL
 
 
+def test_one_output_for_both_directions_of_a_rail_measured_one() -> None:
+    """On InfiniBand no addresses tell directions apart."""
+    known = rack(2)
+    known = replace(known, fabric=known.fabric.model_copy(update={"kind": "infiniband"}))
+    found = gate(WRITE)
+    run = found.plan(known, list(known.nodes))[0]
+    good = {key: Said(one.stdout.replace("Link type       : Ethernet", "Link type       : IB")) for key, one in said().items()}
+    verdict = found.evaluate(known, run, outputs(run, good | {"back3": good["forth3"]}))
+    assert [str(finding) for finding in verdict.findings] == [
+        (
+            "node02 mlx5_4 -> node01 mlx5_4 (rail 3): ib_write_lat has one output for both directions - Expected: one of each Actual: the same output. "
+            "Give each direction its own output, or run the gate again."
+        )
+    ]
+    assert (verdict.outcome, len(verdict.measured)) == (Outcome.ERROR, 28)
+
+
 def test_both_ends_are_measured_with_a_third_and_the_good_one_is_acquitted() -> None:
     known = rack(4)
     found = gate(WRITE)

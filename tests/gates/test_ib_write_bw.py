@@ -285,6 +285,7 @@ def test_payload_rate_of_400g() -> None:
 # InfiniBand ------------------------------------------------------------------------------------------------------------
 
 INFINIBAND = Said(text("perftest/dgx_h100_rail1_infiniband.txt"))
+INFINIBAND_BACK = Said(INFINIBAND.stdout.replace("PSN 0x5a1f3c", "PSN 0x21c0de").replace("PSN 0x8d11e2", "PSN 0x4e57a1"))
 
 
 def on_infiniband(case: Case) -> tuple[Run, Verdict]:
@@ -296,11 +297,24 @@ def on_infiniband(case: Case) -> tuple[Run, Verdict]:
 
 
 def test_on_infiniband_that_is_the_link_type_to_have() -> None:
-    run, verdict = on_infiniband(pair("healthy", Outcome.PASS, client_forth=INFINIBAND, client_back=INFINIBAND))
+    run, verdict = on_infiniband(pair("healthy", Outcome.PASS, client_forth=INFINIBAND, client_back=INFINIBAND_BACK))
     assert (verdict.outcome, verdict.findings, verdict.transport) == (Outcome.PASS, [], "InfiniBand, mlx5_0, GPU memory by dmabuf")
     assert [round(found.bound, 1) for found in verdict.criteria if found.label == "floor"] == [377.6, 377.6]
     client = next(command.argv for command in run.commands if command.key == "client-forth")
-    assert (client[:3], client[-1]) == (("ib_write_bw", "-d", "mlx5_0"), "198.19.0.2")
+    assert (client[:2], client[3:5], client[-1]) == (("bash", "-c"), ("ib_write_bw", "mlx5_0"), "198.19.0.2")
+
+
+@pytest.mark.parametrize("again", [INFINIBAND, Said(INFINIBAND.stdout.replace("391.27", "391.26"))], ids=["copied", "copied and edited"])
+def test_one_output_for_both_directions_measured_one(again: Said) -> None:
+    """On InfiniBand no addresses tell directions apart."""
+    _, verdict = on_infiniband(pair("one for both", Outcome.ERROR, client_forth=INFINIBAND, client_back=again))
+    assert [str(finding) for finding in verdict.findings] == [
+        (
+            "node01+node02/rail1: ib_write_bw has one output for both directions - Expected: one of each Actual: the same output. "
+            "Give each direction its own output, or run the gate again."
+        )
+    ]
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
 
 def test_on_infiniband_ethernet_is_the_wrong_link_type() -> None:
@@ -335,6 +349,13 @@ def test_another_gpus_memory_is_an_error() -> None:
         f"{FORTH}: ib_write_bw measured another GPU's memory - Expected: gpu0 Actual: gpu4. Unset CUDA_VISIBLE_DEVICES on the node."
     ]
     assert verdict.outcome is Outcome.ERROR
+
+
+def test_a_gpu_that_cannot_be_read_may_be_any() -> None:
+    other = Said(HEALTHY.stdout.replace("dev = 0]", "dev = \x1b[01;31m4\x1b[m]"))
+    verdict = judge(GATE, pair("coloured", Outcome.ERROR, client_forth=other))
+    assert verdict.findings[0].what == "ib_write_bw unreadable"
+    assert verdict.findings[0].actual.startswith("the GPU that it used: '[pid = 51234, dev = ")
 
 
 def test_host_memory_is_not_measured_out_of_gpu_memory() -> None:

@@ -53,6 +53,12 @@ SAID: list[tuple[str, str, Named]] = [
     ("report", SMI, Named({Gpu(f"165000000000{at + 1}", f"GPU-0000000{at}-0000-0000-0000-000000000000") for at in range(8)}, {"580.173.02"})),
     ("links", uuids("GPU-a"), Named({Gpu(uuid=f"GPU-a{at}") for at in range(8)})),
     ("query", "0, GPU-a0\n1, GPU-a1\n", Named({Gpu(uuid="GPU-a0"), Gpu(uuid="GPU-a1")})),
+    ("discovery", "| 0      | Name: X     |\n|        | Device UUID: GPU-a0    |\n+--------+", Named({Gpu(uuid="GPU-a0")})),
+    (
+        "containers",
+        json.dumps({"format": "rackready/containers/v1", "gpus": {"rc": 0, "out": "0, GPU-a0\n1, GPU-a1\n"}}),
+        Named({Gpu(uuid="GPU-a0"), Gpu(uuid="GPU-a1")}),
+    ),
     ("copies", text("nvbandwidth/dgx_h100_healthy.txt"), Named(drivers={"580.173.02"})),
     ("copies, JSON", text("nvbandwidth/dgx_h100_healthy.json"), Named(drivers={"580.173.02"})),
     ("launch", text("nccl/dgx_h100_8_healthy.txt"), Named(launches={"node01 41000"})),
@@ -76,6 +82,18 @@ def test_dcgms_diagnostic_names_its_gpus_and_driver() -> None:
     assert found.drivers == {"580.173.02"}
     assert len(found.gpus) == 8
     assert all(gpu.serial and not gpu.uuid for gpu in found.gpus)
+
+
+@pytest.mark.parametrize("word", ["<<<NOT_SUPPORTED>>>", "<<<NULL>>>", ""])
+def test_a_board_without_serial_has_no_word_of_dcgms_for_one(word: str) -> None:
+    """Two nodes with such boards would share a part."""
+    diagnostic = text("dcgm/dgx_h100_r3_dcgm4_healthy.json")
+    one = named(diagnostic.replace('"1650000000003"', f'"{word}"'))
+    assert one.gpus == named(diagnostic).gpus - {Gpu("1650000000003")}
+
+
+def test_a_number_without_end_names_no_launch() -> None:
+    assert named(text("nccl/dgx_h100_8_healthy.txt").replace("Pid  41000", f"Pid {'4' * 5000}")) == Named()
 
 
 REFUSED: list[tuple[str, str, str, str, str, str]] = [

@@ -59,7 +59,7 @@ def test_a_program_that_is_not_there_answers_as_a_shell_does() -> None:
 
 
 def test_too_much_output_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rackready.drivers.local._LIMIT", 1 << 20)
+    monkeypatch.setattr("rackready.drivers.local.OUTPUT_LIMIT", 1 << 20)
     answer = Local().run("here", ("yes",), timeout_s=20)
     assert (answer.exit_code, answer.timed_out, answer.failure) == (None, False, "more than 1 MiB of output")
 

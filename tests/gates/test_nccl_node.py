@@ -20,6 +20,7 @@ GATE = "node/gpu/performance/nccl-all-reduce"
 ONCE = {"launches": 1}
 TABLE = text("nccl/dgx_h100_8_healthy.txt")
 LARGEST = next(line for line in TABLE.splitlines() if line.startswith(" 17179869184"))
+STARTING = "# Collective test starting: all_reduce_perf"
 HEALTHY = Said(TABLE)
 LOGS = "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the gate again."
 MODEL = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
@@ -151,6 +152,15 @@ CASES = [
         Outcome.ERROR,
         "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks, sizes [8589934592, 17179869184] "
         "Actual: 7 ranks, sizes [8589934592, 17179869184]. "
+        "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again.",
+    ),
+    one("a build with a suffix in its name", Said(TABLE.replace(STARTING, f"{STARTING}_mpi")), Outcome.PASS),
+    one(
+        "another collective, built with a suffix",
+        Said(TABLE.replace(STARTING, "# Collective test starting: reduce_scatter_perf_mpi")),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf ran something else - Expected: 8 ranks, sizes [8589934592, 17179869184] "
+        "Actual: reduce_scatter_perf_mpi, 8 ranks, sizes [8589934592, 17179869184]. "
         "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again.",
     ),
     one(

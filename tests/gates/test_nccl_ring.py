@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from rackready.gates.base import Done
@@ -58,6 +60,9 @@ def both(message: str) -> tuple[str, str]:
 
 CASES = [
     ring("healthy", Outcome.PASS),
+    ring("HCAs with their rails (NCCL 2.30)", Outcome.PASS, launch=Said(re.sub(r"\[(\d)\](mlx5_\d+):1/", r"[\1]\2:1:\1/", HEALTHY.stdout))),
+    ring("HCAs with rails and planes (NCCL 2.30)", Outcome.PASS, launch=Said(re.sub(r"\[(\d)\](mlx5_\d+):1/", r"[\1]\2:1:\1:0/", HEALTHY.stdout))),
+    ring("HCAs with their planes alone (NCCL 2.30)", Outcome.PASS, launch=Said(re.sub(r"\[(\d)\](mlx5_\d+):1/", r"[\1]\2:1::0/", HEALTHY.stdout))),
     ring(
         "sockets",
         Outcome.FAIL,
@@ -311,6 +316,23 @@ def test_the_nodes_that_are_not_named_are_measured_without_those_that_are() -> N
         "node03": Outcome.PASS,
         "node04": Outcome.PASS,
     }
+
+
+def test_a_node_that_is_left_without_a_partner_was_not_measured() -> None:
+    known = rack(2)
+    found = gate(GATE)
+    run = found.plan(known, list(known.nodes))[0]
+    bad = judge(GATE, next(case for case in CASES if case.name == "one rail carries far less"))
+    assert (bad.blamed, found.follow_up(known, [Done(run, bad)])) == (["node02"], [])
+    by_node = found.attribute(known, [Done(run, bad)])
+    assert by_node["node02"][0].outcome is Outcome.FAIL
+    assert [str(finding) for finding in by_node["node01"][0].findings] == [
+        (
+            "node01: not measured - Expected: a partner with a good link Actual: its only partner node02 is bad. "
+            "Repair node02, or run the gate with another partner."
+        )
+    ]
+    assert by_node["node01"][0].outcome is Outcome.ERROR
 
 
 def test_a_slow_cluster_that_names_nobody_is_not_measured_again() -> None:

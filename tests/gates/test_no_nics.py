@@ -15,9 +15,16 @@ from tests.gates.test_ib_latency import CASES, READ, WRITE
 
 BANDWIDTH = "pair/fabric/performance/ib-write-bw"
 GATES = (WRITE, READ, BANDWIDTH, f"{BANDWIDTH}-host", "cluster/fabric/stress/incast")
+PAIRS_OF_NCCL = "pair/fabric/performance/nccl-all-reduce-ring"
+COLLECTIVES = (
+    "cluster/fabric/performance/nccl-all-reduce-ring",
+    PAIRS_OF_NCCL,
+    "rack/fabric/performance/nccl-alltoall",
+    "cluster/fabric/performance/nccl-scaling",
+)
 
 
-@pytest.mark.parametrize("gate_id", GATES)
+@pytest.mark.parametrize("gate_id", [*GATES, *COLLECTIVES])
 def test_servers_without_compute_nics_have_nothing_to_judge(gate_id: str) -> None:
     known = facts("r760xa_l4", 3)
     found = gate(gate_id)
@@ -30,7 +37,7 @@ def test_servers_without_compute_nics_have_nothing_to_judge(gate_id: str) -> Non
     assert found.attribute(known, done) == {node: [verdict] for node in known.nodes}
 
 
-@pytest.mark.parametrize("gate_id", GATES)
+@pytest.mark.parametrize("gate_id", [*GATES, *COLLECTIVES])
 def test_nodes_with_nics_are_measured_beside_them(gate_id: str) -> None:
     bare, whole = facts("r760xa_l4", 5), rack(5)
     known = replace(whole, nodes={**whole.nodes, "node02": bare.nodes["node02"], "node05": bare.nodes["node05"]})
@@ -46,6 +53,38 @@ def test_two_nodes_with_nics_are_too_few_for_incast() -> None:
     assert [run.nodes for run in gate("cluster/fabric/stress/incast").plan(known, list(known.nodes))] == [("node02",)]
 
 
+@pytest.mark.parametrize("gate_id", GATES)
+def test_a_node_with_nics_that_has_too_few_others_is_said_to_be_not_measured(gate_id: str) -> None:
+    bare = facts("r760xa_l4", 3)
+    known = replace(rack(3), nodes={**bare.nodes, "node02": rack(3).nodes["node02"]})
+    found = gate(gate_id)
+    done = [Done(run, found.evaluate(known, run, {})) for run in found.plan(known, list(known.nodes))]
+    by_node = found.attribute(known, done)
+    assert {node: [verdict.outcome for verdict in said] for node, said in by_node.items()} == {
+        "node01": [Outcome.PASS],
+        "node02": [Outcome.NOT_RUN],
+        "node03": [Outcome.PASS],
+    }
+    least = 3 if gate_id.endswith("incast") else 2
+    assert [str(finding) for finding in by_node["node02"][0].findings] == [
+        (
+            f"node02: {gate_id} was not run - Expected: a measurement "
+            f"Actual: fewer than {least} of the nodes that can take part have a compute NIC on the same rail. "
+            "Run it together with more such nodes, or declare the skip with its reason in site.yml (gates.skip)."
+        )
+    ]
+
+
+def test_incast_is_tried_on_rails_that_enough_nodes_have() -> None:
+    known = rack(4)
+    fewer = {name: replace(node, nics=node.nics[:4]) if name in {"node03", "node04"} else node for name, node in known.nodes.items()}
+    runs = gate("cluster/fabric/stress/incast").plan(replace(known, nodes=fewer), list(known.nodes))
+    assert {run.about["rail"] for run in runs} == {"1", "2", "3", "4"}, "two nodes have the others: one sender is no incast"
+    fewer["node03"] = known.nodes["node03"]
+    runs = gate("cluster/fabric/stress/incast").plan(replace(known, nodes=fewer), list(known.nodes))
+    assert {node for run in runs if run.about["rail"] == "8" for node in run.nodes} == {"node01", "node02", "node03"}
+
+
 def test_a_node_without_compute_nics_is_no_partner() -> None:
     bare, whole = facts("r760xa_l4", 4), rack(4)
     known = replace(whole, nodes={**whole.nodes, "node02": bare.nodes["node02"]})
@@ -55,6 +94,25 @@ def test_a_node_without_compute_nics_is_no_partner() -> None:
     nothing = found.evaluate(known, runs[2], {})
     done = [Done(runs[0], judge(WRITE, CASES[1])), Done(runs[1], Verdict(outcome=Outcome.ERROR)), Done(runs[2], nothing)]
     assert found.follow_up(known, done) == [], "the one that passed has no NIC"
+
+
+def test_a_node_without_compute_nics_is_not_said_to_lack_partners() -> None:
+    found = gate("cluster/fabric/performance/nccl-all-reduce-ring")
+    bare, whole = facts("r760xa_l4", 2), rack(2)
+    assert found.attribute(bare, []) == {}
+    assert list(found.attribute(replace(whole, nodes={**whole.nodes, "node02": bare.nodes["node02"]}), [])) == ["node01"]
+
+
+def test_a_pair_of_nccl_is_tried_again_with_a_partner_that_has_nics() -> None:
+    bare, whole = facts("r760xa_l4", 5), rack(5)
+    known = replace(whole, nodes={**whole.nodes, "node05": bare.nodes["node05"]})
+    found = gate(PAIRS_OF_NCCL)
+    one, two, last = found.plan(known, list(known.nodes))
+    assert (one.nodes, two.nodes, last.nodes) == (("node01", "node02"), ("node03", "node04"), ("node05",))
+    bad = Verdict(outcome=Outcome.FAIL)
+    done = [Done(one, bad), Done(two, bad), Done(last, found.evaluate(known, last, {}))]
+    assert found.follow_up(known, done) == [], "the one that passed has no NIC"
+    assert found.attribute(known, done)["node05"] == [done[-1].verdict]
 
 
 def test_nodes_without_a_rail_in_common_are_an_error() -> None:

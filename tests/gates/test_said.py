@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rackready.cli.main import run
+from rackready.gates.base import Output
 from rackready.gates.registry import gate
 from rackready.gates.runner import Attempt, Runner
 from rackready.gates.said import said, tools
@@ -79,6 +80,12 @@ def test_versions_of_tools_are_clean(monkeypatch: pytest.MonkeyPatch) -> None:
     found = gate(INVENTORY)
     monkeypatch.setattr(type(found), "tools", lambda *_: {"t\x1b": "1.0 token=TOPSECRET"})
     assert tools(found, {}) == {r"t\x1b": "1.0 token=[scrubbed]"}
+
+
+def test_a_version_that_cannot_be_read_ends_nothing() -> None:
+    endless = text("nccl/dgx_h100_8_healthy.txt").replace("nccl-library=", f"nccl-library={'9' * 5000}")
+    found = gate("node/gpu/performance/nccl-all-reduce")
+    assert tools(found, {"launch0": Output("launch0", "node01", "all_reduce_perf", 0, stdout=endless)}) == {}
 
 
 @pytest.mark.parametrize("words", ["op\x1b[2Js", "\u200b\u200b", "a\u202eb", "\u3164\u3164", "--", "\x00"], ids=ascii)

@@ -83,7 +83,7 @@ class Project:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a rackready command; its progress goes to a file in the root."""
         progress = (self.root / "progress.log").open("a", encoding="utf-8")
-        command = [sys.executable, "-c", "from rackready.cli.main import main; main()", *arguments]
+        command = [sys.executable, "-m", "rackready", *arguments]
         child = subprocess.Popen(command, cwd=self.root, env=self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=progress, text=True)
         self._children.append(child)
         return child

@@ -32,7 +32,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def rackready(bench: Bench, *words: str) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}:{ROOT}/.rackready/tools/bin:{os.environ['PATH']}"
     environment = {**os.environ, "RACKREADY_ROOT": str(bench.root), "ENV": ENV, "PATH": path, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200"}
-    argv = [sys.executable, "-c", "from rackready.cli.main import main; main()", *words]
+    argv = [sys.executable, "-m", "rackready", *words]
     return subprocess.run(argv, capture_output=True, text=True, env=environment, cwd=bench.root, timeout=300, check=False)
 
 

@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "rackready"
 
 LAYERS = [
+    {"__main__"},
     {"cli"},
     {"campaign"},
     {"tuning", "localize", "handover"},

@@ -43,7 +43,7 @@ def import_evidence(
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
     paths = env_paths(env)
-    who = check_by(by or getpass.getuser())
+    who = check_by(by or _user())
     site = load_site(env, root=paths.root)
     require_gates(site, str(paths.site_file))
     capture = read(source)
@@ -73,6 +73,16 @@ def import_evidence(
                 console.print(f"  {text}", markup=False)
     outcomes = {item.verdict.outcome for item in found}
     raise typer.Exit(0 if outcomes <= _PASSED else 1 if Outcome.FAIL in outcomes else 2)
+
+
+def _user() -> str:
+    """Return the user of this machine. Raises RackreadyError where it has no name: in a container, a number may be all that there is."""
+    from rackready.model.problems import RackreadyError  # noqa: PLC0415
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as error:
+        raise RackreadyError("--by - Expected: who imports it Actual: nothing, and the user of this machine has no name. Give --by NAME.") from error
 
 
 @app.command("export-kit")

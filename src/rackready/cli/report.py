@@ -24,7 +24,7 @@ def report(
 ) -> None:
     """Write the HTML, JSON and JUnit report of a campaign. Reads records only; needs no root and no connection.
 
-    With `--output json` the report itself is printed, a node a line. Exit code 1 when some node's evidence is not a pass.
+    With `--output json` the report itself is printed, a node a line. Exit code 1 when some node's gates or coverage are no pass.
     """
     from rackready.evidence.report import write_reports  # noqa: PLC0415
     from rackready.gates.again import Again  # noqa: PLC0415
@@ -37,9 +37,10 @@ def report(
         return
     known = [row["id"] for row in Ledger.read_only(paths.database).campaigns()]
     wanted = campaign or next(iter(known), "")
+    if not known:
+        raise RackreadyError(f"report --env {env} - Expected: a campaign on record Actual: none yet. Run `rackready deploy`, then report again.")
     if wanted not in known:
-        message = f"campaign {wanted!r} - Expected: one of {', '.join(known[:10]) or 'none yet'}. `rackready status` names the latest."
-        raise RackreadyError(message)
+        raise RackreadyError(f"campaign {wanted} - Expected: one of {', '.join(known[:10])} Actual: none of them. Leave it out for the latest.")
     written = write_reports(paths.root, env, wanted, judging=Again() if again else None)
     if junit is not None:
         _copy(written.junit, junit)

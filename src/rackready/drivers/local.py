@@ -14,12 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from rackready.drivers.process import STOP, Interrupted
+from rackready.drivers.process import OUTPUT_LIMIT, STOP, Interrupted
 from rackready.drivers.remote import Answer, UnreachableError
 
 _POLL_S = 0.05
-_LIMIT = 32 << 20
-"""Bytes of output after which a command is ended, as over SSH."""
 _NOT_FOUND = 127
 """What a shell exits with when there is no such program (POSIX, sh, Exit Status)."""
 
@@ -90,10 +88,10 @@ class LocalJob:
             if STOP.is_set():
                 self.end()
                 raise Interrupted
-            much = self._size() > _LIMIT
+            much = self._size() > OUTPUT_LIMIT
             if much or time.monotonic() > deadline:
                 self._kill()
-                return self._answer(None, timed_out=not much, failure=f"more than {_LIMIT >> 20} MiB of output" if much else "")
+                return self._answer(None, timed_out=not much, failure=f"more than {OUTPUT_LIMIT >> 20} MiB of output" if much else "")
             time.sleep(_POLL_S)
         return self.so_far()
 
@@ -136,4 +134,4 @@ def _resolved(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
 
 
 def _text(file: IO[bytes]) -> str:
-    return os.pread(file.fileno(), _LIMIT, 0).decode(errors="replace")
+    return os.pread(file.fileno(), OUTPUT_LIMIT, 0).decode(errors="replace")

@@ -19,6 +19,9 @@ from rackready.ledger.store import Ledger
 STOP = threading.Event()
 """Set by the first SIGINT: no new work begins, children are asked to stop."""
 
+OUTPUT_LIMIT = 32 << 20
+"""Bytes of output after which a command is ended, here and over SSH; a captured output may be as long."""
+
 _live: dict[int, str] = {}
 """Session leader to the mark of everything that it started."""
 

@@ -122,8 +122,10 @@ class Walk:
         return out
 
     def _pages(self, collection: Document) -> list[Document]:
-        """Return the members of every page. As many as the collection counts must come, else it is unread."""
-        address = str(collection.get("@odata.id", "?"))
+        """Return the members of every page. As many as the collection counts must come, else it is unread; one that counts none may leave out the list."""
+        address, counted = str(collection.get("@odata.id", "?")), collection.get("Members@odata.count")
+        if "Members" not in collection and counted == 0 and counted is not False:
+            return []
         if not isinstance(collection.get("Members"), list):
             self._found.unread[address] = "no collection: it has no Members"
             return []
@@ -137,7 +139,6 @@ class Walk:
             page = self._document(str(after)) if after else None
         else:
             self._found.unread[address] = f"more than {_PAGES} pages"
-        counted = collection.get("Members@odata.count")
         if isinstance(counted, int) and counted > len(members):
             self._found.unread.setdefault(address, f"it counts {counted} members and lists {len(members)}")
         return members

@@ -19,13 +19,12 @@ from pathlib import Path
 
 import paramiko
 
-from rackready.drivers.process import STOP, Interrupted
+from rackready.drivers.process import OUTPUT_LIMIT, STOP, Interrupted
 from rackready.model.problems import RackreadyError
 from rackready.ondevice import end_session
 
 _CONNECT_S = 15.0
 _POLL_S = 0.05
-_LIMIT = 32 << 20
 _GRACE_S = 10.0
 _SESSIONS = 8
 _AGAIN_S = 0.25
@@ -252,10 +251,10 @@ class Job:
             if STOP.is_set() and not cleaning:
                 self.end()
                 raise Interrupted
-            if time.monotonic() > deadline or len(self._out) + len(self._err) > _LIMIT:
-                too_much = len(self._out) + len(self._err) > _LIMIT
+            if time.monotonic() > deadline or len(self._out) + len(self._err) > OUTPUT_LIMIT:
+                too_much = len(self._out) + len(self._err) > OUTPUT_LIMIT
                 self.end()
-                return self._answer(None, timed_out=not too_much, failure=f"more than {_LIMIT >> 20} MiB of output" if too_much else "")
+                return self._answer(None, timed_out=not too_much, failure=f"more than {OUTPUT_LIMIT >> 20} MiB of output" if too_much else "")
             time.sleep(_POLL_S)
         self._drain(last=True)
         code = self._channel.recv_exit_status() if self._channel.exit_status_ready() else -1

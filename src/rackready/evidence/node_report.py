@@ -16,22 +16,23 @@ Document = dict[str, Any]
 def document(node: Node, row: NodeRow | None, newest: Mapping[str, EvidenceRecord]) -> Document:
     """Return the document of a node: ``newest`` is gate -> the record that counts."""
     records = [record for gate, record in newest.items() if gate != COVERAGE]
+    gates, coverage = [entry(record) for record in records], _coverage(newest.get(COVERAGE))
     fingerprint = next((item for record in reversed(records) for item in record.fingerprints if item.node == node.name), None)
     return {
         "name": node.name,
         "serial": node.serial or "",
         "state": row.state.value if row else "declared",
         "reason": row.reason if row else "",
-        "outcome": worst([record.verdict.outcome for record in records]).value,
+        "outcome": outcome(gates, coverage),
         "fingerprint": fingerprint.model_dump(mode="json") if fingerprint else None,
-        "gates": [entry(record) for record in records],
-        "coverage": _coverage(newest.get(COVERAGE)),
+        "gates": gates,
+        "coverage": coverage,
     }
 
 
-def outcome(entries: Iterable[Mapping[str, Any]]) -> str:
-    """Return the worst outcome of a node's gates; not_run when there is none."""
-    return worst([Outcome(item["outcome"]) for item in entries]).value
+def outcome(gates: Iterable[Mapping[str, Any]], coverage: Mapping[str, Any]) -> str:
+    """Return the worst outcome of a node's gates and its coverage: gates that passed say nothing of parts that none of them measured."""
+    return worst([Outcome(item["outcome"]) for item in (*gates, coverage)]).value
 
 
 def _coverage(record: EvidenceRecord | None) -> Document:

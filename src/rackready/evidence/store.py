@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ class EvidenceError(RackreadyError):
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 EMPTY = hashlib.sha256(b"").hexdigest()
-"""Under which an output of no bytes is recorded: nothing stands in the store for it."""
+"""Of an output of no bytes: what it says is known without the store."""
 
 
 _DIGITS = 20
@@ -113,16 +113,19 @@ class EvidenceStore:
         return written
 
     def put_raw(self, text: str) -> str:
-        """Store a captured output, secrets scrubbed, and return its SHA-256 (of the scrubbed text). A damaged file that stands in its place is replaced."""
+        """Store a captured output, secrets scrubbed, and return its SHA-256 (of the scrubbed text). A damaged file that stands in its place is replaced.
+
+        Raises EvidenceError when it cannot be written; nothing of it is left then.
+        """
         data = scrub(text).encode()
         digest = hashlib.sha256(data).hexdigest()
         path = Path(self._name(digest))
         if not self._is_whole(digest):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
-            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(zlib.compress(data, 6))
-            part.replace(path)
+            try:
+                _write(path, zlib.compress(data, 6))
+            except OSError as error:
+                why = f"Expected: a writable folder with room Actual: {error.strerror}. Free disk space or correct its owner, then run again."
+                raise EvidenceError(f"{path.parent}: a raw output cannot be stored - {why}") from error
         return digest
 
     # reading -----------------------------------------------------------------------------------------------------
@@ -197,12 +200,22 @@ class EvidenceStore:
         with self._ledger.read() as connection:
             return [_checked(row.id, row.record, row.sha256) for row in connection.execute(query)]
 
-    def concluded(self, target: str) -> dict[str, EvidenceRecord]:
-        """Return gate -> the newest record about a target, in the order in which gates were first measured; older ones are not read. Raises EvidenceError."""
+    def concluded(self, target: str, changed: Callable[[str], float]) -> dict[str, EvidenceRecord]:
+        """Return gate -> the newest record about a target, in the order in which gates were first measured; older ones are not read. Raises EvidenceError.
+
+        A fail stands in the place of a newer record that does not cover it, as ``valid`` has it: of the same hardware and software, and from the target's
+        last change on, which ``changed`` says (seconds since 1970).
+        """
         if not self._written():
             return {}
         with self._ledger.read() as connection:
-            return {row.gate: _checked(row.id, row.record, row.sha256) for row in connection.execute(_concluded(), {"target": target})}
+            rows = connection.execute(_concluded(), {"target": target}).all()
+            found = {row.gate: _checked(row.id, row.record, row.sha256) for row in rows}
+            behind = [row.failed for row in rows if row.failed not in {None, row.id}]
+            query = sa.select(_records.c.gate, _records.c.record, _records.c.sha256, _records.c.id).where(_records.c.id.in_(behind))
+            fails = [_checked(row.id, row.record, row.sha256) for row in connection.execute(query)] if behind else []
+        since = changed(target) if fails else 0.0
+        return found | {fail.gate: _standing(fail, found[fail.gate]) for fail in fails if _stands(fail, found[fail.gate], since)}
 
     def last(self, targets: Collection[str]) -> Iterator[EvidenceRecord]:
         """Yield the newest record about each of these targets, whatever its gate, a few at a time. Raises EvidenceError when one is not what was written."""
@@ -259,12 +272,30 @@ class EvidenceStore:
 
 
 @cache
-def _concluded() -> sa.Select[tuple[str, str, str, str]]:
-    """Return the query of a target's newest records. Made once: a report of a large site asks it for every node, and making it takes as long as asking."""
-    ends = sa.select(sa.func.max(_records.c.id).label("last"), sa.func.min(_records.c.id).label("first"))
+def _concluded() -> sa.Select[tuple[str, str, str, str, str | None]]:
+    """Return the query of a target's newest records, with each gate's newest fail.
+
+    Made once: a report of a large site asks it for every node, and making it takes as long as asking.
+    """
+    failed = sa.func.max(sa.case((_records.c.outcome == Outcome.FAIL.value, _records.c.id))).label("failed")
+    ends = sa.select(sa.func.max(_records.c.id).label("last"), sa.func.min(_records.c.id).label("first"), failed)
     ends_of = ends.where(_records.c.target == sa.bindparam("target")).group_by(_records.c.gate).subquery()
-    query = sa.select(_records.c.gate, _records.c.record, _records.c.sha256, _records.c.id).join(ends_of, ends_of.c.last == _records.c.id)
+    query = sa.select(_records.c.gate, _records.c.record, _records.c.sha256, _records.c.id, ends_of.c.failed)
+    query = query.join(ends_of, ends_of.c.last == _records.c.id)
     return query.order_by(ends_of.c.first)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, readable by its owner alone. Raises OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _in_order(connection: sa.Connection, records: Sequence[EvidenceRecord]) -> list[EvidenceRecord]:
@@ -302,6 +333,19 @@ def _row(record: EvidenceRecord) -> dict[str, str]:
 
 def _failed_since(record: EvidenceRecord, since: float) -> bool:
     return record.verdict.outcome is Outcome.FAIL and record.started.timestamp() >= since
+
+
+def _stands(fail: EvidenceRecord, newer: EvidenceRecord, since: float) -> bool:
+    """Whether a fail is of what the newer record is of. One that proves no host never stood; a newer one that proves none covers nothing."""
+    then, now = (next((item for item in record.fingerprints if item.node == fail.target), None) for record in (fail, newer))
+    return _failed_since(fail, since) and then is not None and (now is None or then.identity() == now.identity())
+
+
+def _standing(fail: EvidenceRecord, newer: EvidenceRecord) -> EvidenceRecord:
+    """Return a fail with a note of what came after it."""
+    note = f"{newer.verdict.outcome.value} at {newer.started:%Y-%m-%d %H:%M} UTC ({newer.campaign}); the fail stands until `rackready repair {fail.target}`"
+    note = f"{fail.verdict.note}; {note}" if fail.verdict.note else note
+    return fail.model_copy(update={"verdict": fail.verdict.model_copy(update={"note": note})})
 
 
 def _counts(record: EvidenceRecord, node: str, desired_digest: str, fingerprint: Fingerprint | None) -> bool:

@@ -179,7 +179,7 @@ class Again:
     def complete(self, found: Document, change: Mapping[str, list[Held]]) -> Document:
         """Return a node's document as its fleet completes it."""
         gates = [_completed(item, found["name"], change[item["gate"]]) if item["gate"] in change else item for item in found["gates"]]
-        return {**found, "gates": gates, "outcome": outcome(gates)}
+        return {**found, "gates": gates, "outcome": outcome(gates, found["coverage"])}
 
 
 def _compared(gate: Gate, name: str, units: Sequence[Unit], fleet: int) -> Iterable[tuple[str, Held]]:

@@ -97,6 +97,11 @@ class Run:
     about: Mapping[str, str] = field(default_factory=dict)
     """What evaluate must know again: rail, partner, launches."""
 
+    @classmethod
+    def of_node(cls, node: str, *commands: Command, claims: frozenset[str] = frozenset(), chained: bool = False, about: Mapping[str, str] | None = None) -> Run:
+        """Return the measurement of one node by itself, which is what most gates make."""
+        return cls(id=node, target=node, nodes=(node,), commands=commands, claims=claims, chained=chained, about=about or {})
+
 
 @dataclass(frozen=True, slots=True)
 class Output:

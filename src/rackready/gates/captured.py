@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rackready.gates.captured_archive import LIMIT, UnfitError, members
+from rackready.drivers.process import OUTPUT_LIMIT
+from rackready.gates.captured_archive import UnfitError, members
 from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 from rackready.model.evidence import CapturedOutput, Manifest
@@ -142,7 +143,7 @@ def _folder(folder: Path) -> Callable[[str], bytes]:
         if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
             raise UnfitError("it lies elsewhere")
         with _plain_file(path) as file:
-            data = file.read(LIMIT + 1)
+            data = file.read(OUTPUT_LIMIT + 1)
         return _bounded(data)
 
     return take
@@ -177,8 +178,8 @@ def _plain_file(path: Path) -> Any:  # noqa: ANN401 - a binary file
 
 
 def _bounded(data: bytes) -> bytes:
-    if len(data) > LIMIT:
-        raise UnfitError(f"larger than {LIMIT >> 20} MiB")
+    if len(data) > OUTPUT_LIMIT:
+        raise UnfitError(f"larger than {OUTPUT_LIMIT >> 20} MiB")
     return data
 
 

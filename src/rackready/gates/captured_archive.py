@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import IO, Any
 
-LIMIT = 32 << 20
-"""Bytes of one file: what a command may print over SSH."""
+from rackready.drivers.process import OUTPUT_LIMIT
+
 _MOST = 1 << 30
 """Bytes of a whole archive, unpacked: they are held in memory. Judgement: a node's capture has some MB."""
 _BLOCK = 1 << 20
@@ -52,7 +52,7 @@ def _whole(stream: IO[bytes]) -> dict[str, bytes]:
             if name in out:
                 raise UnfitError(f"{name} is in the archive twice")
             content = archive.extractfile(member)
-            out[name] = b"" if content is None else content.read(LIMIT + 1)
+            out[name] = b"" if content is None else content.read(OUTPUT_LIMIT + 1)
         _closed(stream, archive.offset)
     return out
 

@@ -14,6 +14,7 @@ from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import dcgm_diag
 from rackready.gates.formats.error import FormatError
+from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
 from rackready.model.base import Reason
 from rackready.model.outcome import Verdict
@@ -94,7 +95,7 @@ class DcgmDiagnostic(Gate):
         return [self._run(facts, node) for node in nodes]
 
     def _run(self, facts: GateFacts, node: str) -> Run:
-        return Run(id=node, target=node, nodes=(node,), commands=(self.command(facts, node),))
+        return Run.of_node(node, self.command(facts, node))
 
     def command(self, facts: GateFacts, node: str, parameters: str = "", stage: int = 0) -> base.Command:
         """Return the command that runs the diagnostic; ``parameters`` as -p takes them."""
@@ -241,15 +242,18 @@ class DcgmDiagnostic(Gate):
 
 
 def _same_gpus(judge: Judge, facts: GateFacts, node: str, diagnostic: dcgm_diag.Diagnostic) -> None:
-    """Hold the GPUs that DCGM says it ran on against the node's model; none says its serial number twice."""
+    """Hold the GPUs that DCGM says it ran on against the node's model; no serial number is on more of them than a module holds."""
     step = "Check that the output is this node's, and its platform in the site file; `nvidia-smi -L` names the GPUs."
     wanted = facts.nodes[node].gpu.pci_device_id
     others = sorted({found for found in diagnostic.device_ids if found != wanted})
     if others:
         judge.error(node, "DCGM ran on GPUs of another model", f"PCI device id {wanted}", ", ".join(others), step)
-    twice = sorted(serial for serial, times in Counter(serial for serial in diagnostic.serials if serial).items() if times > 1)
-    if twice:
-        judge.error(node, "DCGM's GPUs are not told apart", "every GPU its own serial number", f"{', '.join(twice)} more than once", step)
+    most = parts.of_one_serial(facts.nodes[node].gpu)
+    often = sorted(serial for serial, times in Counter(serial for serial in diagnostic.serials if serial).items() if times > most)
+    if often:
+        expected = "every GPU its own serial number" if most == 1 else f"a serial number of its own on every module of {most} GPUs"
+        actual = f"{', '.join(often)} more than {'once' if most == 1 else f'{most} times'}"
+        judge.error(node, "DCGM's GPUs are not told apart", expected, actual, step)
 
 
 def _asks_for_repair(result: dcgm_diag.Result) -> list[dcgm_diag.Warned]:

@@ -50,6 +50,8 @@ def build(found: dict[str, Any], site: Site, node: str) -> Fingerprint:
     Where the board gives no chassis serial to its operating system, the site's stands for it: the BMC confirmed it before the
     node was powered on.
     """
+    if "error" in found:  # such a document was held against no shape
+        raise FormatError(f"an error in its place: {found['error']}")
     if found.get("gpu_error"):
         raise FormatError(str(found["gpu_error"]))
     gpus, nics = found.get("gpus") or [], found.get("nics") or []

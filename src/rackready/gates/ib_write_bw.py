@@ -19,13 +19,22 @@ from rackready.gates.hardware import rail_parts
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import attribute, retests, rounds
 from rackready.gates.port_errors import judge_errors
-from rackready.gates.rdma_port import AFTER, judge_gids, judge_layer, judge_link, judge_port, layer, path_mtu, payload_rate, port_of
+from rackready.gates.rdma_port import AFTER, headers, judge_gids, judge_layer, judge_link, judge_port, layer, path_mtu, payload_rate, port_of
 from rackready.gates.shipped import command
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
 
 PORT = 18515
-WITH_GID = r"""
+_NEAR = r"""
+near=$(cat "/sys/class/infiniband/$device/device/local_cpulist" 2>/dev/null)
+taskset -c "$near" true 2>/dev/null || near=
+exec ${near:+taskset -c "$near"} "$0" -d "$device" "$@"
+"""
+"""Starts perftest on the processors beside its NIC, as far as they are told and may be used: from another socket host memory is late, and slower than the port
+(Mellanox community DOC-2491, "Understanding NUMA Node for Performance Benchmarks"; azurehpc-health-checks starts it under numactl)."""
+_WITH_LID = f"device=$1; shift{_NEAR}"
+WITH_GID = (
+    r"""
 device=$1 want=$2; shift 2
 base=/sys/class/infiniband/$device/ports/1
 gid= old=
@@ -35,8 +44,11 @@ for file in "$base"/gid_attrs/types/*; do
   if [ "$(cat "$file" 2>/dev/null)" = "RoCE v2" ]; then gid=$index; else old=yes; fi
 done
 [ -n "$gid" ] || { echo "rackready: no RoCE v2 GID $want on $device${old:+, RoCE v1 only}" >&2; exit 66; }
-exec "$0" -d "$device" -x "$gid" "$@"
+set -- -x "$gid" "$@"
 """
+    + _NEAR
+)
+_PAIR = re.compile(r" address:.* QPN (0x[0-9a-f]+) PSN (0x[0-9a-f]+)", re.IGNORECASE)
 _NO_GID = 66
 _UNREACHABLE = re.compile(
     r"Couldn't connect to|Unable to (?:open|init) the socket|No route to host|Connection (?:refused|timed out)|Failed to exchange", re.IGNORECASE
@@ -86,10 +98,10 @@ class IbWriteBw(Gate):
         """Acquit a NIC that is right with another partner, where its partner is not."""
         return pair_fleet.acquitted(runs, slow)
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
         """Blame the end that fails with two partners; acquit the one that passes with another."""
         measured, bare = no_nics.split(done)
-        return attribute(measured) | bare
+        return no_nics.alone(self, facts) | attribute(measured) | bare
 
     def _run(self, facts: GateFacts, first: str, second: str, rail: int, *, again: bool = False) -> Run:
         near, far = nic_of(facts, first, rail), nic_of(facts, second, rail)
@@ -137,8 +149,10 @@ class IbWriteBw(Gate):
             self._direction(gathered, facts, outputs, "forth", (first, near), (second, far))
             self._direction(gathered, facts, outputs, "back", (second, far), (first, near))
         if not gathered.fails and not gathered.errors:
+            each_way(gathered, run.target, "ib_write_bw", (outputs.get("client-forth"), outputs.get("client-back")))
+        if not gathered.fails and not gathered.errors:
             for end, node, nic in (("first", first, near), ("second", second, far)):
-                self._carried(gathered, outputs, end, node, nic)
+                self._carried(gathered, outputs, end, (node, nic), self.inputs.bytes_tolerance + headers(facts.fabric))
         if not gathered.fails and not gathered.errors:
             gathered.measured.update((*rail_parts(first, near), *rail_parts(second, far)))
         return gathered.verdict(run.target)
@@ -200,8 +214,9 @@ class IbWriteBw(Gate):
             self._memory(gathered, where, nic, used, FAR)
         return len(gathered.errors) == before
 
-    def _carried(self, gathered: Judge, outputs: Outputs, end: str, node: str, nic: NicFacts) -> None:
-        """Hold the port's own count of bytes sent against what perftest wrote: the data went over this port and no other."""
+    def _carried(self, gathered: Judge, outputs: Outputs, end: str, of: tuple[str, NicFacts], tolerance: float) -> None:
+        """Hold the port's own count of bytes sent against what perftest wrote, within a share: the data went over this port and no other."""
+        node, nic = of
         where = f"{node} {nic.rdma_device} (rail {nic.rail})"
         found = [port_of(gathered, outputs.get(f"{when}-{end}"), where, nic) for when in ("link", "after")]
         before, after = found
@@ -211,7 +226,6 @@ class IbWriteBw(Gate):
         expected, moved = self.inputs.size * self.inputs.iterations, after["xmit_bytes"] - before["xmit_bytes"]
         gathered.judged += 1
         gathered.metric("xmit_bytes", f"{node}/{nic.rdma_device}", float(moved), "B")
-        tolerance = self.inputs.bytes_tolerance
         source = f"derived: size x iterations, within {tolerance:.0%} (packet headers take 2 % of a path MTU of 4096)"
         gathered.criterion(Criterion(metric="xmit_bytes", op=Op.EQ, bound=expected, unit="B", label="identity", source=source, derived=True))
         if abs(moved - expected) > tolerance * expected:
@@ -269,9 +283,9 @@ def gid_text(address: str) -> str:
 
 
 def program(facts: GateFacts, name: str, nic: NicFacts) -> tuple[str, ...]:
-    """Return a program of perftest on a NIC: on RoCE with the index of the GID that its address has, on InfiniBand by its LID."""
+    """Return a program of perftest on a NIC and the processors beside it: on RoCE with the index of the GID that its address has, on InfiniBand by its LID."""
     if facts.fabric.kind == "infiniband":
-        return (name, "-d", nic.rdma_device)
+        return ("bash", "-c", _WITH_LID, name, nic.rdma_device)
     return ("bash", "-c", WITH_GID, name, nic.rdma_device, gid_text(nic.address))
 
 
@@ -288,6 +302,21 @@ def nic_of(facts: GateFacts, node: str, rail: int) -> NicFacts:
 def rails_of(facts: GateFacts, first: str, second: str) -> list[int]:
     """Return the rails that both nodes have."""
     return sorted({nic.rail for nic in facts.nodes[first].nics} & {nic.rail for nic in facts.nodes[second].nics})
+
+
+def each_way(gathered: Judge, where: str, program: str, ways: tuple[Output | None, Output | None]) -> None:
+    """Hold that two directions have an output each: one that is given for both says nothing of the other.
+
+    A connection is known by the numbers of its queue pairs and by those of their first packets, which perftest draws from 2^24 (perftest_resources.c).
+    """
+    forth, back = ways
+    if (
+        forth is not None
+        and back is not None
+        and (forth.stdout.strip() == back.stdout.strip() or set(_PAIR.findall(forth.stdout)) & set(_PAIR.findall(back.stdout)))
+    ):
+        step = "Give each direction its own output, or run the gate again."
+        gathered.error(where, f"{program} has one output for both directions", "one of each", "the same output", step)
 
 
 def client_of(

@@ -15,13 +15,17 @@ from typing import Any
 from rackready.gates.formats import dcgm_diag, nccl_log, nccl_tests, smi_xml
 from rackready.gates.formats.error import FormatError
 from rackready.model.evidence import UNREAD, Fingerprint
-from rackready.ondevice import nvml_inventory, under_load, versions
+from rackready.ondevice import containers, nvml_inventory, under_load, versions
 
-_GPU_LINE = re.compile(r"^(?:GPU \d+: .*\(UUID: (?P<listed>GPU-[\w-]+)\)|\d+, *(?P<queried>GPU-[\w-]+))\s*$", re.MULTILINE)
-"""As `nvidia-smi nvlink` and `-L` list GPUs, and `--query-gpu=index,uuid`."""
+_GPU_LINE = re.compile(
+    r"^(?:GPU \d+: .*\(UUID: (?P<listed>GPU-[\w-]+)\)|\d+, *(?P<queried>GPU-[\w-]+)|\|\s*\| Device UUID: (?P<discovered>GPU-[\w-]+)\s*\|)\s*$", re.MULTILINE
+)
+"""As `nvidia-smi nvlink` and `-L` list GPUs, `--query-gpu=index,uuid`, and `dcgmi discovery -l`."""
 _DRIVER_LINE = re.compile(r"^Driver Version: (?P<driver>[\d.]+)\s*$", re.MULTILINE)
 """As nvbandwidth's text has it."""
 _RANKS = "# Using devices"
+_NO_SERIAL = "<<<"
+"""With what begins a word of DCGM's for a value that there is none of: <<<NULL>>>, <<<NOT_SUPPORTED>>> (dcgm_structs.h, DCGM_STR_*)."""
 _SHOWN = 2
 """As many parts are named in a message."""
 
@@ -61,11 +65,15 @@ def named(text: str) -> Named:
         _report(found, text)
     elif "{" in text:
         _document(found, text)
-    found.gpus |= {Gpu(uuid=match["listed"] or match["queried"]) for match in _GPU_LINE.finditer(text)}
+    _list(found, text)
     found.drivers |= {match["driver"] for match in _DRIVER_LINE.finditer(text)}
     if _RANKS in text:
         _launch(found, text)
     return found
+
+
+def _list(found: Named, text: str) -> None:
+    found.gpus |= {Gpu(uuid=match[str(match.lastgroup)]) for match in _GPU_LINE.finditer(text)}
 
 
 def _report(found: Named, text: str) -> None:
@@ -80,7 +88,7 @@ def _report(found: Named, text: str) -> None:
 def _launch(found: Named, text: str) -> None:
     try:
         processes = nccl_tests.parse(text).processes
-    except FormatError:
+    except ValueError:  # or a number of more digits than Python reads
         return
     communicators = nccl_log.communicators(text)
     found.launches |= communicators or {", ".join(f"{host} {pid}" for host, pid in sorted(processes))}
@@ -94,21 +102,29 @@ def _document(found: Named, text: str) -> None:
         return
     if not isinstance(document, dict):
         return
-    kind = document.get("format")
-    if kind == under_load.FORMAT:
-        _report(found, str(document.get("last") or ""))
-    elif kind == nvml_inventory.FORMAT:
-        rows = document.get("gpus")
-        found.gpus |= {Gpu(_word(row, "serial"), _word(row, "uuid")) for row in (rows if isinstance(rows, list) else [])} - {Gpu()}
-        found.drivers |= {_word(document, "driver")} - {""}
-    elif kind == versions.FORMAT:
-        found.drivers |= {_word(document.get("nvml"), "driver")} - {""}
+    if "format" in document:
+        _ours(found, document)
     elif "nvbandwidth" in document:
         found.drivers |= {_word(document["nvbandwidth"], "Driver Version")} - {""}
     elif "DCGM Diagnostic" in document or "DCGM GPU Diagnostic" in document:
         _diagnostic(found, text)
     elif "devices" in document and "results" in document:
         _launch(found, text)
+
+
+def _ours(found: Named, document: dict[str, Any]) -> None:
+    """Take in what a document of one of our scripts names; those of BMCs say what they are by what is in them."""
+    kind = document["format"]
+    if kind == under_load.FORMAT:
+        _report(found, str(document.get("last") or ""))
+    elif kind == nvml_inventory.FORMAT:
+        rows = document.get("gpus")
+        found.gpus |= {Gpu(_word(row, "serial"), _word(row, "uuid")) for row in (rows if isinstance(rows, list) else [])} - {Gpu()}
+        found.drivers |= {_word(document, "driver")} - {""}
+    elif kind == containers.FORMAT:
+        _list(found, _word(document.get("gpus"), "out"))
+    elif kind == versions.FORMAT:
+        found.drivers |= {_word(document.get("nvml"), "driver")} - {""}
     elif isinstance(document.get("documents"), dict):
         found.machines |= {_word(item, "SerialNumber").strip() for item in document["documents"].values() if _system(item)} - {""}
 
@@ -118,7 +134,7 @@ def _diagnostic(found: Named, text: str) -> None:
         diagnostic = dcgm_diag.parse(text)
     except FormatError:
         return
-    found.gpus |= {Gpu(serial) for serial in diagnostic.serials if serial}
+    found.gpus |= {Gpu(serial) for serial in diagnostic.serials if serial and not serial.startswith(_NO_SERIAL)}
     found.drivers |= {diagnostic.driver} - {""}
 
 

@@ -8,22 +8,24 @@ demands them: the store and the policy of handover need no exception for it.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from rackready import __version__
-from rackready.evidence.scrub import scrub
+from rackready.design.names import listed
 from rackready.evidence.store import EvidenceStore, new_id
-from rackready.gates.base import Done, Gate, GateFacts, Output, Run
+from rackready.gates.base import Done, Gate, GateFacts, Output, Passed, Run
 from rackready.gates.captured import Capture, CaptureRefusedError, by_run
 from rackready.gates.fingerprint import build
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.imported_parts import Held
+from rackready.gates.last_pass import last_passes
 from rackready.gates.merge import merged
 from rackready.gates.offline import Captured, outputs
+from rackready.gates.recorder import kept
 from rackready.gates.registry import all_gates, gate
 from rackready.gates.runner import evaluated
 from rackready.gates.said import tools
@@ -31,12 +33,16 @@ from rackready.gates.shipped import document
 from rackready.gates.site_facts import site_facts
 from rackready.ledger.store import IMPORT, Ledger
 from rackready.model.evidence import CapturedOutput, EvidenceRecord, Fingerprint, RawOutput
-from rackready.model.outcome import Outcome, Verdict
+from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.model.printable import readable
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.ondevice import fingerprint as script
 from rackready.profiles import loader
+
+_CORRECT = "Correct the manifest."
+_ELSE = "bring what was captured on this node, or correct its serial in the site file."
+_NEWER = "Measure again: what is older covers nothing."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,19 @@ class _Item:
     members: Sequence[CapturedOutput]
 
 
+def _launched(item: _Item, inputs: Mapping[str, object], facts: GateFacts, nodes: Sequence[str]) -> _Item:
+    """Return the run with as many launches as the site declares, or more where more were captured.
+
+    One that was not captured is an error: who brings one of five may have chosen it.
+    """
+    captured = len([member for member in item.members if member.key.startswith("launch")])
+    declared = len([command for command in item.run.commands if command.key.startswith("launch")])
+    if not declared or captured <= declared:
+        return item
+    found = gate(item.gate.id, {**inputs, "launches": captured})
+    return _Item(found, next(run for run in found.plan(facts, nodes) if run.id == item.run.id), item.members)
+
+
 @dataclass(slots=True)
 class Import:
     """One import. ``env``: of the environment; ``by``: who imports; ``at``: now."""
@@ -73,6 +92,9 @@ class Import:
     problems: list[str] = field(default_factory=list)
     prints: dict[str, Fingerprint] = field(default_factory=dict)
     lacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    passed: Mapping[tuple[str, str], Passed] = field(default_factory=dict)
+    left: dict[str, list[Run]] = field(default_factory=dict)
+    """Gate -> runs that it would make on the nodes of its outputs, and of which nothing was brought."""
 
     def run(self) -> list[Imported]:
         """Judge and record everything, or nothing: raises CaptureRefusedError that lists every reason."""
@@ -80,15 +102,16 @@ class Import:
         known = {node.name for node in self.site.nodes()}
         items = self.capture.manifest.outputs
         strangers = sorted({item.node for item in items} - known)
-        self.problems += [f"node {name} - Expected: a node of the site Actual: none of that name." for name in strangers]
+        self.problems += [f"node {name} - Expected: a node of the site Actual: none of that name. {_CORRECT}" for name in strangers]
         for node in sorted({item.node for item in items} & known):
             self._prove(node, [item for item in items if item.node == node])
+        self.passed = last_passes(self.store, self.ledger, sorted(self.prints), self.prints)
         found = self._items() if not strangers else []
         for item in found:
             self._stale(item)
         self.problems += Held(self.site, self.store, self.ledger, self.prints).problems(self.capture) if not strangers else []
         if self.problems:
-            raise CaptureRefusedError(self.capture.source, self.problems)
+            raise CaptureRefusedError(self.capture.source, list(dict.fromkeys(self.problems)))
         imported, records = self._judge(found)
         self.store.append(*records, campaign=self._about())
         return imported
@@ -124,35 +147,33 @@ class Import:
 
     def _items(self) -> list[_Item]:
         inputs = {entry.id: entry.inputs for entry in loader.gates_of(self.site.gates)}
-        out = []
+        brought: dict[str, dict[str, list[CapturedOutput]]] = {}
         for (gate_id, run_id), members in by_run(self.capture.manifest.outputs).items():
-            if gate_id not in all_gates():
-                self.problems.append(f"gate {gate_id} - Expected: one of {', '.join(all_gates())}.")
-                continue
-            nodes = [node.name for node in self.site.nodes() if node.name in {item.node for item in self.capture.manifest.outputs if item.gate == gate_id}]
-            found, runs = self._planned(gate_id, inputs.get(gate_id, {}), members, nodes)
-            if run_id not in runs:
-                self.problems.append(f"{gate_id}: run {run_id} - Expected: one of {', '.join(runs) or f'those of {found.min_nodes} nodes'}.")
-                continue
-            out.append(_Item(found, runs[run_id], members))
-            self._keys(out[-1])
+            brought.setdefault(gate_id, {})[run_id] = members
+        out: list[_Item] = []
+        for gate_id, runs in brought.items():
+            if gate_id in all_gates():
+                out += self._of_gate(gate_id, inputs.get(gate_id, {}), runs)
+            else:
+                self.problems.append(f"gate {gate_id} - Expected: an id that `rackready gate list` shows Actual: none of them. {_CORRECT}")
         return out
 
-    def _planned(self, gate_id: str, inputs: Mapping[str, object], members: Sequence[CapturedOutput], nodes: Sequence[str]) -> tuple[Gate, dict[str, Run]]:
-        """Return the gate and its runs of these nodes, with as many launches as the site declares, or more where more were captured.
-
-        One that was not captured is an error: who brings one of five may have chosen it.
-        """
-        found, facts = gate(gate_id, dict(inputs)), self.facts(nodes)
-        if len(nodes) < found.min_nodes:
-            return found, {}
-        runs = {run.id: run for run in found.plan(facts, nodes)}
-        captured = len([item for item in members if item.key.startswith("launch")])
-        declared = max((len([command for command in run.commands if command.key.startswith("launch")]) for run in runs.values()), default=0)
-        if declared and captured > declared:
-            found = gate(gate_id, {**inputs, "launches": captured})
-            runs = {run.id: run for run in found.plan(facts, nodes)}
-        return found, runs
+    def _of_gate(self, gate_id: str, inputs: Mapping[str, object], brought: Mapping[str, Sequence[CapturedOutput]]) -> Iterator[_Item]:
+        """Yield the runs of a gate that were brought, and keep those that were not, though it would make them on these nodes."""
+        named = {member.node for members in brought.values() for member in members}
+        nodes = [node.name for node in self.site.nodes() if node.name in named]
+        facts = self.facts(nodes)
+        found = gate(gate_id, dict(inputs))
+        planned = {run.id: run for run in found.plan(facts, nodes)} if len(nodes) >= found.min_nodes else {}
+        self.left[gate_id] = [run for run in planned.values() if run.commands and run.id not in brought]
+        for run_id, members in brought.items():
+            if run_id not in planned:
+                runs = ", ".join(planned) or f"those of {found.min_nodes} nodes"
+                self.problems.append(f"{gate_id}: run {run_id} - Expected: one of {runs} Actual: none of them. {_CORRECT}")
+                continue
+            item = _launched(_Item(found, planned[run_id], members), inputs, facts, nodes)
+            self._keys(item)
+            yield item
 
     def _keys(self, item: _Item) -> None:
         """Say which outputs are of no command of the run, of another node than the command's, or given twice."""
@@ -162,14 +183,14 @@ class Import:
         for member in item.members:
             if nodes.get(member.key) != member.node:
                 names = ", ".join(f"{key} on {node}" for key, node in nodes.items())
-                self.problems.append(f"{where}: {member.key} on {member.node} - Expected: one of {names}.")
+                self.problems.append(f"{where}: {member.key} on {member.node} - Expected: one of {names} Actual: none of them. {_CORRECT}")
             if member.key in seen:
-                self.problems.append(f"{where}: {member.key} is given twice - Expected: one output of each command.")
+                self.problems.append(f"{where}: {member.key} - Expected: one output of each command Actual: another before it. {_CORRECT}")
             seen.add(member.key)
 
     def facts(self, nodes: Sequence[str]) -> GateFacts:
-        """Return what gates know of these nodes, from the site."""
-        return site_facts(self.site, nodes)
+        """Return what gates know of these nodes, from the site and from their last passes."""
+        return site_facts(self.site, nodes, self.passed)
 
     # what it proves --------------------------------------------------------------------------------------------------
 
@@ -183,26 +204,26 @@ class Import:
         first = self._print(node, next(iter(before))) if len(before) == 1 else None
         last = self._print(node, next(iter(after))) if len(after) == 1 else None
         if first is None:
-            self.lacks[node] = ("no fingerprint with its chassis serial proves that it is this node: it satisfies no gate",)
+            self.lacks[node] = ("no fingerprint with its chassis serial and GPUs proves that it is this node: it satisfies no gate",)
             return
         same = last is not None and last.identity() == first.identity() and last.boot_id == first.boot_id
         self.prints[node] = first if same else first.model_copy(update={"boot_id": ""})
         self.lacks[node] = () if same else ("no equal fingerprint after it proves the boot: it satisfies no gate that says after_boot",)
 
     def _print(self, node: str, name: str | None) -> Fingerprint | None:
-        """Return a fingerprint whose chassis serial is the site's; None where it has none. Another machine's is a problem."""
+        """Return a fingerprint whose chassis serial is the site's; None where it has none, or no GPU could be asked. Another machine's is a problem."""
         if name is None:
             return None
         try:
             found = document(Output("fingerprint", node, "captured", 0, self.capture.files[name]), script.FORMAT, printed.Fingerprint)
-            made = build(found, self.site, node)
+            made = None if found.get("gpu_error") else build(found, self.site, node)
         except FormatError as error:
             step = f"Bring what it prints on {node}."
             self.problems.append(f"{node}: {name} - Expected: what ondevice/fingerprint.py prints Actual: {error}. {step}")
             return None
         serial, wanted = found.get("chassis_serial"), self.site.node(node).serial
         if serial and wanted and serial != wanted:
-            self.problems.append(f"{node}: {name} - Expected: chassis serial {wanted} Actual: {serial}. It is another machine's.")
+            self.problems.append(f"{node}: {name} - Expected: chassis serial {wanted} Actual: {serial}. It is another machine's: {_ELSE}")
         return made if serial and serial == wanted else None
 
     def _stale(self, item: _Item) -> None:
@@ -218,7 +239,7 @@ class Import:
                 )
             elif records and records[-1].started > begun:
                 made = f"{records[-1].started:%Y-%m-%d %H:%M} UTC"
-                self.problems.append(f"{node}: {item.gate.id} - Expected: newer than what is on record ({made}) Actual: {begun:%Y-%m-%d %H:%M} UTC.")
+                self.problems.append(f"{node}: {item.gate.id} - Expected: newer than what is on record ({made}) Actual: {begun:%Y-%m-%d %H:%M} UTC. {_NEWER}")
 
     # judging and recording -------------------------------------------------------------------------------------------
 
@@ -246,7 +267,7 @@ class Import:
         by_node = found.attribute(self.facts(nodes), [one for _, one in pairs])
         out = []
         for node in nodes:
-            verdict = merged(by_node.get(node, []))
+            verdict = merged([*by_node.get(node, []), *self._absent(found, node)])
             if not found.alone:
                 first = next(item for item, _ in pairs if node in item.run.nodes)
                 of = {"conclusion_of": sorted(item.run.id for item, _ in pairs if node in item.run.nodes)}
@@ -254,20 +275,21 @@ class Import:
             out.append(Imported(node, found.id, verdict, self.lacks[node]))
         return out
 
-    def _measured(self, item: _Item, texts: Mapping[str, Output], verdict: Verdict) -> EvidenceRecord:
-        raw = [self._raw(output) for output in texts.values()]
-        return self._record(item, item.run.target, item.run.nodes, verdict, raw, {"run": item.run.id}, tools(item.gate, texts))
+    def _absent(self, found: Gate, node: str) -> list[Verdict]:
+        """Return an error where runs of a gate with this node were not brought: who brings one rail of eight may have chosen it."""
+        absent = [run.id for run in self.left[found.id] if node in run.nodes]
+        if not absent:
+            return []
+        step = "Bring the outputs of all runs in one import, or have them measured: `rackready validate`."
+        expected = "outputs of every run that the gate makes on these nodes"
+        what = f"{found.id} was captured in part"
+        return [
+            Verdict(outcome=Outcome.ERROR, findings=[Finding(where=node, what=what, expected=expected, actual=f"none of {listed(absent)}", next_step=step)])
+        ]
 
-    def _raw(self, output: Output) -> RawOutput:
-        return RawOutput(
-            host=output.node,
-            command=scrub(output.command),
-            exit_code=output.exit_code,
-            stdout_sha256=self.store.put_raw(output.stdout),
-            stderr_sha256=self.store.put_raw(output.stderr),
-            seconds=output.seconds,
-            key=output.key,
-        )
+    def _measured(self, item: _Item, texts: Mapping[str, Output], verdict: Verdict) -> EvidenceRecord:
+        raw = [kept(self.store, output) for output in texts.values()]
+        return self._record(item, item.run.target, item.run.nodes, verdict, raw, {"run": item.run.id}, tools(item.gate, texts))
 
     def _record(  # noqa: PLR0913, PLR0917 - what a record holds
         self,

@@ -33,11 +33,11 @@ class Held:
     def _strange(self, items: Sequence[CapturedOutput], said: Mapping[str, Named]) -> tuple[list[str], set[tuple[str, str]]]:
         """Return what contradicts the fingerprint that was stated with it, and which (node, file) that is."""
         out, bad = [], set()
+        both = _both(items, said)
         for item in items:
             if item.node not in self.prints:
                 continue
-            both = {gpu.uuid: gpu.serial for one in items if one.node == item.node for gpu in said[one.file].gpus if gpu.serial and gpu.uuid}
-            for expected, actual in identity.contradictions(said[item.file], self.prints[item.node], both):
+            for expected, actual in identity.contradictions(said[item.file], self.prints[item.node], both[item.node]):
                 step = f"It is another machine's, or was captured at another time: bring what was captured on {item.node} with this fingerprint."
                 out.append(f"{item.node}: {item.gate} {item.key}, {item.file} - Expected: {expected} Actual: {actual}. {step}")
                 bad.add((item.node, item.file))
@@ -64,6 +64,14 @@ class Held:
             if both and record.started.timestamp() >= self.ledger.last_change(node):
                 out |= dict.fromkeys(both, (node, "on record"))
         return out
+
+
+def _both(items: Sequence[CapturedOutput], said: Mapping[str, Named]) -> Mapping[str, Mapping[str, str]]:
+    """Return node -> UUID -> serial of the GPUs of which its outputs say both."""
+    out: dict[str, dict[str, str]] = {item.node: {} for item in items}
+    for item in items:
+        out[item.node] |= {gpu.uuid: gpu.serial for gpu in said[item.file].gpus if gpu.serial and gpu.uuid}
+    return out
 
 
 def _shared(items: Sequence[CapturedOutput], said: Mapping[str, Named], bad: set[tuple[str, str]]) -> Iterator[str]:

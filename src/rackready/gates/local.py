@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import platform as machine
@@ -108,7 +107,7 @@ def site_here(place: Here, keep: Path) -> Site:
     document_ = {
         "schema": "rackready/site/v1",
         "name": "local",
-        "access": {"user": getpass.getuser(), "private_key": "/nonexistent"},
+        "access": {"user": "root", "private_key": "/nonexistent"},
         "software": {"set": place.software, "mirror": {"url": "file:///nonexistent", "suite": "./", "key": "/nonexistent"}},
         "fabric": {"kind": "roce", "rails": [json.loads(rail.model_dump_json()) for rail in rails(place.platform)]},
         "racks": [{"name": "here", "nodes": [node]}],

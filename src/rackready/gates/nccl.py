@@ -137,7 +137,7 @@ def _read(judge: Judge, output: Output | None, where: str, wanted: Launch) -> _R
         return None
     asked = sizes(wanted.size)
     row = result.at(max(asked))
-    if result.ranks != wanted.ranks or row is None or None in map(result.at, asked) or result.test not in {"", wanted.program}:
+    if result.ranks != wanted.ranks or row is None or None in map(result.at, asked) or _another(result.test, wanted.program):
         _something_else(judge, where, result, wanted)
         return None
     if (
@@ -163,9 +163,14 @@ def _at_peace(judge: Judge, where: str, output: Output, program: str) -> bool:
     return failed is None and output.exit_code == 0
 
 
+def _another(said: str, program: str) -> bool:
+    """Whether a program says that it is another one. Builds with MPI may carry a suffix (nccl-tests' make NAME_SUFFIX=_mpi); older versions say nothing."""
+    return bool(said) and not said.startswith(program)
+
+
 def _something_else(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> None:
     """Other ranks, another collective, or not every size: nccl-tests leaves out sizes whose buffers do not fit (src/common.cu, "Reducing maxBytes")."""
-    other = f"{result.test}, " if result.test not in {"", wanted.program} else ""
+    other = f"{result.test}, " if _another(result.test, wanted.program) else ""
     actual = f"{other}{result.ranks} ranks, sizes {[item.size for item in result.rows]}"
     step = "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again."
     if not other and result.ranks == wanted.ranks:

@@ -55,7 +55,7 @@ class OneNode(NcclGate):
         commands = tuple(
             Command(key=f"launch{number}", node=node, argv=line, env=self.environment(), timeout_s=900, stage=number) for number in range(self.count(facts))
         )
-        return Run(id=node, target=node, nodes=(node,), commands=commands)
+        return Run.of_node(node, *commands)
 
     def bounds(self, facts: GateFacts, node: str) -> tuple[Bound | None, Bound | None, Bound | None]:
         """Return ceiling, reference and floor of a node's busbw."""

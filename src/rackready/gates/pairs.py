@@ -88,7 +88,7 @@ def _of_nic(node: str, rail: int, tests: list[tuple[str, Verdict]], seen: dict[t
         return acquitted if not pair else [_said(pair[0], node, "both ends pass with other partners: the path between these two is bad")]
     others = [verdict for partner, verdict in bad if partner in verdict.blamed]
     if others:
-        return [_unmeasured(node, rail, bad[0][0])]
+        return [Verdict(outcome=Outcome.ERROR, findings=[unmeasured(f"{node} rail {rail}", [bad[0][0]])])]
     return [_said(bad[0][1], node, f"suspects: {node} and {bad[0][0]}; no third partner could tell them apart")]
 
 
@@ -107,15 +107,23 @@ def _said(verdict: Verdict, node: str, words: str) -> Verdict:
     return verdict.model_copy(update={"findings": findings, "blamed": [node]})
 
 
-def _unmeasured(node: str, rail: int, partner: str) -> Verdict:
-    finding = Finding(
-        where=f"{node} rail {rail}",
+def unmeasured(where: str, partners: Sequence[str]) -> Finding:
+    """Say that what was measured with these partners, who are bad, says nothing of the other end. ``where``: that end."""
+    names, several = ", ".join(partners), len(partners) > 1
+    return Finding(
+        where=where,
         what="not measured",
         expected="a partner with a good link",
-        actual=f"its only partner {partner} is bad",
-        next_step=f"Repair {partner}, or run the gate with another partner.",
+        actual=f"its only partner{'s' if several else ''} {names} {'are' if several else 'is'} bad",
+        next_step=f"Repair {names}, or run the gate with another partner.",
     )
-    return Verdict(outcome=Outcome.ERROR, findings=[finding])
+
+
+def beside(verdict: Verdict, node: str) -> Verdict:
+    """Return what a bad run that blames others says of a node: what was found on the node itself, else that it was not measured with good ones."""
+    if any(finding.where.startswith(f"{node} ") for finding in verdict.findings):
+        return _of_node(verdict, node)
+    return verdict.model_copy(update={"outcome": Outcome.ERROR, "findings": [unmeasured(node, verdict.blamed)], "blamed": []})
 
 
 def again(done: Sequence[Done]) -> list[tuple[str, str]]:
@@ -135,7 +143,7 @@ def again(done: Sequence[Done]) -> list[tuple[str, str]]:
 def acquit(done: Sequence[Done]) -> dict[str, list[Verdict]]:
     """Return each node's verdicts of whole-node runs: one that passed with some partner is acquitted, unless a run blames it.
 
-    Where all ends of a bad run passed with others, the path between them is bad: a fail is never measured away.
+    Where all ends of a bad run passed with others, the path between them is bad: a fail is never measured away. With bad partners alone it was not measured.
     """
     out: dict[str, list[Verdict]] = {}
     good = {node for item in done if item.verdict.outcome is Outcome.PASS for node in item.run.nodes}
@@ -148,5 +156,6 @@ def acquit(done: Sequence[Done]) -> dict[str, list[Verdict]]:
             if item.verdict.outcome is not Outcome.PASS and not item.verdict.blamed and good.issuperset(item.run.nodes)
         ]
         passed = [item.verdict for item in mine if item.verdict.outcome is Outcome.PASS]
-        out[node] = blamed or path[:1] or passed or [mine[-1].verdict]
+        suspected = [item.verdict for item in mine if item.verdict.outcome is not Outcome.PASS and not item.verdict.blamed]
+        out[node] = blamed or path[:1] or passed or suspected[-1:] or [beside(mine[-1].verdict, node)]
     return out

@@ -63,6 +63,15 @@ def path_mtu(fabric: Fabric) -> int:
     return max(size for size in (256, 512, 1024, 2048, _LARGEST) if size + 64 <= fabric.mtu)
 
 
+def headers(fabric: Fabric) -> float:
+    """Return what headers add to the payload in what a port counts, as a share of it, beyond those of the largest path MTU: tolerances allow for these.
+
+    Counters count packets whole but for their delimiters (InfiniBand specification, PortXmitData).
+    """
+    framing = layer(fabric).framing
+    return framing / path_mtu(fabric) - framing / _LARGEST
+
+
 def judge_layer(gathered: Judge, where: str, fabric: Fabric, link_type: str) -> bool:
     """Hold perftest's link type against the site's fabric."""
     wanted = layer(fabric)

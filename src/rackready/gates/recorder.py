@@ -39,7 +39,7 @@ class Recorder:
         with self._lock:
             self.attempts += 1
         inputs = {"title": gate.title(), **gate.inputs.model_dump(mode="json"), "attempt": attempt.number, "run": attempt.run.id}
-        raw = [self._raw(output) for output in attempt.outputs.values()]
+        raw = [kept(self.store, output) for output in attempt.outputs.values()]
         made = self._append(
             gate.id, attempt.run.target, attempt.run.nodes, inputs, attempt.verdict, raw, attempt.started, attempt.finished, tools(gate, attempt.outputs)
         )
@@ -105,17 +105,19 @@ class Recorder:
         )
         return self.store.append(record)[0]
 
-    def _raw(self, output: Output) -> RawOutput:
-        return RawOutput(
-            host=output.node,
-            command=scrub(output.command),
-            exit_code=output.exit_code,
-            stdout_sha256=self.store.put_raw(output.stdout),
-            stderr_sha256=self.store.put_raw(output.stderr or output.failure),
-            seconds=round(output.seconds, 3),
-            key=output.key,
-            lost=bool(output.failure and not output.stderr),
-        )
+
+def kept(store: EvidenceStore, output: Output) -> RawOutput:
+    """Store what a command left behind, and return how a record names it."""
+    return RawOutput(
+        host=output.node,
+        command=scrub(output.command),
+        exit_code=output.exit_code,
+        stdout_sha256=store.put_raw(output.stdout),
+        stderr_sha256=store.put_raw(output.stderr or output.failure),
+        seconds=round(output.seconds, 3),
+        key=output.key,
+        lost=bool(output.failure and not output.stderr),
+    )
 
 
 def _target(target: str, node: str) -> str:

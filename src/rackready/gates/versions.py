@@ -40,9 +40,7 @@ class Versions(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One script per node, told which packages to ask for."""
-        return [
-            Run(id=node, target=node, nodes=(node,), commands=(command(_KEY, node, script, *sorted(wanted_packages(facts.nodes[node]))),)) for node in nodes
-        ]
+        return [Run.of_node(node, command(_KEY, node, script, *sorted(wanted_packages(facts.nodes[node])))) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Compare what runs and what is installed with the version set."""

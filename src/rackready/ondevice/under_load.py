@@ -19,8 +19,9 @@ _BUSY = 90
 _PERIOD_S = 1.0
 _USE = re.compile(r"<gpu_util>(\d+) %</gpu_util>")
 _GPU = re.compile(r'^"([^"]+)">.*?<(?:gpu_)?power_readings>(.*?)</(?:gpu_)?power_readings>', re.DOTALL)
-_DRAW = re.compile(r"<(?:average_)?power_draw>(\d+(?:\.\d+)?) W<")
-"""Drivers that tell the average of a second from the draw of the moment call it average_power_draw; on Ampere and later the old name is that average, too."""
+_DRAW = re.compile(r"<(?:average_|instant_)?power_draw>(\d+(?:\.\d+)?) W<")
+"""Drivers that tell the average of a second from the draw of the moment call it average_power_draw, and print it first; on Ampere and later the old name is
+that average, too. A100 (GA100) has the draw of the moment alone (NVML, nvmlDeviceGetPowerUsage), and its average reads N/A."""
 _TIMEOUT_S = 60
 _BEGIN_S = 60
 """The program is started in the same moment on another connection: one that is not seen in this time ended before the first look."""

@@ -89,7 +89,10 @@ def test_a_lower_power_limit_lowers_what_is_asked_and_a_higher_one_does_not_rais
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"draw": ("<average_power_draw>692.00 W<", "<average_power_draw>N/A<")}, "draw nothing, limit 700.0 W"),
+        (
+            {"draw": ("<average_power_draw>692.00 W<", "<average_power_draw>N/A<"), "moment": ("<instant_power_draw>692.00 W<", "<instant_power_draw>N/A<")},
+            "draw nothing, limit 700.0 W",
+        ),
         ({"limit": ("<current_power_limit>700.00 W<", "<current_power_limit>N/A<")}, "draw 692.0 W, limit nothing"),
     ],
     ids=["draw", "limit"],
@@ -266,6 +269,11 @@ def test_a_gpu_that_does_not_say_its_draw_has_none_and_no_neighbours() -> None:
     assert list(under_load.draws(silent)) == list(under_load.draws(SMI))[1:]
     old = '<gpu id="00000000:1B:00.0"><power_readings><power_draw>87.43 W</power_draw></power_readings></gpu>'
     assert under_load.draws(old) == {"00000000:1B:00.0": 87.43}
+    a100 = old.replace("power_readings", "gpu_power_readings").replace("<power_draw>87.43 W</power_draw>", "<average_power_draw>N/A</average_power_draw>{}")
+    moment = a100.format("<instant_power_draw>391.20 W</instant_power_draw>")
+    assert under_load.draws(moment) == {"00000000:1B:00.0": 391.2}, "as an A100 tells it (driver 570)"
+    assert under_load.draws(a100.format("<instant_power_draw>N/A</instant_power_draw>")) == {}
+    assert under_load.draws(moment.replace("N/A", "380.00 W")) == {"00000000:1B:00.0": 380.0}, "the average goes before the moment"
 
 
 def test_the_watch_does_not_wait_for_a_program_that_is_gone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

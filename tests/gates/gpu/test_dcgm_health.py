@@ -122,6 +122,16 @@ def test_a_server_whose_host_engine_sees_no_switches_is_not_held_to_any(platform
     assert (says(verdict), verdict.note, len(verdict.measured)) == ([], note, 8)
 
 
+def test_the_processors_of_an_arm_server_are_no_gpus() -> None:
+    """DCGM 4 lists Grace behind the NVSwitches, in rows like a GPU's (dcgmi/Query.cpp, HelperDisplayDiscoveredCpus)."""
+    row = "| {0}      | Name: Grace                                                          |\n|        | Serial number : 0x0000000{0}                                           |\n"
+    processors = f"0 ConnectX found.\n+----------+\n2 CPUs found.\n+--------+\n| CPU ID |\n{row.format(0)}{row.format(1)}"
+    verdict = judge(SET, seen_by_dcgm(4, 0) + processors, HEALTH, "gb200_nvl72")
+    assert (says(verdict), verdict.outcome, len(verdict.measured)) == ([], Outcome.PASS, 4)
+    lost = judge(SET, seen_by_dcgm(3, 0) + processors, HEALTH, "gb200_nvl72")
+    assert [item.actual for item in lost.findings] == ["3"]
+
+
 @pytest.mark.parametrize(
     ("active", "ago_s", "waits_s"),
     [(False, 600, 60), (True, 600, 0), (True, 25, 35), (True, 0, 60), (True, -500, 60)],

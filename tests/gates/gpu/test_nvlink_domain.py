@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.base import Output
+from rackready.gates.base import Done, Output
 from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
@@ -140,6 +140,25 @@ def test_who_differs_is_named_also_behind_a_gpu_without_a_domain() -> None:
         f"node02 gpu2: another NVLink domain than most of rack - Expected: ClusterUUID 00000001-0000-0000-0000-000000000001, clique 2 Actual: 00000001-0000-0000-0000-000000000001, clique 3. {DOMAIN_STEP}",
     ]
     assert verdict.blamed == ["node02"]
+
+
+def test_a_tray_that_is_named_keeps_the_others_of_its_rack_waiting_and_servers_without_such_a_domain_have_nothing_to_judge() -> None:
+    known = facts("gb200_nvl72", 3)
+    known = replace(known, nodes={**known.nodes, "node04": facts("dgx_h100", 4).nodes["node04"]})
+    found = gate("rack/gpu/validation/nvlink-domain", {"nodes": 3})
+    (run,) = found.plan(known, list(known.nodes))
+    bad = Verdict(outcome=Outcome.FAIL, blamed=["node02"])
+    by_node = found.attribute(known, [Done(run, bad)])
+    assert {node: (said.outcome, said.note, [str(one) for one in said.findings]) for node, [said] in by_node.items()} == {
+        node: (
+            Outcome.NOT_RUN,
+            None,
+            [f"{node}: {found.id} was not run - Expected: a measurement Actual: node02 of its NVLink domain did not pass. Repair that first."],
+        )
+        for node in ("node01", "node03")
+    } | {"node02": (Outcome.FAIL, None, []), "node04": (Outcome.PASS, "its NVLinks end inside the server: nothing to judge", [])}
+    all_of_them = found.attribute(known, [Done(run, Verdict(outcome=Outcome.ERROR))])
+    assert [all_of_them[node][0].outcome for node in run.nodes] == [Outcome.ERROR] * 3
 
 
 def test_two_halves_of_a_rack_blame_neither() -> None:

@@ -369,6 +369,20 @@ def test_a_platform_without_switches_has_no_fabric_to_judge() -> None:
     assert verdict.measured == [], "no GPU was measured by it"
 
 
+def test_gpus_before_hopper_tell_nothing_of_the_fabric() -> None:
+    """As captured of an A100 (driver 570); one that tells nothing beside siblings that do is an error, as on any other server."""
+    a100 = HEALTHY.replace("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB")
+    mute = a100.replace("<state>Completed</state>", "<state>N/A</state>").replace("<status>Success</status>", "<status>N/A</status>")
+    verdict = judge(f"{S}fabric", mute, platform="dgx_a100")
+    note = "GPU a100_80_sxm tells nothing of the fabric: its links are judged by node/gpu/sanity/nvlink, its fabric manager by versions"
+    assert (verdict.outcome, verdict.measured, verdict.note) == (Outcome.PASS, [], note)
+    one = judge(f"{S}fabric", changed(2, ("<state>Completed</state>", "<state>N/A</state>"), of=a100), platform="dgx_a100")
+    assert [(item.where, item.what) for item in one.findings] == [("node01 gpu2", "fabric state not reported")]
+    assert (one.outcome, len(one.measured)) == (Outcome.ERROR, 7)
+    hopper = judge(f"{S}fabric", HEALTHY.replace("<state>Completed</state>", "<state>N/A</state>"))
+    assert (hopper.outcome, len(hopper.findings)) == (Outcome.ERROR, 8)
+
+
 def test_banks_without_spare_rows_are_noted() -> None:
     verdict = judge(f"{S}row-remap", changed(1, ("<row_remapper_histogram_none>0 bank(s)<", "<row_remapper_histogram_none>2 bank(s)<")))
     assert (verdict.outcome, verdict.note) == (Outcome.PASS, "node01 gpu1: 2 banks have no spare row left; plan its replacement")

@@ -143,9 +143,10 @@ def drive(change: Callable[[Document], object], exit_code: int | None = None, na
     return apply
 
 
-def ata(*attributes: tuple[int, int]) -> Callable[[Document], object]:
+def ata(*attributes: tuple[int, int], turns: int | None = None) -> Callable[[Document], object]:
     def change(said_: Document) -> None:
         del said_["nvme_smart_health_information_log"]
+        said_.update({} if turns is None else {"rotation_rate": turns})
         said_["ata_smart_attributes"] = {"table": [{"id": number, "raw": {"value": value}} for number, value in attributes]}
 
     return change
@@ -162,8 +163,12 @@ def ata(*attributes: tuple[int, int]) -> Callable[[Document], object]:
         (drive(ata((5, 0), (197, 0), (198, 120))), ("uncorrectable errors or sectors", "at most 0", "120")),
         (drive(ata((5, 0), (187, 55))), ("uncorrectable errors or sectors", "at most 0", "55")),
         (drive(ata((5, 1), (197, 2))), ("reallocated or pending sectors", "at most 0", "3")),
+        (drive(ata((5, 1), (197, 2), turns=7200)), ("reallocated or pending sectors", "at most 0", "3")),
+        (drive(ata((5, 1), (187, 0), (197, 2), turns=0)), ("reallocated or pending sectors", "at most 0", "2")),
+        (drive(ata((5, 1), (9, 4000), turns=0)), ("reallocated or pending sectors", "at most 0", "1")),
+        (drive(ata((5, 4), (187, 1), turns=0)), ("uncorrectable errors or sectors", "at most 0", "1")),
     ],
-    ids=["prefail", "self-test", "ata-198", "ata-187", "ata-5-197"],
+    ids=["prefail", "self-test", "ata-198", "ata-187", "ata-5-197", "disk-5-197", "flash-197", "flash-5-alone", "flash-187"],
 )
 def test_what_smartctl_and_the_drives_own_counts_warn_of_fails(node: Node, change: Change, finding: tuple[str, str, str]) -> None:
     verdict = judge(node, DISKS, change)
@@ -177,6 +182,18 @@ def test_a_capacity_that_is_not_that_of_its_blocks_is_an_error(node: Node) -> No
     words = "a capacity of 1 bytes where it counts 7501476528 blocks of 512 (exit 0)"
     assert said(verdict) == [("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", words)]
     assert verdict.outcome is Outcome.ERROR
+
+
+def test_blocks_of_flash_that_its_reserve_took_the_place_of_are_noted(node: Node) -> None:
+    verdict = judge(node, DISKS, drive(ata((5, 3), (170, 0), (187, 0), (197, 0), (198, 0), turns=0)))
+    assert (verdict.outcome, said(verdict)) == (Outcome.PASS, [])
+    assert "/dev/nvme4: 3 of its flash blocks were replaced from its reserve (attribute 5)" in (verdict.note or "")
+
+
+def test_an_attribute_below_zero_is_an_error(node: Node) -> None:
+    verdict = judge(node, DISKS, drive(ata((5, 3), (187, 0), (197, -3))))
+    words = "attribute 197 is -3, which is not a count (exit 0)"
+    assert said(verdict) == [("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", words)]
 
 
 def test_an_ata_drive_that_reports_no_damage_attribute_is_an_error(node: Node) -> None:

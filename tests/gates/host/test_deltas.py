@@ -136,6 +136,17 @@ def test_a_bit_error_rate_of_an_nvlink_after_the_load_fails(healthy: Outputs) ->
         assert said(judged(healthy, after=rate(text))) == [("node01 gpu0 nvlink0", "NVLink Effective BER unreadable", "a rate such as 15e-255", text)]
 
 
+@pytest.mark.parametrize("name", ["Rx Errors", "Rx remote Errors", "Rx General Errors", "Tx discards", "Malformed packet Errors", "Rx Poison Errors"])
+def test_faults_of_nvlinks_of_the_fifth_generation_fail_under_whatever_name(healthy: Outputs, name: str) -> None:
+    """Their names begin as those of traffic do, which grows on every link."""
+    before, after = (
+        links(("CRC Errors: 0", f"CRC Errors: 0\n\t Link 0: Tx packets: {sent}\n\t Link 0: {name}: {count}")) for sent, count in ((10, 0), (9000, 4))
+    )
+    words = f"nvlink_{name.removesuffix(' Errors').lower().replace(' ', '_')} grew under load"
+    verdict = judged(healthy, before=before, after=after)
+    assert (verdict.outcome, said(verdict)) == (Outcome.FAIL, [("node01 gpu0", words, "by at most 0", "4")])
+
+
 def test_links_that_recovered_under_load_are_noted(healthy: Outputs) -> None:
     first, last = (links(("CRC Errors: 0", f"Link recovery successful events: {count}")) for count in (1, 4))
     verdict = judged(healthy, before=first, after=last)

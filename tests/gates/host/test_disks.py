@@ -61,6 +61,33 @@ def test_a_drive_under_two_names_is_one_drive(node: Node) -> None:
     assert verdict.outcome is Outcome.FAIL
 
 
+def controllers(total: int, free: int, *names: str) -> Change:
+    """What smartctl says of NVMe controllers that can have several namespaces: the capacity of none of them (smartmontools, nvmeprint.cpp)."""
+
+    def change(found: Document) -> None:
+        for name in names:
+            said_ = json.loads(found["commands"][f"smart {name}"]["stdout"])
+            del said_["user_capacity"], said_["logical_block_size"]
+            said_.update(nvme_total_capacity=total, nvme_unallocated_capacity=free, nvme_number_of_namespaces=32)
+            found["commands"][f"smart {name}"]["stdout"] = json.dumps(said_)
+
+    return change
+
+
+def test_a_drive_that_can_have_several_namespaces_has_the_capacity_that_they_hold(node: Node) -> None:
+    data = [f"/dev/nvme{place}" for place in range(2, 10)]
+    assert judge(node, DISKS, controllers(3840755982336, 0, *data)).outcome is Outcome.PASS
+    firmware = judge(node, "group/host/validation/firmware", controllers(3840755982336, 0, *data))
+    assert (firmware.outcome, firmware.measured) == (Outcome.PASS, ["node01"])
+    half = judge(node, DISKS, controllers(3840755982336, 1920377991168, "/dev/nvme4"))
+    boot = "3 of 1920 GB (/dev/nvme0, /dev/nvme1, /dev/nvme4)"
+    assert said(half) == [("node01", "capacity of drives", "at least 8 of 3840 GB, 2 of 1920 GB", f"7 of 3841 GB ({DATA}), {boot}")]
+    none = judge(node, DISKS, controllers(3840755982336, 3840755982336, "/dev/nvme4"))
+    words = "no namespace: of 3840755982336 bytes 3840755982336 are in none (exit 0)"
+    assert said(none) == [("node01 /dev/nvme4", "health of the drive cannot be read", "smartctl's document", words)]
+    assert none.outcome is Outcome.ERROR
+
+
 @pytest.mark.parametrize(("size", "shown"), [(51200, "51200 bytes"), (1920383410176, "1920 GB")])
 def test_a_drive_that_is_too_small_is_none_of_those_that_the_profile_has(node: Node, size: int, shown: str) -> None:
     verdict = judge(node, DISKS, small(size))
@@ -99,6 +126,36 @@ def test_a_drive_on_usb_or_that_can_be_taken_out_stands_in_for_none(node: Node, 
     assert [item[:3] for item in said(verdict)] == [("node01", "drives", "10 drives")]
     assert verdict.findings[0].actual.startswith("9 (/dev/nvme0 ")
     assert (verdict.outcome, verdict.note) == (Outcome.FAIL, note)
+
+
+def test_virtual_media_of_a_bmc_are_no_parts_of_the_host_for_firmware_and_rates(node: Node) -> None:
+    """The scan lists a USB bridge that smartctl cannot open with the others (smartctl.cpp, open_error)."""
+
+    def media(found: Document) -> None:
+        commands = found["commands"]
+        words = {"messages": [{"string": "/dev/sda: Unknown USB bridge [0x046b:0xff31 (0x100)]", "severity": "error"}], "exit_status": 1}
+        commands["smart /dev/sda"] = {**commands["smart /dev/nvme4"], "exit_code": 1, "stdout": json.dumps({"smartctl": words})}
+        for key, items, item in (
+            ("scan", "devices", {"name": "/dev/sda", "open_error": "Unknown USB bridge"}),
+            ("lsblk", "blockdevices", {"path": "/dev/sda", "tran": "usb", "rm": True}),
+        ):
+            listed = json.loads(commands[key]["stdout"])
+            commands[key]["stdout"] = json.dumps({**listed, items: [*listed[items], item]})
+
+    verdict = judge(node, "group/host/validation/firmware", media)
+    assert (said(verdict), verdict.outcome, verdict.measured) == ([], Outcome.PASS, ["node01"])
+
+    def stick(found: Document) -> None:
+        commands = found["commands"]
+        listed = json.loads(commands["lsblk"]["stdout"])
+        listed["blockdevices"].append({"path": "/dev/sda", "model": "Virtual HDisk0", "serial": "A1", "size": 4 << 30, "tran": "usb", "rm": True})
+        commands["lsblk"]["stdout"] = json.dumps(listed)
+        slow = json.loads(commands["fio /dev/nvme4n1"]["stdout"])
+        slow["jobs"][0]["read"].update(bw_bytes=20_000_000, io_bytes=slow["jobs"][0]["read"]["runtime"] * 20_000)
+        commands["fio /dev/sda"] = {**commands["fio /dev/nvme4n1"], "stdout": json.dumps(slow)}
+
+    slow = judge(node, "node/host/performance/disk-bandwidth", stick, inputs={"read_gb_s": 5.0})
+    assert (said(slow), slow.outcome) == ([], Outcome.PASS)
 
 
 def test_a_drive_of_which_nobody_says_how_it_is_attached_is_an_error(node: Node) -> None:

@@ -111,6 +111,16 @@ def test_lanes_come_in_two_shapes() -> None:
         assert (watched.low, watched.high) == ((-8.5, 5.0) if isinstance(shape, str) else (None, None))
 
 
+def test_bridges_behind_a_volume_management_device_have_a_domain_of_their_own() -> None:
+    """Linux makes up a domain of five digits for the drives behind it (VROC); lspci lists its root ports with the others."""
+    block = (
+        "{} PCI bridge: Intel Corporation Device 352a (rev 11) (prog-if 00 [Normal decode])\n\tBus: primary=00, secondary=01, subordinate=ff, sec-latency=0\n"
+    )
+    made_up, plain = lspci.parse(block.format("10000:00:02.0") + "\n" + block.format("0000:00:02.0"))
+    assert [made_up.above(address) for address in ("10000:01:00.0", "0000:1b:00.0", "10001:01:00.0")] == [True, False, False]
+    assert [plain.above(address) for address in ("10000:01:00.0", "0000:1b:00.0")] == [False, True]
+
+
 IDLE = {"io_bytes": 0, "bw_bytes": 0, "runtime": 0}
 
 
@@ -150,6 +160,10 @@ def test_a_clocks_largest_error_is_offset_dispersion_and_half_the_delay() -> Non
     assert found.max_error == pytest.approx(0.005)
 
 
+NO_TIMES = "offset {} s, root delay {} s and root dispersion {} s, Expected: numbers, the latter two not below 0"
+TRACKING = "C0000202,192.0.2.2,3,1700000000.0,{},0.0,0.0,0.0,0.0,0.0,{},{},64.0,Normal"
+
+
 @pytest.mark.parametrize(
     ("parse", "text", "words"),
     [
@@ -168,6 +182,10 @@ def test_a_clocks_largest_error_is_offset_dispersion_and_half_the_delay() -> Non
         (chrony.parse, "a,b\n", "2 fields, Expected: 14 (chronyc -c tracking)"),
         (chrony.parse, ",".join(["0"] * 13 + ["Wrong"]), "leap status 'Wrong' is a word that is not known"),
         (chrony.parse, ",".join(["0", "x", "three", *["0"] * 10, "Normal"]), "not a number: invalid literal for int() with base 10: 'three'"),
+        *(
+            (chrony.parse, TRACKING.format(*times), NO_TIMES.format(*times))
+            for times in (("nan", "0", "0"), ("inf", "0", "0"), ("0", "nan", "0"), ("0", "-5", "0"), ("0", "0", "inf"), ("0", "9", "-9"))
+        ),
         (lspci.parse, "", "empty output"),
         (lspci.parse, "0000:17:00.0 PCI bridge: X\n\tCapabilities: <access denied>\n", "capabilities: <access denied>, Expected: run as root"),
         (lspci.parse, "pcilib: sysfs_scan\n", "not the first line of a device: 'pcilib: sysfs_scan'"),

@@ -225,6 +225,24 @@ TEXTS = [
         {"stdout": "active\nactive\n"},
         "node01: states of services not understood - Expected: 1 states Actual: 'active active', exit 0. Run the gate again.",
     ),
+    *(
+        (
+            "node/host/sanity/services",
+            "is-active",
+            {"exit_code": code, "stdout": "inactive\n"},
+            (
+                "node01: chrony.service - Expected: active Actual: inactive. "
+                "`systemctl status chrony.service` and `journalctl -u chrony.service` on the node say why."
+            ),
+        )
+        for code in (3, 4)
+    ),
+    (
+        "node/host/sanity/services",
+        "is-active",
+        {"exit_code": 4, "stdout": ""},
+        "node01: states of services not understood - Expected: 1 states Actual: '', exit 4. Run the gate again.",
+    ),
     (
         "node/host/sanity/kernel-settings",
         "prlimit",

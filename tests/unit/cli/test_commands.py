@@ -34,7 +34,7 @@ def rackready(project: Path, *arguments: str) -> subprocess.CompletedProcess[str
     environment = {**os.environ, "RACKREADY_ROOT": str(project), "COLUMNS": "200"}
     environment.pop("ENV", None)
     return subprocess.run(
-        [sys.executable, "-c", "from rackready.cli.main import main; main()", *arguments],
+        [sys.executable, "-m", "rackready", *arguments],
         capture_output=True,
         text=True,
         env=environment,
@@ -336,7 +336,7 @@ def test_a_wrong_call_is_refused_in_words_and_is_no_defect(project: Path, words:
 
 
 def test_a_reader_that_leaves_is_no_full_disk_and_no_bad_node(project: Path) -> None:
-    argv = [sys.executable, "-c", "from rackready.cli.main import main; main()", "status", "--env", "lab"]
+    argv = [sys.executable, "-m", "rackready", "status", "--env", "lab"]
     read_end, write_end = os.pipe()
     os.close(read_end)
     done = subprocess.run(argv, stdout=write_end, stderr=subprocess.PIPE, env={**os.environ, "RACKREADY_ROOT": str(project)}, timeout=60, check=False)

@@ -52,7 +52,7 @@ def scene(project: Path) -> Scene:
 
 def run_doctor(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "RACKREADY_ROOT": str(project), "COLUMNS": "200"}
-    command = [sys.executable, "-c", "from rackready.cli.main import main; main()", "doctor", "--env", "lab", *arguments]
+    command = [sys.executable, "-m", "rackready", "doctor", "--env", "lab", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=project, timeout=120, check=False)
 
 

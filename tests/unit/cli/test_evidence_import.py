@@ -41,11 +41,22 @@ def test_an_import_has_a_report(call: Call, captured: Path, tmp_path: Path) -> N
         assert (code, document["campaign"]["id"], document["campaign"]["kind"], document["campaign"]["status"]) == (1, campaign, "import", "finished")
         node = document["nodes"][0]
         assert [(gate["gate"], gate["outcome"], gate["campaign"]) for gate in node["gates"]] == [(INVENTORY, "pass", campaign)]
+        assert node["outcome"] == "not_run", "one gate says nothing of the parts that it does not measure"
     for end in ("html", "json", "junit.xml"):
         assert "inventory" in (tmp_path / ".rackready/sim/reports" / f"{campaign}.{end}").read_text(encoding="utf-8")
     code, said, wrong = call("evidence", "import", str(captured))
     assert code == 2
     assert f", as {campaign}. Its records stand" in wrong
+
+
+def test_a_user_without_a_name_is_asked_for_one(call: Call, captured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may run as a number of which its /etc/passwd knows nothing."""
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 54321)
+    text = "--by - Expected: who imports it Actual: nothing, and the user of this machine has no name. Give --by NAME.\n"
+    assert call("evidence", "import", str(captured)) == (2, "", text)
+    assert call("evidence", "import", str(captured), "--by", "night shift")[0] == 0
 
 
 def test_a_gate_of_the_site_that_does_not_exist_is_refused(call: Call, captured: Path, tmp_path: Path) -> None:

@@ -60,3 +60,13 @@ def test_junit_goes_neither_onto_itself_nor_into_a_pipe(call: Any, paths: EnvPat
         text = f"--junit {target} - Expected: another file, that can be written Actual: {actual}. {step}: the report is written.\n"
         assert call("report", "--junit", str(target)) == (2, "", text)
         assert own.read_text(encoding="utf-8").startswith("<?xml")
+
+
+def test_a_campaign_that_is_not_on_record_is_refused(call: Any, paths: EnvPaths) -> None:  # noqa: ANN401
+    assert call("report", "c9") == (2, "", "campaign c9 - Expected: one of c1 Actual: none of them. Leave it out for the latest.\n")
+    file = paths.database.file
+    for path in file.parent.glob(f"{file.name}*"):
+        path.unlink()
+    Ledger.open(paths.database).close()
+    text = "report --env sim - Expected: a campaign on record Actual: none yet. Run `rackready deploy`, then report again.\n"
+    assert call("report") == (2, "", text)

@@ -18,7 +18,7 @@ ECC = f"gate evaluate node/gpu/sanity/ecc --profile dgx_h100 --input {ROOT}/test
 def shell(project: Path, call: str, streams: str) -> subprocess.CompletedProcess[str]:
     """Call the command line with its streams as a shell sets them."""
     environment = {**os.environ, "RACKREADY_ROOT": str(project), "PYTHON": sys.executable}
-    program = f"\"$PYTHON\" -c 'from rackready.cli.main import main; main()' {call} {streams}"
+    program = f'"$PYTHON" -m rackready {call} {streams}'
     return subprocess.run(["sh", "-c", program], capture_output=True, text=True, env=environment, cwd=ROOT, timeout=120, check=False)
 
 

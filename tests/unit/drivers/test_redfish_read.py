@@ -105,6 +105,17 @@ def test_what_is_no_collection_is_unread() -> None:
     assert Walk(getter(there)).all(["Chassis/*/Sensors/*"]).unread == {"/c/A/s": "no collection: it has no Members"}
 
 
+@pytest.mark.parametrize(
+    ("count", "unread"), [(0, {}), (1, {"/c/A/s": "no collection: it has no Members"}), (False, {"/c/A/s": "no collection: it has no Members"})]
+)
+def test_a_collection_that_counts_no_members_may_list_none(count: int, unread: dict[str, str]) -> None:
+    """A DGX H100's BMC answers so for a log without entries."""
+    there = service()
+    there["/c/A/s"] = {"@odata.id": "/c/A/s", "Members@odata.count": count}
+    found = Walk(getter(there)).all(["Chassis/*=A/Sensors/*"])
+    assert (found.trails["Chassis/*=A/Sensors/*"], found.unread) == ([], unread)
+
+
 @pytest.mark.parametrize("broken", [False, True])
 def test_members_come_with_one_request_where_the_service_expands_and_one_by_one_where_it_only_says_so(*, broken: bool) -> None:
     there = service()

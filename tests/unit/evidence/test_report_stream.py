@@ -115,6 +115,16 @@ def test_a_report_without_any_record_has_empty_lists(tmp_path: Path) -> None:
     assert (found["runs"], found["events"], [node["outcome"] for node in found["nodes"]]) == ([], [], ["not_run", "not_run"])
 
 
+@pytest.mark.parametrize(("coverage", "wanted"), [(False, "pass"), (True, "fail")], ids=["whole", "not whole"])
+def test_a_node_is_no_better_than_its_coverage(tmp_path: Path, *, coverage: bool, wanted: str) -> None:
+    """Every gate passed, and some part was measured by none of them."""
+    stored = Stored(tmp_path, 4)
+    stored.record(COVERAGE, "node02", ["node02"], 1.0, bad=coverage)
+    written = write(stored.site, stored.paths, "c1")
+    assert [node["outcome"] for node in as_written(written.json)["nodes"]] == ["pass", wanted, "pass", "pass"]
+    assert dict(written.outcomes) == ({"pass": 3, wanted: 1} if coverage else {"pass": 4})
+
+
 def test_what_a_killed_process_left_is_removed_and_a_living_ones_parts_stay(tmp_path: Path) -> None:
     stored = Stored(tmp_path, 4)
     dead, living = (stored.paths.reports / f".c1.{pid}.parts" for pid in (2**22 + 1, os.getppid()))
@@ -221,7 +231,7 @@ def test_a_large_sites_page_has_every_node_in_its_map_and_few_in_full(large: tup
     assert page.count('class="cell o-pass" title="node') == 24
     assert [name for name in ("node09", "node18", "node27") if f'<h2 id="{name}">' in page] == ["node09", "node18"]
     assert '<h2 id="node01">' not in page
-    assert "27 nodes. By their gates: 24 pass, 3 fail. By state: 27 declared." in page
+    assert "27 nodes. By their evidence: 24 pass, 3 fail. By state: 27 declared." in page
     assert "the first 2 of them have a section with every gate" in " ".join(page.split())
     assert page.count("<tr><td>node27</td>") == 1
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
+import math
+import os
 import re
 import time
 import zlib
@@ -97,6 +101,31 @@ def test_a_record_is_appended_once(store: EvidenceStore) -> None:
     assert store.records() == [one]
 
 
+def never(_: str) -> float:
+    return 0.0
+
+
+OTHER = [fingerprint(gpu="1650000000009")]
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "changed", "stands"),
+    [(None, None, 0.0, True), (None, [], 0.0, True), ([], None, 0.0, False), (OTHER, None, 0.0, False), (None, None, math.inf, False)],
+    ids=["same node", "proves no host", "never proved one", "other GPU", "changed since"],
+)
+def test_a_fail_is_shown_where_a_newer_pass_does_not_cover_it(
+    store: EvidenceStore, then: list[Fingerprint] | None, now: list[Fingerprint] | None, changed: float, *, stands: bool
+) -> None:
+    """`rackready gate run` decides nothing: what it passes is no pass where handover sees a fail."""
+    fail, later = store.append(record(outcome=Outcome.FAIL, prints=then), record(prints=now))
+    found = store.concluded("node01", lambda _: changed)[GATE]
+    if not stands:
+        assert found == later
+        return
+    note = f"pass at {later.started:%Y-%m-%d %H:%M} UTC (c1); the fail stands until `rackready repair node01`"
+    assert found == fail.model_copy(update={"verdict": Verdict(outcome=Outcome.FAIL, note=note)})
+
+
 def test_a_clock_that_was_stepped_back_hides_no_newer_record(store: EvidenceStore, monkeypatch: pytest.MonkeyPatch) -> None:
     good = record()
     store.append(good)
@@ -105,7 +134,7 @@ def test_a_clock_that_was_stepped_back_hides_no_newer_record(store: EvidenceStor
     run, bad = store.append(record("node01+node02/rail1"), record(outcome=Outcome.FAIL))
     assert [item.id for item in store.records()] == [good.id, run.id, bad.id]
     assert re.fullmatch(r"\d{20}-[0-9a-f]{8}", bad.id)
-    assert store.concluded("node01") == {GATE: bad}
+    assert store.concluded("node01", never) == {GATE: bad}
     assert store.newest(GATE)["node01"] == bad
     assert store.valid("node01", "d1") == {GATE: bad}
     monkeypatch.undo()
@@ -137,6 +166,25 @@ STEP = "Measure again: a node's pass that was judged from it counts no longer."
 
 def raw_file(tmp_path: Path, digest: str) -> Path:
     return tmp_path / "raw" / digest[:2] / f"{digest}.z"
+
+
+def test_a_raw_output_that_the_disk_does_not_take_is_refused_in_words_and_leaves_nothing(
+    store: EvidenceStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(EvidenceError) as refusal:
+        store.put_raw("one")
+    monkeypatch.undo()
+    digest = hashlib.sha256(b"one").hexdigest()
+    assert str(refusal.value) == (
+        f"{tmp_path}/raw/{digest[:2]}: a raw output cannot be stored - Expected: a writable folder with room Actual: No space left on device. "
+        "Free disk space or correct its owner, then run again."
+    )
+    assert [path for path in (tmp_path / "raw").rglob("*") if path.is_file()] == []
+    assert store.raw(store.put_raw("one")) == "one"
 
 
 def test_a_damaged_raw_output_is_noticed(store: EvidenceStore, ledger: Ledger, tmp_path: Path) -> None:

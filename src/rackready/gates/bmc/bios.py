@@ -28,13 +28,13 @@ class BiosSettings(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, _NOW, _NEXT),)) for node in nodes]
+        return [Run.of_node(node, ask(node, _NOW, _NEXT)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Hold every wanted setting against the present value, and against the one that the next boot brings."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "BIOS settings", outputs)
+        found = told(judge, node, "BIOS settings", run, outputs)
         if found is None:
             return judge.verdict(node)
         wanted = facts.nodes[node].baseline

@@ -52,7 +52,7 @@ class PowerCycles(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """Look, then cycle, wait and look again, as often as the inputs say; the first trouble ends it."""
-        return [Run(id=node, target=node, nodes=(node,), commands=tuple(self._commands(node)), claims=frozenset({node}), chained=True) for node in nodes]
+        return [Run.of_node(node, *self._commands(node), claims=frozenset({node}), chained=True) for node in nodes]
 
     def _commands(self, node: str) -> list[Command]:
         found = [*look(node, 0, 0)]

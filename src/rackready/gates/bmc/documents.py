@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackready.drivers.redfish_read import FORMAT, digest
-from rackready.gates.base import Command, Output, Outputs
+from rackready.gates.base import Command, Output, Outputs, Run
 from rackready.gates.bmc import schema
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
@@ -28,6 +28,8 @@ _IDLE = frozenset({"Disabled", "StandbyOffline", "Deferring", "Quiesced", "Start
 """Not broken, and not at work either (DSP0268, Resource.State): whether that is right depends on the part."""
 _SWITCH_ON = "Switch it on, or wait until it has started, then run the gate again."
 _RAW = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+
+_OLD = "It is of another version of rackready: run the gate again."
 
 
 def ask(node: str, *trails: str, key: str = KEY, timeout_s: float = _TIMEOUT_S, stage: int = 0) -> Command:
@@ -60,8 +62,11 @@ class Told:
         return bool(self.trails.get(trail))
 
 
-def told(judge: Judge, node: str, what: str, outputs: Outputs, key: str = KEY) -> Told | None:
-    """Return what the BMC told, None when that cannot be judged; each thing that could not be read is an error already."""
+def told(judge: Judge, node: str, what: str, run: Run, outputs: Outputs, key: str = KEY) -> Told | None:
+    """Return what the BMC told, None when that cannot be judged; each thing that could not be read is an error already.
+
+    An answer in which something was not asked that the gate looks at would say that there is none of it: it is of another version of rackready.
+    """
     output = outputs.get(key)
     if judge.trouble(_trouble(output, node, what)) or output is None:
         return None
@@ -69,6 +74,11 @@ def told(judge: Judge, node: str, what: str, outputs: Outputs, key: str = KEY) -
         found = parse(output)
     except FormatError as error:
         judge.error(f"{node} BMC", f"{what} unreadable", "a whole document of what the BMC told", error, _RAW)
+        return None
+    asked = [trail for command in run.commands if command.key == key for trail in command.argv[1:]]
+    if lacking := [trail for trail in asked if trail not in found.trails]:
+        actual = f"{len(lacking)} not asked, {lacking[0]} first"
+        judge.error(f"{node} BMC", f"{what}: not all of it asked", f"answers to all {len(asked)} questions of today's gate", actual, _OLD)
         return None
     for address, why in found.unread.items():
         judge.error(

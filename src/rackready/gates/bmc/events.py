@@ -21,8 +21,9 @@ from rackready.gates.bmc.eventlog import Entry, Log, Mark, grouped, logs
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
-_SKIPPED = "*!*audit*,lclog,*lifecycle*,*dump*,*postcode*,*journal*,*debug*,*diagnostic*,fdr,iel,sl,*securitylog*"
-"""Logs that record who logged in or what was configured, and memory dumps: not the health of hardware, and thousands of pages on some BMCs."""
+_SKIPPED = "*!*audit*,lclog,*lifecycle*,*dump*,*postcode*,*journal*,*debug*,*diagnostic*,fdr,iel,sl,event,*securitylog*"
+"""Logs that record who logged in or what was configured, and memory dumps: not the health of hardware, and thousands of pages on some BMCs. An iLO's Event
+is that of the alerts that it sent (HPE, log services): a warning at every restart of the server; its hardware stands in the IML."""
 SERVICES = tuple(f"{place}/*/LogServices/{_SKIPPED}" for place in ("Managers", "Systems", "Chassis"))
 ENTRIES = tuple(f"{place}/Entries/*" for place in SERVICES)
 _MANAGERS = "Managers/*!hgx_*"
@@ -48,22 +49,13 @@ class Events(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One request to every BMC; what the last pass saw goes with it."""
-        return [
-            Run(
-                id=node,
-                target=node,
-                nodes=(node,),
-                commands=(ask(node, *SERVICES, *ENTRIES, _MANAGERS, timeout_s=300),),
-                about=_marks(facts.passed.get((self.id, node))),
-            )
-            for node in nodes
-        ]
+        return [Run.of_node(node, ask(node, *SERVICES, *ENTRIES, _MANAGERS, timeout_s=300), about=_marks(facts.passed.get((self.id, node)))) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
         """Judge every log: what was lost, then what is new."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "event logs", outputs)
+        found = told(judge, node, "event logs", run, outputs)
         if found is None:
             return judge.verdict(node)
         there = logs(found.at(*SERVICES), found.at(*ENTRIES))

@@ -32,22 +32,13 @@ class Fans(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One request to every BMC; which fans the last pass saw goes with it."""
-        return [
-            Run(
-                id=node,
-                target=node,
-                nodes=(node,),
-                commands=(ask(node, _NEW, _SUBSYSTEM, _OLD, _SENSORS),),
-                about=_before(facts.passed.get((self.id, node))),
-            )
-            for node in nodes
-        ]
+        return [Run.of_node(node, ask(node, _NEW, _SUBSYSTEM, _OLD, _SENSORS), about=_before(facts.passed.get((self.id, node)))) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every fan and every redundancy group."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "fans", outputs)
+        found = told(judge, node, "fans", run, outputs)
         if found is None:
             return judge.verdict(node)
         fans = list(_fans(found))

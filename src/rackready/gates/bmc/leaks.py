@@ -27,13 +27,13 @@ class Leaks(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, DETECTORS, DETECTION),)) for node in nodes]
+        return [Run.of_node(node, ask(node, DETECTORS, DETECTION)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every detector; none at all is right only on a node that air cools."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "leak detection", outputs)
+        found = told(judge, node, "leak detection", run, outputs)
         if found is None:
             return judge.verdict(node)
         platform = facts.nodes[node].platform

@@ -45,13 +45,13 @@ class PowerLimit(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, _CHASSIS, _METRICS, _CONTROLS, _OLD),)) for node in nodes]
+        return [Run.of_node(node, ask(node, _CHASSIS, _METRICS, _CONTROLS, _OLD)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every limit that the BMC shows; a BMC that shows no power control at all cannot limit."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "power limits", outputs)
+        found = told(judge, node, "power limits", run, outputs)
         if found is None:
             return judge.verdict(node)
         most = facts.nodes[node].platform.max_power

@@ -70,7 +70,7 @@ class _Devices(Gate):
         listed = self._listed(facts, run.target)
         asked = [device for device in listed if device.bmc]
         for device in asked:
-            found = told(judge, device.name, device.kind, outputs, key=f"redfish-{device.name}")
+            found = told(judge, device.name, device.kind, run, outputs, key=f"redfish-{device.name}")
             if found is not None:
                 self.device(judge, device, found)
         silent = ", ".join(device.name for device in listed if not device.bmc)

@@ -35,13 +35,13 @@ class Rollup(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, *_TOPS, *_PARTS, timeout_s=240),)) for node in nodes]
+        return [Run.of_node(node, ask(node, *_TOPS, *_PARTS, timeout_s=240)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
         """A bad sum is a fail, a bad part below a good sum an error as well: the sum is what others watch."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "health", outputs)
+        found = told(judge, node, "health", run, outputs)
         if found is None:
             return judge.verdict(node)
         tops = [document for trail in _TOPS for document in found.at(trail)]

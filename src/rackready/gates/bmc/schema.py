@@ -7,7 +7,7 @@ A property may lack, or be null: then the service does not know it. What vendors
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _NUMBERS = frozenset(
@@ -25,6 +25,8 @@ _WORDS = frozenset(
             "OverWritePolicy",
             "ControlMode",
             "ControlType",
+            "ChassisType",
+            "Mode",
             "DetectorState",
             "BreakerState",
             "LineInputStatus",
@@ -37,7 +39,7 @@ _WORDS = frozenset(
 )
 _OBJECTS = frozenset(
     {
-        *("Status", "Attributes", "PowerLimitWatts", "PowerLimit", "PowerMetrics", "Thresholds", "InputVoltage", "Metrics"),
+        *("Status", "Links", "ContainedBy", "Attributes", "PowerLimitWatts", "PowerLimit", "PowerMetrics", "Thresholds", "InputVoltage"),
         *("UpperCaution", "UpperCritical", "UpperFatal", "LowerCaution", "LowerCritical", "LowerFatal"),
     }
 )
@@ -47,32 +49,42 @@ _LISTS = frozenset(
         *("PowerSupplyRedundancy", "FanRedundancy", "PumpRedundancy", "LeakDetectorGroups", "Detectors"),
     }
 )
-_READ = _NUMBERS | _WORDS | _OBJECTS | _LISTS
 _UNSEEN = frozenset({"Oem", "Attributes"})
 _HOLDS = (dict, list)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_link(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(address := value.get("@odata.id"), str) and address.startswith("/")
+
+
+def _is_parts(value: object) -> bool:
+    """The older Power and Thermal list parts where the newer subsystems link to a collection of them."""
+    return all(isinstance(item, dict) for item in value) if isinstance(value, list) else _is_link(value)
+
+
+_READ: Mapping[str, tuple[str, Callable[[object], bool]]] = {
+    **dict.fromkeys(_NUMBERS, ("a number", _is_number)),
+    **dict.fromkeys(_WORDS, ("a word", lambda value: isinstance(value, str))),
+    **dict.fromkeys(_OBJECTS, ("an object", lambda value: isinstance(value, dict))),
+    **dict.fromkeys(_LISTS, ("a list of objects", _is_parts)),
+    "ComputerSystems": ("a list of links", lambda value: isinstance(value, list) and all(map(_is_link, value))),
+    "Metrics": ("a link", _is_link),
+}
+"""Property -> what it must be, in words, and what says whether a value is."""
 
 
 def odd(document: Mapping[str, Any]) -> str:
     """Return the first property that is not of its type, in words; empty when every one is. ``document``: as it was read from JSON."""
     for key, value in document.items():
-        if key in _READ and value is not None and (wanted := _wanted(key, value)):
-            return f"{key} is {str(value)[:40]!r}, not {wanted}"
+        if value is not None and (wanted := _READ.get(key)) is not None and not wanted[1](value):
+            return f"{key} is {str(value)[:40]!r}, not {wanted[0]}"
         # A BMC's answer has thousands of properties: only those that hold others are looked into.
         if isinstance(value, _HOLDS) and key not in _UNSEEN:
             for item in value if isinstance(value, list) else (value,):
                 if isinstance(item, dict) and (found := odd(item)):
                     return found
     return ""
-
-
-def _wanted(key: str, value: Any) -> str:  # noqa: ANN401 - JSON
-    """Return what a property that gates read must be; empty when it is."""
-    if key in _NUMBERS:
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        return "" if number else "a number"
-    if key in _WORDS:
-        return "" if isinstance(value, str) else "a word"
-    if key in _OBJECTS:
-        return "" if isinstance(value, dict) else "an object"
-    # The older Power and Thermal list parts where the newer subsystems link to a collection of them.
-    return "" if isinstance(value, _HOLDS) else "a list"

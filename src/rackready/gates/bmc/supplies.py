@@ -32,13 +32,13 @@ class Supplies(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, _NEW, _METRICS, _SUBSYSTEM, _OLD, _SENSORS),)) for node in nodes]
+        return [Run.of_node(node, ask(node, _NEW, _METRICS, _SUBSYSTEM, _OLD, _SENSORS)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every supply, then their number, then their redundancy."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "power supplies", outputs)
+        found = told(judge, node, "power supplies", run, outputs)
         if found is None:
             return judge.verdict(node)
         platform = facts.nodes[node].platform

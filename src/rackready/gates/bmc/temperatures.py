@@ -19,6 +19,29 @@ _INLET = re.compile(r"inlet|ambient|intake|\bfront", re.IGNORECASE)
 _OUTLET = re.compile(r"outlet|exhaust", re.IGNORECASE)
 _MARGIN = re.compile(r"margin|\bdts\b|tlimit", re.IGNORECASE)
 """Sensors that give a distance to a limit in place of a temperature: healthy ones are below 0 (OpenBIC, MB_SOC_THERMAL_MARGIN_C)."""
+_CELSIUS = "Cel"
+"""ReadingUnits of a temperature (DSP0268, Sensor: UCUM's code): a BMC may name no type, or one that nobody knows."""
+_OTHERS = frozenset(
+    {
+        *("AbsoluteHumidity", "AirFlow", "AirFlowCMM", "Altitude", "Barometric", "ChargeAh", "Current", "EnergyJoules", "EnergyWh", "EnergykWh", "Frequency"),
+        *(
+            "Heat",
+            "Humidity",
+            "LiquidFlow",
+            "LiquidFlowLPM",
+            "LiquidLevel",
+            "Percent",
+            "Power",
+            "Pressure",
+            "PressurePa",
+            "PressurekPa",
+            "Rotational",
+            "Voltage",
+        ),
+    }
+)
+"""ReadingType (DSP0268, Sensor) of what is no temperature: other gates judge it, or nobody."""
+_BAD = frozenset({"Warning", "Critical"})
 _COLDEST_C = 0.0
 """No sensor of a running server reads this or less. Judgement: the coldest inlet air that ASHRAE's classes A1 to A4 allow has 5 degC, water is
 liquid, and parts are warmer than both; -128 and 0 are what a BMC has of a sensor that does not answer."""
@@ -35,13 +58,13 @@ class Temperatures(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, _NEW, _OLD),)) for node in nodes]
+        return [Run.of_node(node, ask(node, _NEW, _OLD)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
         """Judge every temperature that has a threshold; inlet must have one."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "temperatures", outputs)
+        found = told(judge, node, "temperatures", run, outputs)
         if found is None:
             return judge.verdict(node)
         sensors = list(_temperatures(found))
@@ -101,8 +124,16 @@ def _hold(judge: Judge, where: str, what: str, reading: float, sensor: Document,
 
 
 def _temperatures(found: Told) -> Iterator[Document]:
-    newer = [item for item in found.at(_NEW) if item.get("ReadingType") == "Temperature"]
+    newer = [item for item in found.at(_NEW) if _is_temperature(item)]
     yield from newer or (item for document in found.at(_OLD) for item in parts(document, "Temperatures"))
+
+
+def _is_temperature(sensor: Document) -> bool:
+    """Whether a sensor says so by its type or its unit; one of an unknown kind counts where it calls itself bad."""
+    kind, status = sensor.get("ReadingType"), sensor.get("Status")
+    if kind == "Temperature" or sensor.get("ReadingUnits") == _CELSIUS:
+        return True
+    return kind not in _OTHERS and isinstance(status, dict) and status.get("Health") in _BAD
 
 
 def _inlets(sensors: Sequence[Document]) -> list[Document]:

@@ -21,13 +21,13 @@ class FirmwareBaseline(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One request to every BMC; the firmware inventory only where it is wanted."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(ask(node, *_trails(facts, node)),)) for node in nodes]
+        return [Run.of_node(node, ask(node, *_trails(facts, node))) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Hold every wanted version against the one that is there."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "firmware versions", outputs)
+        found = told(judge, node, "firmware versions", run, outputs)
         if found is None:
             return judge.verdict(node)
         wanted = facts.nodes[node].baseline

@@ -8,12 +8,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from rackready.gates import base, hardware
+from rackready.gates import base, hardware, no_nics
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.expectation import FLEET_PENDING, Algorithm, Bound, Collective, Domain, Efficiency, ceiling, floor, judge, launches, reference
 from rackready.gates.fabric import carried, domains, launchers, transport
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, argv, collectives_run, fitting, read_launches, tool_versions
+from rackready.gates.pairs import beside
+from rackready.gates.rdma_port import headers
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Fabric
 
@@ -139,7 +141,8 @@ class Multi(NcclGate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """For every group of at least two nodes: counters of every node, the launches from its first node, counters again."""
-        return [self.run(facts, members, name) for name, members in self.parts(facts, nodes).items() if len(members) >= self.min_nodes]
+        able, bare = no_nics.apart(facts, nodes)
+        return [*(self.run(facts, members, name) for name, members in self.parts(facts, able).items() if len(members) >= self.min_nodes), *bare]
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
         """Where a failed run names some nodes as the ones at fault, run over the others: they are not to wait for them."""
@@ -151,12 +154,13 @@ class Multi(NcclGate):
         return out
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
-        """A node that was named gets what was found on it; every other gets the verdict of the last run that it took part in."""
-        out = {node: [alone(self.id, node)] for node in facts.nodes}
+        """A node that was named gets what was found on it; every other gets the verdict of its last run, unless that names others alone."""
+        out = {node: [alone(self.id, node)] for node, known in facts.nodes.items() if known.nics}
         for item in done:
             for node in item.run.nodes:
                 mine = [finding for finding in item.verdict.findings if named(finding.where, node)]
-                out[node] = [item.verdict.model_copy(update={"findings": mine}) if mine else item.verdict]
+                waits = item.verdict.blamed and node not in item.verdict.blamed
+                out[node] = [item.verdict.model_copy(update={"findings": mine}) if mine else beside(item.verdict, node) if waits else item.verdict]
         return out
 
     def line(self, facts: GateFacts, nodes: Sequence[str]) -> tuple[str, ...]:
@@ -179,6 +183,8 @@ class Multi(NcclGate):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge the transport that NCCL chose, what every rail carried, and the median busbw of the largest message."""
+        if (verdict := no_nics.nothing(facts, run)) is not None:
+            return verdict
         gathered = Judge()
         where = run.target.split("/without", 1)[0]
         count = self.count(facts)
@@ -207,7 +213,7 @@ class Multi(NcclGate):
             carried.judge_idle(gathered, facts, run.nodes, outputs, moved)
         else:
             least, most, formula = carried.must_leave(self.collective, self.algorithm, domain)
-            tolerance = carried.Tolerance(self.inputs.bytes_tolerance, self.inputs.share_tolerance)
+            tolerance = carried.Tolerance(self.inputs.bytes_tolerance + headers(facts.fabric), self.inputs.share_tolerance)
             carried.judge_bytes(gathered, facts, run.nodes, outputs, (least * moved, most * moved, formula), tolerance)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rackready.gates import no_nics
 from rackready.gates.base import Done, GateFacts, Run
 from rackready.gates.expectation import Collective
 from rackready.gates.fabric import domains
@@ -31,11 +32,13 @@ class NcclPair(Multi):
 
     def follow_up(self, facts: GateFacts, done: Sequence[Done]) -> list[Run]:
         """Give each end that a failed pair does not name a partner that passed."""
-        return [self.run(facts, (node, partner), f"{node}+{partner}/again") for node, partner in again(done)]
+        measured, _ = no_nics.split(done)
+        return [self.run(facts, (node, partner), f"{node}+{partner}/again") for node, partner in again(measured)]
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
         """A node that is named gets what was found on it; one that passed with some partner is acquitted."""
-        return acquit(done)
+        measured, bare = no_nics.split(done)
+        return acquit(measured) | bare
 
 
 class _OfRacks(Multi):

@@ -10,8 +10,9 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts
 from rackready.gates import base, no_nics
-from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.expectation import IMPLAUSIBLE
+from rackready.gates.fabric import incast_ends
 from rackready.gates.formats import nvue_counters, perftest
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.nvue_counters import PortCounters
@@ -72,17 +73,22 @@ class Incast(Gate):
     inputs: Inputs
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
-        """For every rail one run into every node, another one first on every rail: its port is filled by the nodes after it.
+        """For every rail that enough nodes have, one run into each of them, another one first on every rail: its port is filled by the nodes after it.
 
         Every node must receive, since only who receives shows whether its NIC notifies senders; by that every node sends, too: a switch slows
         senders down at the port by which they enter. A node is in one run at a time, so that its memory feeds one rail only; runs that have no
         node in common go side by side.
         """
         able, bare = no_nics.apart(facts, nodes)
-        if len(able) < self.min_nodes:  # one sender is no incast: its node gets no verdict, and that is no pass
-            return bare
-        rails = sorted({nic.rail for node in able for nic in facts.nodes[node].nics})
-        return [*(self._run(facts, able, rail, (rail + step) % len(able)) for rail in rails for step in range(len(able))), *bare]
+        rails = sorted({rail for node in able for rail in _rails(facts, node)})
+        on = {rail: [node for node in able if rail in _rails(facts, node)] for rail in rails}
+        full = {rail: members for rail, members in on.items() if len(members) >= self.min_nodes}  # one sender is no incast
+        return [*(self._run(facts, some, rail, (rail + step) % len(some)) for rail, some in full.items() for step in range(len(some))), *bare]
+
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
+        """A node gets what was found on it (`incast_ends`); one that no run took in was not measured."""
+        measured, bare = no_nics.split(done)
+        return no_nics.alone(self, facts) | incast_ends.attribute(measured) | bare
 
     def _run(self, facts: GateFacts, nodes: Sequence[str], rail: int, place: int) -> Run:
         senders = min(self.inputs.senders, len(nodes) - 1)
@@ -149,12 +155,12 @@ class Incast(Gate):
         gathered.criterion(Criterion(metric="incast_bandwidth", op=Op.LE, bound=bound, unit="Gb/s", label="ceiling", source=f"{IMPLAUSIBLE} x port rate"))
         if total > bound:
             step = "They did not write side by side: start them on nodes that are idle, and with more seconds."
-            gathered.error(where, "no incast", f"senders together at most {bound:.0f} Gb/s", f"{total:.0f} Gb/s", step)
+            gathered.error(where, incast_ends.NO_INCAST, f"senders together at most {bound:.0f} Gb/s", f"{total:.0f} Gb/s", step)
         least, source = into.rate * _FILLED, f"judgement: {_FILLED} x port rate, below which no queue stands at the port"
         gathered.criterion(Criterion(metric="incast_bandwidth", op=Op.GE, bound=least, unit="Gb/s", label="floor", source=source, derived=True))
         if total < least:
             step = f"The port was not filled, so nothing was tried: see the senders' rates (gate pair/fabric/performance/ib-write-bw): {_RUNBOOK}"
-            gathered.error(where, "no incast", f"senders together at least {least:.0f} Gb/s", f"{total:.0f} Gb/s", step)
+            gathered.error(where, incast_ends.NO_INCAST, f"senders together at least {least:.0f} Gb/s", f"{total:.0f} Gb/s", step)
         else:
             _all_wrote(gathered, where, reached, total)
         return {} if gathered.errors else {node: one.least for node, one in wrote.items()}
@@ -312,6 +318,10 @@ class Incast(Gate):
             gathered.fail(where, "pause frames", f"in priority {facts.fabric.qos.priority} only", actual, f"Compare QoS of switch and host: {_RUNBOOK}")
 
 
+def _rails(facts: GateFacts, node: str) -> frozenset[int]:
+    return frozenset(nic.rail for nic in facts.nodes[node].nics)
+
+
 def _all_wrote(gathered: Judge, where: str, reached: Mapping[str, float], total: float) -> None:
     """Hold each sender against its even part of what all reached together, Gb/s."""
     least = _SHARE * total / len(reached)
@@ -319,7 +329,7 @@ def _all_wrote(gathered: Judge, where: str, reached: Mapping[str, float], total:
     if idle:
         step = f"They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), run the gate again: {_RUNBOOK}"
         actual = ", ".join(f"{value:.1f} Gb/s from {node}" for node, value in idle.items())
-        gathered.error(where, "no incast", f"at least {least:.1f} Gb/s from every sender ({_SHARE:g} of an even part)", actual, step)
+        gathered.error(where, incast_ends.NO_INCAST, f"at least {least:.1f} Gb/s from every sender ({_SHARE:g} of an even part)", actual, step)
 
 
 def _nic_delta(gathered: Judge, outputs: Outputs, node: str, nic: NicFacts, where: str) -> tuple[dict[str, int], dict[str, int]] | None:

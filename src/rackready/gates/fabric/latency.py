@@ -17,7 +17,7 @@ from rackready.gates.formats import perftest, perftest_lat
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
 from rackready.gates.hardware import rail_parts
-from rackready.gates.ib_write_bw import ENV, FAR, PORT, client_of, meets, nic_of, program, rails_of
+from rackready.gates.ib_write_bw import ENV, FAR, PORT, client_of, each_way, meets, nic_of, program, rails_of
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import acquit, again, rounds
 from rackready.gates.port_errors import judge_errors
@@ -80,10 +80,10 @@ class IbWriteLat(Gate):
         measured, _ = no_nics.split(done)
         return [self._run(facts, node, partner) for node, partner in again(measured)]
 
-    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002
+    def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
         """Acquit the end that passes with another partner."""
         measured, bare = no_nics.split(done)
-        return acquit(measured) | bare
+        return no_nics.alone(self, facts) | acquit(measured) | bare
 
     def _run(self, facts: GateFacts, first: str, second: str) -> Run:
         rails = rails_of(facts, first, second)
@@ -140,6 +140,9 @@ class IbWriteLat(Gate):
             read = {rail: self._read(gathered, facts, outputs, way, ends[rail]) for rail in up}
             found = {rail: one for rail, one in read.items() if one is not None and self.believed(gathered, place(*ends[rail]), min(one.average, one.typical))}
             self._judge(gathered, facts, found, near, far)
+        for rail in self._good(gathered, up):
+            where = place(second, first, nic_of(facts, second, rail), nic_of(facts, first, rail))
+            each_way(gathered, where, self.program, (outputs.get(f"forth{rail}"), outputs.get(f"back{rail}")))
         good = self._good(gathered, up)
         for end, node in (("first", first), ("second", second)):
             self._carried(gathered, outputs, end, node, [nic_of(facts, node, rail) for rail in good])

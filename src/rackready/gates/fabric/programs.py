@@ -59,7 +59,7 @@ class OneProgram(Containered):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One run a node; none without an image."""
-        return [Run(node, node, (node,), (self._command(facts, node),)) for node in nodes] if self.inputs.image else []
+        return [Run.of_node(node, self._command(facts, node)) for node in nodes] if self.inputs.image else []
 
     def _command(self, facts: GateFacts, node: str) -> Command:
         argv = self.contained(*self.argv(facts, node), environment=self.environment)

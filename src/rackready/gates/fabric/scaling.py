@@ -18,12 +18,14 @@ from typing import Literal
 
 from pydantic import Field
 
+from rackready.gates import no_nics
 from rackready.gates.base import Command, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound, Domain
 from rackready.gates.fabric import carried, domains, transport
 from rackready.gates.fabric.collective import Multi, bounds, conclude, judge_busbw
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, collectives_run, read_launches
+from rackready.gates.rdma_port import headers
 from rackready.model.outcome import Verdict
 
 _STEP = "It is slow from this number of nodes on: run the pair gate over the nodes that were added, and look at the spine's ports: docs/runbooks/nccl-slow.md"
@@ -99,6 +101,8 @@ class NcclScaling(Multi):
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every size against its own bounds, and what all of them moved; efficiencies are recorded, and judged where a mark is declared."""
+        if (verdict := no_nics.nothing(facts, run)) is not None:
+            return verdict
         gathered = Judge()
         sizes = steps(facts, run.nodes)
         if not sizes:
@@ -149,7 +153,7 @@ class NcclScaling(Multi):
         Sizes inside one domain of several nodes must have left its rails alone: they add nothing.
         """
         moved = collectives_run(self.size(facts, run.nodes)) * self.count(facts)
-        tolerance = carried.Tolerance(self.inputs.bytes_tolerance, self.inputs.share_tolerance)
+        tolerance = carried.Tolerance(self.inputs.bytes_tolerance + headers(facts.fabric), self.inputs.share_tolerance)
         over = [size.domain for size in sizes if size.way == "network"]
         if not over:
             carried.judge_idle(gathered, facts, run.nodes, outputs, moved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from rackready.gates.formats.error import FormatError
@@ -55,6 +56,9 @@ def parse(text: str) -> Tracking:
     if leap not in _LEAPS:
         raise FormatError(f"leap status {leap!r} is a word that is not known")
     try:
-        return Tracking(fields[0].strip(), fields[1] or fields[0], int(fields[2]), float(fields[4]), float(fields[10]), float(fields[11]), leap)
+        stratum, (offset, delay, dispersion) = int(fields[2]), (float(fields[place]) for place in (4, 10, 11))
     except ValueError as error:
         raise FormatError(f"not a number: {error}") from error
+    if not all(map(math.isfinite, (offset, delay, dispersion))) or min(delay, dispersion) < 0:
+        raise FormatError(f"offset {offset:g} s, root delay {delay:g} s and root dispersion {dispersion:g} s, Expected: numbers, the latter two not below 0")
+    return Tracking(fields[0].strip(), fields[1] or fields[0], stratum, offset, delay, dispersion, leap)

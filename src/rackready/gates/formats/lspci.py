@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from rackready.gates.formats.error import FormatError
 
-_DEVICE = re.compile(r"^([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.+?): ")
+_DEVICE = re.compile(r"^([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.+?): ")
+"""A domain of a host bridge has four digits; those that Linux makes up behind a Volume Management Device begin at 10000 (drivers/pci/controller/vmd.c)."""
 _BUS = re.compile(r"^\tBus: primary=([0-9a-f]{2}), secondary=([0-9a-f]{2}), subordinate=([0-9a-f]{2})", re.MULTILINE)
 _PORT = re.compile(r"^\tCapabilities: \[[0-9a-f]+\] Express \(v\d+\) (Root Port|Upstream Port|Downstream Port|PCI-Express to PCI/PCI-X Bridge)", re.MULTILINE)
 _CONTROL = re.compile(r"^\t\tACSCtl:\t(.+)$", re.MULTILINE)
@@ -26,7 +27,8 @@ class Bridge:
 
     def above(self, address: str) -> bool:
         """Whether a device lies below this bridge."""
-        return address[:4] == self.address[:4] and self.secondary <= int(address[5:7], 16) <= self.subordinate
+        domain, _, rest = address.partition(":")
+        return domain == self.address.partition(":")[0] and self.secondary <= int(rest[:2], 16) <= self.subordinate
 
 
 def parse(text: str) -> list[Bridge]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 _LINE = re.compile(r"^(?:\[[^\]\n]*\] )?(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] NCCL INFO (?P<text>.*)$", re.MULTILINE)
 _DEVICES = re.compile(r"NET/IB : Using (?P<list>.*?)(?:;|$)")
-_DEVICE = re.compile(r"\[(?P<index>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)/(?P<link>\w+)")
+_DEVICE = re.compile(r"\[(?P<index>\d+)\](?P<name>[\w.-]+):(?P<port>\d+)(?::\d*(?::\d+)?)?/(?P<link>\w+)")
+"""Behind the port NCCL 2.30 names rail and plane, as far as NCCL_IB_HCA gives them."""
 _NETWORK = re.compile(r"Using network (?P<name>.+)$")
 _PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is (?P<name>[\w;-]+)")
 _NET = re.compile(

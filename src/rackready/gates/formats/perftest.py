@@ -49,6 +49,7 @@ _GID = re.compile(r"^\s*(?P<end>local|remote) address:.*\n\s*GID:\s*(?P<gid>[\d:
 _MAPPED = [0] * 10 + [255, 255]
 _DMABUF = re.compile(r"using DMA-BUF for GPU buffer", re.IGNORECASE)
 _GPU = re.compile(r"\[pid = \d+, dev = (\d+)\]")
+_GPU_SAID = re.compile(r"\bpid =|device name =")
 _CUDA = re.compile(r"cuMemAlloc\(\) of a \d+ bytes GPU buffer|allocated GPU buffer|creating CUDA Ctx", re.IGNORECASE)
 _FAILED = re.compile(
     r"Completion with error at (?:client|server)|Failed status[- ].*|Problems with warm up|Couldn't post (?:send|recv).*|poll CQ failed.*|"
@@ -101,7 +102,7 @@ def _result(text: str, row: tuple[str, ...]) -> WriteBandwidth:
         transport=fields["Transport type"],
         mtu=int(fields["Mtu"]),
         gid_index=int(gid) if gid.isdigit() else None,
-        memory=memory_of(text),
+        memory=client_memory(text),
         size=int(size),
         iterations=int(iterations),
         peak=float(peak),
@@ -109,6 +110,15 @@ def _result(text: str, row: tuple[str, ...]) -> WriteBandwidth:
         local=addresses(text, "local"),
         remote=addresses(text, "remote"),
     )
+
+
+def client_memory(text: str) -> Memory:
+    """Return the memory that a client says it uses. Raises FormatError where it names a GPU that cannot be read: that may be any."""
+    found = memory_of(text)
+    if found.gpu is None and (line := next((line for line in text.splitlines() if _GPU_SAID.search(line)), None)) is not None:
+        message = f"the GPU that it used: {line.strip()[:80]!r}"
+        raise FormatError(message)
+    return found
 
 
 def memory_of(text: str) -> Memory:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from rackready.gates.formats.error import FormatError
-from rackready.gates.formats.perftest import Memory, addresses, memory_of
+from rackready.gates.formats.perftest import Memory, addresses, client_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def parse(text: str) -> Latency:
         device=fields["Device"],
         link_type=fields["Link type"],
         mtu=int(fields["Mtu"]),
-        memory=memory_of(text),
+        memory=client_memory(text),
         size=int(rows[0][0]),
         iterations=int(rows[0][1]),
         typical=typical,

@@ -25,10 +25,7 @@ class Affinity(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """One command per node."""
-        return [
-            Run(id=node, target=node, nodes=(node,), commands=(Command(key=_KEY, node=node, argv=("nvidia-smi", "topo", "-m"), timeout_s=60),))
-            for node in nodes
-        ]
+        return [Run.of_node(node, Command(key=_KEY, node=node, argv=("nvidia-smi", "topo", "-m"), timeout_s=60)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Hold the matrix against the platform profile."""

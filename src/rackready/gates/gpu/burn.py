@@ -110,7 +110,7 @@ class Burn(Load):
     def _watched(self, facts: GateFacts, node: str) -> Run:
         load = self.load(facts, node, stage=1)
         watch = command("watch", node, under_load, str(self.longest), load.argv[0], timeout_s=self.longest + 60, stage=1)
-        return Run(id=node, target=node, nodes=(node,), commands=(smi.command(node, "before"), load, watch, smi.command(node, "after", stage=2)))
+        return Run.of_node(node, smi.command(node, "before"), load, watch, smi.command(node, "after", stage=2))
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge DCGM's tests, the GPUs while they were warm, and what the counters gained."""
@@ -312,4 +312,4 @@ class ComputeIntegrity(Load):
         return {"diagnostic": self.inputs.compute_s, "memtest": self.inputs.memory_s}
 
     def _run(self, facts: GateFacts, node: str) -> Run:
-        return Run(id=node, target=node, nodes=(node,), commands=(self.load(facts, node),))
+        return Run.of_node(node, self.load(facts, node))

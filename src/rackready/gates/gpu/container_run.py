@@ -33,7 +33,7 @@ class ContainerRun(Containered):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """Ask the host, then the runtime for its version, then the container; none without an image."""
-        return [Run(node, node, (node,), self._commands(node), chained=True) for node in nodes if self.inputs.image]
+        return [Run.of_node(node, *self._commands(node), chained=True) for node in nodes if self.inputs.image]
 
     def _commands(self, node: str) -> tuple[Command, ...]:
         return (

@@ -28,7 +28,7 @@ class Containers(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """One script per node."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(command(_KEY, node, script, timeout_s=120),)) for node in nodes]
+        return [Run.of_node(node, command(_KEY, node, script, timeout_s=120)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Hold the CDI devices against the GPUs that the driver has now, and the paths against the file system."""

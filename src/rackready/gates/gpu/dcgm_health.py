@@ -19,6 +19,7 @@ _DCGM = "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s
 _SEEN = re.compile(r"^(?P<gpus>\d+) GPUs? found(?: \(Active\))?\.", re.MULTILINE)
 """From DCGM 4.5 on with '(Active)' (dcgmi/Query.cpp, DisplayDiscoveredDevices)."""
 _ROW = re.compile(r"^\| *\d+ *\| *Name: ", re.MULTILINE)
+"""A GPU; behind the NVSwitches an Arm server's processors stand in rows like it (HelperDisplayDiscoveredCpus in dcgmi/Query.cpp)."""
 _SWITCHES = re.compile(r"^(?P<switches>\d+) NvSwitch(?:es)? found", re.MULTILINE)
 _GROUPS = {"gpus": "g", "switches": "s"}
 """Groups of entities that are watched each for itself, as dcgmi calls them. All entities at once (a) is a word of its command line that the host engine
@@ -52,7 +53,7 @@ class DcgmHealth(Gate):
         set_ = [Command(key=f"set-{name}", node=node, argv=("dcgmi", "health", "-g", group, "-s", "a"), timeout_s=60) for name, group in groups]
         seen = Command(key="seen", node=node, argv=("dcgmi", "discovery", "-l"), timeout_s=60)
         check = [Command(key=f"check-{name}", node=node, argv=("sh", "-c", _ask(group)), timeout_s=_SETTLE_S + 60, stage=1) for name, group in groups]
-        return Run(id=node, target=node, nodes=(node,), commands=(*set_, seen, *check))
+        return Run.of_node(node, *set_, seen, *check)
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Name every incident with its entity; the overall word of each group must agree with them."""
@@ -109,7 +110,8 @@ def _report(judge: Judge, node: str, check: Output) -> Health | None:
 
 def _sees_all(judge: Judge, facts: GateFacts, node: str, seen: Output) -> bool:
     """Hold the GPUs and NVSwitches that the host engine sees against the platform: the reports name only those that are ill."""
-    found, rows, switches = _SEEN.search(seen.stdout), _ROW.findall(seen.stdout), _SWITCHES.search(seen.stdout)
+    found, switches = _SEEN.search(seen.stdout), _SWITCHES.search(seen.stdout)
+    rows = _ROW.findall(seen.stdout, 0, switches.start()) if switches else []
     if found is None or int(found["gpus"]) != len(rows) or switches is None or seen.exit_code != 0:
         actual = f"{' '.join(seen.stdout.split())[:160] or 'nothing'} (exit code {seen.exit_code})"
         judge.error(node, "DCGM discovery unreadable", "the GPUs and NVSwitches that were found", actual, _DCGM)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
+from rackready.gates.gpu import parts
 from rackready.gates.gpu.smi import SmiGate
 from rackready.gates.judge import Judge
 
@@ -19,6 +20,10 @@ _BAD = {
 }
 """Fields of the fabric health mask and their good words (NVML nvmlGpuFabricInfo health mask; nvidia-smi of 580)."""
 
+_UNREGISTERED = "ampere"
+"""GPUs of this architecture do not register with the fabric: NVML gives its state for Hopper or newer (nvmlDeviceGetGpuFabricInfo), and nvidia-smi N/A on
+servers whose fabric manager runs (bottlerocket-os/bottlerocket pull request 3873, p4d)."""
+
 
 class Fabric(SmiGate):
     """The NVSwitch fabric is set up for every GPU, and healthy as far as it reports health."""
@@ -27,13 +32,26 @@ class Fabric(SmiGate):
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
         """Judge state, status and, where the GPU reports it, each field of the health mask."""
-        if facts.platform.nvswitch:
+        if facts.platform.nvswitch and not _silent(facts, gpu):
             state(judge, facts, where, gpu)
 
-    def together(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:  # noqa: ARG002 - the platform alone decides
-        """Say why there is nothing to judge on a server without NVSwitches."""
+    def together(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
+        """Say why there is nothing to judge: a server without NVSwitches, or GPUs none of which tells of the fabric."""
+        silent = [gpu for gpu in log.gpus if _silent(facts, gpu)]
         if not facts.platform.nvswitch:
             judge.nothing(f"platform {facts.platform.id} has no NVSwitches: there is no fabric to judge")
+        elif silent and len(silent) == len(log.gpus):
+            judge.nothing(f"GPU {facts.gpu.id} tells nothing of the fabric: its links are judged by node/gpu/sanity/nvlink, its fabric manager by versions")
+        else:
+            for gpu in silent:
+                part = parts.name(facts, gpu.pci, gpu.position)
+                judge.measured.discard(f"{node}/{part}")
+                state(judge, facts, f"{node} {part}", gpu)
+
+
+def _silent(facts: NodeFacts, gpu: SmiGpu) -> bool:
+    """Whether a GPU tells no fabric state, and its model is not expected to."""
+    return facts.gpu.architecture == _UNREGISTERED and gpu.text("fabric/state") is None
 
 
 def state(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:

@@ -53,7 +53,7 @@ class Gemm(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """As many launches per node and precision as the site's size asks for, on all GPUs at once, one after the other."""
-        return [Run(id=node, target=node, nodes=(node,), commands=tuple(self._commands(facts, node))) for node in nodes]
+        return [Run.of_node(node, *self._commands(facts, node)) for node in nodes]
 
     def _commands(self, facts: GateFacts, node: str) -> list[Command]:
         of_node = facts.nodes[node]
@@ -81,9 +81,9 @@ class Gemm(Gate):
             slow |= self._judge(judge, facts, node, kind, values)
         if not judge.errors and not any("failed" in finding.what for finding in judge.fails):
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
-        said = "measured by dcgmproftester; it has no BF16 and FP8"
-        pending = matmul.told_by_fleet(facts.nodes[node].gpu, self.inputs.precisions, parts.gpus(facts, node))
-        judge.note = f"{FLEET_PENDING}; {said}" if pending else said
+        if matmul.told_by_fleet(facts.nodes[node].gpu, self.inputs.precisions, parts.gpus(facts, node)):
+            judge.remark(FLEET_PENDING)
+        judge.remark("measured by dcgmproftester; it has no BF16 and FP8")
         return judge.verdict(node)
 
     def _launch(self, judge: Judge, facts: GateFacts, node: str, kind: str, output: Output | None) -> dict[int, float] | None:

@@ -68,10 +68,7 @@ class GemmTorch(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """As many launches per node as the site's size asks for, all precisions in each."""
-        return [
-            Run(id=node, target=node, nodes=(node,), commands=tuple(self._command(facts, node, number) for number in range(self._launches(facts, node))))
-            for node in nodes
-        ]
+        return [Run.of_node(node, *(self._command(facts, node, number) for number in range(self._launches(facts, node)))) for node in nodes]
 
     def _command(self, facts: GateFacts, node: str, number: int) -> Command:
         kinds = self._kinds(facts.nodes[node])
@@ -101,8 +98,8 @@ class GemmTorch(Gate):
             bad |= self._judge(judge, facts, node, kind, values)
         if not judge.errors:
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in bad)
-        pending = matmul.told_by_fleet(facts.nodes[node].gpu, self._kinds(facts.nodes[node]), parts.gpus(facts, node))
-        judge.note = FLEET_PENDING if pending else None
+        if matmul.told_by_fleet(facts.nodes[node].gpu, self._kinds(facts.nodes[node]), parts.gpus(facts, node)):
+            judge.remark(FLEET_PENDING)
         return judge.verdict(node)
 
     def _read(self, judge: Judge, facts: GateFacts, node: str, output: Output | None) -> dict[str, list[dict[str, Any]]] | None:

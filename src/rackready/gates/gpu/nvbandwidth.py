@@ -60,7 +60,7 @@ class NvBandwidth(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Counters before, the launches one after the other, counters after."""
-        return [Run(id=node, target=node, nodes=(node,), commands=tuple(self._commands(facts, node))) for node in nodes]
+        return [Run.of_node(node, *self._commands(facts, node)) for node in nodes]
 
     def _commands(self, facts: GateFacts, node: str) -> list[Command]:
         major = facts.nodes[node].software.cuda.split(".", 1)[0]

@@ -29,8 +29,8 @@ FAULTS = frozenset(
 """Counters of which one is a fault (NVIDIA/DCGM modules/health: replay, recovery and failed recovery; DCGM_LIMIT_MAX_NVLINK_ERROR 1)."""
 WATCHED = frozenset({"CRC Errors", "Link recovery successful events", "Total link recovery events", "Symbol Errors", "PLR Rcv Uncorrectable Code"})
 """Counters that a healthy link may have: CRC errors matter from 100 per second on, successful recoveries are a warning (DCGM). Noted."""
-PLAIN = re.compile(r"^(?:(?:Tx|Rx) (?:packets|bytes)|FEC Errors - \d+|Raw (?:Errors|BER).*|PLR .*|(?:Tx|Rx)\d* .*)$")
-"""Traffic and what forward error correction does on a healthy link."""
+PLAIN = re.compile(r"^(?:FEC Errors - \d+|Raw (?:Errors|BER).*|PLR .*|(?:Tx|Rx)\d* (?!.*(?:Errors|discards)).*)$")
+"""Traffic and what forward error correction does on a healthy link; of what is sent and received neither errors nor what was dropped."""
 MOST_EFFECTIVE = 1e-12
 """The largest effective bit error rate of a good link."""
 EFFECTIVE_SOURCE = "NVIDIA/DCGM common/DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded"
@@ -59,10 +59,7 @@ class NvLinks(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """Two commands per node, side by side."""
-        return [
-            Run(id=node, target=node, nodes=(node,), commands=tuple(_command(node, key, option) for key, option in (("status", "-s"), ("errors", "-e"))))
-            for node in nodes
-        ]
+        return [Run.of_node(node, *(_command(node, key, option) for key, option in (("status", "-s"), ("errors", "-e")))) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge states and speeds first, then counters of the links that are active."""

@@ -16,6 +16,7 @@ from rackready.gates.formats.imex import ImexNode
 from rackready.gates.formats.smi_xml import SmiLog
 from rackready.gates.gpu import fabric, parts, smi
 from rackready.gates.judge import Judge
+from rackready.gates.recorder import not_run
 from rackready.model.outcome import Verdict
 
 _RUNBOOK = "docs/runbooks/nvlink-down.md"
@@ -85,12 +86,24 @@ class NvLinkDomain(Gate):
         return self.inputs.nodes or (platform.nvlink_domain or platform.gpus) // platform.gpus
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:
-        """A fail belongs to the nodes that it names; where it names none, to all."""
-        out: dict[str, list[Verdict]] = {}
+        """A fail belongs to the nodes that it names, and the others of their domain wait for them; where it names none, it belongs to all.
+
+        A server whose NVLinks end inside it has nothing to judge.
+        """
+        out = {node: [_no_domain(node)] for node, known in facts.nodes.items() if known.platform.nvlink_domain is None}
         for item in done:
-            for node in item.verdict.blamed or item.run.nodes:
-                out.setdefault(node, []).append(item.verdict)
-        return out or super().attribute(facts, done)
+            bad = item.verdict.blamed
+            waits = f"{', '.join(bad)} of its NVLink domain did not pass"
+            for node in item.run.nodes:
+                mine = item.verdict if not bad or node in bad else not_run(node, self.id, waits, "Repair that first.")
+                out.setdefault(node, []).append(mine)
+        return out
+
+
+def _no_domain(node: str) -> Verdict:
+    judge = Judge()
+    judge.nothing("its NVLinks end inside the server: nothing to judge")
+    return judge.verdict(node)
 
 
 def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> dict[str, tuple[str, str]]:

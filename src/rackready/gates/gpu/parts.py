@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import GateFacts
+from rackready.model.profile import GpuProfile
 
 BY_ADDRESS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 """Makes CUDA number GPUs by PCI address, as NVML and the platform do: its own order begins with the one that it takes for the fastest."""
@@ -45,3 +46,8 @@ def empty_places(facts: NodeFacts, present: Iterable[str]) -> str:
 def gpus(facts: GateFacts, node: str) -> int:
     """Return how many GPUs the node must have."""
     return facts.nodes[node].platform.gpus
+
+
+def of_one_serial(gpu: GpuProfile) -> int:
+    """Return how many GPUs say the same serial number: on a superchip the two of its module (nvidia-smi -q of GB200 and GB300, NVIDIA/k8s-test-infra)."""
+    return 2 if gpu.form == "superchip" else 1

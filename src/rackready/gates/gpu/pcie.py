@@ -31,7 +31,7 @@ class PciePath(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """One script per node."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(command(_KEY, node, pcie_path),)) for node in nodes]
+        return [Run.of_node(node, command(_KEY, node, pcie_path)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge each link by what its two ends say they can do, and the ends by the profiles of GPU and server."""

@@ -71,7 +71,7 @@ class SmiGate(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
         """One report per node."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(command(node),)) for node in nodes]
+        return [Run.of_node(node, command(node)) for node in nodes]
 
     def tools(self, outputs: Outputs) -> dict[str, str]:
         """Return the driver's version as the report has it."""

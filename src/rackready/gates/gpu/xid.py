@@ -66,10 +66,7 @@ class Xids(Gate):
         argv: dict[str, tuple[str, ...]] = {_KEY: ("journalctl", "--dmesg", "--boot", "--no-pager", "--output=short-iso")}
         if self.inputs.since is not None:
             argv[_CLOCK] = ("date", "+%s")
-        return [
-            Run(id=node, target=node, nodes=(node,), commands=tuple(Command(key=key, node=node, argv=words, timeout_s=60) for key, words in argv.items()))
-            for node in nodes
-        ]
+        return [Run.of_node(node, *(Command(key=key, node=node, argv=words, timeout_s=60) for key, words in argv.items())) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Look every event up in the vendor's catalogue."""

@@ -41,7 +41,11 @@ class Cpu(HostGate):
     class Inputs(base.Inputs):
         """What a site may choose differently."""
 
-        governor: str = Field("performance", description="frequency governor of every core; source of the default: nvidia-tuned, profile generic")
+        governor: str | None = Field(
+            "performance",
+            description="frequency governor of every core; source of the default: nvidia-tuned, profile generic. null: the BIOS keeps frequency control, and "
+            "Linux has no cpufreq policy (PowerEdge servers with CPU Power Management at Maximum Performance)",
+        )
         smt: bool | None = Field(None, description="whether SMT is on; null: as the platform is shipped (its profile)")
 
     inputs: Inputs
@@ -54,19 +58,33 @@ class Cpu(HostGate):
         """Hold processors against the platform's profile and each other."""
         cpus = processors(judge, found)
         if cpus is not None:
-            self._count(judge, facts, cpus)
+            self._count(judge, facts, cpus, self._siblings(facts, found))
         self._smt(judge, facts, found)
         self._governor(judge, facts, found)
         self._microcode(judge, facts, found)
 
-    def _count(self, judge: Judge, facts: NodeFacts, cpus: lscpu.Processors) -> None:
+    def _siblings(self, facts: NodeFacts, found: Answers) -> int:
+        """Return of how many threads of a core one is to be online: with `nosmt` the kernel leaves the others offline."""
+        parts = facts.platform.host
+        if self._wish(facts) is not False or found.one(SMT) not in {"off", "forceoff"}:
+            return 1
+        return 2 if parts is None else max(2, parts.threads)
+
+    def _wish(self, facts: NodeFacts) -> bool | None:
+        parts = facts.platform.host
+        return self.inputs.smt if self.inputs.smt is not None else None if parts is None else parts.threads > 1
+
+    def _count(self, judge: Judge, facts: NodeFacts, cpus: lscpu.Processors, siblings: int) -> None:
         node, parts = facts.node.name, facts.platform.host
         judge.judged += 1
         judge.metric("cpus_online", node, len(cpus.online), "1")
-        if cpus.offline or len(cpus.online) != cpus.cpus:
+        kept = siblings > 1 and len(cpus.offline) >= len(cpus.online)
+        wanted = cpus.cpus // siblings if kept else cpus.cpus
+        whole = len(cpus.online) == wanted and bool(cpus.offline) == kept
+        if not whole:
             names = _listed(cpus.offline) or "some"
             step = "Read why in the kernel log (`dmesg`), then `echo 1 > /sys/devices/system/cpu/cpuN/online`; if it goes off again, replace the processor."
-            judge.fail(node, "CPUs offline", f"{cpus.cpus} online", f"{len(cpus.online)} online, offline: {names}", step)
+            judge.fail(node, "CPUs offline", f"{wanted} online", f"{len(cpus.online)} online, offline: {names}", step)
         if parts is None:
             judge.remark("neither model nor number of cores is judged: the platform's profile has none")
             return
@@ -74,12 +92,11 @@ class Cpu(HostGate):
         if parts.cpu_model not in cpus.model:
             judge.fail(node, "processor model", parts.cpu_model, cpus.model, step)
         judge.equal(node, "sockets", parts.sockets, cpus.sockets, "A processor is not seen: read the BMC's event log, reseat or replace it.")
-        if not cpus.offline:
+        if whole or not cpus.offline:
             judge.equal(node, "cores per socket", parts.cores, cpus.cores, "Cores are switched off: check the BIOS's active cores, then the processor.")
 
     def _smt(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
-        parts = facts.platform.host
-        wish = self.inputs.smt if self.inputs.smt is not None else None if parts is None else parts.threads > 1
+        wish = self._wish(facts)
         if wish is None:
             return
         control = found.one(SMT)
@@ -97,10 +114,21 @@ class Cpu(HostGate):
             if facts.node.kind == "virtual":
                 return
             judge.judged += 1
-            step = "Load the cpufreq driver (intel_pstate, amd-pstate), or have the BIOS give frequency control to the operating system."
+            if self.inputs.governor is None:
+                judge.remark("the BIOS keeps frequency control, as the site says: Linux has no cpufreq policy, and what the BIOS does is not judged here")
+                return
+            step = (
+                "Load the cpufreq driver (intel_pstate, amd-pstate), or have the BIOS give frequency control to the operating system; "
+                "where the BIOS is to keep it, the site declares input governor: null."
+            )
             judge.error(node, "frequency governor not reported", self.inputs.governor, "no cpufreq policy", step)
             return
         judge.judged += 1
+        if self.inputs.governor is None:
+            words = ", ".join(f"{value} on {count}" for value, count in sorted(Counter(governors.values()).items()))
+            step = "Have the BIOS keep frequency control (its system profile), or declare the governor that the site wants."
+            judge.fail(node, "frequency governor", "no cpufreq policy: the BIOS keeps frequency control", f"{words} of {len(governors)} policies", step)
+            return
         wrong = {int(path.split("policy")[1].split("/")[0]): value for path, value in governors.items() if value != self.inputs.governor}
         if wrong:
             words = ", ".join(f"{value} on {count}" for value, count in sorted(Counter(wrong.values()).items()))

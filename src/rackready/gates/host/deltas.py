@@ -68,15 +68,11 @@ class CounterDeltas(Gate):
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Read, load, read again."""
         return [
-            Run(
-                id=node,
-                target=node,
-                nodes=(node,),
-                commands=(
-                    self.wanted(facts.nodes[node], "before").command(node, "before"),
-                    Command(key="load", node=node, argv=self.inputs.load, timeout_s=self.inputs.timeout_s, stage=1),
-                    self.wanted(facts.nodes[node], "after").command(node, "after", stage=2),
-                ),
+            Run.of_node(
+                node,
+                self.wanted(facts.nodes[node], "before").command(node, "before"),
+                Command(key="load", node=node, argv=self.inputs.load, timeout_s=self.inputs.timeout_s, stage=1),
+                self.wanted(facts.nodes[node], "after").command(node, "after", stage=2),
             )
             for node in nodes
         ]

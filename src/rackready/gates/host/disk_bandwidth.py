@@ -12,13 +12,14 @@ from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.formats import fio, printed_json
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host.disks import of_the_host
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
 
 _RUN_S = 10
 """Seconds of reading that FIO asks for."""
-LIST = Tool("lsblk", ("lsblk", "--json", "--nodeps", "--bytes", "--exclude", "1,7,11", "--output", "PATH,MODEL,SERIAL,SIZE"), "util-linux")
+LIST = Tool("lsblk", ("lsblk", "--json", "--nodeps", "--bytes", "--exclude", "1,7,11", "--output", "PATH,MODEL,SERIAL,SIZE,TRAN,RM"), "util-linux")
 """Block devices without RAM disks, loops and optical drives."""
 FIO = Tool(
     "fio",
@@ -76,7 +77,8 @@ class DiskBandwidth(HostGate):
         if text is None:
             return {}
         try:
-            return {str(item["path"]): str(item["model"] or "no model").strip() for item in printed_json.load(text)["blockdevices"] if int(item["size"])}
+            listed = printed_json.load(text)["blockdevices"]
+            return {str(item["path"]): str(item["model"] or "no model").strip() for item in listed if int(item["size"]) and of_the_host(item)}
         except (ValueError, KeyError, TypeError) as error:
             judge.error(found.node, "lsblk's output is not understood", "a list of block devices", error, AGAIN)
             return {}

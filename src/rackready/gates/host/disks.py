@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from pydantic import Field
 
@@ -69,22 +70,27 @@ def _drive(judge: Judge, found: Answers, name: str) -> smart.Drive | None:
     return replace(read, name=name, exit_code=code)
 
 
-def _attached(judge: Judge, found: Answers) -> dict[str, bool]:
-    """Return block device -> whether it is the host's own: neither on USB nor removable."""
+def of_the_host(item: Mapping[str, Any]) -> bool:
+    """Whether a block device of lsblk is the host's own: neither on USB nor removable. KeyError where it does not say."""
+    return item["tran"] != "usb" and item["rm"] in {False, "0"}
+
+
+def attached(judge: Judge, found: Answers) -> dict[str, bool]:
+    """Return block device -> whether it is the host's own."""
     text = found.text("lsblk")
     if text is None:
         return {}
     try:
-        return {str(item["path"]): item["tran"] != "usb" and item["rm"] in {False, "0"} for item in printed_json.load(text)["blockdevices"]}
+        return {str(item["path"]): of_the_host(item) for item in printed_json.load(text)["blockdevices"]}
     except (ValueError, KeyError, TypeError) as error:
         judge.error(found.node, "lsblk's output is not understood", "a list of block devices with transport", error, AGAIN)
         return {}
 
 
-def _known(judge: Judge, node: str, read: list[smart.Drive], attached: Mapping[str, bool]) -> None:
+def _known(judge: Judge, node: str, read: list[smart.Drive], listed: Mapping[str, bool]) -> None:
     """Say of which drives lsblk does not tell how they are attached; a controller of NVMe is on PCIe, and has no block device of its own name."""
     for drive in read:
-        if not drive.name.startswith("/dev/nvme") and drive.name not in attached:
+        if not drive.name.startswith("/dev/nvme") and drive.name not in listed:
             judge.error(f"{node} {drive.name}", "how the drive is attached is not known", "the drive on lsblk's list", "not there", AGAIN)
 
 
@@ -122,8 +128,8 @@ class Disks(HostGate):
     def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Hold number, sizes and health against profile, siblings and the drives' own limits."""
         node, before = facts.node.name, len(judge.errors)
-        attached = _attached(judge, found)
-        loose = {name for name, own in attached.items() if not own}
+        known = attached(judge, found)
+        loose = {name for name, own in known.items() if not own}
         unread = len(judge.errors)
         read = drives(judge, found, loose)
         unread = len(judge.errors) - unread
@@ -131,7 +137,7 @@ class Disks(HostGate):
             return
         for name in sorted(loose):
             judge.remark(f"{name}: on USB or removable, no drive of the host: not judged")
-        _known(judge, node, read, attached)
+        _known(judge, node, read, known)
         if self._number(judge, facts, read, unread):
             self._sizes(judge, facts, read)
         for drive in read:
@@ -212,6 +218,8 @@ class Disks(HostGate):
             if drive.exit_code & bit:
                 judge.fail(where, "smartctl warns", expected, f"{actual} (exit {drive.exit_code}; {_EXIT})", _REPLACE)
         past = [words for bit, words in _ONCE.items() if drive.exit_code & bit]
+        if drive.replaced:
+            past.append(f"{drive.replaced} of its flash blocks were replaced from its reserve (attribute 5)")
         if drive.critical_minutes:
             past.append(f"{drive.critical_minutes} minutes of its life above its critical temperature")
         if past:

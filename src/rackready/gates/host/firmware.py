@@ -15,7 +15,7 @@ from rackready.gates import base
 from rackready.gates.base import Done, Gate, GateFacts, Outputs, Run
 from rackready.gates.formats import dmidecode
 from rackready.gates.formats.error import FormatError
-from rackready.gates.host.disks import HEALTH, SCAN, drives
+from rackready.gates.host.disks import BLOCK, HEALTH, SCAN, attached, drives
 from rackready.gates.host.reading import AGAIN, Answers, Tool, Wanted, answers
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Outcome, Verdict
@@ -30,11 +30,14 @@ _FLASH = "Flash it to the version that is wanted (the server's or part's update 
 def wanted(facts: NodeFacts) -> Wanted:
     """Say what to read on one node."""
     base_ = "/sys/class/infiniband"
-    return Wanted((BIOS, VBIOS, SCAN, HEALTH), tuple(f"{base_}/{nic.rdma_device}/{leaf}" for nic in facts.nics for leaf in ("fw_ver", "board_id")))
+    return Wanted((BIOS, VBIOS, SCAN, HEALTH, BLOCK), tuple(f"{base_}/{nic.rdma_device}/{leaf}" for nic in facts.nics for leaf in ("fw_ver", "board_id")))
 
 
 def inventory(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, dict[str, str]]:
-    """Return kind of part (BIOS; NIC with its PSID; GPU or drive with its model) -> part -> firmware version. What cannot be read is an error."""
+    """Return kind of part (BIOS; NIC with its PSID; GPU or drive with its model) -> part -> firmware version. What cannot be read is an error.
+
+    What hangs on USB (a BMC's virtual media, say) is no part of the host.
+    """
     out: dict[str, dict[str, str]] = defaultdict(dict)
     text = found.text("dmidecode")
     if text is not None:
@@ -49,7 +52,8 @@ def inventory(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, dict[
             judge.error(f"{found.node} {nic.rdma_device}", "NIC firmware not reported", "version and PSID", "nothing", step)
         else:
             out[f"NIC {board}"][nic.rdma_device] = version
-    for drive in drives(judge, found):
+    loose = {name for name, own in attached(judge, found).items() if not own}
+    for drive in drives(judge, found, loose):
         out[f"drive {drive.model}"][drive.name] = drive.firmware
     _vbios(judge, found, out)
     return dict(out)

@@ -209,7 +209,7 @@ class HostGate(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One command per node."""
-        return [Run(id=node, target=node, nodes=(node,), commands=(self.wanted(facts.nodes[node]).command(node),)) for node in nodes]
+        return [Run.of_node(node, self.wanted(facts.nodes[node]).command(node)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Read the document back, and judge."""

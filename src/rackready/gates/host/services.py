@@ -9,8 +9,8 @@ from rackready.gates import base
 from rackready.gates.host.reading import Answers, HostGate, Tool, Wanted
 from rackready.gates.judge import Judge
 
-_INACTIVE = 3
-"""Exit code of `systemctl is-active` when a unit is not active (systemctl(1))."""
+_ANSWERS = frozenset({0, 3, 4})
+"""Exit codes of `systemctl is-active`: all units active; one is not; one does not exist, from systemd 253 on (systemctl(1), exit status)."""
 _STATES = frozenset({"active", "inactive", "failed", "activating", "deactivating", "reloading", "maintenance", "unknown"})
 _RESTARTS = frozenset({"auto-restart", "auto-restart-queued"})
 """SUB of a service that ended by itself and waits to be started again (systemd's service_state; systemd.service(5), Restart=)."""
@@ -65,7 +65,7 @@ class Services(HostGate):
                 judge.fail(node, "service ended and is started again", f"{name} running, or stopped on purpose", f"{active} ({sub})", step)
 
     def _active(self, judge: Judge, node: str, found: Answers) -> None:
-        text = found.text("is-active", good=frozenset({0, _INACTIVE}))
+        text = found.text("is-active", good=_ANSWERS)
         if text is None:
             return
         states = text.split()

@@ -1,0 +1,6 @@
+"""``python -m rackready``: the command, where its script is not on the path."""
+
+from rackready.cli.main import main
+
+if __name__ == "__main__":
+    main()
