@@ -249,7 +249,7 @@ def test_evidence_import_says_outcome_and_what_it_cannot_prove(call: Any, tmp_pa
     code, out, _ = call("evidence", "import", str(tmp_path), "--by", "ops")
     assert (code, out.splitlines()) == (
         0,
-        [f"node01 {INVENTORY}: pass", "  no fingerprint with its chassis serial proves that it is this node: it satisfies no gate"],
+        [f"node01 {INVENTORY}: pass", "  no fingerprint with its chassis serial and GPUs proves that it is this node: it satisfies no gate"],
     )
     code, _, err = call("evidence", "import", str(tmp_path / "nothing"))
     assert (code, "nothing was imported." in err) == (2, True)
