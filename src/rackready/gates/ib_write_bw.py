@@ -307,7 +307,7 @@ def rails_of(facts: GateFacts, first: str, second: str) -> list[int]:
 def each_way(gathered: Judge, where: str, program: str, ways: tuple[Output | None, Output | None]) -> None:
     """Hold that two directions have an output each: one that is given for both says nothing of the other.
 
-    A connection is known by the numbers of its queue pairs and by those of their first packets, which perftest draws from 2^24 (perftest_resources.c).
+    A connection is known by the numbers of its queue pairs and by those of their first packets, which perftest draws from 2^24 (perftest_communication.c).
     """
     forth, back = ways
     if (

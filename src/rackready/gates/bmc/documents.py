@@ -20,7 +20,8 @@ from rackready.model.outcome import Finding
 Document = Mapping[str, Any]
 KEY = "redfish"
 _TIMEOUT_S = 120.0
-_HEALTH = frozenset({"OK", "Warning", "Critical"})
+BAD = frozenset({"Warning", "Critical"})
+_HEALTH = BAD | {"OK"}
 _WORKING = frozenset({"Enabled", "StandbySpare", "Qualified", "InTest"})
 _ABSENT = frozenset({"Absent"})
 _BROKEN = frozenset({"UnavailableOffline", "Degraded"})
@@ -28,7 +29,6 @@ _IDLE = frozenset({"Disabled", "StandbyOffline", "Deferring", "Quiesced", "Start
 """Not broken, and not at work either (DSP0268, Resource.State): whether that is right depends on the part."""
 _SWITCH_ON = "Switch it on, or wait until it has started, then run the gate again."
 _RAW = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
-
 _OLD = "It is of another version of rackready: run the gate again."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import Document, Told, ask, name, parts, told
+from rackready.gates.bmc.documents import BAD, Document, Told, ask, name, parts, told
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
@@ -24,8 +24,7 @@ _PARTS = (
     "Chassis/*/Thermal",
 )
 _LISTS = ("PowerSupplies", "Fans", "Temperatures", "Voltages")
-_BAD = frozenset({"Warning", "Critical"})
-_WORDS = frozenset({"OK", "Warning", "Critical"})
+_WORDS = BAD | {"OK"}
 
 
 class Rollup(Gate):
@@ -45,7 +44,7 @@ class Rollup(Gate):
         if found is None:
             return judge.verdict(node)
         tops = [document for trail in _TOPS for document in found.at(trail)]
-        bad = [part for part in _all_parts(found) if _health(part) in _BAD]
+        bad = [part for part in _all_parts(found) if _health(part) in BAD]
         for top in tops:
             self._top(judge, node, top, bad)
         self._alone(judge, node, bad, [top for top in tops if _summed(top) is not None or _absent(top)])
@@ -63,7 +62,7 @@ class Rollup(Gate):
         below = [part for part in bad if _below(part, top)]
         if summed not in _WORDS:
             judge.error(where, "health unknown", "one of OK, Warning, Critical", summed, "Update the BMC's firmware.")
-        elif summed in _BAD:
+        elif summed in BAD:
             what = ", ".join(f"{name(part)} {_health(part)}" for part in below[:3]) or "no part that it names"
             judge.fail(where, "health", "OK", f"{summed}: {what}", "Read the BMC's event log and the gates on its power, cooling and parts; repair that part.")
         elif below:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import Document, Told, ask, healthy, name, numeric, parts, resting, told
+from rackready.gates.bmc.documents import BAD, Document, Told, ask, healthy, name, numeric, parts, resting, told
 from rackready.gates.bmc.thresholds import bounds
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
@@ -24,24 +24,11 @@ _CELSIUS = "Cel"
 _OTHERS = frozenset(
     {
         *("AbsoluteHumidity", "AirFlow", "AirFlowCMM", "Altitude", "Barometric", "ChargeAh", "Current", "EnergyJoules", "EnergyWh", "EnergykWh", "Frequency"),
-        *(
-            "Heat",
-            "Humidity",
-            "LiquidFlow",
-            "LiquidFlowLPM",
-            "LiquidLevel",
-            "Percent",
-            "Power",
-            "Pressure",
-            "PressurePa",
-            "PressurekPa",
-            "Rotational",
-            "Voltage",
-        ),
+        *("Heat", "Humidity", "LiquidFlow", "LiquidFlowLPM", "LiquidLevel", "Percent"),
+        *("Power", "Pressure", "PressurePa", "PressurekPa", "Rotational", "Voltage"),
     }
 )
 """ReadingType (DSP0268, Sensor) of what is no temperature: other gates judge it, or nobody."""
-_BAD = frozenset({"Warning", "Critical"})
 _COLDEST_C = 0.0
 """No sensor of a running server reads this or less. Judgement: the coldest inlet air that ASHRAE's classes A1 to A4 allow has 5 degC, water is
 liquid, and parts are warmer than both; -128 and 0 are what a BMC has of a sensor that does not answer."""
@@ -133,7 +120,7 @@ def _is_temperature(sensor: Document) -> bool:
     kind, status = sensor.get("ReadingType"), sensor.get("Status")
     if kind == "Temperature" or sensor.get("ReadingUnits") == _CELSIUS:
         return True
-    return kind not in _OTHERS and isinstance(status, dict) and status.get("Health") in _BAD
+    return kind not in _OTHERS and isinstance(status, dict) and status.get("Health") in BAD
 
 
 def _inlets(sensors: Sequence[Document]) -> list[Document]:

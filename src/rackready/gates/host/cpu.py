@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import Field
 
@@ -125,15 +127,15 @@ class Cpu(HostGate):
             return
         judge.judged += 1
         if self.inputs.governor is None:
-            words = ", ".join(f"{value} on {count}" for value, count in sorted(Counter(governors.values()).items()))
             step = "Have the BIOS keep frequency control (its system profile), or declare the governor that the site wants."
-            judge.fail(node, "frequency governor", "no cpufreq policy: the BIOS keeps frequency control", f"{words} of {len(governors)} policies", step)
+            judge.fail(
+                node, "frequency governor", "no cpufreq policy: the BIOS keeps frequency control", f"{_on(governors)} of {len(governors)} policies", step
+            )
             return
         wrong = {int(path.split("policy")[1].split("/")[0]): value for path, value in governors.items() if value != self.inputs.governor}
         if wrong:
-            words = ", ".join(f"{value} on {count}" for value, count in sorted(Counter(wrong.values()).items()))
             step = f"`cpupower frequency-set -g {self.inputs.governor}`, and let tuned or a unit set it at boot."
-            judge.fail(node, "frequency governor", self.inputs.governor, f"{words} of {len(governors)} policies (CPU {_listed(frozenset(wrong))})", step)
+            judge.fail(node, "frequency governor", self.inputs.governor, f"{_on(wrong)} of {len(governors)} policies (CPU {_listed(frozenset(wrong))})", step)
 
     @staticmethod
     def _microcode(judge: Judge, facts: NodeFacts, found: Answers) -> None:
@@ -147,6 +149,11 @@ class Cpu(HostGate):
             odd = frozenset(int(path.split("/cpu")[2].split("/")[0]) for path, value in versions.items() if value != counted[0][0])
             words = f"{', '.join(f'{value} on {count}' for value, count in counted)} (CPU {_listed(odd)} differ)"
             judge.fail(facts.node.name, "microcode", "one version on all CPUs", words, "Update the BIOS, or the microcode package, and reboot.")
+
+
+def _on(values: Mapping[Any, str]) -> str:
+    """Return on how many each of the values is, for people."""
+    return ", ".join(f"{value} on {count}" for value, count in sorted(Counter(values.values()).items()))
 
 
 def _listed(cpus: frozenset[int]) -> str:
