@@ -89,7 +89,7 @@ def test_an_output_that_is_gone_is_an_error(played: Played) -> None:
     ids=["no keys", "another run", "inputs that the gate refuses"],
 )
 def test_what_cannot_be_given_to_its_gate_is_an_error(played: Played, change: dict[str, object], said_of: str | None) -> None:
-    record = played.store.concluded("node01", played.ledger.last_change)[NCCL]
+    record = played.store.concluded("node01")[NCCL]
     raw = [item.model_copy(update={"key": change.get("key", item.key)}) for item in record.raw]
     inputs = {**record.inputs, **({"run": change["run"]} if "run" in change else {}), **({"launches": -1} if "size" in change else {})}
     played.store.append(record.model_copy(update={"id": f"{record.id}-later", "raw": raw, "inputs": inputs}))

@@ -113,13 +113,13 @@ class Worker:
 
     def stored(self, name: str) -> Document:
         """Return a node as its records say."""
-        return document(self._work.site.node(name), self._states.get(name), self._store.concluded(name, self._ledger.last_change))
+        return document(self._work.site.node(name), self._states.get(name), self._store.concluded(name))
 
     def judged(self, name: str) -> tuple[Document, Sequence[Figure]]:
         """Return a node as its stored outputs are judged now, and its figures."""
         if self._work.judging is None:
             return self.stored(name), ()
-        newest, figures = self._work.judging.node(name, self._store.concluded(name, self._ledger.last_change))
+        newest, figures = self._work.judging.node(name, self._store.concluded(name))
         return document(self._work.site.node(name), self._states.get(name), newest), figures
 
     def spool(self, task: Task) -> tuple[Path, list[Figure]]:

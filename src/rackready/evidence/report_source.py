@@ -67,7 +67,7 @@ class Source:
         """Yield the documents of nodes, as their records say."""
         states = {row.name: row for row in self.ledger.states()}
         for node in self.site.nodes():
-            yield document(node, states.get(node.name), self.store.concluded(node.name, self.ledger.last_change))
+            yield document(node, states.get(node.name), self.store.concluded(node.name))
 
     def runs(self) -> Iterator[Document]:
         """Yield the campaign's runs over several nodes."""

@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -200,11 +200,11 @@ class EvidenceStore:
         with self._ledger.read() as connection:
             return [_checked(row.id, row.record, row.sha256) for row in connection.execute(query)]
 
-    def concluded(self, target: str, changed: Callable[[str], float]) -> dict[str, EvidenceRecord]:
+    def concluded(self, target: str) -> dict[str, EvidenceRecord]:
         """Return gate -> the newest record about a target, in the order in which gates were first measured; older ones are not read. Raises EvidenceError.
 
         A fail stands in the place of a newer record that does not cover it, as ``valid`` has it: of the same hardware and software, and from the target's
-        last change on, which ``changed`` says (seconds since 1970).
+        last change on.
         """
         if not self._written():
             return {}
@@ -214,7 +214,7 @@ class EvidenceStore:
             behind = [row.failed for row in rows if row.failed not in {None, row.id}]
             query = sa.select(_records.c.gate, _records.c.record, _records.c.sha256, _records.c.id).where(_records.c.id.in_(behind))
             fails = [_checked(row.id, row.record, row.sha256) for row in connection.execute(query)] if behind else []
-        since = changed(target) if fails else 0.0
+        since = self._ledger.last_change(target) if fails else 0.0
         return found | {fail.gate: _standing(fail, found[fail.gate]) for fail in fails if _stands(fail, found[fail.gate], since)}
 
     def last(self, targets: Collection[str]) -> Iterator[EvidenceRecord]:
