@@ -7,13 +7,12 @@ import time
 from typing import Any
 
 import typer
-from rich.table import Table
 
 from rackready.campaign.applied import record_applied
 from rackready.campaign.controller import Finished, run_campaign
 from rackready.campaign.request import Request, new_request
 from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
-from rackready.cli.output import Format, console, env_paths, print_json, progress
+from rackready.cli.output import Format, console, env_paths, print_json, print_reasons, print_table, progress
 from rackready.design.deployable import require
 from rackready.design.site import load_site
 from rackready.gates.site_gates import require_gates
@@ -39,7 +38,7 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     finished = Finished(request.campaign, {}, resumed=False)
     if able:
         command = command_words(kind, env=env, limit=limit, check=check, again=again)
-        finished = run_campaign(paths, request, command=command, say=lambda text: progress.print(f"[yellow]{text}[/]"), show=show)
+        finished = run_campaign(paths, request, command=command, say=lambda text: progress.print(text, style="yellow"), show=show)
     ledger = Ledger.open(paths.database)
     rows = summarise(ledger, able, finished.results) + held
     rows.sort(key=lambda row: nodes.index(row.name))
@@ -120,12 +119,9 @@ def _record(paths: EnvPaths, site: Site, request: Request, finished: Finished, r
 
 
 def _print(rows: list[NodeSummary], result: dict[str, Any]) -> None:
-    table = Table(title=f"campaign {result['campaign']}")
-    for column in ("node", "state", "last phase", "outcome", "changed", "reason"):
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(row.name, row.state, row.phase, row.outcome, "yes" if row.changed else "no", row.reason)
-    console.print(table)
+    lines = [(row.name, row.state, row.phase, row.outcome, "yes" if row.changed else "no") for row in rows]
+    print_table(("node", "state", "last phase", "outcome", "changed"), lines, title=f"campaign {result['campaign']}")
+    print_reasons((row.name, row.reason) for row in rows)
     ready = sum(1 for row in rows if row.state == NodeState.READY.value)
     console.print(f"{ready} of {len(rows)} nodes ready, {result['seconds']} s")
     if not result["changed"] and all(row.outcome == "pass" for row in rows):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import typer
-from rich.table import Table
 
 from rackready.cli.doctor_checks import Report, examine
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+from rackready.cli.output import Env, Format, Output, env_paths, print_json, print_table
 from rackready.model.outcome import Outcome, worst
 
 
@@ -37,13 +36,15 @@ _COLOURS = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.ERROR: "red", Ou
 
 
 def _print(env: str, reports: list[Report]) -> None:
-    table = Table(title=f"{env}: is this machine ready?")
-    for column in ("check", "outcome", "what was found"):
-        table.add_column(column, overflow="fold")
-    for item in reports:
-        colour = _COLOURS.get(item.outcome, "white")
-        table.add_row(item.check, f"[{colour}]{item.outcome.value}[/{colour}]", item.text.replace("[", r"\["))
-    console.print(table)
+    rows = [(item.check, item.outcome.value, item.text) for item in reports]
+    colours = {outcome.value: colour for outcome, colour in _COLOURS.items()}
+    print_table(
+        ("check", "outcome", "what was found"),
+        rows,
+        title=f"{env}: is this machine ready?",
+        words={"what was found"},
+        style=lambda header, text: colours.get(text, "") if header == "outcome" else "",
+    )
 
 
 def register(app: typer.Typer) -> None:

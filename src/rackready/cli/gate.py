@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import typer
-from rich.table import Table
 
 from rackready.cli import gate_evaluate, gate_run, gate_show
 from rackready.cli.gate_show import inputs_of
-from rackready.cli.output import Env, Format, Output, console, print_json, progress
+from rackready.cli.output import Env, Format, Output, print_json, print_table, progress
 
 app = typer.Typer(help="Gates: list and explain them, run one or a set alone, or judge an output that was captured elsewhere.", no_args_is_help=True)
 
@@ -46,13 +45,10 @@ def list_gates(ctx: typer.Context, env: Env = "sim", output: Output = Format.TEX
 
 
 def _print(rows: list[dict[str, Any]], env: str) -> None:
-    """Print the gates as a table. Ids and words stay whole, also where nobody says how wide the output is (a pipe): an id is there to be typed."""
-    table = Table()
-    for name, least in (("gate", max(len(row["id"]) for row in rows)), ("what a pass says", 30), ("measures", 10), ("sets", 12), (f"in {env}'s set", 8)):
-        table.add_column(name, min_width=least, no_wrap=name == "gate", overflow="fold")
-    for row in rows:
-        table.add_row(row["id"], row["title"], ", ".join(row["covers"]), ", ".join(row["sets"]), "yes" if row["in_set"] else "")
-    console.print(table)
+    """Print the gates as a table. Ids stay whole: people type them."""
+    headers = ("gate", "what a pass says", "measures", "sets", f"in {env}'s set")
+    lines = [(row["id"], row["title"], ", ".join(row["covers"]), ", ".join(row["sets"]), "yes" if row["in_set"] else "") for row in rows]
+    print_table(headers, lines, words=set(headers[1:4]))
 
 
 app.command("show")(gate_show.show)

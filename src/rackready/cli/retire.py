@@ -46,7 +46,7 @@ def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN4
     with ControllerLock(paths.lock, f"rackready retire {node}", paths.database):
         ledger = Ledger.open(paths.database)
         for line in reap(ledger):
-            progress.print(f"[yellow]ended what an earlier run left behind: {line}[/]")
+            progress.print(f"ended what an earlier run left behind: {line}", style="yellow")
         ledger.close()
         result = retire(ctx, node, reason)
     good = result.outcome is Outcome.PASS

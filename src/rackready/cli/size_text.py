@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
-
-from rackready.cli.output import console
+from rackready.cli.output import console, print_table
 
 Document = dict[str, Any]
 _GIB = 2**30
@@ -17,23 +13,6 @@ _GIB = 2**30
 def gib(size: float) -> str:
     """Return bytes as GiB with one decimal."""
     return f"{size / _GIB:,.1f} GiB"
-
-
-def _show(headers: list[str], rows: list[list[str]], words: frozenset[str]) -> None:
-    """Print a table of which columns other than ``words`` are never cut nor wrapped: a terminal too narrow for them wraps lines itself.
-
-    What is not a terminal has no width: there the table is as wide as its texts.
-    """
-    table = Table()
-    for place, header in enumerate(headers):
-        widest = max((len(row[place]) for row in rows), default=0)
-        table.add_column(header, min_width=None if header in words else widest)
-    for row in rows:
-        table.add_row(*row)
-    unbound = Console(width=10_000)
-    needed = Measurement.get(unbound, unbound.options, table)
-    wide = max(console.width, needed.minimum) if console.is_terminal else needed.maximum
-    Console(width=wide, highlight=False, soft_wrap=True).print(table)
 
 
 def model(document: Document) -> None:
@@ -78,7 +57,7 @@ def serving(document: Document) -> None:
     priced = any(row.get("cost") for row in document["candidates"])
     headers = ["server", "GPU", "one replica", "weights a GPU", "sequences", "decode tokens/s", "each", "prefill tokens/s", "bound by"]
     rows = [[*_serving_cells(row), *_cost_cells(priced, row, "per_million_tokens")] for row in document["candidates"]]
-    _show([*headers, *_cost_columns(priced, money)], rows, frozenset({"one replica", "bound by"}))
+    print_table([*headers, *_cost_columns(priced, money)], rows, words={"one replica", "bound by"})
     _notes(document)
 
 
@@ -127,7 +106,7 @@ def training(document: Document) -> None:
     cost = [f"cost of the run{f', {money}' if money else ''}"] if priced else []
     headers = ["server", "GPU", "layout", "fullest GPU", "weights", "gradients", "optimizer", "activations", "bound by", *days, *cost]
     rows = [[*_training_cells(row), *_days(row, bool(days)), *_cost_cells(priced, row, "run")] for row in document["candidates"]]
-    _show(headers, rows, frozenset({"layout", "bound by"}))
+    print_table(headers, rows, words={"layout", "bound by"})
     _notes(document)
 
 

@@ -6,32 +6,34 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.table import Table
 
-from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, print_reasons, print_table
 from rackready.ledger.lock import is_held
 from rackready.paths import EnvPaths
 
 if TYPE_CHECKING:
-    from rackready.ledger.store import Ledger
+    from rackready.ledger.store import EventRow, Ledger
 
 CUT_OFF = "cut off"
 """Shown of a campaign whose controller was killed: the record still says running."""
 
 
 def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
-    """Show every node's state and why it is there. Reads only; needs no root and no lock."""
+    """Show every node's state, why it is there, and what runs on it now. Reads only; needs no root and no lock."""
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
     rows = {}
+    doing: dict[str, EventRow] = {}
     campaigns: list[dict[str, Any]] = []
     if Ledger.exists(paths.database):
         ledger = Ledger.read_only(paths.database)
         rows = {row.name: row for row in ledger.states()}
         campaigns = _campaigns(ledger, paths)
+        if campaigns and campaigns[0]["status"] == "running":
+            doing = ledger.newest_events(campaigns[0]["id"])
     nodes = []
     for node in site.nodes():
         row = rows.get(node.name)
@@ -41,7 +43,8 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
                 "state": row.state.value if row else "declared",
                 "reason": row.reason if row else "",
                 "phase": row.phase if row else "",
-                "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(row.since)) if row else None,
+                "since": _utc(row.since) if row else None,
+                "now": {"at": _utc(now.at), "phase": now.phase, "text": now.text} if (now := doing.get(node.name)) else None,
             }
         )
     latest = campaigns[0] if campaigns else None
@@ -49,14 +52,23 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
     if output is Format.JSON:
         print_json(document)
         return
-    table = Table(title=f"{env}: campaign {latest['id']} {latest['status']}" if latest else f"{env}: nothing was deployed yet")
-    for column in ("node", "state", "phase", "since", "reason"):
-        table.add_column(column, overflow="fold")
-    for item in nodes:
-        table.add_row(item["name"], item["state"], item["phase"], item["since"] or "", item["reason"])
-    console.print(table)
+    _print(nodes, f"{env}: campaign {latest['id']} {latest['status']}" if latest else f"{env}: nothing was deployed yet")
     if latest and latest["status"] in {CUT_OFF, "interrupted"}:
         console.print(f"campaign {latest['id']} was {latest['status']}: the same command ({latest['kind']}) goes on where it stopped", markup=False)
+
+
+def _print(nodes: list[dict[str, Any]], title: str) -> None:
+    """Print the table, then what is too long for it: reasons, and while a campaign runs what each node does now."""
+    rows = [(item["name"], item["state"], item["phase"], item["since"] or "") for item in nodes]
+    print_table(("node", "state", "phase", "since"), rows, title=title)
+    print_reasons((item["name"], item["reason"]) for item in nodes)
+    for item in nodes:
+        if now := item["now"]:
+            console.print(f"{item['name']} now ({now['at']}): {now['phase']}: {now['text']}")
+
+
+def _utc(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
 
 
 def _campaigns(ledger: Ledger, paths: EnvPaths) -> list[dict[str, Any]]:

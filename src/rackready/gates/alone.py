@@ -13,7 +13,7 @@ from rackready.gates.base import Done, Gate, GateFacts
 from rackready.gates.board import GOOD, Board
 from rackready.gates.merge import merged
 from rackready.gates.runner import Attempt, Runner
-from rackready.model.outcome import Outcome, Verdict
+from rackready.model.outcome import Verdict
 
 NODE_WORKERS = 16
 SIDE_BY_SIDE = 4
@@ -88,7 +88,7 @@ def _one(board: Board, runner: Runner, gate: Gate, node: str, stopped_by: str) -
     verdict = board.settled(gate, node, stopped_by)
     if verdict is not None:
         return verdict if gate.id in board.kept.get(node, {}) else board.note(gate.id, node, verdict)
-    board.recorder.say(node, f"{gate.id} begins: {gate.title()}", Outcome.PASS)
+    board.begins(gate, node)
     return _stand(board, gate, node, runner.gate(gate, [node]))
 
 
@@ -97,7 +97,7 @@ def _together(board: Board, runner: Runner, gates: Sequence[Gate], node: str) ->
     with ThreadPoolExecutor(max_workers=min(SIDE_BY_SIDE, len(gates))) as pool:
         measured: list[Future[_Measured]] = [pool.submit(_aside, runner, gate, node) for gate in gates]
         for gate, future in zip(gates, measured, strict=True):
-            board.recorder.say(node, f"{gate.id} begins: {gate.title()}", Outcome.PASS)
+            board.begins(gate, node)
             done, attempts = future.result()
             for attempt in attempts:
                 runner.sink(gate, attempt)

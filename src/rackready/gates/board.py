@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -35,6 +35,8 @@ class Board:
     kept: Kept = field(default_factory=dict)
     verdicts: dict[str, dict[str, list[Verdict]]] = field(default_factory=lambda: defaultdict(dict))
     """node -> gate -> what the gate says of it."""
+    order: Sequence[str] = ()
+    """Ids of the stage's gates, in the order in which they run."""
     _skips: dict[str, dict[str, str]] = field(default_factory=dict)
     _digests: dict[str, str] = field(default_factory=dict)
     _names: frozenset[str] = frozenset()
@@ -72,6 +74,11 @@ class Board:
         if stopped_by:
             return not_run(node, gate.id, f"{stopped_by} did not pass", "Repair that first.")
         return None
+
+    def begins(self, gate: Gate, node: str) -> None:
+        """Say that a gate begins on a node, and which of the stage's gates it is."""
+        place = f" (gate {self.order.index(gate.id) + 1} of {len(self.order)})" if gate.id in self.order else ""
+        self.recorder.say(node, f"{gate.id} begins: {gate.title()}{place}", Outcome.PASS)
 
     def note(self, gate_id: str, node: str, verdict: Verdict) -> Verdict:
         """Record a verdict without a measurement, and say it."""

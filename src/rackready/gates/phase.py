@@ -12,7 +12,7 @@ from rackready.design.check_gates import today, warnings
 from rackready.design.site import load_site
 from rackready.drivers.remote import Host, Remote
 from rackready.evidence.store import EvidenceStore
-from rackready.gates.alone import NODE_WORKERS, Pace, run_alone
+from rackready.gates.alone import NODE_WORKERS, Pace, in_levels, run_alone
 from rackready.gates.base import Gate
 from rackready.gates.bmc.connection import sites_of
 from rackready.gates.bmc.cycles import PowerCycles
@@ -142,9 +142,11 @@ class Stage:
         board.keep(kept or {})
         gates = {entry.id: make_gate(entry.id, entry.inputs) for entry in entries}
         required = {entry.id for entry in entries if entry.required}
+        alone = [gate for gate in gates.values() if gate.alone]
+        board.order = [gate.id for level in in_levels(alone) for gate in level] + [gate.id for gate in gates.values() if not gate.alone]
         self._say_first(nodes)
         known = [node for node in nodes if not isinstance(board.prints[node], Finding)]
-        run_alone(board, self.runner, [gate for gate in gates.values() if gate.alone], known, required, self.pace)
+        run_alone(board, self.runner, alone, known, required, self.pace)
         for entry in entries:
             if gates[entry.id].alone:
                 judge_fleet(board, gates[entry.id], entry, nodes)
@@ -178,7 +180,7 @@ class Stage:
         if not set(able) & set(judged):
             return
         for node in able:
-            board.recorder.say(node, f"{gate.id} begins: {gate.title()}", Outcome.PASS)
+            board.begins(gate, node)
         done = self.runner.gate(gate, able)
         by_node = gate.attribute(board.facts, done)
         for node in (node for node in able if node in judged):

@@ -248,6 +248,12 @@ class Ledger:
         table = schema.events
         return [EventRow(**row) for row in self._rows(sa.select(table).where(table.c.campaign == campaign, table.c.id > after).order_by(table.c.id))]
 
+    def newest_events(self, campaign: str) -> dict[str, EventRow]:
+        """Return node -> its newest line of progress in a campaign."""
+        table = schema.events
+        newest = sa.select(sa.func.max(table.c.id)).where(table.c.campaign == campaign).group_by(table.c.node)
+        return {row["node"]: EventRow(**row) for row in self._rows(sa.select(table).where(table.c.id.in_(newest)))}
+
     def progress(self, campaign: str) -> Iterator[EventRow]:
         """Yield the whole progress of a campaign, in order, some thousand lines at a time."""
         table, after = schema.events, 0
