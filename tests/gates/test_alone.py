@@ -102,11 +102,11 @@ def test_progress_is_told_in_the_order_of_the_set(tmp_path: Path) -> None:
     stage, _ = played(tmp_path, Meter(wanted=SIDE_BY_SIDE, bad={CHECKS[1]: "bad"}), CHECKS[:3])
     ledger: Ledger = stage.board.recorder.ledger
     assert [event.text for event in ledger.events("c1")] == [
-        f"{CHECKS[0]} begins: {CHECKS[0]} is good.",
+        f"{CHECKS[0]} begins: {CHECKS[0]} is good. (gate 1 of 3)",
         f"{CHECKS[0]} pass",
-        f"{CHECKS[1]} begins: {CHECKS[1]} is good.",
+        f"{CHECKS[1]} begins: {CHECKS[1]} is good. (gate 2 of 3)",
         f"{CHECKS[1]} fail: node01: word - Expected: good Actual: bad. Repair.",
-        f"{CHECKS[2]} begins: {CHECKS[2]} is good.",
+        f"{CHECKS[2]} begins: {CHECKS[2]} is good. (gate 3 of 3)",
         f"{CHECKS[2]} pass",
     ]
 
