@@ -7,17 +7,14 @@ import json
 import os
 import re
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from rackready.design.check_gates import today, warnings
 from rackready.design.database import read_server
@@ -26,8 +23,8 @@ from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.site_gates import require_gates, without_image
 from rackready.ledger.backend import backend_of
+from rackready.ledger.file_health import damage, not_writable
 from rackready.ledger.lock import is_held
-from rackready.ledger.schema import metadata
 from rackready.ledger.store import Ledger
 from rackready.model.base import Model, SecretRef
 from rackready.model.outcome import Outcome
@@ -344,7 +341,7 @@ def ledger(scene: Scene) -> Answer:
     if not Ledger.exists(scene.database):
         return Outcome.PASS, "none yet: nothing was deployed"
     server = read_server(scene.database.settings) if scene.database.settings.exists() else None
-    found = "" if server else _damage(path)
+    found = "" if server else damage(path)
     if found:
         step = f"Restore {path} from a backup. Without one, move it away: every node is then taken up from the beginning, and quarantines and evidence are lost"
         return Outcome.FAIL, f"Expected: a ledger that is whole Actual: {found}. {step}"
@@ -354,21 +351,9 @@ def ledger(scene: Scene) -> Answer:
     if gone:
         step = "Find out who lifted them and what they changed since: what was measured before counts no longer. Then begin with an empty database"
         return Outcome.FAIL, f"Expected: evidence that the database keeps from being changed Actual: without {', '.join(gone)}. {step}"
+    if not server and (locked := not_writable(path)):
+        return Outcome.FAIL, locked
     return Outcome.PASS, str(server or path)
-
-
-def _damage(path: Path) -> str:
-    """Return what is wrong with a ledger, "" when nothing is. It is opened for reading alone."""
-    try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=10)) as connection:
-            checked = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if checked != "ok":
-                return str(checked)
-            have = {table: {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} for table in metadata.tables}
-    except sqlite3.Error as error:
-        return str(error)
-    lacking = [f"{table}.{column.name}" for table in metadata.tables for column in metadata.tables[table].columns if column.name not in have[table]]
-    return f"made by another version, it lacks {', '.join(lacking[:3])}" if lacking else ""
 
 
 CHECKS: dict[str, Callable[[Scene], Answer]] = {

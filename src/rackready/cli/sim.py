@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import Annotated, Any
 
 import typer
 
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.model.problems import RackreadyError
 from rackready.sim.faults import FAULTS
 from rackready.sim.rack import Rack
 
 app = typer.Typer(help="The simulated rack on this machine: real Linux hosts, BMCs, switches, mirror and scheduler. Needs root.", no_args_is_help=True)
 
 Node = Annotated[str, typer.Argument(help="Node, e.g. node03.")]
-Gpu = Annotated[int | None, typer.Option("--gpu", help="GPU index, from 0.")]
-Nic = Annotated[int | None, typer.Option("--nic", help="NIC, by its rail, from 1.")]
-Port = Annotated[str | None, typer.Option("--port", help="Port of a switch, e.g. swp1.")]
-Other = Annotated[int | None, typer.Option("--other", help="The other NIC of a swap, by its rail.")]
-Link = Annotated[int | None, typer.Option("--link", help="NVLink of the GPU, from 0.")]
 Severity = Annotated[
     float | None,
-    typer.Option("--severity", help="How bad, for faults that have degrees: what they call factor, count, width, gen, rate, mask or code."),
+    typer.Option("--severity", help="How bad, whatever the fault calls its degree: factor, count, width, gen, rate, mask, code, ..."),
 ]
 Repaired = Annotated[str | None, typer.Argument(help="Fault to repair; all of the node's when absent.")]
 Chosen = Annotated[str, typer.Argument(help="Fault; `rackready sim faults` lists them.")]
@@ -76,24 +73,20 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
     raise typer.Exit(0 if found["up"] else 1)
 
 
-@app.command()
-def inject(  # noqa: PLR0913, PLR0917 - each is an option of the command
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def inject(
+    ctx: typer.Context,
     node: Node,
     fault: Chosen,
-    gpu: Gpu = None,
-    nic: Nic = None,
-    link: Link = None,
-    port: Port = None,
-    other: Other = None,
     severity: Severity = None,
     env: Env = "sim",
     output: Output = Format.TEXT,
 ) -> None:
-    """Break a node's hardware. Nothing else is told: gates have to find it."""
-    params: dict[str, Any] = {"gpu": gpu, "nic": nic, "link": link, "port": port, "other": other}
+    """Break a node's hardware. Nothing else is told: gates have to find it. What a fault takes (--gpu 3, --factor 0.5) `rackready sim faults` lists."""
+    params = _given(ctx.args)
     if severity is not None:
         params[_degree(fault)] = severity
-    recorded = _rack(env).inject(node, fault, **{key: value for key, value in params.items() if value is not None})
+    recorded = _rack(env).inject(node, fault, **params)
     if output is Format.JSON:
         print_json({"node": node, "fault": recorded})
     else:
@@ -113,14 +106,28 @@ def clear(node: Node, fault: Repaired = None, env: Env = "sim", output: Output =
 
 @app.command()
 def faults(output: Output = Format.TEXT) -> None:
-    """List the faults that can be injected."""
+    """List the faults that can be injected, with the options that each takes and their defaults."""
     if output is Format.JSON:
         rows = [{"name": item.name, "layer": item.layer, "description": item.description, "params": item.params} for item in FAULTS.values()]
         print_json({"faults": rows})
         return
     for fault in FAULTS.values():
-        takes = " ".join(f"{key}={value}" for key, value in fault.params.items())
+        takes = " ".join(f"--{key} {shlex.quote(str(value))}" for key, value in fault.params.items())
         console.print(f"{fault.name:32} {fault.description}{f' ({takes})' if takes else ''}", markup=False)
+
+
+def _given(words: list[str]) -> dict[str, Any]:
+    """Return the fault's own options: `--name value` or `--name=value`. Raises RackreadyError for anything else."""
+    given: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        name, sign, value = word.partition("=")
+        told = value if sign else next(rest, None)
+        if not name.startswith("--") or told is None:
+            message = f"{word} - Expected: an option with its value, e.g. --gpu 3 Actual: {word}. `rackready sim faults` lists what each fault takes."
+            raise RackreadyError(message)
+        given[name.removeprefix("--")] = told
+    return given
 
 
 def _degree(fault: str) -> str:

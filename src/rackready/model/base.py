@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from rackready.model.printable import readable
+from rackready.model.printable import readable, unseen
 
 
 class Model(BaseModel):
@@ -33,7 +33,7 @@ class SecretRef(Model):
     variable of the controller).
     """
 
-    file: Path | None = Field(None, description="file that holds nothing but the secret; mode 0600 is expected")
+    file: PathLine | None = Field(None, description="file that holds nothing but the secret; mode 0600 is expected")
     env: str | None = Field(None, description="environment variable of the controller that holds the secret")
 
     @model_validator(mode="after")
@@ -117,6 +117,31 @@ Told = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(r
 """What a person says for others to read: blanks around it are nothing, and blanks alone, or what nobody sees, are no answer."""
 Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10), AfterValidator(readable)]
 """Why something is left out, where reasons are the members of a table."""
+
+
+def _one_line(value: str | Path) -> str | Path:
+    """Refuse what would begin a new line, or a new key, in a file that the value is written to."""
+    for letter in str(value):
+        if unseen(letter):
+            message = f"holds {letter!a} - Expected: one line of characters that can be seen"
+            raise ValueError(message)
+    return value
+
+
+def _one_word(text: str) -> str:
+    _one_line(text)
+    if " " in text:
+        message = "holds a blank - Expected: one word"
+        raise ValueError(message)
+    return text
+
+
+Line = Annotated[str, AfterValidator(_one_line)]
+"""Text that ends in a configuration file, a command or a request: one line."""
+Word = Annotated[str, StringConstraints(min_length=1), AfterValidator(_one_word)]
+"""The same where a blank would begin the next field."""
+PathLine = Annotated[Path, AfterValidator(_one_line)]
+"""A path that ends in a configuration file or a command: one line."""
 
 
 def _is_names(text: str) -> str:

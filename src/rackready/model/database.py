@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from rackready.model.base import Model, SecretRef
+from rackready.model.base import Line, Model, SecretRef
 
 
 class Server(Model):
@@ -16,8 +16,8 @@ class Server(Model):
     schema_: Literal["rackready/database/v1"] = Field(alias="schema", description="version of this format")
     host: str = Field(pattern=r"^[A-Za-z0-9_./:-]+$", description="name or address of the server, or the folder of its Unix socket (begins with /)")
     port: int = Field(5432, ge=1, le=65535, description="TCP port, also part of the Unix socket's name")
-    name: str = Field("rackready", min_length=1, description="database on that server")
-    user: str = Field("rackready", min_length=1, description="role that logs in")
+    name: Line = Field("rackready", min_length=1, description="database on that server")
+    user: Line = Field("rackready", min_length=1, description="role that logs in")
     password: SecretRef | None = Field(None, description="where the role's password is kept; absent where a certificate or the socket says who we are")
     tls: Literal["verify-full", "verify-ca", "disable"] = Field(
         "verify-full", description="as libpq's sslmode: certificate and name verified, certificate verified, or no TLS; a Unix socket needs none"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from rackready.model.base import Model, Name, Names, ProfileId, RangeText
+from rackready.model.base import Line, Model, Name, Names, ProfileId, RangeText
 from rackready.model.choices import FabricKind, NcclNet
 
 
@@ -104,7 +104,7 @@ NicRole = Literal["compute", "storage", "in_band", "oob"]
 class NicUse(Model):
     """What one port of a node's NIC is for."""
 
-    name: str = Field(min_length=1, description="port as the platform's profile names it, e.g. its netdev, or slot3p1")
+    name: Line = Field(min_length=1, description="port as the platform's profile names it, e.g. its netdev, or slot3p1")
     role: NicRole
     rail: int | None = Field(None, ge=1, le=16, description="rail of a compute port")
     plane: int = Field(1, ge=1, le=8, description="plane of a compute port")
@@ -115,7 +115,7 @@ class Bond(Model):
     """Ports that work as one interface."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,14}$")] = Field(description="interface name (15 characters at most), e.g. bond0")
-    members: list[str] = Field(min_length=2, description="names of its ports")
+    members: list[Line] = Field(min_length=2, description="names of its ports")
     mode: Literal["active-backup", "802.3ad"] = Field("802.3ad", description="802.3ad: LACP, the switches must join in")
 
 
@@ -124,8 +124,8 @@ class Dpu(Model):
 
     name: Name = Field(description="e.g. dpu1; its host name is <node>-<name>")
     mode: Literal["nic", "dpu"] = Field("nic", description="nic: works as a plain NIC; dpu: its Arm cores own the ports")
-    ports: list[str] = Field(default_factory=list, description="names of the node's ports that are its own")
-    os: str | None = Field(None, description="image of its operating system (BFB) in DPU mode")
+    ports: list[Line] = Field(default_factory=list, description="names of the node's ports that are its own")
+    os: Line | None = Field(None, description="image of its operating system (BFB) in DPU mode")
 
 
 class NicPlan(Model):
@@ -143,7 +143,7 @@ class PortGroup(Model):
 
     ports: RangeText = Field(description="e.g. swp1-swp32")
     breakout: Literal[1, 2, 4, 8] = Field(1, description="sub-ports of each port (swp1s0, swp1s1, ...)")
-    cage: str | None = Field(None, description="cage of the port; the profile's when absent")
+    cage: Line | None = Field(None, description="cage of the port; the profile's when absent")
     polarity: Literal["A", "B", "C"] | None = Field(None, description="MPO polarity of the fibre (TIA-568)")
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import date
 from functools import cached_property
 from ipaddress import IPv4Address
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from rackready.model.base import Model, Name, Names, ProfileId, SecretRef, Told, expand_names
+from rackready.model.base import Model, Name, Names, PathLine, ProfileId, SecretRef, Told, Word, expand_names
 from rackready.model.profile import GateSetEntry
 
 
@@ -26,9 +25,9 @@ class Mirror(Model):
     """A signed apt repository that carries the vendor's packages: NVIDIA's own, or a local mirror of it."""
 
     url: Annotated[str, AfterValidator(_without_credentials)] = Field(pattern=r"^(https?|file)://\S+$", description="base URL of the repository")
-    suite: str = Field(min_length=1, description="apt suite, e.g. bookworm; a flat repository ends in /")
-    components: list[str] = Field(default_factory=list, description="apt components; empty for a flat repository")
-    key: Path = Field(description="the repository's OpenPGP public key (ASCII armoured), on the controller")
+    suite: Word = Field(description="apt suite, e.g. bookworm; a flat repository ends in /")
+    components: list[Word] = Field(default_factory=list, description="apt components; empty for a flat repository")
+    key: PathLine = Field(description="the repository's OpenPGP public key (ASCII armoured), on the controller")
 
 
 class Software(Model):
@@ -42,9 +41,9 @@ class Software(Model):
 class Access(Model):
     """How rackready logs in to nodes."""
 
-    user: str = Field("root", min_length=1)
+    user: Word = Field("root")
     port: int = Field(22, ge=1, le=65535, description="TCP port of SSH on nodes")
-    private_key: Path = Field(description="OpenSSH private key on the controller")
+    private_key: PathLine = Field(description="OpenSSH private key on the controller")
 
 
 class DeclaredSkip(Model):
@@ -96,8 +95,8 @@ class SlurmHandover(Model):
     kind: Literal["slurm"]
     controller: IPv4Address = Field(description="host of slurmctld; SSH answers here")
     port: int = Field(22, ge=1, le=65535, description="TCP port of SSH on the controller")
-    user: str = Field("root", min_length=1)
-    private_key: Path
+    user: Word = Field("root")
+    private_key: PathLine
     partition: Name = Field("gpu", description="partition that users submit to")
     munge_key: SecretRef | None = Field(None, description="the cluster's munge key (base64), put on every node")
     drain_wait_s: int = Field(3600, ge=0, description="longest wait in s for the jobs of a node in production to end before something changes on it")
@@ -107,7 +106,7 @@ class FileHandover(Model):
     """No scheduler: the list of nodes that are ready is written to a file."""
 
     kind: Literal["file"]
-    path: Path
+    path: PathLine
 
 
 class Campaign(Model):

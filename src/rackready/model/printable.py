@@ -20,15 +20,20 @@ def visible(text: str) -> str:
 def readable(text: str) -> str:
     """Return a text that a person says for others. Raises ValueError where it holds what nobody sees, or no letter and no digit at all."""
     for letter in text:
-        if letter not in "\t\n\r" and unicodedata.category(letter) in _UNSEEN:
+        if letter not in "\t\n\r" and unseen(letter):
             raise ValueError("Expected: characters that can be seen")
     if text and not any(letter.isalnum() and letter not in _FILLERS for letter in text):
         raise ValueError("Expected: words, with a letter or a digit")
     return text
 
 
+def unseen(letter: str) -> bool:
+    """Whether a character shows nothing: a control character (line breaks and tabs too), or one that formats others."""
+    return unicodedata.category(letter) in _UNSEEN
+
+
 def _seen(found: re.Match[str]) -> str:
     letter = found[0]
     if letter == "\r\n":
         return "\n"
-    return letter.encode("unicode_escape").decode() if unicodedata.category(letter) in _UNSEEN else letter
+    return letter.encode("unicode_escape").decode() if unseen(letter) else letter

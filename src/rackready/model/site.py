@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ipaddress import IPv4Address
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from rackready.model.base import MacAddress, Model, Name, Names, ProfileId, RangeText, SecretRef
+from rackready.model.base import Line, MacAddress, Model, Name, Names, PathLine, ProfileId, RangeText, SecretRef
 from rackready.model.baseline import Baseline
 from rackready.model.facility import Facility, Feed, Hall, RackCooling
 from rackready.model.network import Fabric, Link, Networks, NicPlan, PortGroup, Qos, Rail, Tenant
@@ -63,9 +62,9 @@ class NodeBmc(Model):
     address: IPv4Address | None = Field(None, description="address of the BMC on the out-of-band network; planned from networks.oob when absent")
     port: int = Field(443, ge=1, le=65535, description="TCP port of its Redfish service")
     mac: MacAddress | None = Field(None, description="MAC address, as the vendor's manifest gives it")
-    username: str = Field("admin", min_length=1, description="Redfish user")
+    username: Line = Field("admin", min_length=1, description="Redfish user")
     password: SecretRef | None = Field(None, description="where this BMC's password is kept; the vendor's manifest brings it")
-    ca: Path | None = Field(None, description="CA certificate (PEM) that signed the BMC's TLS certificate; system store when absent")
+    ca: PathLine | None = Field(None, description="CA certificate (PEM) that signed the BMC's TLS certificate; system store when absent")
 
     def known(self) -> Bmc | None:
         """Return the BMC as what talks to it needs it, None while its address or password is unknown."""
@@ -107,7 +106,7 @@ class Node(Model):
     name: Name = Field(description="host name")
     kind: Literal["metal", "virtual"] = Field("metal", description="a machine of its own, or a virtual one on ``host``")
     platform: ProfileId = Field(description="server model: a profile of profiles/platform")
-    serial: str | None = Field(None, min_length=1, description="chassis serial number; the BMC must report it before anything is done to it")
+    serial: Line | None = Field(None, min_length=1, description="chassis serial number; the BMC must report it before anything is done to it")
     unit: int | None = Field(None, ge=1, le=60, description="lowest rack unit that it occupies; virtual nodes have none")
     slot: int | None = Field(None, ge=1, le=128, description="number of the node in its rack; the number in its name when absent")
     index: int | None = Field(None, ge=1, description="number of the node in the site, from which addresses derive; from rack number and slot when absent")
@@ -145,7 +144,7 @@ class Switch(Model):
     model: ProfileId = Field(description="switch model: a profile of profiles/switch, which says its ports")
     address: IPv4Address = Field(description="management address; SSH answers here")
     port: int = Field(22, ge=1, le=65535, description="TCP port of its SSH service")
-    username: str = Field("cumulus", min_length=1)
+    username: Line = Field("cumulus", min_length=1)
     password: SecretRef
     role: Literal["compute", "in_band", "storage", "oob"] = Field("compute", description="network that it belongs to")
     rack: Name | None = Field(None, description="rack that holds it")
@@ -183,7 +182,7 @@ class Device(Model):
     inlet: Inlet | None = Field(None, description="inlet of one supply, IEC 60320")
     management: ManagementPort | None = Field(None, description="its management port; without it no cable to it is listed")
     weight_kg: float | None = Field(None, gt=0)
-    serial: str | None = Field(None, min_length=1)
+    serial: Line | None = Field(None, min_length=1)
     bmc: Bmc | None = Field(None, description="its Redfish service (power shelf, PDU, coolant distribution unit); null: gates do not ask it")
 
     @model_validator(mode="after")

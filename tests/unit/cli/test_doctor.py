@@ -163,6 +163,18 @@ def test_held_lock_names_its_holder(project: Path) -> None:
     assert doctor_checks.controller_lock(scene(project)) == (Outcome.PASS, "free")
 
 
+@pytest.mark.parametrize(("locked", "named"), [("state.sqlite", "state.sqlite"), ("lab", "lab")])
+def test_a_ledger_that_cannot_be_written_fails(project: Path, monkeypatch: pytest.MonkeyPatch, locked: str, named: str) -> None:
+    path = EnvPaths(project, "lab").database.file
+    Ledger.open(path).close()
+    monkeypatch.setattr(os, "access", lambda place, mode: Path(place).name != locked or mode != os.W_OK)  # root may write anywhere
+    place = next(item for item in (path, path.parent) if item.name == named)
+    assert doctor_checks.ledger(scene(project)) == (
+        Outcome.FAIL,
+        f"{place} - Expected: writable by user {os.geteuid()} Actual: read-only. Run as its owner, or: chmod u+w {place}",
+    )
+
+
 def test_a_ledger_that_is_damaged_or_of_another_version_fails(project: Path) -> None:
     path = EnvPaths(project, "lab").database.file
     assert doctor_checks.ledger(scene(project)) == (Outcome.PASS, "none yet: nothing was deployed")

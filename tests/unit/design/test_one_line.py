@@ -1,0 +1,50 @@
+"""Text of a site file that ends in a configuration file or a command stays on its line, and within its field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rackready.design.site import load_site
+from rackready.model.problems import SiteInvalidError
+
+ROOT = Path(__file__).resolve().parents[3]
+LINE = "holds '\\n' - Expected: one line of characters that can be seen"
+
+
+def refused(tmp_path: Path, change: Any) -> dict[str, str]:  # noqa: ANN401
+    site = yaml.safe_load((ROOT / "inventories/sim/site.yml").read_text(encoding="utf-8"))
+    change(site)
+    path = tmp_path / "site.yml"
+    path.write_text(yaml.safe_dump(site), encoding="utf-8")
+    with pytest.raises(SiteInvalidError) as caught:
+        load_site("sim", site_file=path)
+    return {item.path: item.message for item in caught.value.problems}
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "words"),
+    [
+        (("software", "mirror", "suite"), "./\nTrusted: yes", LINE),
+        (("software", "mirror", "suite"), "bookworm main", "holds a blank - Expected: one word"),
+        (("software", "mirror", "suite"), "book\u200bworm", "holds '\\u200b' - Expected: one line of characters that can be seen"),
+        (("software", "mirror", "components"), ["main\nEnabled: no"], LINE),
+        (("software", "mirror", "key"), "key.asc\nx", LINE),
+        (("access", "user"), "root\nProxyCommand x", LINE),
+        (("access", "user"), "root -o x", "holds a blank - Expected: one word"),
+        (("access", "private_key"), "id\n", LINE),
+    ],
+)
+def test_a_second_line_is_refused(tmp_path: Path, where: tuple[str, ...], value: Any, words: str) -> None:  # noqa: ANN401
+    def change(site: dict[str, Any]) -> None:
+        at = site
+        for key in where[:-1]:
+            at = at[key]
+        at[where[-1]] = value
+
+    found = refused(tmp_path, change)
+    path = ".".join(where) + ("[0]" if isinstance(value, list) else "")
+    assert words in found[path], found
