@@ -11,6 +11,7 @@ from rackready.gates.alone import LEVELS
 from rackready.gates.base import Gate
 from rackready.gates.registry import all_gates, gate
 from rackready.profiles import loader
+from rackready.sim.faults import FAULTS
 
 FOLDER = Path(loader.__file__).parent / "gate_sets"
 SETS = loader.known("gate_sets")
@@ -79,3 +80,29 @@ def test_only_burn_in_repeats_and_it_comes_on_in_waves() -> None:
 
 def test_a_metric_with_a_fleet_is_declared_where_no_bound_can_see_a_small_loss() -> None:
     assert [(one.name, one.effect) for one in gate("node/gpu/performance/nccl-all-reduce").fleet] == [("busbw", 0.03)]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_what_a_set_cannot_see_names_gates_that_it_lacks(name: str) -> None:
+    found = loader.gate_set(name)
+    listed = [item.gate for item in found.unseen]
+    assert [gate_id for gate_id in listed if gate_id not in SHIPPED] == []
+    assert set(listed) & {entry.id for entry in found.gates} == set()
+    assert len(set(listed)) == len(listed)
+
+
+def test_bringup_sees_every_known_fault_or_says_in_the_report_that_it_cannot() -> None:
+    found = loader.gate_set("bringup")
+    told = {entry.id for entry in found.gates} | {item.gate for item in found.unseen}
+    assert [fault.name for fault in FAULTS.values() if fault.caught_by and fault.caught_by not in told] == []
+
+
+@pytest.mark.parametrize("fault", ["gemm-slow-3", "nic-latency", "switch-ecn-off", "memory-slow"])
+def test_bringup_decides_by_the_gate_that_sees(fault: str) -> None:
+    required = {entry.id for entry in loader.gate_set("bringup").gates if entry.required}
+    assert FAULTS[fault].caught_by in required
+
+
+def test_the_page_of_gates_says_what_bringup_cannot_see() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/howto/gates.md").read_text(encoding="utf-8")
+    assert [item.gate for item in loader.gate_set("bringup").unseen if f"`{item.gate}`" not in page] == []

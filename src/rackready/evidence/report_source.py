@@ -15,6 +15,7 @@ from rackready.evidence.store import EvidenceError, EvidenceStore
 from rackready.ledger.store import Ledger
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
+from rackready.profiles import loader
 
 SCHEMA = "rackready/report/v1"
 LONGEST_RAW = 40_000
@@ -57,11 +58,13 @@ class Source:
         }
 
     def tail(self) -> Document:
-        """Return what the site leaves out, kill switches that hold included (those say until when and by whom, and are for all nodes), and warnings."""
+        """Return what the site leaves out (a kill switch says until when and by whom, and is for all nodes), what its gate set cannot see, and warnings."""
         skips: list[dict[str, Any]] = [skip.model_dump(mode="json") for skip in self.site.gates.skip]
         off = [item for item in self.site.gates.disabled if today() <= item.until]
         skips += [{**item.model_dump(mode="json"), "nodes": ["all"], "reason": item.said()} for item in off]
-        return {"declared_skips": skips, "warnings": warnings(self.site, today())}
+        added = {entry.id for entry in self.site.gates.also}
+        unseen = [item.model_dump() for item in loader.gate_set(self.site.gates.set).unseen if item.gate not in added]
+        return {"declared_skips": skips, "gate_set": self.site.gates.set, "unseen": unseen, "warnings": warnings(self.site, today())}
 
     def nodes(self) -> Iterator[Document]:
         """Yield the documents of nodes, as their records say."""

@@ -298,12 +298,20 @@ class GateSetEntry(Model):
     max_age_hours: float | None = Field(None, gt=0, strict=True, description="evidence older than this many hours does not count; null: it does not age")
 
 
+class Unseen(Model):
+    """A kind of fault that a gate set cannot see, and the gate that does."""
+
+    gate: str = Field(description="id of the gate that sees it")
+    what: str = Field(min_length=10, description="what stays unseen without that gate")
+
+
 class GateSet(Model):
     """Gates that are run together, level by level, and within a level in this order."""
 
     id: ProfileId
     description: str
     gates: list[GateSetEntry] = Field(min_length=1)
+    unseen: list[Unseen] = Field(default_factory=list, description="what the set cannot see, for reports; a gate that the site adds sees it")
     repeat_hours: float | None = Field(
         None, gt=0, le=168, description="all gates are run again and again until so many hours are over; a node that fails leaves; null: once"
     )

@@ -77,6 +77,8 @@ def document() -> dict[str, Any]:
         "nodes": nodes,
         "runs": [pair],
         "declared_skips": [{"gate": "node/gpu/validation/dcgm-r3", "nodes": ["node04"], "reason": "a <b>reason</b>"}],
+        "gate_set": "bringup",
+        "unseen": [{"gate": "node/gpu/stress/burn", "what": "what only <b>load</b> shows"}],
         "events": [],
     }
 
@@ -131,6 +133,11 @@ def test_the_pair_and_the_distribution_are_drawn(page: Page) -> None:
     box = strip.locator("svg").bounding_box()
     assert box is not None
     assert box["width"] > 300
+
+
+def test_it_says_what_the_gate_set_cannot_see(page: Page) -> None:
+    assert page.get_by_role("heading", name="What gate set bringup cannot see").is_visible()
+    assert page.get_by_text("what only <b>load</b> shows").is_visible()
 
 
 @pytest.mark.parametrize("width", [400, 1280])
