@@ -30,11 +30,15 @@ def rail_request(interfaces: list[dict[str, Any]], node: str, play: Play, hostva
 
 def rails_unmeasured(result: Mapping[str, Any]) -> list[str]:
     """Return, in words, the rails that rail_ping.py could not measure; an unreadable answer is the check's to refuse."""
+    return [str(text) for text in _document(result).get("unmeasured", [])]
+
+
+def _document(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a script printed, empty when it is no JSON."""
     try:
-        document = json.loads(result.get("stdout") or "{}")
+        return dict(json.loads(result.get("stdout") or "{}"))
     except ValueError:
-        return []
-    return [str(text) for text in document.get("unmeasured", [])]
+        return {}
 
 
 def _of_rail(rail: int, peers: list[str], hostvars: Mapping[str, Any]) -> Iterator[dict[str, str]]:
@@ -44,11 +48,7 @@ def _of_rail(rail: int, peers: list[str], hostvars: Mapping[str, Any]) -> Iterat
 
 def roce_bad(result: Mapping[str, Any]) -> list[str]:
     """Return the interfaces that roce.py found not to be as wanted; a reading that failed says nothing."""
-    try:
-        document = json.loads(result.get("stdout") or "{}")
-    except ValueError:
-        return []
-    return [str(item["netdev"]) for item in document.get("interfaces", []) if item["problems"]]
+    return [str(item["netdev"]) for item in _document(result).get("interfaces", []) if item["problems"]]
 
 
 def roce_words(result: Mapping[str, Any], side: str) -> str:
@@ -58,9 +58,17 @@ def roce_words(result: Mapping[str, Any], side: str) -> str:
     except ValueError:
         said = result.get("stderr") or result.get("stdout") or "no output"
         return "a reading of the interfaces" if side == "expected" else str(said).strip()
-    flat = [("", problem) for problem in document.get("problems", [])]
-    flat += [(f"{item['netdev']} ", problem) for item in document.get("interfaces", []) for problem in item["problems"]]
+    flat = [("", problem) for problem in document.get("problems", [])] + _problems(document)
     return "; ".join(f"{where}{problem['what']} {problem[side]}" for where, problem in flat)
+
+
+def roce_differs(result: Mapping[str, Any]) -> list[str]:
+    """Return what roce.py found otherwise than wanted, an entry a setting; a reading that failed says nothing."""
+    return [f"{where}{problem['what']} {problem['actual']}, wanted {problem['expected']}" for where, problem in _problems(_document(result))]
+
+
+def _problems(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(f"{item['netdev']} ", problem) for item in document.get("interfaces", []) for problem in item["problems"]]
 
 
 class FilterModule:
@@ -68,9 +76,5 @@ class FilterModule:
 
     def filters(self) -> dict[str, object]:
         """Return the filters by the names that templates use."""
-        return {
-            "rackready_rail_request": rail_request,
-            "rackready_rails_unmeasured": rails_unmeasured,
-            "rackready_roce_words": roce_words,
-            "rackready_roce_bad": roce_bad,
-        }
+        roce = {"rackready_roce_words": roce_words, "rackready_roce_bad": roce_bad, "rackready_roce_differs": roce_differs}
+        return {"rackready_rail_request": rail_request, "rackready_rails_unmeasured": rails_unmeasured, **roce}

@@ -54,7 +54,8 @@ def main() -> None:
         module.fail_json(msg=str(problem))
     after = wanted if changed else before
     diff = {"before": f"driver {before or 'none'} loaded\n", "after": f"driver {after or 'none'} loaded\n"}
-    module.exit_json(changed=changed, loaded=after, notes=driver.notes, diff=diff)
+    differs = [f"driver {before or 'none'} loaded, wanted {after}"] if changed else []
+    module.exit_json(changed=changed, loaded=after, differs=differs, notes=driver.notes, diff=diff)
 
 
 if __name__ == "__main__":

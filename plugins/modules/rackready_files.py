@@ -13,7 +13,7 @@ module: rackready_files
 short_description: write folders and small text files of root's
 description:
   - Compares first; what differs is replaced as a whole, so that a reader sees the old file or the new one.
-  - Says in C(written) which files and folders were (in a dry run, would be) changed.
+  - Says in C(written) which files and folders were (in a dry run, would be) changed, and in C(differs) the same in words.
 options:
   folders: {description: folders that are made where they are absent, type: list, elements: path, default: []}
   files: {description: files with C(path), C(content) and C(mode) (default 0644), type: list, elements: dict, default: []}
@@ -37,7 +37,7 @@ def main() -> None:
         if file(module, wish, before):
             written.append(wish["path"])
             diff.append({"before": before or "", "after": wish["content"], "before_header": wish["path"], "after_header": wish["path"]})
-    module.exit_json(changed=bool(written), written=written, diff=diff)
+    module.exit_json(changed=bool(written), written=written, differs=[f"{path} is not as wanted" for path in written], diff=diff)
 
 
 def folder(module: AnsibleModule, path: Path) -> bool:

@@ -187,9 +187,48 @@ def test_one_bad_node_is_named_and_holds_back_no_other(tmp_path: Path) -> None:
     assert {node: outcome for node, outcome in outcomes(played).items() if outcome is not Outcome.PASS} == {"node03": Outcome.FAIL}
     bad = played.results["node03"]
     assert bad.message.startswith("node03 gpu2: NVLink down - Expected: 18 links active Actual: 17 (link 4 inactive).")
-    assert bad.data["gates"][PAIR] == "not_run"
     assert bad.data["gates"]["node/gpu/sanity/versions"] == "pass", "a failing check lets the other checks of its level run"
-    assert bad.data["gates"]["node/gpu/validation/dcgm-r3"] == "not_run", "nobody stresses a node that failed a check"
+    assert bad.data["gates"]["node/gpu/validation/dcgm-r3"] == "pass", "one visit to the rack repairs all: it is measured on"
+    assert bad.data["gates"][PAIR] == "pass", "with a good node as its partner"
+    assert bad.data["gates"][RING] == "not_run", "a bad node would spoil the run of all"
+
+
+def test_faults_of_two_layers_are_told_in_one_run(tmp_path: Path) -> None:
+    link = {"node03": {"inventory": said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))}}
+    played = play(tmp_path, Rack(link, ring=("node01", "node02", "node04"), bad_links=frozenset({("node03", "mlx5_5")})))
+    assert {node: outcome for node, outcome in outcomes(played).items() if outcome is not Outcome.PASS} == {"node03": Outcome.FAIL}
+    found = played.results["node03"].data["findings"]
+    assert any(item.startswith("node03 gpu2: NVLink down") for item in found)
+    assert any(item.startswith("node03 mlx5_5 (rail 4): link down") for item in found)
+
+
+def test_a_node_with_wrong_software_is_put_under_no_load(tmp_path: Path) -> None:
+    wrong = {"node03": {"versions": said(text("versions/dgx_h100_healthy.json").replace("580.173.02", "580.65.06"))}}
+    played = play(tmp_path, Rack(wrong, ring=("node01", "node02", "node04")))
+    gates = played.results["node03"].data["gates"]
+    assert {gates[name] for name in ("node/gpu/validation/dcgm-r3", "node/gpu/performance/nccl-all-reduce", PAIR, RING)} == {"not_run"}
+
+
+def test_a_good_node_whose_partners_failed_is_measured_with_them(tmp_path: Path) -> None:
+    inactive = said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))
+    played = play(tmp_path, Rack({node: {"inventory": inactive} for node in NODES[1:]}), only=["node/gpu/sanity/inventory", PAIR])
+    assert outcomes(played) == {"node01": Outcome.PASS, "node02": Outcome.FAIL, "node03": Outcome.FAIL, "node04": Outcome.FAIL}
+    assert {result.data["gates"][PAIR] for result in played.results.values()} == {"pass"}
+
+
+def test_a_good_node_gains_by_bad_partners_only(tmp_path: Path) -> None:
+    inactive = said(text("nvml/dgx_h100_gpu2_link4_inactive.json"))
+    down = frozenset((node, "mlx5_5") for node in NODES[1:])
+    played = play(tmp_path, Rack({node: {"inventory": inactive} for node in NODES[1:]}, bad_links=down))
+    told = played.results["node01"]
+    assert told.message == (
+        f"node01: {PAIR} was not run - Expected: a measurement Actual: it needs 2 nodes, 1 of 4 can take part: node02 did not pass "
+        "node/gpu/sanity/inventory, node03 did not pass node/gpu/sanity/inventory, node04 did not pass node/gpu/sanity/inventory. "
+        "Repair node02, node03, node04, then run the same command again."
+    )
+    assert any(item.endswith(f"They are measured by {PAIR}, {RING}, which did not run: see there why.") for item in told.data["findings"]), (
+        "no skip is advised where partners failed"
+    )
 
 
 def test_a_gpu_that_fell_off_the_bus_is_found_by_the_checks_and_nothing_passes_beside_it(tmp_path: Path) -> None:

@@ -98,3 +98,14 @@ def test_an_unreadable_answer_is_said_and_never_good(result: dict[str, str]) -> 
     assert filters.roce_words(result, "expected") == "a reading of the interfaces"
     assert filters.roce_words(result, "actual") == "python3: not found"
     assert filters.roce_bad(result) == []
+
+
+def test_what_differs_is_said_a_setting_each() -> None:
+    document = {
+        "interfaces": [
+            {"netdev": "e1", "problems": [{"what": "MTU", "expected": 9000, "actual": 1500}, {"what": "trust", "expected": "dscp", "actual": "pcp"}]},
+            {"netdev": "e2", "problems": []},
+        ]
+    }
+    assert filters.roce_differs({"stdout": json.dumps(document)}) == ["e1 MTU 1500, wanted 9000", "e1 trust pcp, wanted dscp"]
+    assert filters.roce_differs({"stdout": "Traceback"}) == []

@@ -42,5 +42,6 @@ def settled(looked: Results) -> Results:
 def reason(phase: str, looked: NodeResult) -> str:
     """Return why a node is taken out of production: what the dry run would change, or on what it failed."""
     if looked.outcome in GOOD:
-        return changes_words(phase, list(looked.data.get("changes", [])) or ["what its dry run does not name"])
+        found = looked.data.get("differs") or looked.data.get("changes") or ["what its dry run does not name"]
+        return changes_words(phase, list(found))
     return f"{phase} is about to run, its dry run failed: {looked.message}"

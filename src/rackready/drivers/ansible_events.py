@@ -42,6 +42,8 @@ class Events:
     output: list[str] = field(default_factory=list)
     unmeasured: dict[str, list[str]] = field(default_factory=dict)
     """What a task says that it could not measure, per node: no fail, and no proof either."""
+    differs: dict[str, list[str]] = field(default_factory=dict)
+    """What tasks found otherwise than wanted, per node, e.g. ``enp26s0np0 MTU 1500, wanted 9000``; a task need not say it."""
     _roles: dict[str, str] = field(default_factory=dict)
     _items: dict[str, list[str]] = field(default_factory=dict)
 
@@ -79,7 +81,7 @@ class Events:
 
     def _data(self, node: str) -> dict[str, Any]:
         counts: dict[str, Any] = {"changed": self._count("changed", node), "ok": self._count("ok", node)}
-        kept = {"changes": self.changes, "unmeasured": self.unmeasured}
+        kept = {"changes": self.changes, "unmeasured": self.unmeasured, "differs": self.differs}
         return counts | {key: found[node] for key, found in kept.items() if node in found}
 
     def _missing(self, node: str, *, timed_out: bool) -> str:
@@ -107,7 +109,11 @@ class Events:
             self.tell(event["host"], str(text), "info")
         if result.get("changed"):
             self.changes.setdefault(event["host"], []).append(_task(event))
-            self.tell(event["host"], f"{'would change' if self.check else 'changed'}: {_task(event)}", "info")
+            found = [str(text) for text in result.get("differs") or []]
+            if found:
+                self.differs.setdefault(event["host"], []).extend(found)
+            words = f" ({'; '.join(found)})" if found else ""
+            self.tell(event["host"], f"{'would change' if self.check else 'changed'}: {_task(event)}{words}", "info")
 
     def _runner_retry(self, event: dict[str, Any]) -> None:
         result = event.get("res", {})

@@ -19,7 +19,7 @@ import ansible_runner
 from ansible_runner.utils import OutputEventFilter
 
 KEPT = ("runner_on_start", "runner_on_ok", "runner_on_failed", "runner_on_unreachable", "runner_item_on_failed", "runner_retry", "playbook_on_stats")
-_RESULT_KEYS = ("changed", "msg", "stderr", "stdout", "rc", "notes", "unmeasured", "censored", "exception", "attempts", "retries", "_ansible_no_log")
+_RESULT_KEYS = ("changed", "msg", "stderr", "stdout", "rc", "notes", "unmeasured", "differs", "censored", "exception", "attempts", "retries", "_ansible_no_log")
 _LONGEST = 8000
 
 

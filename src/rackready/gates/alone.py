@@ -13,7 +13,7 @@ from rackready.gates.base import Done, Gate, GateFacts
 from rackready.gates.board import GOOD, Board
 from rackready.gates.merge import merged
 from rackready.gates.runner import Attempt, Runner
-from rackready.model.outcome import Verdict
+from rackready.model.outcome import Outcome, Verdict
 
 NODE_WORKERS = 16
 SIDE_BY_SIDE = 4
@@ -36,7 +36,11 @@ _Measured = tuple[list[Done], list[Attempt]]
 
 
 def run_alone(board: Board, runner: Runner, gates: Sequence[Gate], nodes: Sequence[str], required: set[str], pace: Pace | None = None) -> None:
-    """Run gates on nodes. Levels go in order, in whatever order a set names them: nobody stresses a node that failed a check."""
+    """Run gates on nodes. Levels go in order, in whatever order a set names them.
+
+    A node that failed is measured on, so that one visit repairs all that is wrong with it: but it is not stressed, and after a gate that
+    ``stops_load``, or a level of which no gate could be run, it is put under no load.
+    """
     pace, begun = pace or Pace(), time.monotonic()
     with ThreadPoolExecutor(max_workers=max(1, min(len(nodes), pace.workers))) as pool:
         list(pool.map(lambda node: _of_node(board, runner, gates, node, required, begun + pace.load_after.get(node, 0.0)), nodes))
@@ -56,15 +60,16 @@ def reads_only(gate: Gate, facts: GateFacts, node: str) -> bool:
 
 
 def _of_node(board: Board, runner: Runner, gates: Sequence[Gate], node: str, required: set[str], load_at: float) -> None:
-    stopped_by = ""
+    stopped_by = failed_by = board.lost(node)
     for level in in_levels(gates):
-        failed = ""
-        if level[0].level != LEVELS[0] and not stopped_by:
+        barred_by = {LEVELS[0]: "", LEVELS[-1]: failed_by}.get(level[0].level, stopped_by)
+        if level[0].level != LEVELS[0] and not barred_by:
             _wait(load_at)
-        for gate, verdict in _level(board, runner, level, node, stopped_by):
-            if verdict.outcome not in GOOD and gate.id in required:
-                failed = failed or gate.id
-        stopped_by = stopped_by or failed
+        found = list(_level(board, runner, level, node, barred_by))
+        bad = [gate for gate, verdict in found if verdict.outcome not in GOOD and gate.id in required]
+        blind = bad if all(verdict.outcome is Outcome.ERROR for _, verdict in found) else []
+        stopped_by = stopped_by or next((gate.id for gate in bad if gate.stops_load or blind), "")
+        failed_by = failed_by or next((gate.id for gate in bad), "")
 
 
 def _wait(until: float) -> None:

@@ -153,6 +153,10 @@ class Gate(ABC):
     """An error is tried once more; False for what must not be done again without being asked for."""
     since_last_pass: ClassVar[bool] = False
     """It judges what is new since its last pass, which it finds in ``GateFacts.passed``."""
+    stops_load: ClassVar[bool] = False
+    """A node that does not pass it is put under no load: its cooling, its power or a GPU is in doubt, or nothing measured on it would count."""
+    after_fail: ClassVar[bool] = False
+    """It measures nodes that failed another gate as well, with good nodes as partners: one visit to the rack is to repair all that is wrong."""
     Inputs: ClassVar[type[Inputs]] = Inputs
 
     def __init__(self, inputs: Mapping[str, object] | None = None) -> None:

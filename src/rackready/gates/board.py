@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
@@ -88,8 +88,20 @@ class Board:
         self.recorder.say(node, f"{gate_id} {verdict.outcome.value}: {words}", verdict.outcome)
         return verdict
 
-    def first_bad(self, node: str, required: set[str]) -> str:
+    def first_bad(self, node: str, required: Collection[str]) -> str:
         """Return the first required gate that a node did not pass, empty when there is none."""
+        return next(iter(self._bad(node, required)), "")
+
+    def stopped_by(self, node: str, required: Collection[str]) -> str:
+        """Return the first required gate that a node did not pass and that bars load from it, empty when there is none."""
+        return self.lost(node) or next((name for name in self._bad(node, required) if name not in REGISTRY or REGISTRY[name].stops_load), "")
+
+    def lost(self, node: str) -> str:
+        """Return in words that GPUs of a node did not say who they are, empty when all did: load beside a GPU that is lost may hang the node."""
+        found = self.prints[node]
+        return "" if isinstance(found, Finding) or not found.unread else f"reading the identity of {', '.join(found.unread)}"
+
+    def _bad(self, node: str, required: Collection[str]) -> list[str]:
         if isinstance(self.prints[node], Finding):
-            return "reading its serials and versions"
-        return next((gate for gate, verdicts in self.verdicts[node].items() if gate in required and merged(verdicts).outcome not in GOOD), "")
+            return ["reading its serials and versions"]
+        return [gate for gate, verdicts in self.verdicts[node].items() if gate in required and merged(verdicts).outcome not in GOOD]

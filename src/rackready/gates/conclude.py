@@ -30,13 +30,15 @@ def conclude(board: Board, node: str, gates: Sequence[Gate], required: set[str],
     problems = [item for gate_id in own if gate_id in required for item in _problems(gate_id, own[gate_id])]
     seen = cover.of_node(board.facts.nodes[node], board.verdicts[node], gates, board.skips(node))
     counts = seen.counts(board.facts.nodes[node])
-    if whole:
-        problems += _covered(board, node, seen)
+    covered = _covered(board, node, seen) if whole else []
+    if not seen.held_up:
+        problems += covered
     idle = {Outcome.NOT_RUN, Outcome.SKIP} if whole else {Outcome.NOT_RUN}  # one gate alone may be a declared skip; a whole set of skips measured nothing
     if all(verdict.outcome in idle for verdict in own.values()):
         problems.append((Outcome.ERROR, f"{node}: nothing was run - Expected: at least one gate Actual: none. Check the gate set and what the site skips."))
     problems += [(Outcome.ERROR, f"{node} {gpu}: {_UNREAD}") for gpu in found.unread]
     problems.sort(key=lambda item: _RANK[item[0]])
+    problems += covered if seen.held_up else []  # behind the gates that did not run, which say why
     data = {
         "gates": {gate_id: verdict.outcome.value for gate_id, verdict in own.items()},
         "findings": [text for _, text in problems],

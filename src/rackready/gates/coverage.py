@@ -35,6 +35,8 @@ class Coverage:
     measured: dict[str, list[str]]
     unmeasured: list[str]
     skipped: dict[str, str]
+    held_up: tuple[str, ...] = ()
+    """Gates that would have measured what is unmeasured, and did not run: they say why themselves."""
 
     def counts(self, facts: NodeFacts) -> dict[str, tuple[int, int]]:
         """Return kind -> (measured, expected)."""
@@ -55,6 +57,8 @@ def of_node(facts: NodeFacts, verdicts: Mapping[str, Sequence[Verdict]], gates: 
             by[part].append(gate_id)
     left_out: dict[str, str] = {}
     unmeasured: list[str] = []
+    waiting = {gate_id for gate_id, items in verdicts.items() if items and all(verdict.outcome is Outcome.NOT_RUN for verdict in items)}
+    held_up: dict[str, None] = {}
     for kind, members in parts.items():
         meant = [gate for gate in gates if kind in gate.covers]
         all_skipped = bool(meant) and all(gate.id in skipped for gate in meant)
@@ -65,8 +69,9 @@ def of_node(facts: NodeFacts, verdicts: Mapping[str, Sequence[Verdict]], gates: 
                 left_out[part] = "; ".join(f"{gate.id}: {skipped[gate.id]}" for gate in meant)
             else:
                 unmeasured.append(part)
+                held_up.update(dict.fromkeys(gate.id for gate in meant if gate.id in waiting))
     own = {part: sorted(by[part]) for members in parts.values() for part in members if part in by}
-    return Coverage(facts.node.name, own, unmeasured, left_out)
+    return Coverage(facts.node.name, own, unmeasured, left_out, tuple(held_up))
 
 
 def about(coverage: Coverage, facts: NodeFacts) -> dict[str, object]:
@@ -86,6 +91,8 @@ def verdict(coverage: Coverage) -> Verdict:
     if coverage.unmeasured:
         shown = listed(coverage.unmeasured)
         step = "See which gate did not measure them in the report; run it, or declare its skip with a reason (site.yml gates.skip)."
+        if coverage.held_up:
+            step = f"They are measured by {', '.join(coverage.held_up)}, which did not run: see there why."
         findings.append(
             Finding(
                 where=coverage.node,

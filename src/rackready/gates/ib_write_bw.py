@@ -66,6 +66,7 @@ class IbWriteBw(Gate):
     """Each NIC writes to and is written by a partner on its rail at the rate of its port, GPU memory to GPU memory."""
 
     id = "pair/fabric/performance/ib-write-bw"
+    after_fail = True
     covers = frozenset({"nic", "rail", "cable"})
     fleet = (FleetMetric("bw_average", effect=0.03, of="run", look=_LOOK),)
     """One direction from NIC to NIC is one unit: its figure is that of both ends, and a third partner tells which of them is slow."""

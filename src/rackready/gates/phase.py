@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -166,37 +166,62 @@ class Stage:
                 self.board.recorder.say(node, str(found), Outcome.ERROR)
 
     def _group_gate(self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str]) -> None:
-        """Run a gate over the nodes that passed everything so far: a bad node would only make its partners look bad.
+        """Run a gate over the nodes that passed everything so far; then, where the gate bears it, over those that did not, with good ones as partners.
 
-        A node whose own evidence counts takes part like a partner: what it has stands.
+        Apart, since a bad node would make its partners look bad. A node whose own evidence counts takes part like a partner: what it has stands.
         """
         board = self.board
         judged = [node for node in nodes if gate.id not in board.kept.get(node, {})]
         if not judged:
             return
         able, notes = self._able(gate, nodes, partners, required)
-        for node in (node for node in judged if node in notes):  # partners are not judged: what they have stands
+        later = self._later(gate, judged, [*nodes, *partners], required)
+        for node in (node for node in judged if node in notes and node not in later):  # partners are not judged: what they have stands
             board.note(gate.id, node, notes[node])
-        if not set(able) & set(judged):
-            return
-        for node in able:
+        if set(able) & set(judged):
+            self._over(gate, able, {node: None for node in judged if node in able})
+        if later:
+            helpers = [node for node in able if node not in later][: len(later) + 1]  # one for each, and a third to tell two ends apart
+            self._over(gate, [*later, *helpers], {node: notes[node] if board.first_bad(node, required) == "" else None for node in later})
+
+    def _over(self, gate: Gate, nodes: Sequence[str], judged: Mapping[str, Verdict | None]) -> None:
+        """Run a gate over nodes and record what it means for those judged. One with a verdict of its own here only gains by a pass: else that stands."""
+        board = self.board
+        for node in nodes:
             board.begins(gate, node)
-        done = self.runner.gate(gate, able)
+        done = self.runner.gate(gate, nodes)
         by_node = gate.attribute(board.facts, done)
-        for node in (node for node in able if node in judged):
-            board.verdicts[node][gate.id] = by_node.get(node, [])
+        for node, instead in judged.items():
+            found = by_node.get(node, [])
+            if instead is not None and merged(found).outcome is not Outcome.PASS:
+                board.note(gate.id, node, instead)
+                continue
+            board.verdicts[node][gate.id] = found
             runs = sorted(item.run.id for item in done if node in item.run.nodes)
-            board.recorder.concluded(gate, node, merged(by_node.get(node, [])), runs)
+            board.recorder.concluded(gate, node, merged(found), runs)
+
+    def _later(self, gate: Gate, judged: Sequence[str], everybody: Sequence[str], required: set[str]) -> list[str]:
+        """Return the nodes to measure after the good ones: those that failed another gate and may be loaded, and good ones that have no other partner."""
+        board = self.board
+        if not gate.after_fail:
+            return []
+        free = [node for node in everybody if gate.id not in board.skips(node) and not board.stopped_by(node, required)]
+        good = [node for node in free if not board.first_bad(node, required)]
+        bad = [node for node in free if node in judged and board.first_bad(node, required)]
+        lonely = [node for node in good if node in judged] if len(good) < gate.min_nodes else []
+        return [*bad, *lonely] if bad and len(bad) + len(good) >= gate.min_nodes else []
 
     def _able(self, gate: Gate, nodes: Sequence[str], partners: Sequence[str], required: set[str]) -> tuple[list[str], dict[str, Verdict]]:
         """Return the nodes that can take part, and what is said of the others."""
         board = self.board
         able: list[str] = []
         notes: dict[str, Verdict] = {}
+        failed: dict[str, str] = {}
         for node in [*nodes, *partners]:
             if reason := board.skips(node).get(gate.id, ""):
                 notes[node] = skipped(reason)
             elif bad := board.first_bad(node, required):
+                failed[node] = bad
                 notes[node] = not_run(node, gate.id, f"{bad} did not pass", "Repair that first.")
             else:
                 able.append(node)
@@ -204,4 +229,7 @@ class Stage:
             return able, notes
         words = f"it needs {gate.min_nodes} nodes, {len(able)} of {len(nodes) + len(partners)} can take part"
         step = "Deploy it together with more nodes, or declare the skip with its reason in site.yml (gates.skip)."
+        if failed:
+            words += f": {', '.join(f'{node} did not pass {bad}' for node, bad in failed.items())}"
+            step = f"Repair {', '.join(failed)}, then run the same command again."
         return [], notes | {node: not_run(node, gate.id, words, step) for node in able}

@@ -80,6 +80,13 @@ def test_only_what_would_change_is_held_with_the_reason(monkeypatch: pytest.Monk
     assert world.held == {"node02": "optimize is about to change: gpu_tuning : configure | Set"}
 
 
+def test_the_reason_says_what_differs_and_no_task(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
+    found = {"changes": ["host_roce : service | Say in a dry run what would be applied"], "differs": ["enp26s0np0 MTU 1500, wanted 9000"]}
+    world = World(busy=("node01",), would={"node01": NodeResult(Outcome.PASS, changed=True, data=found)})
+    play(monkeypatch, ctx, world)
+    assert world.held == {"node01": "optimize is about to change: enp26s0np0 MTU 1500, wanted 9000"}
+
+
 def test_a_node_that_keeps_its_jobs_is_not_touched(monkeypatch: pytest.MonkeyPatch, ctx: PhaseContext) -> None:
     world = World(busy=("node01", "node02"), would={"node01": would("a"), "node02": would("a")}, keep=("node01",))
     assert play(monkeypatch, ctx, world)["node01"] == KEPT

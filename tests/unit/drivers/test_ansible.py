@@ -69,6 +69,13 @@ def test_a_dry_run_names_what_would_change() -> None:
     assert "changes" not in events.result("node01").data
 
 
+def test_what_differs_is_kept_and_told_where_a_task_says_it() -> None:
+    found = ["enp26s0np0 MTU 1500, wanted 9000", "enp60s0np0 MTU 1500, wanted 9000"]
+    events, told = judge(event("runner_on_ok", "node02", changed=True, differs=found), stats(ok=BOTH, changed={"node02": 1}, processed=BOTH))
+    assert events.result("node02").data["differs"] == found
+    assert told == [("node02", f"changed: nvidia_driver : install | Install exact version ({'; '.join(found)})", "info")]
+
+
 def test_failed_task_names_node_phase_task_and_reason() -> None:
     words = "Expected: package lists signed by the mirror's key Actual: EXPKEYSIG 1234 rackready. Renew it."
     events, told = judge(event("runner_on_failed", "node02", msg=words), stats(ok=BOTH, failures={"node02": 1}, processed=BOTH))

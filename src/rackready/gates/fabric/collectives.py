@@ -24,6 +24,7 @@ class NcclPair(Multi):
     """Two nodes reduce together over every rail at the bandwidth that their NICs give (forced ring, which no tree can hide a bad rail from)."""
 
     id = "pair/fabric/performance/nccl-all-reduce-ring"
+    after_fail = True
     algorithm = "ring"
 
     def parts(self, facts: GateFacts, nodes: Sequence[str]) -> dict[str, tuple[str, ...]]:  # noqa: ARG002

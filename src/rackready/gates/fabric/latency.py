@@ -49,6 +49,7 @@ class IbWriteLat(Gate):
     """Each NIC answers a partner on its rail in the time of its kind and of the other rails, host memory, both directions."""
 
     id = "pair/fabric/performance/ib-write-lat"
+    after_fail = True
     covers = frozenset({"nic", "rail", "cable"})
     min_nodes = 2
     program: ClassVar[str] = "ib_write_lat"

@@ -118,7 +118,9 @@ def _network(judge: Judge, fabric: Fabric, of_node: NodeFacts, node: str, log: H
     others = sorted({f"NET/{net}" for net, _, _ in log.channels if not _is(net, starts)} | {net for net in log.networks if not _is(net, starts)})
     if others:
         step = f"RDMA was not used: check that the HCAs are ACTIVE and have RoCE v2 GIDs: {RUNBOOK}"
-        if not any("Socket" in other for other in others):
+        if plugin == "ib" and not log.sought_rdma:
+            step = f"NCCL did not look for HCAs: take NCCL_NET and NCCL_IB_DISABLE out of /etc/nccl.conf, ~/.nccl.conf and the environment: {RUNBOOK}"
+        elif not any("Socket" in other for other in others):
             step = f"Correct fabric.nccl_net in site.yml, or NCCL_NET_PLUGIN in /etc/nccl.conf: {RUNBOOK}"
         judge.fail(node, "NCCL transport", name, ", ".join(others), step)
     elif not all(direct for _, _, direct in log.channels):

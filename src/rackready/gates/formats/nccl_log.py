@@ -36,6 +36,9 @@ class HostLog:
     """Index that channels use -> (HCA, link layer)."""
     networks: set[str] = field(default_factory=set)
     """Networks chosen: IB, Socket, AWS Libfabric, ..."""
+    sought_rdma: bool = False
+    """Whether its own RDMA network (NET/IB) said anything, found or not. It is silent where NCCL is told to leave it out: by NCCL_NET another name (ncclNetInit
+    of src/plugin/net.cc, 2.30, initialises only that one), or by NCCL_IB_DISABLE (src/transport/net_ib)."""
     providers: set[str] = field(default_factory=set)
     """libfabric's providers, of aws-ofi-nccl only."""
     channels: list[tuple[str, int, bool]] = field(default_factory=list)
@@ -83,6 +86,7 @@ def _lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read(host: HostLog, line: str) -> None:
+    host.sought_rdma |= line.startswith("NET/IB : ")
     if line.startswith("Channel "):
         _channel(host, line)
     elif found := _PATTERN.match(line):

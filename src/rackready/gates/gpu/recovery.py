@@ -31,6 +31,7 @@ class RecoveryAction(SmiGate):
     """The driver asks for no reset, drain or reboot of any GPU."""
 
     id = "node/gpu/sanity/recovery-action"
+    stops_load = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:  # noqa: ARG002 - the same for every model
         """Hold the field against 'None'; a word that is not known is an error."""

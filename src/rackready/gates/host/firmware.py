@@ -73,6 +73,7 @@ class Firmware(Gate):
     """All firmware is as the site declares it; where it declares none, alike parts of identical nodes carry the same version."""
 
     id = "group/host/validation/firmware"
+    after_fail = True
     covers = frozenset({"node"})
 
     class Inputs(base.Inputs):

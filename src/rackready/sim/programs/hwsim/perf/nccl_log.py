@@ -58,7 +58,10 @@ def _begun(rank: Rank, ranks: list[Rank], node: Facts, settings: dict[str, str],
         if node["gdr"]:
             out.append(f"DMA-BUF is available on GPU device {rank.device}")
     else:
-        out += ["NET/IB : No device found.", f"NET/Socket : Using [0]{node['management']}<0>", "Initialized NET plugin Socket", "Using network Socket"]
+        # NCCL asks only the network that NCCL_NET names (ncclNetInit, src/plugin/net.cc), and NCCL_IB_DISABLE ends NET/IB without a word.
+        told = settings.get("NCCL_NET") or settings.get("NCCL_IB_DISABLE", "0") != "0"
+        out += [] if told else ["NET/IB : No device found."]
+        out += [f"NET/Socket : Using [0]{node['management']}<0>", "Initialized NET plugin Socket", "Using network Socket"]
     bus = rank.gpu["pci"].replace("0000:", "").replace(":", "").replace(".", "")
     where = f"cudaDev {rank.device} nvmlDev {rank.device} busId {bus} commId {_communicator(ranks)}"
     out.append(f"ncclCommInitRankConfig comm 0x55f0c0de0000 rank {rank.rank} nranks {len(ranks)} {where} - Init START")
