@@ -9,14 +9,14 @@ import typer
 from rackready.cli import size_cost, size_model, size_text
 from rackready.cli.output import Format, Output, print_json
 from rackready.cli.size_answer import described, serving_answer, training_answer
-from rackready.cli.size_cost import Money
+from rackready.cli.size_cost import Money, prices
 from rackready.cli.size_model import Asked, model_of
 
 app = typer.Typer(help="Size a language model: memory, servers that fit, bounds of speed, cost of a result.", no_args_is_help=True)
 
 On = Annotated[list[str], typer.Option("--on", help="Server or GPU profile to consider; may be repeated. Left out: all.")]
-Tp = Annotated[int, typer.Option("--tp", min=0, help="Tensor parallelism; 0: the smallest that fits.")]
-Pp = Annotated[int, typer.Option("--pp", min=0, help="Pipeline stages; 0: the fewest that fit.")]
+Tp = Annotated[int, typer.Option("--tp", min=0, help="Tensor parallelism; 0: searched for the least cost.")]
+Pp = Annotated[int, typer.Option("--pp", min=0, help="Pipeline stages; 0: searched, the fewest that do.")]
 Ep = Annotated[int, typer.Option("--ep", min=1, help="Expert parallelism, over data-parallel ranks.")]
 Reserve = Annotated[float, typer.Option("--reserve-gib", min=-1, help="Memory of each GPU that context, communication and fragmentation take, GiB; -1: 2.")]
 
@@ -52,7 +52,8 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     vocabulary: size_model.Vocabulary = 0,
     weights: size_model.WeightsOption = "",
     context: Annotated[int, typer.Option("--context", min=0, help="Tokens of one sequence, prompt and answer; 0: 8,192.")] = 0,
-    sequences: Annotated[int, typer.Option("--sequences", min=0, help="Sequences at a time that one replica must hold; 0: as many as fit.")] = 0,
+    sequences: Annotated[int, typer.Option("--sequences", min=0, help="Sequences at a time, over as many replicas as they need; 0: as many as one holds.")] = 0,
+    least_rate: Annotated[float, typer.Option("--least-rate", min=0, help="Tokens a second that each sequence must get at least; 0: any.")] = 0.0,
     kv: Annotated[str, typer.Option("--kv", help="Number format of the cache: bf16, fp16, fp8 or int8.")] = "",
     utilization: Annotated[float, typer.Option("--utilization", help="Share of GPU memory that the engine may use; 0: 0.9, vLLM's default.")] = 0.0,
     efficiency: Annotated[float, typer.Option("--efficiency", help="Share of the bound that you measured, for costs; 0: the bound itself.")] = 0.0,
@@ -60,8 +61,8 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     tp: Tp = 0,
     pp: Pp = 0,
     on: On = [],  # noqa: B006 - typer reads it, nothing changes it
-    price_hour: size_cost.PriceHour = 0.0,
-    price_gpu: size_cost.PriceGpu = 0.0,
+    price_hour: size_cost.PriceHour = [],  # noqa: B006 - as --on
+    price_gpu: size_cost.PriceGpu = [],  # noqa: B006
     life: size_cost.Life = 4.0,
     kwh: size_cost.Kwh = 0.0,
     pue: size_cost.Pue = 0.0,
@@ -71,14 +72,15 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     currency: size_cost.Currency = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Serve a model: GPUs of one replica, sequences that fit, bounds of prefill and decode, cost of a million tokens."""
+    """Serve a model: the cheapest layout, sequences that fit, bounds of prefill and decode, cost of a million tokens."""
     asked = Asked(config, params, layers, hidden, heads, kv_heads, vocabulary, weights)
-    money = Money(price_hour, price_gpu, life, kwh, pue, load, used, overhead, currency)
+    money = Money(prices("--price-hour", price_hour), prices("--price-gpu", price_gpu), life, kwh, pue, load, used, overhead, currency)
     document = serving_answer(
         *model_of(asked),
         {
             "context": context,
             "sequences": sequences,
+            "least_rate": least_rate,
             "kv": kv,
             "utilization": utilization,
             "efficiency": efficiency,
@@ -103,7 +105,7 @@ def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
     vocabulary: size_model.Vocabulary = 0,
     sequence: Annotated[int, typer.Option("--sequence", min=0, help="Tokens of one sequence; 0: 4,096.")] = 0,
     micro_batch: Annotated[int, typer.Option("--micro-batch", min=0, help="Sequences of one micro-batch; 0: 1.")] = 0,
-    micro_batches: Annotated[int, typer.Option("--micro-batches", min=0, help="Micro-batches of one step and data-parallel rank; 0: as many as stages.")] = 0,
+    micro_batches: Annotated[int, typer.Option("--micro-batches", min=0, help="Micro-batches of one step and data-parallel rank; 0: the fastest.")] = 0,
     tokens: Annotated[str, typer.Option("--tokens", help="Tokens of the whole run, e.g. 15T: how long it takes and what it costs.")] = "",
     gpus: Annotated[int, typer.Option("--gpus", min=0, help="GPUs in all; what tp x pp leaves is data parallelism. 0: one replica.")] = 0,
     zero: Annotated[int, typer.Option("--zero", min=-1, max=3, help="ZeRO stage; -1: 1.")] = -1,
@@ -117,8 +119,8 @@ def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
     pp: Pp = 0,
     ep: Ep = 1,
     on: On = [],  # noqa: B006 - typer reads it, nothing changes it
-    price_hour: size_cost.PriceHour = 0.0,
-    price_gpu: size_cost.PriceGpu = 0.0,
+    price_hour: size_cost.PriceHour = [],  # noqa: B006 - as --on
+    price_gpu: size_cost.PriceGpu = [],  # noqa: B006
     life: size_cost.Life = 4.0,
     kwh: size_cost.Kwh = 0.0,
     pue: size_cost.Pue = 0.0,
@@ -128,9 +130,9 @@ def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
     currency: size_cost.Currency = "",
     output: Output = Format.TEXT,
 ) -> None:
-    """Train a model: memory of the fullest GPU, the smallest layout that fits, days and cost of a run."""
+    """Train a model: the fastest layout that fits, memory of its fullest GPU, days and cost of a run."""
     asked = Asked(config, params, layers, hidden, heads, kv_heads, vocabulary)
-    money = Money(price_hour, price_gpu, life, kwh, pue, load, used, overhead, currency)
+    money = Money(prices("--price-hour", price_hour), prices("--price-gpu", price_gpu), life, kwh, pue, load, used, overhead, currency)
     wanted: dict[str, Any] = {
         "sequence": sequence,
         "micro_batch": micro_batch,

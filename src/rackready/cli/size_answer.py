@@ -9,7 +9,7 @@ from typing import Any, get_args
 from rackready.cli.size_cost import Money
 from rackready.cli.size_model import amount
 from rackready.design.sizing import links, parameters
-from rackready.design.sizing.candidates import Serving, Training, serve_on, servers, train_on
+from rackready.design.sizing.candidates import MOST_STEP_TOKENS, Load, Serving, Training, serve_on, servers, train_on
 from rackready.design.sizing.parallel import Layout
 from rackready.design.sizing.precision import KV_BYTES, computed_in, weight_bytes
 from rackready.design.sizing.serving_memory import ServingJob, kv_bytes_per_token, weights_on_gpu
@@ -91,9 +91,10 @@ def serving_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str,
     )
     if model.context is not None and job.context > model.context:
         raise RackreadyError(f"--context {job.context}: {model.name} was made for less - Expected: at most {model.context} Actual: {job.context}. Lower it.")
-    sequences = int(wanted.of("sequences", 0, "as many sequences at a time as fit (--sequences)"))
+    sequences = int(wanted.of("sequences", 0, "as many sequences at a time as one replica holds (--sequences)"))
+    load = Load(sequences, float(raw["least_rate"]))
     efficiency = wanted.share("efficiency", 1.0, "speeds are upper bounds, and costs therefore lower bounds: measure, then give --efficiency")
-    rows = [_serving_row(serve_on(*pair, model, job, Layout(raw["tp"], raw["pp"]), sequences or None), model, money, efficiency) for pair in servers(on)]
+    rows = [_serving_row(serve_on(*pair, model, job, Layout(raw["tp"], raw["pp"]), load), model, money, efficiency) for pair in servers(on)]
     wanted.assumed += money.assumed()
     return {
         "model": described(model),
@@ -103,6 +104,7 @@ def serving_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str,
             "utilization": job.utilization,
             "reserve_bytes": job.reserve,
             "sequences": sequences or None,
+            "least_rate": load.least_rate or None,
             "efficiency": efficiency,
         },
         "currency": money.currency,
@@ -113,7 +115,7 @@ def serving_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str,
 
 def _order(row: Document) -> tuple[Any, ...]:
     cost = row.get("cost") or {}
-    return (not row["fits"], cost.get("per_million_tokens", cost.get("run", 0)), row["gpus"], row["platform"])
+    return (not row["fits"], cost.get("per_million_tokens", cost.get("run", math.inf)), row["gpus"], row["platform"])
 
 
 def _place(found: Serving | Training) -> Document:
@@ -144,11 +146,15 @@ def _serving_row(found: Serving, model: Llm, money: Money, efficiency: float) ->
     note = computed_in(loader.gpu(found.gpu), model.weights)[1]
     row["notes"] += [note] if note else []
     row["memory"] = asdict(found.memory)
-    row["sequences"] = found.sequences
+    row["sequences"], row["replicas"] = found.sequences, found.replicas
+    row["smallest"] = {"tp": found.smallest.tp, "pp": found.smallest.pp, "gpus": found.smallest.gpus} if found.smallest else None
     if found.decode is not None and found.prefill is not None:
         row["decode"], row["prefill"] = asdict(found.decode), asdict(found.prefill)
         row["cost"] = money.tokens(found.platform, found.layout.gpus, found.decode.tokens_per_second * efficiency)
     return row
+
+
+_MICRO_BATCHES = f"as many micro-batches a step as make the run fastest, at most {MOST_STEP_TOKENS:,} tokens a step, as Llama 3 405B had (--micro-batches)"
 
 
 def _training_job(wanted: Wanted) -> TrainingJob:
@@ -162,7 +168,7 @@ def _training_job(wanted: Wanted) -> TrainingJob:
     return TrainingJob(
         int(wanted.of("sequence", 4096, "4,096 tokens a sequence (--sequence)")),
         int(wanted.of("micro_batch", 1, "micro-batches of 1 sequence (--micro-batch)")),
-        int(wanted.of("micro_batches", 0, "as many micro-batches a step as pipeline stages (--micro-batches)")) or None,
+        int(wanted.of("micro_batches", 0, _MICRO_BATCHES)) or None,
         float(size),
         optimizer,
         recompute,
@@ -180,8 +186,8 @@ def training_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str
     wanted.assumed.append("tensor parallelism with sequence parallelism; 1F1B pipeline schedule; bf16 weights and arithmetic")
     tokens = amount(raw["tokens"], "--tokens") if raw["tokens"] else 0.0
     mfu = wanted.share("mfu", 0.4, "MFU 0.4 (--mfu): assumed, no measurement was given; 0.35 to 0.5 is commonly reported")
-    found = [train_on(*pair, model, job, Layout(raw["tp"], raw["pp"], 1, raw["ep"], zero), raw["gpus"]) for pair in servers(on)]
-    rows = [_training_row(item, model, job, tokens, mfu, money) for item in found]
+    found = [train_on(*pair, model, job, Layout(raw["tp"], raw["pp"], 1, raw["ep"], zero), raw["gpus"], mfu) for pair in servers(on)]
+    rows = [_training_row(item, model, tokens, mfu, money) for item in found]
     wanted.assumed += money.assumed()
     return {
         "model": described(model),
@@ -198,14 +204,14 @@ def training_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str
     }
 
 
-def _training_row(found: Training, model: Llm, job: TrainingJob, tokens: float, mfu: float, money: Money) -> Document:
+def _training_row(found: Training, model: Llm, tokens: float, mfu: float, money: Money) -> Document:
     row = _place(found)
     row["zero"] = found.layout.zero
     row["memory"] = {**asdict(found.memory), "total": found.memory.total, "available": found.available}
     if found.fits:
-        time = training_time(model, found.layout, job, loader.gpu(found.gpu), loader.platform(found.platform), tokens, mfu)
+        time = training_time(model, found.layout, found.job, loader.gpu(found.gpu), loader.platform(found.platform), tokens, mfu)
         row["limit"] = time.limit
-        row["step"] = {"seconds": time.seconds, "tokens": time.step_tokens}
+        row["step"] = {"seconds": time.seconds, "tokens": time.step_tokens, "micro_batches": found.job.micro_batches}
         if tokens:
             row["days"], row["gpu_hours"] = time.days, time.gpu_hours
             row["cost"] = money.run(found.platform, time.gpu_hours)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import typer
@@ -12,8 +13,11 @@ from rackready.design.sizing.cost import Price, gpu_hour, per_million, virtual
 from rackready.model.problems import RackreadyError
 from rackready.profiles import loader
 
-PriceHour = Annotated[float, typer.Option("--price-hour", min=0, help="Price of one GPU hour.")]
-PriceGpu = Annotated[float, typer.Option("--price-gpu", min=0, help="Purchase price of one GPU with its share of server and network, instead of --price-hour.")]
+PriceHour = Annotated[list[str], typer.Option("--price-hour", help="Price of one GPU hour, or ID=PRICE of one server or GPU profile; may be repeated.")]
+PriceGpu = Annotated[
+    list[str],
+    typer.Option("--price-gpu", help="Purchase price of one GPU with its share of server and network, or ID=PRICE, instead of --price-hour; may be repeated."),
+]
 Life = Annotated[float, typer.Option("--life-years", help="Years over which the purchase is spread.")]
 Kwh = Annotated[float, typer.Option("--price-kwh", min=0, help="Price of one kWh.")]
 Pue = Annotated[float, typer.Option("--pue", help="Facility power over IT power: what cooling and distribution add.")]
@@ -25,12 +29,52 @@ Overhead = Annotated[
 Currency = Annotated[str, typer.Option("--currency", help="Name of the money that prices are in; it is only printed.")]
 
 
+Prices = Mapping[str, float]
+"""Server or GPU profile -> price; "": of all others."""
+
+
+def prices(option: str, given: Sequence[str]) -> Prices:
+    """Read PRICE and ID=PRICE. Raises RackreadyError with everything that is wrong."""
+    servers_known = {name: loader.platform(name).gpu for name in loader.known("platform")} if any("=" in item for item in given) else {}
+    known = {*servers_known, *servers_known.values()}
+    out: dict[str, float] = {}
+    wrong = []
+    for item in given:
+        name, _, text = item.rpartition("=")
+        value = _number(text)
+        if value is None:
+            wrong.append(f"{option} {item}: Expected: a price, or ID=PRICE Actual: {text or 'no price'}. Correct it.")
+        elif value < 0:
+            wrong.append(f"{option} {item}: Expected: at least 0 Actual: {value:g}. Correct it.")
+        elif name and name not in known:
+            wrong.append(f"{option} {item}: Expected: one of {', '.join(sorted(known))} Actual: {name}. Correct it.")
+        elif name in out:
+            wrong.append(f"{option} {item}: Expected: one price for {name or 'all servers'} Actual: {out[name]:g} before it. Give it once.")
+        else:
+            out[name] = value
+    if wrong:
+        raise RackreadyError("\n".join(wrong))
+    return {name: value for name, value in out.items() if value}
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _price(of: Prices, platform: str) -> float | None:
+    """Return the price for a server model: its own, else its GPU's, else everybody's; None when nothing was said."""
+    return of.get(platform, of.get(loader.platform(platform).gpu, of.get("")))
+
+
 @dataclass(frozen=True, slots=True)
 class Money:
-    """What was said about prices; 0: not said."""
+    """What was said about prices; 0 and empty: not said."""
 
-    hour: float = 0.0
-    purchase: float = 0.0
+    hour: Prices = field(default_factory=dict)
+    purchase: Prices = field(default_factory=dict)
     life: float = 4.0
     kwh: float = 0.0
     pue: float = 0.0
@@ -62,8 +106,9 @@ class Money:
             raise RackreadyError(f"--pue {self.pue:g}: Expected: at least 1, since what IT draws is part of it Actual: {self.pue:g}. Correct it.")
 
     def _finite(self) -> None:
-        options = {"--price-hour": self.hour, "--price-gpu": self.purchase, "--life-years": self.life, "--price-kwh": self.kwh, "--pue": self.pue}
-        wrong = [f"{option} {value:g}: Expected: a number Actual: {value:g}. Correct it." for option, value in options.items() if not math.isfinite(value)]
+        said = [("--price-hour", value) for value in self.hour.values()] + [("--price-gpu", value) for value in self.purchase.values()]
+        options = [*said, ("--life-years", self.life), ("--price-kwh", self.kwh), ("--pue", self.pue)]
+        wrong = [f"{option} {value:g}: Expected: a number Actual: {value:g}. Correct it." for option, value in options if not math.isfinite(value)]
         if wrong:
             raise RackreadyError("\n".join(wrong))
 
@@ -80,7 +125,7 @@ class Money:
         """Return what one working GPU hour costs on a server model; None without any price."""
         server = loader.platform(platform)
         watts = server.max_power.value / server.gpus
-        price = Price(self.hour or None, self.purchase or None, self.life, watts, self.load, self.pue or 1.0, self.kwh, self.used)
+        price = Price(_price(self.hour, platform), _price(self.purchase, platform), self.life, watts, self.load, self.pue or 1.0, self.kwh, self.used)
         return gpu_hour(price)
 
     def tokens(self, platform: str, gpus: int, rate: float) -> dict[str, Any] | None:

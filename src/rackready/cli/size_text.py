@@ -45,7 +45,9 @@ def _notes(document: Document) -> None:
 def _layout(row: Document) -> str:
     servers = f" in {row['servers']} servers" if row["servers"] > 1 else ""
     experts = f" ep {row['ep']}" if row["ep"] > 1 else ""
-    return f"tp {row['tp']} pp {row['pp']} dp {row['dp']}{experts}: {row['gpus']} GPU{'s' if row['gpus'] > 1 else ''}{servers}"
+    several = f", {row['replicas']} of them" if row.get("replicas", 1) > 1 else ""
+    batches = f", {count} micro-batches" if (count := row.get("step", {}).get("micro_batches")) else ""
+    return f"tp {row['tp']} pp {row['pp']} dp {row['dp']}{experts}: {row['gpus']} GPU{'s' if row['gpus'] > 1 else ''}{servers}{several}{batches}"
 
 
 def serving(document: Document) -> None:

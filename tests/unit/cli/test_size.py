@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rackready.cli.output import console
+from rackready.profiles import loader
 
 Size = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).resolve().parents[3]
 LLM = ROOT / "tests" / "fixtures" / "llm"
 L8, L70 = str(LLM / "llama31_8b.json"), str(LLM / "llama31_70b.json")
+PLATFORMS = [loader.platform(name) for name in loader.known("platform")]
+IDS = sorted({item.id for item in PLATFORMS} | {item.gpu for item in PLATFORMS})
 SHAPE = ("--params", "70B", "--layers", "80", "--hidden", "8192", "--heads", "64")
 
 
@@ -43,9 +47,9 @@ def test_serve_names_layout_limit_and_cost(size: Size) -> None:
     )
     row = json.loads(out)["candidates"][0]
     assert code == 0
-    assert (row["platform"], row["tp"], row["pp"], row["gpus"], row["fits"], row["limit"]) == ("dgx_h100", 4, 1, 4, True, "bandwidth")
-    assert row["sequences"] == 14
-    assert row["cost"]["per_million_tokens"] == pytest.approx(2.5 * 4 / (row["decode"]["tokens_per_second"] * 3600) * 1e6)
+    assert (row["platform"], row["tp"], row["pp"], row["gpus"], row["fits"], row["limit"]) == ("dgx_h100", 8, 1, 8, True, "bandwidth")
+    assert (row["sequences"], row["smallest"]) == (42, {"tp": 4, "pp": 1, "gpus": 4})
+    assert row["cost"]["per_million_tokens"] == pytest.approx(2.5 * 8 / (row["decode"]["tokens_per_second"] * 3600) * 1e6)
     assert row["cost"]["per_million_tokens_virtual"] == pytest.approx(row["cost"]["per_million_tokens"] / 0.8)
 
 
@@ -74,6 +78,48 @@ def test_every_default_is_printed(size: Size) -> None:
         *("--load", "--price-kwh", "--pue", "--used", "micro-batch 1", "tp ", "pp ", "dp 1", "MFU 0.4 (source: assumed)"),
     ):
         assert text in flat, text
+
+
+def test_the_cheapest_tensor_parallelism_is_searched_not_the_smallest(size: Size) -> None:
+    def cost(*more: str) -> tuple[int, float]:
+        row = json.loads(size("serve", "--config", L70, "--on", "dgx_h100", "--price-hour", "2.5", "--output", "json", *more)[1])["candidates"][0]
+        return row["tp"], row["cost"]["per_million_tokens"]
+
+    found = cost()
+    assert found[0] == 8
+    assert found[1] == pytest.approx(min(cost("--tp", str(width))[1] for width in (2, 4, 8)))
+    assert cost("--tp", "2")[1] > 5 * found[1]
+
+
+def test_sequences_are_spread_over_as_many_replicas_as_they_need(size: Size) -> None:
+    def row(*more: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(size("serve", "--config", L70, "--on", "dgx_h100", "--output", "json", *more)[1])["candidates"][0]
+        return found
+
+    many = row("--sequences", "400", "--tp", "8")
+    assert (many["replicas"], many["sequences"]) == (3, 134)
+    assert row("--sequences", "400", "--tp", "8", "--least-rate", "70")["decode"]["per_sequence"] >= 70
+    assert row("--sequences", "400", "--tp", "8", "--least-rate", "70")["replicas"] > 3
+    assert size("serve", "--config", L70, "--on", "dgx_h100", "--least-rate", "100000")[0] == 1
+
+
+def test_prices_per_server_model(size: Size) -> None:
+    prices = ("--price-hour", "2.5", "--price-hour", "l40s=1", "--price-hour", "dgx_b200=6")
+    document = json.loads(size("serve", "--config", L8, "--on", "dgx_h100", "--on", "dgx_b200", "--on", "l40s", *prices, "--output", "json")[1])
+    assert {row["platform"]: row["cost"]["gpu_hour"] for row in document["candidates"]} == {"dgx_h100": 2.5, "dgx_b200": 6, "sys_521ge_l40s": 1}
+    document = json.loads(size("serve", "--config", L8, "--on", "dgx_h100", "--on", "l40s", "--price-hour", "l40s=1", "--output", "json")[1])
+    assert [(row["platform"], bool(row["cost"])) for row in document["candidates"]] == [("sys_521ge_l40s", True), ("dgx_h100", False)]
+
+
+def test_micro_batches_of_the_fastest_run_are_searched(size: Size) -> None:
+    def row(*more: str) -> dict[str, Any]:
+        document = json.loads(size("train", "--config", L70, "--gpus", "1024", "--tokens", "1T", "--on", "dgx_h100", "--output", "json", *more)[1])
+        found: dict[str, Any] = document["candidates"][0]
+        return found
+
+    assert (row()["limit"], row()["days"]) == ("compute", pytest.approx(12.09, abs=0.01))
+    assert row("--micro-batches", "1", "--tp", "8", "--pp", "1")["days"] > 2 * row()["days"]
+    assert row()["step"]["tokens"] <= 16 * 2**20
 
 
 def test_what_was_said_is_not_called_assumed(size: Size) -> None:
@@ -118,7 +164,7 @@ def test_what_no_server_can_do_is_exit_1_and_says_how_much_is_missing(size: Size
 
 def test_quantized_weights_need_less(size: Size) -> None:
     document = json.loads(size("serve", "--config", L70, "--weights", "fp8", "--on", "dgx_h100", "--output", "json")[1])
-    assert document["candidates"][0]["tp"] == 2
+    assert document["candidates"][0]["smallest"] == {"tp": 2, "pp": 1, "gpus": 2}
     assert document["model"]["weight_bytes"] == pytest.approx(70.55e9 + 2 * 128256 * 8192, rel=0.001)
 
 
@@ -174,6 +220,15 @@ def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_p
         (
             ("serve", "--config", L8, "--price-gpu", "1", "--pue", "0.9"),
             "--pue 0.9: Expected: at least 1, since what IT draws is part of it Actual: 0.9. Correct it.",
+        ),
+        (
+            ("serve", "--config", L8, "--price-hour", "h1000=2", "--price-hour", "dear", "--price-hour", "-1", "--price-hour", "3", "--price-hour", "4"),
+            (
+                f"--price-hour h1000=2: Expected: one of {', '.join(IDS)} Actual: h1000. Correct it.\n"
+                "--price-hour dear: Expected: a price, or ID=PRICE Actual: dear. Correct it.\n"
+                "--price-hour -1: Expected: at least 0 Actual: -1. Correct it.\n"
+                "--price-hour 4: Expected: one price for all servers Actual: 3 before it. Give it once."
+            ),
         ),
         (
             ("serve", "--config", L8, "--price-hour", "inf", "--life-years", "nan"),

@@ -1,4 +1,4 @@
-"""Which servers of the profiles can do it: for each the smallest layout that fits, and what binds it."""
+"""Which servers of the profiles can do it: for each the layout that does it at least cost, and what binds it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rackready.design.sizing.parallel import Layout, check
 from rackready.design.sizing.serving_memory import ServingJob, ServingMemory, serving_memory
 from rackready.design.sizing.serving_speed import Bound, decode, prefill
 from rackready.design.sizing.training_memory import TrainingJob, TrainingMemory, training_memory
+from rackready.design.sizing.training_speed import NOT_KNOWN, training_time
 from rackready.model.llm import Llm
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GpuProfile, PlatformProfile
@@ -19,11 +20,24 @@ from rackready.profiles import loader
 _T = TypeVar("_T")
 MIB = 2**20
 _STAGES = (1, 2, 4, 8, 16)
+MOST_STEP_TOKENS = 16 * 2**20
+"""Tokens of one step up to which a larger step is believed to train as well: the largest of Llama 3 405B (arXiv 2407.21783, 3.4.1: 4M, 8M, then 16M)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a service must do at one time. ``sequences``: in all replicas, 0: as many as one holds; ``least_rate``: tokens a second of each, 0: any."""
+
+    sequences: int = 0
+    least_rate: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """One server model for one replica. ``layout`` is the smallest that fits; where none does, the largest that was tried."""
+    """One server model. ``layout`` is that of the least GPU time a token; where none fits, the largest that was tried.
+
+    ``sequences`` and both bounds are of one replica. ``smallest``: the layout with the fewest GPUs that fits.
+    """
 
     platform: str
     gpu: str
@@ -34,11 +48,18 @@ class Serving:
     limit: str
     decode: Bound | None = None
     prefill: Bound | None = None
+    replicas: int = 1
+    smallest: Layout | None = None
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second of one replica at most."""
+        return self.decode.tokens_per_second if self.decode else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One server model for one run."""
+    """One server model for one run. ``job`` has the micro-batches of a step that the layout was chosen with."""
 
     platform: str
     gpu: str
@@ -47,6 +68,7 @@ class Training:
     available: float
     fits: bool
     limit: str
+    job: TrainingJob
 
 
 def gpu_memory(gpu: GpuProfile) -> float:
@@ -98,31 +120,92 @@ def _even(layout: Layout, gpus: int) -> None:
         )
 
 
-def serve_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: ServingJob, fixed: Layout, sequences: int | None) -> Serving:
-    """Return the smallest layout on which ``sequences`` (None: one) full contexts fit, with its bounds."""
+def serve_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: ServingJob, fixed: Layout, wanted: Load) -> Serving:
+    """Return the tensor parallelism and number of replicas that write a token in the least GPU time, and so at the least cost on this server model.
+
+    Pipeline stages are as few as fit: they add a wait to every token. Layouts of which a needed link has no published rate are taken only where no
+    other fits: their bound leaves something out.
+    """
     tried: tuple[Layout, ServingMemory] | None = None
     refused: list[str] = []
+    fitting: list[Serving] = []
     for layout in layouts(model, platform, gpu, fixed, refused=refused):
+        if fitting and layout.pp > fitting[0].layout.pp:
+            break
         memory = serving_memory(model, layout, job, gpu_memory(gpu))
         tried = (layout, memory)
-        if memory.sequences >= (sequences or 1):
-            batch = sequences or memory.sequences
-            steps = decode(model, layout, job, gpu, platform, batch)
-            return Serving(platform.id, gpu.id, layout, memory, True, batch, steps.limit, steps, prefill(model, layout, job, gpu, platform))  # noqa: FBT003 - a field
-    return Serving(platform.id, gpu.id, *_some(tried, model, platform, refused), False, 0, "memory")  # noqa: FBT003 - a field
+        batch = _batch(platform, gpu, model, job, layout, min(memory.sequences, wanted.sequences or memory.sequences), wanted.least_rate)
+        if batch == 0:
+            continue
+        replicas = -(-wanted.sequences // batch) if wanted.sequences else 1
+        batch = -(-wanted.sequences // replicas) if wanted.sequences else batch
+        steps = decode(model, layout, job, gpu, platform, batch)
+        ahead = prefill(model, layout, job, gpu, platform)
+        fitting.append(Serving(platform.id, gpu.id, layout, memory, True, batch, steps.limit, steps, ahead, replicas))  # noqa: FBT003 - a field
+    if not fitting:
+        return Serving(platform.id, gpu.id, *_some(tried, model, platform, refused), False, 0, "memory")  # noqa: FBT003 - a field
+    best = min(fitting, key=lambda item: (bool(item.decode and item.decode.not_judged), _gpu_seconds(item), item.layout.gpus))
+    return replace(best, smallest=min((item.layout for item in fitting), key=lambda layout: layout.gpus))
 
 
-def train_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: TrainingJob, fixed: Layout, gpus: int = 0) -> Training:
-    """Return the smallest layout whose fullest GPU has room, on ``gpus`` GPUs (0: one replica)."""
+def _gpu_seconds(found: Serving) -> float:
+    """Return the GPU time of one token, to six digits: layouts that differ by rounding alone are alike."""
+    return float(f"{found.layout.gpus / found.rate:.6g}")
+
+
+def _batch(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: ServingJob, layout: Layout, most: int, least_rate: float) -> int:  # noqa: PLR0913, PLR0917 - as train_on
+    """Return the most sequences, up to ``most``, of which each gets at least ``least_rate`` tokens a second; 0 when not even one does.
+
+    More sequences never make one of them faster, so the number is found by halving.
+    """
+
+    def enough(sequences: int) -> bool:
+        return decode(model, layout, job, gpu, platform, sequences).per_sequence >= least_rate
+
+    if not most or enough(most):
+        return most
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return low
+
+
+def train_on(  # noqa: PLR0913, PLR0917 - a run is its hardware, model, job, what is fixed of its layout, GPUs and efficiency
+    platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: TrainingJob, fixed: Layout, gpus: int, mfu: float
+) -> Training:
+    """Return the layout, and micro-batches of a step where the job leaves them open, that train fastest on ``gpus`` GPUs.
+
+    With 0 GPUs: one replica, on as few as it fits. Layouts of which a needed link has no published rate are taken only where no other fits.
+    """
     tried: tuple[Layout, TrainingMemory] | None = None
     available = gpu_memory(gpu)
     refused: list[str] = []
+    fitting: list[tuple[tuple[float, ...], Training]] = []
     for layout in layouts(model, platform, gpu, fixed, gpus, refused):
         memory = training_memory(model, layout, job)
         tried = (layout, memory)
-        if memory.total <= available:
-            return Training(platform.id, gpu.id, layout, memory, available, True, "")  # noqa: FBT003 - a field
-    return Training(platform.id, gpu.id, *_some(tried, model, platform, refused), available, False, "memory")  # noqa: FBT003 - a field
+        if memory.total > available:
+            continue
+        for way in _ways(job, layout):
+            time = training_time(model, layout, way, gpu, platform, 1.0, mfu)
+            order = (0 if gpus else layout.gpus, time.limit == NOT_KNOWN, float(f"{time.gpu_hours:.3g}"), layout.pp, layout.tp, time.step_tokens)
+            fitting.append((order, Training(platform.id, gpu.id, layout, memory, available, True, "", way)))  # noqa: FBT003 - a field
+    if fitting:
+        return min(fitting, key=lambda item: item[0])[1]
+    return Training(platform.id, gpu.id, *_some(tried, model, platform, refused), available, False, "memory", job)  # noqa: FBT003 - a field
+
+
+def _ways(job: TrainingJob, layout: Layout) -> Iterator[TrainingJob]:
+    """Yield the job with the micro-batches of a step: as it says, else from one a stage on, doubled up to ``MOST_STEP_TOKENS``."""
+    if job.micro_batches is not None:
+        yield job
+        return
+    count = layout.pp
+    yield replace(job, micro_batches=count)
+    while job.sequence * job.micro_batch * layout.dp * count * 2 <= MOST_STEP_TOKENS:
+        count *= 2
+        yield replace(job, micro_batches=count)
 
 
 def _some(tried: tuple[Layout, _T] | None, model: Llm, platform: PlatformProfile, refused: list[str]) -> tuple[Layout, _T]:

@@ -156,30 +156,31 @@ def test_serving_says_which_limit_it_could_not_judge() -> None:
     assert decode(L70, Layout(tp=8), job, H100, DGX, 1).not_judged == ()
 
 
-def test_smallest_layout_that_fits_is_taken() -> None:
-    def smallest(model: Llm, platform: str) -> candidates.Serving:
+def test_smallest_layout_that_fits_is_told() -> None:
+    def smallest(model: Llm, platform: str) -> Layout | None:
         profile = loader.platform(platform)
-        return candidates.serve_on(profile, loader.gpu(profile.gpu), model, ServingJob(8192, reserve=2 * 2**30), Layout(0, 0), None)
+        load = candidates.Load()
+        return candidates.serve_on(profile, loader.gpu(profile.gpu), model, ServingJob(8192, reserve=2 * 2**30), Layout(0, 0), load).smallest
 
-    assert smallest(L8, "dgx_h100").layout == Layout(1, 1)
-    assert smallest(L70, "dgx_h100").layout == Layout(2, 1)  # 131.4 GiB of weights do not fit one GPU of 79.6
-    assert smallest(L70, "dgx_h200").layout == Layout(2, 1)  # sold as 141 GB, 126 GiB of it usable
-    assert smallest(L70, "dgx_b200").layout == Layout(1, 1)
-    assert smallest(DEEPSEEK, "dgx_h100").layout.gpus == 16
-    assert smallest(DEEPSEEK, "dgx_h200").layout.gpus == 8
+    assert smallest(L8, "dgx_h100") == Layout(1, 1)
+    assert smallest(L70, "dgx_h100") == Layout(2, 1)  # 131.4 GiB of weights do not fit one GPU of 79.6
+    assert smallest(L70, "dgx_h200") == Layout(2, 1)  # sold as 141 GB, 126 GiB of it usable
+    assert smallest(L70, "dgx_b200") == Layout(1, 1)
+    assert smallest(DEEPSEEK, "dgx_h100") == Layout(8, 2)
+    assert smallest(DEEPSEEK, "dgx_h200") == Layout(8, 1)
 
 
 def test_what_fits_nowhere_is_bound_by_memory() -> None:
     l4, dell = loader.gpu("l4"), loader.platform("r760xa_l4")
-    found = candidates.serve_on(dell, l4, DEEPSEEK, ServingJob(8192), Layout(1, 1), None)
+    found = candidates.serve_on(dell, l4, DEEPSEEK, ServingJob(8192), Layout(1, 1), candidates.Load())
     assert (found.fits, found.limit, found.decode) == (False, "memory", None)
-    trained = candidates.train_on(dell, l4, L70, TrainingJob(4096, 1), Layout(1, 1))
+    trained = candidates.train_on(dell, l4, L70, TrainingJob(4096, 1), Layout(1, 1), 0, 0.4)
     assert (trained.fits, trained.limit) == (False, "memory")
 
 
 def test_gpus_must_be_a_multiple_of_a_replica() -> None:
     with pytest.raises(RackreadyError) as refused:
-        candidates.train_on(DGX, H100, L70, TrainingJob(4096, 1), Layout(8, 2), 100)
+        candidates.train_on(DGX, H100, L70, TrainingJob(4096, 1), Layout(8, 2), 100, 0.4)
     assert str(refused.value) == "--gpus 100: Expected: a multiple of tp x pp = 8 x 2 = 16 Actual: 100. Take 96, or other degrees."
 
 
