@@ -13,6 +13,7 @@ from rackready.gates.fabric.collectives import GATES
 from rackready.gates.nccl import collectives_run
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
+from tests.gates import nccl_table
 from tests.gates.support import Said, outputs, port, ports, rack
 
 SEVERAL = [kind.id for kind in GATES] + ["pair/fabric/performance/nccl-all-reduce-ring", "cluster/fabric/performance/nccl-all-reduce-ring"]
@@ -40,14 +41,30 @@ def log(site: GateFacts, nodes: tuple[str, ...]) -> str:
 
 def table(nodes: tuple[str, ...], collective: str, busbw: float) -> str:
     """The tool's own report."""
-    head = ["# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809", f"# Collective test starting: {collective}_perf", "# Using devices"]
+    head = [
+        "# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809",
+        f"# Collective test starting: {collective}_perf",
+        nccl_table.settings(),
+        "# Using devices",
+    ]
     head += [
         f"#  Rank {rank:2d} Group  0 Pid {2000 + rank:6d} on {nodes[rank // 8]:>10} device {rank % 8:2d} [0000:1b:00] NVIDIA H100 80GB HBM3"
         for rank in range(8 * len(nodes))
     ]
-    columns = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong"
-    rows = [f"{size} {size // 4} float sum -1 62818 273.49 {busbw:.2f} 0 62818 273.49 {busbw:.2f} 0" for size in (8 << 30, 16 << 30)]
-    return "\n".join([*head, columns, *rows, "# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {busbw:.3f}"]) + "\n"
+    rows = [nccl_table.row(collective, 8 * len(nodes), size, busbw) for size in (8 << 30, 16 << 30)]
+    return (
+        "\n".join(
+            [
+                *head,
+                nccl_table.COLUMNS,
+                *rows,
+                "# Out of bounds values : 0 OK",
+                f"# Avg bus bandwidth    : {busbw:.3f}",
+                f"# Collective test concluded: {collective}_perf",
+            ]
+        )
+        + "\n"
+    )
 
 
 def counters(site: GateFacts, bytes_of: dict[str, float], shares: dict[str, float] | None = None) -> dict[str, Said]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -14,6 +15,7 @@ from rackready.gates.offline import facts
 from rackready.gates.registry import GateInputsError, gate
 from rackready.model.outcome import Outcome
 from rackready.profiles import loader
+from tests.gates.nccl_table import at, settings
 from tests.gates.support import Case, Said, check, judge, launched, outputs, rack, text
 
 GATE = "node/gpu/performance/nccl-all-reduce"
@@ -26,6 +28,9 @@ LOGS = "Read its raw output in the report and the nodes' kernel logs (`journalct
 MODEL = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
 READ = "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free."
 
+CONTRADICTS = "Take the output as the program printed it, or run the gate again."
+ROWS = "Read the table in the report: compare its rows, and look for throttling and jobs beside it."
+OF_MAIN = "Expected: at least 0.9 x 478.6 GB/s, the busbw of the largest message out of place"
 OWN = "a launch of its own: other processes (host, process id), another communicator"
 OWN_STEP = "Give every launch its own output, or run the gate again: one launch that is counted several times makes no median."
 
@@ -69,7 +74,7 @@ CASES = [
     ),
     one(
         "NVLink not used",
-        Said(text("nccl/dgx_h100_8_shm.txt").replace("38.60", "477.90")),
+        Said(at(text("nccl/dgx_h100_8_shm.txt"), 477.9)),
         Outcome.FAIL,
         "node01: NVLink between its GPUs - Expected: P2P channels over paths of type NVL Actual: SHM/direct/direct, SYS. "
         "Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in /etc/nccl.conf: docs/runbooks/nccl-transport.md",
@@ -113,7 +118,7 @@ CASES = [
     ),
     one(
         "implausible",
-        Said(text("nccl/dgx_h100_8_healthy.txt").replace("478.60", "878.60")),
+        Said(at(TABLE, 878.6)),
         Outcome.ERROR,
         "node01: all-reduce of 8 GPUs is implausible - Expected: at most 700.0 GB/s (ceiling) Actual: 878.6 GB/s (median of 1: 878.6). "
         "Check the platform profile: topology, file or units are not what they seem.",
@@ -206,7 +211,7 @@ CASES = [
     ),
     Case(
         "one launch given twice with another figure",
-        {"launch0": HEALTHY, "launch1": Said(TABLE.replace("478.60", "478.70"))},
+        {"launch0": HEALTHY, "launch1": Said(at(TABLE, 478.7))},
         Outcome.ERROR,
         (f"node01 launch 2: all_reduce_perf is launch 1 once more - Expected: {OWN} Actual: the same processes (node01 41000). {OWN_STEP}",),
         {"launches": 2},
@@ -224,6 +229,62 @@ CASES = [
         Outcome.PASS,
         (),
         {"launches": 2},
+    ),
+    one(
+        "busbw that is no multiple of algbw",
+        Said(TABLE.replace("478.60", "488.60")),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf contradicts itself at 17179869184 bytes out of place - Expected: algbw 273.49 (size / time) and busbw 1.75 x algbw "
+        f"Actual: time 62818.2 us, algbw 273.49, busbw 488.6 GB/s. {CONTRADICTS}",
+    ),
+    one(
+        "a time that is not that of its algbw",
+        Said(TABLE.replace("62818.2", "72818.2")),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf contradicts itself at 17179869184 bytes out of place - Expected: algbw 235.93 (size / time) and busbw 1.75 x algbw "
+        f"Actual: time 72818.2 us, algbw 273.49, busbw 478.6 GB/s. {CONTRADICTS}",
+    ),
+    one(
+        "slow at the other large size",
+        Said(at(TABLE, 90.0, only=8589934592)),
+        Outcome.FAIL,
+        f"node01: all-reduce of 8 GPUs is slow at 8589934592 bytes out of place - {OF_MAIN} Actual: 90.0 GB/s (median of 1). {ROWS}",
+        f"node01: all-reduce of 8 GPUs is slow at 8589934592 bytes in place - {OF_MAIN} Actual: 90.0 GB/s (median of 1). {ROWS}",
+    ),
+    one(
+        "slow in place",
+        Said(at(TABLE, 478.6, in_place=200.0, only=17179869184)),
+        Outcome.FAIL,
+        f"node01: all-reduce of 8 GPUs is slow at 17179869184 bytes in place - {OF_MAIN} Actual: 200.0 GB/s (median of 1). {ROWS}",
+    ),
+    one("a little slower in place", Said(at(TABLE, 478.6, in_place=440.0)), Outcome.PASS),
+    one(
+        "fewer iterations than asked for",
+        Said(TABLE.replace("iters: 50", "iters: 5").replace("validation: 1 graph: 0", "validation: 1 graph: 3")),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf ran with other settings - Expected: iters 50, graph 0 Actual: iters 5, graph 3. "
+        "Run it with the command that `rackready gate show` prints.",
+    ),
+    one(
+        "a barrier after each iteration",
+        Said(TABLE.replace("# Using devices", "# Blocking Enabled: wait and barrier after each inner iteration (-m) \n# Using devices")),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf ran with other settings - Expected: blocking 0 Actual: blocking 1. "
+        "Run it with the command that `rackready gate show` prints.",
+    ),
+    one(
+        "settings that are not told",
+        Said("\n".join(line for line in TABLE.splitlines() if not line.startswith("# nThread"))),
+        Outcome.ERROR,
+        "node01 launch 1: all_reduce_perf does not say its settings - Expected: the line '# nThread ... warmup iters: ... iters: ...' "
+        "Actual: not all of them stand in its output. Capture its output from the first line on.",
+    ),
+    one("settings as newer versions tell them", Said(re.sub("(?m)^# nThread.*$", settings(8), TABLE)), Outcome.PASS),
+    one(
+        "not checked in place, where all-reduce is",
+        Said(re.sub(r"(?m)0$", "N/A", LARGEST).join(TABLE.split(LARGEST))),
+        Outcome.ERROR,
+        "node01 launch 1: results were not checked - Expected: #wrong 0 Actual: #wrong N/A. Run with -c 1.",
     ),
     Case(
         "one launch of two is missing",

@@ -27,6 +27,7 @@ from rackready.model.phase import NodeResult
 from rackready.model.site import DeclaredSkip, Site
 from rackready.paths import EnvPaths
 from tests.gates.fake import FakeConnection, said
+from tests.gates.nccl_table import at
 from tests.gates.support import launched, port, ports, text, wrote
 from tests.gates.test_ib_write_bw import WROTE
 
@@ -129,7 +130,7 @@ class Rack:
                 out += [line.replace(f"Rank {rank:>2}", f"Rank {rank + 8 * extra:>2}").replace("node02", name) for extra, name in enumerate(self.ring[2:], 1)]
             if line.startswith("node02:"):
                 out += [line.replace("node02:", f"{name}:", 1) for name in self.ring[2:]]
-        return "\n".join(out)
+        return at("\n".join(out), 361.0)
 
 
 @dataclass

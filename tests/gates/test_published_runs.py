@@ -20,6 +20,7 @@ from rackready.gates.nccl import collectives_run
 from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
+from tests.gates import nccl_table
 from tests.gates.support import Said, outputs, port, ports
 
 _GIB = 1 << 30
@@ -109,18 +110,16 @@ def table(run: Published, site: GateFacts, busbw: float) -> str:
     """The tool's own report around the figure."""
     count = domains.ranks(site, list(site.nodes))
     per = count // run.nodes
-    head = ["# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22809", f"# Collective test starting: {run.collective}_perf", "#", "# Using devices"]
+    head = ["# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22809", f"# Collective test starting: {run.collective}_perf"]
+    head += [nccl_table.settings(), "#", "# Using devices"]
     names = list(site.nodes)
     model = site.nodes[names[0]].gpu.product_name
     head += [
         f"#  Rank {rank:2d} Group  0 Pid {2000 + rank:6d} on {names[rank // per]:>10} device {rank % per:2d} [0000:1b:00] {model}" for rank in range(count)
     ]
-    columns = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong"
-    rows = [
-        f"{size:12d} {size // 4:12d} float {_REDOP[run.collective]} -1 62818 273.49 {busbw:.2f} 0 62818 273.49 {busbw:.2f} 0" for size in (8 * _GIB, 16 * _GIB)
-    ]
-    foot = ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {busbw:.3f}"]
-    return "\n".join([*head, columns, *rows, *foot]) + "\n"
+    rows = [nccl_table.row(run.collective, count, size, busbw) for size in (8 * _GIB, 16 * _GIB)]
+    foot = ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {busbw:.3f}", f"# Collective test concluded: {run.collective}_perf"]
+    return "\n".join([*head, nccl_table.COLUMNS, *rows, *foot]) + "\n"
 
 
 def counters(run: Published, site: GateFacts, evidence: Evidence) -> dict[str, Said]:

@@ -330,7 +330,43 @@ def program(gate_id: str, stdout: str, code: int = 0) -> Verdict:
     ("gate_id", "stdout", "code", "outcome", "words"),
     [
         ("node/gpu/stress/hpl", HPL + finished(1), 0, Outcome.PASS, ""),
-        ("node/gpu/stress/hpl", NETLIB + finished(1), 0, Outcome.PASS, ""),
+        (
+            "node/gpu/stress/hpl",
+            NETLIB + finished(1),
+            0,
+            Outcome.ERROR,
+            (
+                "node01: HPL did not run on GPUs - Expected: a rate per GPU in brackets, as NVIDIA's HPL prints it Actual: 1.380e+03 alone. "
+                "Run the HPL of NVIDIA's HPC benchmarks (input image): HPL for CPUs says nothing of GPUs."
+            ),
+        ),
+        (
+            "node/gpu/stress/hpl",
+            HPL.replace("3.654e+05 ( 4.567e+04)", "3.400e+01 ( 4.250e+00)") + finished(1),
+            0,
+            Outcome.FAIL,
+            (
+                "node01: HPL is slow - Expected: at least 274.2 TFLOPS (derived: 0.75 x 45.7 TFLOPS x 8 GPUs; Voltage Park, 8 x H100 SXM "
+                "(aigatech/vpbenchmarking): 365.4 TFLOPS a node) Actual: 0.0 TFLOPS."
+            ),
+        ),
+        (
+            "node/gpu/stress/hpl",
+            HPL.replace("3.654e+05 ( 4.567e+04)", "3.654e+06 ( 4.567e+05)") + finished(1),
+            0,
+            Outcome.ERROR,
+            (
+                "node01: HPL is implausible - Expected: at most 535.2 TFLOPS (NVIDIA Hopper architecture white paper: H100 SXM5, peak FP64 tensor core) "
+                "Actual: 3654.0 TFLOPS."
+            ),
+        ),
+        (
+            "node/gpu/stress/hpl",
+            HPL.replace("( 4.567e+04)", "( 9.135e+04)") + finished(1),
+            0,
+            Outcome.ERROR,
+            "node01: HPL contradicts itself - Expected: 3.654e+05 Gflops over 8 GPUs Actual: 9.135e+04 Gflops a GPU.",
+        ),
         ("node/gpu/stress/hpl", HPL, 0, Outcome.ERROR, f"{UNREADABLE} 1 results, 1 checks, 0 summaries."),
         ("node/gpu/stress/hpl", HPL + finished(1, skipped=1), 0, Outcome.ERROR, f"{UNREADABLE} 1 results, 1 checks, and it says 2 tests."),
         ("node/gpu/stress/hpl", HPL + finished(0, 1), 0, Outcome.ERROR, f"{UNREADABLE} 1 results, 1 checks, and it says 1 tests."),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from rackready.gates import models
 from rackready.gates.base import Output, Outputs, trouble
@@ -87,15 +88,19 @@ def tool_versions(outputs: Outputs) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """One launch that can be judged. ``busbw``: GB/s, out of place, of the largest size; the rest tells it from every other launch."""
+class Launched:
+    """One launch that can be judged. ``busbw``: GB/s, out of place, of the largest size; the rest tells it from every other launch.
+
+    ``others``: busbw of the other sizes and of both in place, by what they are called.
+    """
 
     busbw: float
+    others: Mapping[str, float]
     text: str
     processes: frozenset[tuple[str, int]]
     communicators: frozenset[str]
 
-    def shared(self, other: _Read) -> str:
+    def shared(self, other: Launched) -> str:
         """Say by what both are one and the same launch, empty when they are not.
 
         Process ids alone can come again: containers of one launch each number their processes from 1. NCCL's communicators never do.
@@ -111,9 +116,9 @@ class _Read:
         return f"the same processes ({', '.join(named[:_SHOWN])}{' ...' if len(named) > _SHOWN else ''})"
 
 
-def read_launches(judge: Judge, outputs: Sequence[Output | None], node: str, wanted: Launch) -> list[float]:
-    """Return the busbw (GB/s, out of place) of the largest size of every launch that can be judged; what is wrong with one goes to the judge."""
-    found: list[tuple[int, _Read]] = []
+def read_launches(judge: Judge, outputs: Sequence[Output | None], node: str, wanted: Launch) -> list[Launched]:
+    """Return every launch that can be judged; what is wrong with one goes to the judge."""
+    found: list[tuple[int, Launched]] = []
     for number, output in enumerate(outputs, 1):
         one = _read(judge, output, f"{node} launch {number}", wanted)
         twin = next(((before, words) for before, other in found if one is not None and (words := one.shared(other))), None)
@@ -123,10 +128,26 @@ def read_launches(judge: Judge, outputs: Sequence[Output | None], node: str, wan
             judge.error(f"{node} launch {number}", f"{wanted.program} is launch {twin[0]} once more", expected, twin[1], step)
         if one is not None:
             found.append((number, one))
-    return [one.busbw for _, one in found]
+    return [one for _, one in found]
 
 
-def _read(judge: Judge, output: Output | None, where: str, wanted: Launch) -> _Read | None:
+_BEHIND = 0.1
+"""Share of the busbw of the largest message by which the other large messages and both in place may be behind it. Judgement: sizes of 2 GiB and more and
+both placements lie within 3 % of each other in healthy logs (A100: all-reduce and alltoall logs of microsoft/superbenchmark's tests/data)."""
+
+
+def even(judge: Judge, where: str, what: str, found: Sequence[Launched]) -> None:
+    """Fail where a figure that is not the one judged is far behind it: a launch that is slow at another size or in place is slow."""
+    main = median(one.busbw for one in found)
+    for name in found[0].others:
+        value = median(one.others[name] for one in found)
+        if value < (1 - _BEHIND) * main:
+            step = "Read the table in the report: compare its rows, and look for throttling and jobs beside it."
+            expected = f"at least {1 - _BEHIND:g} x {main:.1f} GB/s, the busbw of the largest message out of place"
+            judge.fail(where, f"{what} is slow at {name}", expected, f"{value:.1f} GB/s (median of {len(found)})", step)
+
+
+def _read(judge: Judge, output: Output | None, where: str, wanted: Launch) -> Launched | None:
     """Return what one launch says; None, with the reason as a finding of the judge, where it cannot be judged."""
     if judge.trouble(trouble(output, where, wanted.program)) or output is None:
         return None
@@ -141,14 +162,67 @@ def _read(judge: Judge, output: Output | None, where: str, wanted: Launch) -> _R
         _something_else(judge, where, result, wanted)
         return None
     if (
-        not _spread(judge, where, result, wanted)
+        not _as_asked(judge, where, result, wanted)
+        or not _spread(judge, where, result, wanted)
         or not models.same(judge, where, f"{wanted.program} ran on", result.devices, wanted.models)
-        or not _checked(judge, where, result)
+        or not _checked(judge, where, result, wanted.program)
+        or not _adds_up(judge, where, result, wanted.program)
         or not _own_log(judge, where, result, output.stdout)
         or not _at_peace(judge, where, output, wanted.program)
     ):
         return None
-    return _Read(row.out_of_place, output.stdout.strip(), result.processes, nccl_log.communicators(output.stdout))
+    others = {f"{item.size} bytes out of place": item.out_of_place.busbw.value for item in map(result.at, asked) if item is not None and item is not row}
+    others |= {f"{item.size} bytes in place": item.in_place.busbw.value for item in map(result.at, asked) if item is not None}
+    return Launched(row.out_of_place.busbw.value, others, output.stdout.strip(), result.processes, nccl_log.communicators(output.stdout))
+
+
+_ASKED = {"warmup": WARMUP, "iters": ITERATIONS, "agg": 1, "validation": CHECKS, "graph": 0, "unalign": 0, "blocking": 0}
+_OLD = {"agg": 1, "graph": 0, "unalign": 0, "blocking": 0}
+"""What older versions do not have, and so do not say."""
+
+
+def _as_asked(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> bool:
+    """Err where the program says that it was called otherwise: fewer iterations, a graph or a barrier after each give another figure."""
+    said = _OLD | dict(result.options)
+    if not result.options or any(name not in said for name in _ASKED):
+        actual, expected = "not all of them stand in its output", "the line '# nThread ... warmup iters: ... iters: ...'"
+        judge.error(where, f"{wanted.program} does not say its settings", expected, actual, "Capture its output from the first line on.")
+        return False
+    other = {name: said[name] for name, value in _ASKED.items() if said[name] != value}
+    if not other:
+        return True
+    expected = ", ".join(f"{name} {_ASKED[name]}" for name in other)
+    actual = ", ".join(f"{name} {value}" for name, value in other.items())
+    judge.error(where, f"{wanted.program} ran with other settings", expected, actual, "Run it with the command that `rackready gate show` prints.")
+    return False
+
+
+_FACTORS: dict[str, Callable[[int], float]] = {
+    "all_reduce_perf": lambda ranks: 2 * (ranks - 1) / ranks,
+    **dict.fromkeys(("all_gather_perf", "reduce_scatter_perf", "alltoall_perf"), lambda ranks: (ranks - 1) / ranks),
+}
+"""busbw over algbw (GetBw of src/all_reduce.cu, all_gather.cu, reduce_scatter.cu and alltoall.cu)."""
+_NOT_IN_PLACE = frozenset({"alltoall_perf"})
+"""Programs that check nothing in place (reportErrors of src/alltoall.cu)."""
+
+
+def _adds_up(judge: Judge, where: str, result: nccl_tests.CollectiveResult, program: str) -> bool:
+    """Err where time, algbw and busbw of a row contradict each other: algbw is size over time, busbw a multiple of it. Each may be rounded by half a digit."""
+    factor = _FACTORS[program](result.ranks)
+    for row in result.rows:
+        for name, found in (("out of place", row.out_of_place), ("in place", row.in_place)):
+            if not (row.size and found.time.value > found.time.half):
+                continue  # too small to be timed: never a size that is judged
+            low, high = (row.size / (found.time.value + sign * found.time.half) / 1e3 for sign in (1, -1))
+            alg, bus = found.algbw, found.busbw
+            if low - alg.half <= alg.value <= high + alg.half and abs(bus.value - factor * alg.value) <= bus.half + factor * alg.half:
+                continue
+            expected = f"algbw {row.size / found.time.value / 1e3:.2f} (size / time) and busbw {factor:g} x algbw"
+            actual = f"time {found.time.value:g} us, algbw {alg.value:g}, busbw {bus.value:g} GB/s"
+            step = "Take the output as the program printed it, or run the gate again."
+            judge.error(where, f"{program} contradicts itself at {row.size} bytes {name}", expected, actual, step)
+            return False
+    return True
 
 
 def _at_peace(judge: Judge, where: str, output: Output, program: str) -> bool:
@@ -209,12 +283,13 @@ def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text
     return False
 
 
-def _checked(judge: Judge, where: str, result: nccl_tests.CollectiveResult) -> bool:
-    """Wrong values are a fail: data were corrupted. Unchecked ones are an error."""
-    if any(row.wrong is None for row in result.rows):
+def _checked(judge: Judge, where: str, result: nccl_tests.CollectiveResult, program: str) -> bool:
+    """Wrong values are a fail: data were corrupted. Unchecked ones are an error, but in place of programs that check nothing there."""
+    found = [item.wrong for row in result.rows for item in (row.out_of_place, *([row.in_place] if program not in _NOT_IN_PLACE else []))]
+    if None in found:
         judge.error(where, "results were not checked", "#wrong 0", "#wrong N/A", "Run with -c 1.")
         return False
-    wrong = sum(row.wrong or 0 for row in result.rows)
+    wrong = sum(item.wrong or 0 for row in result.rows for item in (row.out_of_place, row.in_place))
     if wrong or result.out_of_bounds or not result.sane:
         judge.fail(
             where,

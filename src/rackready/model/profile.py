@@ -81,6 +81,8 @@ class GpuProfile(Model):
     collectives: dict[str, Figure] = Field(default_factory=dict, description="measured busbw of a healthy single node, GB/s, by '<collective>/<n>/<algorithm>'")
     matmul: dict[Precision, Figure] = Field(default_factory=dict, description="best published rate of a matrix product on one healthy GPU, TFLOPS")
     fp32_min: Figure | None = Field(None, description="FP32 that DCGM asks of one GPU, GFLOPS (its sm_stress); null: not in its table")
+    fp64_tensor: Figure | None = Field(None, description="dense FP64 rate of the tensor cores, TFLOPS, which no HPL exceeds; null: not published")
+    hpl: Figure | None = Field(None, description="HPL of a healthy node of this GPU, TFLOPS a GPU; null: not published")
     form: Literal["sxm", "pcie", "superchip"] | None = Field(None, description="how it sits in a server")
     memory_nominal: Figure | None = Field(None, description="memory as it is sold, GB (10^9 bytes); planning uses `memory`")
     memory_bandwidth: Figure | None = Field(None, description="GB/s")

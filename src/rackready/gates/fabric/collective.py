@@ -13,7 +13,7 @@ from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Ou
 from rackready.gates.expectation import FLEET_PENDING, Algorithm, Bound, Collective, Domain, Efficiency, ceiling, floor, judge, launches, reference
 from rackready.gates.fabric import carried, domains, launchers, transport
 from rackready.gates.judge import Judge
-from rackready.gates.nccl import Launch, argv, collectives_run, fitting, read_launches, tool_versions
+from rackready.gates.nccl import Launch, Launched, argv, collectives_run, even, fitting, read_launches, tool_versions
 from rackready.gates.pairs import beside
 from rackready.gates.rdma_port import headers
 from rackready.model.outcome import Outcome, Verdict
@@ -81,8 +81,8 @@ class NcclGate(Gate):
         forced = {"NCCL_ALGO": "RING"} if self.algorithm == "ring" else {}
         return {**forced, **DEBUG, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
-    def busbw(self, judge_: Judge, outputs: Outputs, where: str, wanted: Launch, count: int) -> list[float] | None:
-        """Return the busbw of every launch, GB/s; None when one of them cannot be judged, gave wrong values or is another once more."""
+    def busbw(self, judge_: Judge, outputs: Outputs, where: str, wanted: Launch, count: int) -> list[Launched] | None:
+        """Return every launch with its busbw; None when one of them cannot be judged, gave wrong values or is another once more."""
         values = read_launches(judge_, [outputs.get(f"launch{number}") for number in range(count)], where, wanted)
         return None if judge_.errors or judge_.fails or len(values) != count else values
 
@@ -99,8 +99,14 @@ def bounds(
     return ceiling(domain, collective, algorithm), expected, lower
 
 
-def judge_busbw(gathered: Judge, where: str, what: str, values: Sequence[float], found: tuple[Bound | None, Bound | None, Bound | None], step: str) -> bool:
-    """Judge the median; returns whether it passed. What no bound can judge is noted as fleet pending."""
+def judge_busbw(
+    gathered: Judge, where: str, what: str, launched: Sequence[Launched], found: tuple[Bound | None, Bound | None, Bound | None], step: str
+) -> bool:
+    """Judge the median, and where that passes the other sizes and placements beside it; returns whether it passed.
+
+    What no bound can judge is noted as fleet pending.
+    """
+    values = [one.busbw for one in launched]
     value = median(values)
     upper, expected, lower = found
     result = judge("busbw", value, "GB/s", upper=upper, expected=expected, lower=lower)
@@ -115,6 +121,8 @@ def judge_busbw(gathered: Judge, where: str, what: str, values: Sequence[float],
         gathered.error(where, f"{what} is implausible", result.expected, spread, text)
     elif result.pending:
         gathered.remark(FLEET_PENDING)
+    if result.outcome == Outcome.PASS:
+        even(gathered, where, what, launched)
     return result.outcome == Outcome.PASS
 
 

@@ -17,10 +17,21 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
+from rackready.model.profile import GpuProfile
 
-_RESULT = re.compile(r"^\s*W[RC]\w+\s+(?P<n>\d+)\s+\d+\s+(?P<p>\d+)\s+(?P<q>\d+)\s+\d+\.\d+\s+(?P<gflops>\d+\.\d+e[+-]\d+|\d+\.\d+)", re.MULTILINE)
+_RESULT = re.compile(
+    r"^\s*W[RC]\w+\s+(?P<n>\d+)\s+\d+\s+(?P<p>\d+)\s+(?P<q>\d+)\s+\d+\.\d+\s+(?P<gflops>\d+\.\d+e[+-]\d+|\d+\.\d+)"
+    r"(?:[ \t]*\([ \t]*(?P<each>\d+\.\d+e[+-]\d+|\d+\.\d+)\))?",
+    re.MULTILINE,
+)
 _CHECK = re.compile(r"\|\|Ax-b\|\|_oo/.*?\.\.\.\s*(?P<word>PASSED|FAILED)", re.DOTALL)
-"""HPL's own table and residual check; NVIDIA's HPL (23.10 to 25) adds the rate per GPU in brackets."""
+"""HPL's own table and residual check. NVIDIA's HPL (23.10 to 25) adds the rate per GPU in brackets, and no HPL for CPUs does: that is how it is told."""
+_HPL_SHARE = 0.75
+"""Of the HPL of a healthy node: as much as DCGM leaves beneath its own measurements (nvvs/diag-skus.yaml.in)."""
+_HPL_OF_PEAK = 0.5
+"""Of the FP64 tensor rate, where no HPL is published. Judgement: H100 reaches 0.68 of it."""
+_ROUNDED = 1e-3
+"""How far the rate per GPU times the GPUs may be from the whole, as a share: both are printed with four digits."""
 _FINISHED = re.compile(
     r"^Finished +(?P<all>\d+) tests with the following results:\s+(?P<passed>\d+) tests completed and passed residual checks,"
     r"\s+(?P<failed>\d+) tests completed and failed residual checks,\s+(?P<skipped>\d+) tests skipped because of illegal input values\.$",
@@ -115,8 +126,14 @@ class Hpl(OneProgram):
             return
         gathered.judged += 1
         gpus = facts.nodes[node].platform.gpus
-        gathered.metric("hpl", node, max(float(gflops) for _n, _p, _q, gflops in found) / 1000, "TFLOPS")
-        for _n, p, q, _gflops in found:
+        best = max(float(gflops) for _n, _p, _q, gflops, _each in found) / 1000
+        gathered.metric("hpl", node, best, "TFLOPS")
+        for _n, p, q, gflops, each in found:
+            if not each:
+                step = "Run the HPL of NVIDIA's HPC benchmarks (input image): HPL for CPUs says nothing of GPUs."
+                gathered.error(node, "HPL did not run on GPUs", "a rate per GPU in brackets, as NVIDIA's HPL prints it", f"{gflops} alone", step)
+            elif abs(float(each) * gpus - float(gflops)) > _ROUNDED * float(gflops):
+                gathered.error(node, "HPL contradicts itself", f"{gflops} Gflops over {gpus} GPUs", f"{each} Gflops a GPU", _READ)
             if int(p) * int(q) != gpus:
                 gathered.error(
                     node, "HPL ran on other GPUs", f"a grid of {gpus}", f"{p} x {q}", "Give the gate an HPL.dat for all GPUs of the node (input data)."
@@ -125,6 +142,30 @@ class Hpl(OneProgram):
         if "FAILED" in checks:
             step = "The node computes wrong: take it out of service and run DCGM's level 4: docs/runbooks/silent-data-corruption.md"
             gathered.fail(node, "HPL residual", "PASSED", "FAILED", step)
+        if not gathered.errors:
+            _hold_hpl(gathered, facts.nodes[node].gpu, node, best, gpus)
+
+
+def _hold_hpl(gathered: Judge, gpu: GpuProfile, node: str, best: float, gpus: int) -> None:
+    """Compare a node's TFLOPS with the peak of its GPUs and with a floor, as far as either is published."""
+    peak, known = gpu.fp64_tensor, gpu.hpl
+    if peak is not None:
+        top = peak.value * gpus
+        gathered.criterion(Criterion(metric="hpl", op=Op.LE, bound=top, unit="TFLOPS", label="ceiling", source=peak.source))
+        if best > top:
+            step = "Check the node's GPU profile, and that the output is this node's."
+            gathered.error(node, "HPL is implausible", f"at most {top:.1f} TFLOPS ({peak.source})", f"{best:.1f} TFLOPS", step)
+    if known is None and peak is None:
+        return
+    share, figure = (_HPL_SHARE, known) if known is not None else (_HPL_OF_PEAK, peak)
+    if figure is None:  # one of the two is there
+        return
+    least = share * figure.value * gpus
+    source = f"derived: {share} x {figure.value:g} TFLOPS x {gpus} GPUs; {figure.source}"
+    gathered.criterion(Criterion(metric="hpl", op=Op.GE, bound=least, unit="TFLOPS", label="floor", source=source, derived=True))
+    if best < least:
+        step = "Look for throttling (`nvidia-smi -q -d PERFORMANCE`) and jobs on the node; give HPL.dat a size that fills the GPUs' memory."
+        gathered.fail(node, "HPL is slow", f"at least {least:.1f} TFLOPS ({source})", f"{best:.1f} TFLOPS", step)
 
 
 class Inference(OneProgram):

@@ -145,7 +145,7 @@ class NcclScaling(Multi):
         transport.prove(gathered, facts, transport.Wanted(size.nodes, self.collective, self.algorithm, size.domain), texts)
         found = bounds(facts, size.nodes[0], size.domain, self.collective, self.algorithm, self._mark(base))
         judge_busbw(gathered, where, f"all-reduce of {wanted.ranks} GPUs", values, found, _STEP)
-        return median(values)
+        return median(one.busbw for one in values)
 
     def _bytes_of_all(self, gathered: Judge, facts: GateFacts, run: Run, sizes: Sequence[Step], outputs: Outputs) -> bool:
         """Hold the rails of each domain against the sum of what the sizes that it took part in must have moved; returns whether any went over rails.

@@ -1,14 +1,17 @@
 """Reads nccl-tests' text table and its JSON document (-J, file version 3).
 
 The text footer's average goes over all sizes and both placements and is used for nothing but the exit code's cross-check.
-NCCL INFO lines stand between header and rows; ``#wrong`` is N/A where results were not checked.
+NCCL INFO lines stand between header and rows. ``#wrong`` is N/A where results were not checked: everywhere with -c 0, and in place always for alltoall
+and sendrecv, whose data a run in place overwrites (reportErrors in src/alltoall.cu, src/sendrecv.cu and writeBenchmarkLineBody of src/util.cu, 2.19.6);
+JSON says null there.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from rackready.gates.formats import printed_json
@@ -16,13 +19,30 @@ from rackready.gates.formats.error import FormatError
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """A number as it was printed. ``half``: half of the unit of its last digit, by which it may be rounded."""
+
+    value: float
+    half: float
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """One message size, out of place or in place. Time in us, bandwidths in GB/s; ``wrong``: number of wrong elements, None when it was not checked."""
+
+    time: Figure
+    algbw: Figure
+    busbw: Figure
+    wrong: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
-    """One message size. Bandwidths in GB/s; ``wrong`` is the number of wrong elements, None when it was not checked."""
+    """One message size, bytes."""
 
     size: int
-    out_of_place: float
-    in_place: float
-    wrong: int | None
+    out_of_place: Placement
+    in_place: Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +62,8 @@ class CollectiveResult:
     """(host, process id) of its ranks."""
     test: str = ""
     """Name of the program as it says it itself, e.g. all_reduce_perf; empty where its version does not."""
+    options: Mapping[str, int] = field(default_factory=dict)
+    """What it says of its command line: ``warmup``, ``iters``, ``agg``, ``validation``, ``graph``, ``unalign``, ``blocking``, as far as it does."""
 
     def at(self, size: int) -> Row | None:
         """Return the row of a message size that was asked for, in bytes.
@@ -60,6 +82,13 @@ _HEADER = re.compile(
 )
 _VERSION = re.compile(r"nccl-tests version\s+(\S+)")
 _TEST = re.compile(r"^# Collective test starting: (?P<name>\w+)\s*$", re.MULTILINE)
+_OPTION = re.compile(r"\b(warmup iters|agg iters|iters|validation|graph|unalign): (\d+)")
+_OPTIONS = re.compile(r"^# nThread \d+ nGpus \d+ .*$", re.MULTILINE)
+_BLOCKING = re.compile(r"^# Blocking Enabled:", re.MULTILINE)
+_NAMES = {"warmup iters": "warmup", "agg iters": "agg"}
+_JSON_NAMES = {"warmup_iters": "warmup", "iterations": "iters", "aggregated_iterations": "agg", "validation": "validation", "graph": "graph"}
+_CONCLUDED = re.compile(r"^# Collective test concluded: \w+\s*$", re.MULTILINE)
+"""The last line, where the program names itself at the beginning (writeBenchmarkHeader and writeErrors of src/util.cu)."""
 _LEADING = 3
 _COLUMNS = 8
 _STEP = 16
@@ -84,6 +113,9 @@ def _parse_text(text: str) -> CollectiveResult:
     if bounds is None or _AVERAGE.search(text) is None:
         message = "no footer (out of bounds values, average): the output is cut off"
         raise FormatError(message)
+    if _TEST.search(text) is not None and _CONCLUDED.search(text, bounds.end()) is None:
+        message = "no last line (Collective test concluded): the output is cut off"
+        raise FormatError(message)
     rows = tuple(row for line in text[header.end() : bounds.start()].splitlines() if (row := _row(line, root=bool(header[1]))) is not None)
     numbers = sorted(int(rank[0]) for rank in ranks)
     if not rows or numbers != list(range(len(numbers))):
@@ -101,7 +133,17 @@ def _parse_text(text: str) -> CollectiveResult:
         sane=bounds[2] == "OK",
         version=version[1] if version else "",
         test=name["name"] if (name := _TEST.search(text)) else "",
+        options=_options(text),
     )
+
+
+def _options(text: str) -> dict[str, int]:
+    """Return what the line of settings says (writeDeviceReport of src/util.cu), empty without it."""
+    line = _OPTIONS.search(text)
+    if line is None:
+        return {}
+    found = {_NAMES.get(name, name): int(value) for name, value in _OPTION.findall(line[0])}
+    return found | {"blocking": int(_BLOCKING.search(text) is not None)}
 
 
 def _once(rows: tuple[Row, ...]) -> None:
@@ -122,8 +164,21 @@ def _row(line: str, *, root: bool) -> Row | None:
     if len(fields) != before + _COLUMNS or not fields[1].isdigit():
         message = f"a row of {len(fields)} columns, Expected: {before + _COLUMNS}"
         raise FormatError(message)
-    times = fields[before:]
-    return Row(int(fields[0]), _number(times[2]), _number(times[6]), _wrong(times[3], times[7]))
+    cells = fields[before:]
+    return Row(int(fields[0]), _placement(cells[:4]), _placement(cells[4:]))
+
+
+def _placement(cells: Sequence[object]) -> Placement:
+    """Return time, both bandwidths and wrong elements of four cells."""
+    return Placement(_figure(cells[0]), _figure(cells[1]), _figure(cells[2]), _wrong(cells[3]))
+
+
+def _figure(cell: object) -> Figure:
+    """Return a number with what its last digit leaves open. JSON's have six digits behind the point (jsonDouble of src/util.cu)."""
+    text = str(cell)
+    mantissa, _, exponent = text.lower().partition("e")
+    digits = len(mantissa.partition(".")[2])
+    return Figure(_number(cell), 0.5 * 10.0 ** (int(exponent or 0) - digits) if isinstance(cell, str) else 0.5e-6)
 
 
 def _number(text: object) -> float:
@@ -138,10 +193,8 @@ def _number(text: object) -> float:
     return value
 
 
-def _wrong(*fields: object) -> int | None:
-    if any(str(field).upper() == "N/A" or field is None for field in fields):
-        return None
-    return int(sum(_number(field) for field in fields))
+def _wrong(cell: object) -> int | None:
+    return None if cell is None or str(cell).upper() == "N/A" else int(_number(cell))
 
 
 def _parse_json(text: str) -> CollectiveResult:
@@ -162,12 +215,7 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
     devices = document["devices"]
     results = document["results"]
     rows = tuple(
-        Row(
-            int(item["size"]),
-            _number(item["out_of_place"]["bus_bw"]),
-            _number(item["in_place"]["bus_bw"]),
-            _wrong(item["out_of_place"]["nwrong"], item["in_place"]["nwrong"]),
-        )
+        Row(int(item["size"]), *(_placement([item[place][key] for key in ("time", "alg_bw", "bus_bw", "nwrong")]) for place in ("out_of_place", "in_place")))
         for item in results
     )
     numbers = sorted(int(device["rank"]) for device in devices)
@@ -189,4 +237,11 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
         out_of_bounds=int(bounds["count"]),
         sane=okay == "true",
         version=str(document["version"]),
+        options=_json_options(document.get("config") or {}),
     )
+
+
+def _json_options(config: dict[str, Any]) -> dict[str, int]:
+    """Return the settings of a document (writeDeviceReport of src/util.cu), as far as it has them."""
+    found = {name: int(config[key]) for key, name in _JSON_NAMES.items() if key in config}
+    return found | ({"blocking": int(str(config["blocking_collectives"]).lower() == "true")} if "blocking_collectives" in config else {})

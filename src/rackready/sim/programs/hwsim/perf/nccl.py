@@ -1,4 +1,4 @@
-"""NCCL's tests as rank 0 sees them: options, the run itself, the report. Format of nccl-tests 2.19.6 (src/common.cu)."""
+"""NCCL's tests as rank 0 sees them: options, the run itself, the report. Format of nccl-tests 2.19.6 (src/common.cu, src/util.cu)."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def _header(name: str, version: str, options: Options, ranks: list[Rank], nodes:
     lines = [
         f"# nccl-tests version {version} nccl-headers={code} nccl-library={code}",
         f"# Collective test starting: {name}_perf",
-        sizes + f"agg iters: {options.number('agg', 1)} validation: {options.number('check', 1)} graph: {options.number('graph', 0)}",
+        sizes + f"agg iters: {options.number('agg', 1)} validation: {options.number('check', 1)} graph: {options.number('graph', 0)} unalign: 0",
         "#",
         "# Using devices",
     ]
@@ -255,17 +255,24 @@ def _header(name: str, version: str, options: Options, ranks: list[Rank], nodes:
 def _table(name: str, options: Options, rows: list[Facts]) -> str:
     kind = options.values.get("type", "float")
     redop, root = (options.values.get("op", "sum"), "-1") if name in {"all_reduce", "reduce_scatter"} else ("none", "-1")
-    wrong = "0" if options.number("check", 1) else "N/A"
+    wrong = {place: "0" if _reported(name, options, place) else "N/A" for place in ("out", "in")}
     lines = [f"#\n# {'out-of-place':>65}{'in-place':>39}          ", _HEAD, _UNITS]
     for row in rows:
-        cells = "".join(f"  {_number(row[place]['us'])}  {row[place]['alg']:6.2f}  {row[place]['bus']:6.2f}  {wrong:>6}" for place in ("out", "in"))
+        cells = ""
+        for place in ("out", "in"):
+            cells += f"  {_number(row[place]['us'])}  {_number(row[place]['alg'], 6)}  {_number(row[place]['bus'], 6)}  {wrong[place]:>6}"
         lines.append(f"{row['size']:12d}  {row['size'] // _BYTES.get(kind, 4):12d}  {kind:>8}  {redop:>6}  {root:>6}{cells}")
     return "\n".join(lines) + "\n"
 
 
-def _number(value: float) -> str:
-    """Return a time in seven characters as the tests print it."""
-    return f"{value:7.2f}" if value < 1000 else f"{value:7.1f}" if value < 10000 else f"{value:7.0f}"  # noqa: PLR2004
+def _reported(name: str, options: Options, place: str) -> bool:
+    """Whether results are checked: never in place where a run overwrites its own data (reportErrors of src/alltoall.cu and src/sendrecv.cu)."""
+    return bool(options.number("check", 1)) and not (place == "in" and name in {"alltoall", "sendrecv"})
+
+
+def _number(value: float, width: int = 7) -> str:
+    """Return a figure in so many characters, with as many digits behind the point as fit, two at most (getFloatStr of src/util.cu)."""
+    return next((text for digits in (2, 1, 0) if len(text := f"{value:{width}.{digits}f}") <= width), f"{value:{width}.1e}")
 
 
 def _footer(name: str, rows: list[Facts]) -> tuple[str, int]:
@@ -296,7 +303,17 @@ def _write_json(options: Options, name: str, version: str, ranks: list[Rank], ro
         "args": [f"{name}_perf", *(f"{key}={value}" for key, value in options.values.items())],
         "env": [f"{key}={value}" for key, value in os.environ.items()],
         "nccl_version": nodes[0]["nccl"],
-        "config": {"nccl_tests_version": version, "nthreads": options.number("threads", 1), "ngpus": options.number("gpus", 1)},
+        "config": {
+            "nccl_tests_version": version,
+            "nthreads": options.number("threads", 1),
+            "ngpus": options.number("gpus", 1),
+            "warmup_iters": options.number("warmup", 1),
+            "iterations": options.number("iters", 20),
+            "aggregated_iterations": options.number("agg", 1),
+            "validation": options.number("check", 1),
+            "graph": options.number("graph", 0),
+            "blocking_collectives": "false",
+        },
         "devices": [
             {
                 "rank": rank.rank,
@@ -309,7 +326,7 @@ def _write_json(options: Options, name: str, version: str, ranks: list[Rank], ro
             }
             for rank in ranks
         ],
-        "results": [_json_row(name, options, row, checked=checked) for row in rows],
+        "results": [_json_row(name, options, row) for row in rows],
         "out_of_bounds": {"count": 0, "okay": "true" if checked else "unchecked"},
         "average_bus_bandwidth": {"bandwidth": _mean(rows), "okay": "unchecked"},
         "end_time": time.strftime("%Y-%m-%dT%H:%M:%S"),
@@ -317,9 +334,10 @@ def _write_json(options: Options, name: str, version: str, ranks: list[Rank], ro
     free.write_text(json.dumps(document, indent=1))
 
 
-def _json_row(name: str, options: Options, row: Facts, *, checked: bool) -> Facts:
+def _json_row(name: str, options: Options, row: Facts) -> Facts:
     kind = options.values.get("type", "float")
     found: Facts = {"size": row["size"], "count": row["size"] // _BYTES.get(kind, 4), "type": kind, "redop": options.values.get("op", "sum"), "root": -1}
     for place, key in (("out", "out_of_place"), ("in", "in_place")):
-        found[key] = {"time": row[place]["us"], "alg_bw": row[place]["alg"], "bus_bw": row[place]["bus"], "nwrong": 0 if checked else "N/A"}
+        wrong = 0 if _reported(name, options, place) else None
+        found[key] = {"time": row[place]["us"], "alg_bw": row[place]["alg"], "bus_bw": row[place]["bus"], "nwrong": wrong}
     return {**found, "actual_iterations": options.number("iters", 20), "experiment_name": f"{name}_perf"}
