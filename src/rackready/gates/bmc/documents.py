@@ -19,7 +19,8 @@ from rackready.model.outcome import Finding
 
 Document = Mapping[str, Any]
 KEY = "redfish"
-_TIMEOUT_S = 120.0
+TIMEOUT_S = 120.0
+"""How long a BMC may take to tell what is asked, s. Judgement: some answer a request in seconds, and are asked dozens."""
 BAD = frozenset({"Warning", "Critical"})
 _HEALTH = BAD | {"OK"}
 _WORKING = frozenset({"Enabled", "StandbySpare", "Qualified", "InTest"})
@@ -32,7 +33,7 @@ _RAW = "Run the gate again; if it stays so, read its raw output (`rackready repo
 _OLD = "It is of another version of rackready: run the gate again."
 
 
-def ask(node: str, *trails: str, key: str = KEY, timeout_s: float = _TIMEOUT_S, stage: int = 0) -> Command:
+def ask(node: str, *trails: str, key: str = KEY, timeout_s: float = TIMEOUT_S, stage: int = 0) -> Command:
     """Return the command that gathers what these trails lead to (see drivers.redfish_read) from a BMC."""
     return Command(key=key, node=node, argv=("GET", *trails), timeout_s=timeout_s, stage=stage, via="bmc")
 
@@ -62,10 +63,11 @@ class Told:
         return bool(self.trails.get(trail))
 
 
-def told(judge: Judge, node: str, what: str, run: Run, outputs: Outputs, key: str = KEY) -> Told | None:
+def told(judge: Judge, node: str, what: str, run: Run, outputs: Outputs, key: str = KEY, *, spared: Collection[str] = ()) -> Told | None:  # noqa: PLR0913
     """Return what the BMC told, None when that cannot be judged; each thing that could not be read is an error already.
 
     An answer in which something was not asked that the gate looks at would say that there is none of it: it is of another version of rackready.
+    ``spared``: trails that may be lacking all the same, since the caller knows what to do without.
     """
     output = outputs.get(key)
     if judge.trouble(_trouble(output, node, what)) or output is None:
@@ -76,7 +78,7 @@ def told(judge: Judge, node: str, what: str, run: Run, outputs: Outputs, key: st
         judge.error(f"{node} BMC", f"{what} unreadable", "a whole document of what the BMC told", error, _RAW)
         return None
     asked = [trail for command in run.commands if command.key == key for trail in command.argv[1:]]
-    if lacking := [trail for trail in asked if trail not in found.trails]:
+    if lacking := [trail for trail in asked if trail not in found.trails and trail not in spared]:
         actual = f"{len(lacking)} not asked, {lacking[0]} first"
         judge.error(f"{node} BMC", f"{what}: not all of it asked", f"answers to all {len(asked)} questions of today's gate", actual, _OLD)
         return None

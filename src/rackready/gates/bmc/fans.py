@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Passed, Run
-from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, parts, told, works
+from rackready.gates.bmc import owner
+from rackready.gates.bmc.documents import Document, Told, absent, name, numeric, parts, works
 from rackready.gates.bmc.redundancy import NONE, groups, kind
 from rackready.gates.bmc.thresholds import Bounds, bounds
 from rackready.gates.judge import Judge
@@ -32,13 +33,13 @@ class Fans(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One request to every BMC; which fans the last pass saw goes with it."""
-        return [Run.of_node(node, ask(node, _NEW, _SUBSYSTEM, _OLD, _SENSORS), about=_before(facts.passed.get((self.id, node)))) for node in nodes]
+        return [Run.of_node(node, owner.ask(node, _NEW, _SUBSYSTEM, _OLD, _SENSORS), about=_before(facts.passed.get((self.id, node)))) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every fan and every redundancy group."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "fans", run, outputs)
+        found = owner.server(judge, facts.nodes[node], "fans", run, outputs)
         if found is None:
             return judge.verdict(node)
         fans = list(_fans(found))
@@ -111,7 +112,7 @@ def nothing(judge: Judge, node: str, note: str) -> Verdict:
     """Return the verdict of a platform that has nothing of the kind, with the reason."""
     judge.judged += 1
     judge.measured.add(f"{node}/bmc")
-    judge.note = note
+    judge.remark(note)
     return judge.verdict(node)
 
 

@@ -12,7 +12,8 @@ from pydantic import Field
 
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import Document, Told, ask, numeric, parts, told
+from rackready.gates.bmc import owner
+from rackready.gates.bmc.documents import Document, Told, numeric, parts
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import Figure
@@ -45,13 +46,13 @@ class PowerLimit(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run.of_node(node, ask(node, _CHASSIS, _METRICS, _CONTROLS, _OLD)) for node in nodes]
+        return [Run.of_node(node, owner.ask(node, _CHASSIS, _METRICS, _CONTROLS, _OLD)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every limit that the BMC shows; a BMC that shows no power control at all cannot limit."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "power limits", run, outputs)
+        found = owner.server(judge, facts.nodes[node], "power limits", run, outputs)
         if found is None:
             return judge.verdict(node)
         most = facts.nodes[node].platform.max_power
@@ -72,7 +73,7 @@ class PowerLimit(Gate):
             judge.error(f"{node} BMC", "no chassis reported", "at least one", "none", "Update or restart the BMC, then run the gate again.")
         if judge.judged == 0 and not judge.errors:
             judge.judged += 1
-            judge.note = "the BMC shows no power control: it limits nothing"
+            judge.remark("the BMC shows no power control: it limits nothing")
         judge.measured.add(f"{node}/power-limit")
         return judge.verdict(node)
 

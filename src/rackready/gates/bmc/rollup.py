@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import BAD, Document, Told, ask, name, parts, told
+from rackready.gates.bmc import owner
+from rackready.gates.bmc.documents import BAD, Document, Told, name, parts
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
@@ -34,13 +35,13 @@ class Rollup(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run.of_node(node, ask(node, *_TOPS, *_PARTS, timeout_s=240)) for node in nodes]
+        return [Run.of_node(node, owner.ask(node, *_TOPS, *_PARTS, timeout_s=240)) for node in nodes]
 
-    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """A bad sum is a fail, a bad part below a good sum an error as well: the sum is what others watch."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "health", run, outputs)
+        found = owner.server(judge, facts.nodes[node], "health", run, outputs, systems=True)
         if found is None:
             return judge.verdict(node)
         tops = [document for trail in _TOPS for document in found.at(trail)]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc import inputs
-from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, state, told, works
+from rackready.gates.bmc import inputs, owner
+from rackready.gates.bmc.documents import Document, Told, absent, name, numeric, state, works
 from rackready.gates.bmc.inputs import FEED
 from rackready.gates.bmc.redundancy import NONE, groups, kind, spares
 from rackready.gates.judge import Judge
@@ -32,13 +32,13 @@ class Supplies(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run.of_node(node, ask(node, _NEW, _METRICS, _SUBSYSTEM, _OLD, _SENSORS)) for node in nodes]
+        return [Run.of_node(node, owner.ask(node, _NEW, _METRICS, _SUBSYSTEM, _OLD, _SENSORS)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every supply, then their number, then their redundancy."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "power supplies", run, outputs)
+        found = owner.server(judge, facts.nodes[node], "power supplies", run, outputs)
         if found is None:
             return judge.verdict(node)
         platform = facts.nodes[node].platform
@@ -154,7 +154,7 @@ def _fed_by_the_rack(judge: Judge, node: str, platform: PlatformProfile) -> Verd
     judge.judged += 1
     judge.measured.add(f"{node}/psu")
     # NVL72 trays take their power from the rack's bus bar; the profile of such a server has an NVLink domain that spans servers, and no supplies.
-    judge.note = f"{platform.id}: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge on the node"
+    judge.remark(f"{platform.id}: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge on the node")
     return judge.verdict(node)
 
 

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import BAD, Document, Told, ask, healthy, name, numeric, parts, resting, told
+from rackready.gates.bmc import owner
+from rackready.gates.bmc.documents import BAD, Document, Told, healthy, name, numeric, parts, resting
 from rackready.gates.bmc.thresholds import bounds
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
@@ -45,13 +46,13 @@ class Temperatures(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run.of_node(node, ask(node, _NEW, _OLD)) for node in nodes]
+        return [Run.of_node(node, owner.ask(node, _NEW, _OLD)) for node in nodes]
 
-    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every temperature that has a threshold; inlet must have one."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "temperatures", run, outputs)
+        found = owner.server(judge, facts.nodes[node], "temperatures", run, outputs)
         if found is None:
             return judge.verdict(node)
         sensors = list(_temperatures(found))
@@ -62,7 +63,7 @@ class Temperatures(Gate):
         for sensor in sensors:
             air = "inlet" if sensor in inlets else "outlet" if _OUTLET.search(_called(sensor)) else ""
             unbound += not self._one(judge, node, sensor, air)
-        judge.note = _note(unbound, outlet=any(_OUTLET.search(_called(sensor)) for sensor in sensors))
+        _remark(judge, unbound, outlet=any(_OUTLET.search(_called(sensor)) for sensor in sensors))
         return judge.verdict(node)
 
     @staticmethod
@@ -135,7 +136,8 @@ def _called(sensor: Document) -> str:
     return f"{sensor.get('Id', '')} {sensor.get('Name', '')}"
 
 
-def _note(unbound: int, *, outlet: bool) -> str | None:
-    said = [f"{unbound} readings have no threshold in the BMC and are recorded only"] if unbound else []
-    said += [] if outlet else ["the BMC has no sensor of the air at the outlet"]
-    return "; ".join(said) or None
+def _remark(judge: Judge, unbound: int, *, outlet: bool) -> None:
+    if unbound:
+        judge.remark(f"{unbound} readings have no threshold in the BMC and are recorded only")
+    if not outlet:
+        judge.remark("the BMC has no sensor of the air at the outlet")
