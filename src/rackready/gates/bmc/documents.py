@@ -28,6 +28,7 @@ _ABSENT = frozenset({"Absent"})
 _BROKEN = frozenset({"UnavailableOffline", "Degraded"})
 _IDLE = frozenset({"Disabled", "StandbyOffline", "Deferring", "Quiesced", "Starting", "Updating"})
 """Not broken, and not at work either (DSP0268, Resource.State): whether that is right depends on the part."""
+_STATES = _WORKING | _ABSENT | _BROKEN | _IDLE
 _SWITCH_ON = "Switch it on, or wait until it has started, then run the gate again."
 _RAW = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
 _OLD = "It is of another version of rackready: run the gate again."
@@ -159,11 +160,7 @@ def works(judge: Judge, where: str, what: str, document: Document, next_step: st
     judge.judged += 1
     status = _status(document)
     now, health = status.get("State"), status.get("Health")
-    if (
-        (now is None and health is None)
-        or (now is not None and now not in _WORKING | _IDLE | _BROKEN | _ABSENT)
-        or (health is not None and health not in _HEALTH)
-    ):
+    if (now is None and health is None) or (now is not None and now not in _STATES) or (health is not None and health not in _HEALTH):
         judge.error(where, f"{what} state unknown", "a State and a Health of Redfish", f"State {now}, Health {health}", "Update the BMC's firmware.")
         return False
     if health in {"Warning", "Critical"} or now in _ABSENT | _BROKEN:
@@ -179,9 +176,12 @@ def works(judge: Judge, where: str, what: str, document: Document, next_step: st
 
 
 def healthy(judge: Judge, where: str, sensor: Document, next_step: str) -> bool:
-    """Hold the health of a sensor that has a reading against OK. Many sensors tell none, so none is no fault."""
+    """Hold the health of a sensor that has a reading against OK. Many sensors tell none, so none is no fault; a word that Redfish does not have is."""
     status = _status(sensor)
-    health = status.get("Health")
+    health, now = status.get("Health"), status.get("State")
+    if strange(sensor):
+        judge.error(where, "sensor state unknown", "a State of Redfish", now, "Update the BMC's firmware.")
+        return False
     if health in {None, "OK"}:
         return True
     shown = f"State {status.get('State')}, Health {health}{_conditions(status)}"
@@ -196,6 +196,11 @@ def state(document: Document) -> str | None:
     """Return the State that a part tells, None when it tells none."""
     found = _status(document).get("State")
     return found if isinstance(found, str) else None
+
+
+def strange(document: Document) -> bool:
+    """Whether a part tells a State that Redfish does not have."""
+    return state(document) not in {None, *_STATES}
 
 
 def resting(document: Document) -> bool:

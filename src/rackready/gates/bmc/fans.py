@@ -14,6 +14,7 @@ from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import Document, Told, absent, name, numeric, parts, works
 from rackready.gates.bmc.redundancy import NONE, groups, kind
 from rackready.gates.bmc.thresholds import Bounds, bounds
+from rackready.gates.bmc.words import READING_TYPES
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
@@ -21,6 +22,8 @@ _NEW, _OLD, _SUBSYSTEM, _SENSORS = "Chassis/*/ThermalSubsystem/Fans/*", "Chassis
 _STEP = "Look for what blocks it, reseat the fan tray, else replace it; do not load the node before."
 
 
+_TURNS = frozenset({"RPM", "{rev}/min"})
+"""ReadingUnits of a speed (DSP0268, Sensor: UCUM's code), and as most BMCs write it."""
 _SPEED = "fan_speed"
 """Metric of every fan that turns: what a pass records of the fans that it saw."""
 
@@ -137,7 +140,10 @@ def _fans(found: Told) -> Iterator[tuple[Document, Bounds]]:
 
 def _turns(sensor: Document) -> bool:
     """Whether a sensor is a fan's: a GB200's BMC shows fans in no other way."""
-    return sensor.get("ReadingType") == "Rotational" or (sensor.get("ReadingType") == "Percent" and "fan" in name(sensor).lower())
+    kind_of = sensor.get("ReadingType")
+    if kind_of == "Rotational" or sensor.get("ReadingUnits") in _TURNS:
+        return True
+    return kind_of not in READING_TYPES - {"Percent"} and "fan" in name(sensor).lower()
 
 
 def _speed(fan: Document) -> tuple[float | None, str]:

@@ -14,6 +14,7 @@ from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import Document, Told, numeric, parts
+from rackready.gates.bmc.words import CONTEXTS, CONTROL_TYPES
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import Figure
@@ -57,7 +58,7 @@ class PowerLimit(Gate):
             return judge.verdict(node)
         most = facts.nodes[node].platform.max_power
         limits = [(document, document["PowerLimitWatts"]) for document in found.at(_METRICS) if isinstance(document.get("PowerLimitWatts"), dict)]
-        limits += [(document, document) for document in found.at(_CONTROLS) if document.get("ControlType") == "Power"]
+        limits += [(document, document) for document in found.at(_CONTROLS) if _of_power(judge, node, document)]
         whole = _of_the_server(found)
         for document, limit in limits:
             self._newer(judge, node, document, limit, most if _limits(document, whole) else None)
@@ -120,6 +121,25 @@ class PowerLimit(Gate):
             judge.remark(f"{where} shows a limit of {point:.0f} W and meters no power: it cannot limit, and is recorded only")
             return
         _hold(judge, where, point, most, f"{_STEP} {_SWITCHED_OFF}")
+
+
+def _of_power(judge: Judge, node: str, control: Document) -> bool:
+    """Say whether a control limits power in W. One of which that cannot be told is an error; one in percent limits nothing that a bound in W is for."""
+    where, kind, unit, context = f"{node} {_place(control)}", control.get("ControlType"), control.get("SetPointUnits"), control.get("PhysicalContext")
+    known = (
+        ("ControlType", kind, CONTROL_TYPES),
+        ("SetPointUnits", unit, {"W", "%"} if kind == "Power" else {unit}),
+        ("PhysicalContext", context, CONTEXTS if kind == "Power" else {context}),
+    )
+    for key, value, words in known:
+        if value is not None and value not in words:
+            judge.judged += 1
+            judge.error(where, "what the control limits is unknown", f"a {key} of Redfish", value, "Update the BMC's firmware.")
+            return False
+    if kind == "Power" and unit == "%":
+        judge.judged += 1
+        judge.remark(f"{_place(control)} limits power in percent: recorded only")
+    return kind == "Power" and unit != "%"
 
 
 def _hold(judge: Judge, where: str, point: float, most: Figure, step: str) -> None:

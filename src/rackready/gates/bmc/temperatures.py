@@ -12,6 +12,7 @@ from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import BAD, Document, Told, healthy, name, numeric, parts, resting
 from rackready.gates.bmc.thresholds import bounds
+from rackready.gates.bmc.words import READING_TYPES
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 
@@ -22,14 +23,8 @@ _MARGIN = re.compile(r"margin|\bdts\b|tlimit", re.IGNORECASE)
 """Sensors that give a distance to a limit in place of a temperature: healthy ones are below 0 (OpenBIC, MB_SOC_THERMAL_MARGIN_C)."""
 _CELSIUS = "Cel"
 """ReadingUnits of a temperature (DSP0268, Sensor: UCUM's code): a BMC may name no type, or one that nobody knows."""
-_OTHERS = frozenset(
-    {
-        *("AbsoluteHumidity", "AirFlow", "AirFlowCMM", "Altitude", "Barometric", "ChargeAh", "Current", "EnergyJoules", "EnergyWh", "EnergykWh", "Frequency"),
-        *("Heat", "Humidity", "LiquidFlow", "LiquidFlowLPM", "LiquidLevel", "Percent"),
-        *("Power", "Pressure", "PressurePa", "PressurekPa", "Rotational", "Voltage"),
-    }
-)
-"""ReadingType (DSP0268, Sensor) of what is no temperature: other gates judge it, or nobody."""
+_OTHERS = READING_TYPES - {"Temperature"}
+"""ReadingType of what is no temperature: other gates judge it, or nobody."""
 _COLDEST_C = 0.0
 """No sensor of a running server reads this or less. Judgement: the coldest inlet air that ASHRAE's classes A1 to A4 allow has 5 degC, water is
 liquid, and parts are warmer than both; -128 and 0 are what a BMC has of a sensor that does not answer."""
@@ -117,9 +112,9 @@ def _temperatures(found: Told) -> Iterator[Document]:
 
 
 def _is_temperature(sensor: Document) -> bool:
-    """Whether a sensor says so by its type or its unit; one of an unknown kind counts where it calls itself bad."""
+    """Whether a sensor says so by its type or its unit; one of an unknown kind counts where it has no unit either, or calls itself bad."""
     kind, status = sensor.get("ReadingType"), sensor.get("Status")
-    if kind == "Temperature" or sensor.get("ReadingUnits") == _CELSIUS:
+    if kind == "Temperature" or sensor.get("ReadingUnits") == _CELSIUS or (kind not in {None, *_OTHERS} and not sensor.get("ReadingUnits")):
         return True
     return kind not in _OTHERS and isinstance(status, dict) and status.get("Health") in BAD
 

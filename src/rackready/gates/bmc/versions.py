@@ -52,7 +52,7 @@ def _trails(facts: GateFacts, node: str) -> list[str]:
 
 
 def _of(documents: Iterable[Document], key: str) -> list[str]:
-    return [str(document[key]) for document in documents if document.get(key)]
+    return [str(document[key]) for document in documents if document.get(key) is not None]
 
 
 def _inventory(found: Told, part: str) -> list[str]:
