@@ -107,7 +107,7 @@ fault-matrix: setup-test ## put every fault into simulated racks, run the gate t
 	@$(BIN)/python -m tests.integration.fault_matrix --write docs/reference/fault-matrix.md --healthy 200 $(ARGS)
 
 .PHONY: fuzz
-fuzz: setup-dev ## damage every output that the gate tests know in every way; no gate may crash or pass a bad one: ARGS="--mutants N --seed N"
+fuzz: setup-dev ## damage every output that the gate tests know in every way; no gate may crash or pass a bad one: ARGS="--mutants N --seed N --seed M --gate ID --kept"
 	@$(BIN)/python -m tests.gates.corpus $(ARGS)
 
 .PHONY: slow

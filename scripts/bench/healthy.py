@@ -18,7 +18,7 @@ from rackready.gates.runner import evaluated
 from rackready.gates.site_facts import site_facts
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Site
-from tests.gates.corpus import Collector, Seen
+from tests.gates.gathering import Collector, Seen
 
 TESTS = (
     "tests/gates/gpu/test_fail_closed.py::test_a_healthy_capture_passes",

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from rackready.gates import phase
-from tests.gates.corpus import Collector, some
+from tests.gates.corpus import some
+from tests.gates.gathering import Collector
 from tests.gates.outcomes import told
 from tests.gates.redfish_world import FakeBmcs
 

@@ -1,28 +1,29 @@
 """The mutation corpus: every output that a gate test judges is damaged in every way, and judged again.
 
-``python -m tests.gates.corpus --mutants 20000`` (``make fuzz``) runs the gate tests, notes each output that a gate was given with the
-outcome, and then asks of every mutant: no gate crashes, a result that was not a pass never becomes one, and a command that did not end
-well never passes. The seed is printed; it alone draws the same mutants again.
+``python -m tests.gates.corpus --mutants 20000`` (``make fuzz``) takes each output that the gate tests give to a gate (see gathering.py), and asks
+of every mutant: no gate crashes, a result that was not a pass never becomes one, and a command that did not end well never passes. ``--seed``
+may be given several times: outputs are gathered once, and each seed draws mutants of its own. A seed alone draws the same mutants again of the
+same outputs, of a gate by itself (``--gate``), too.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
+import math
+import multiprocessing
+import os
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import cycle
-from typing import Any
 
-import pytest
-
-from rackready.gates.base import Gate, GateFacts, Output, Run
+from rackready.gates.base import Output
 from rackready.gates.registry import all_gates
-from rackready.model.outcome import Outcome, Verdict
+from rackready.model.outcome import Outcome
+from tests.gates.gathering import Seen, gathered
 from tests.gates.mutators import MUTATORS, sealed
 from tests.gates.outcomes import OUTCOMES, lacking
 
@@ -52,52 +53,6 @@ _EACH = 12
 LOSING = frozenset(
     {"drop_lines", "truncate", "json_lose", "reorder", "noise", "double", "garble", "json_other_type", "versions", "colour", "invisible", "inside"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One judgement that a test asked for."""
-
-    gate: Gate
-    facts: GateFacts
-    run: Run
-    outputs: Mapping[str, Output]
-    outcome: Outcome
-
-
-@dataclass(slots=True, eq=False)
-class Collector:
-    """A pytest plug-in that notes what gates are given, once each."""
-
-    seen: dict[str, Seen] = field(default_factory=dict)
-    failed: int = 0
-    closed: bool = False
-    """Nothing is noted any more: what is judged from here on is damaged."""
-
-    def pytest_configure(self) -> None:
-        """Stand between the tests and the gates, for the length of this program."""
-        self.stand_between(setattr)
-
-    def stand_between(self, put: Callable[[type[Gate], str, Any], object]) -> None:
-        """Have every gate's judgements noted; ``put`` sets an attribute of a class."""
-        for kind in all_gates().values():
-            put(kind, "evaluate", self._noting(kind.evaluate))
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count failed tests: their outcomes are not to be relied on."""
-        self.failed += report.failed
-
-    def _noting(self, original: Any) -> Any:  # noqa: ANN401 - a method
-        def evaluate(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Output]) -> Verdict:
-            verdict: Verdict = original(gate, facts, run, outputs)
-            if self.closed:
-                return verdict
-            # The same output may be judged by other facts: another platform, another limit.
-            text = f"{gate.id} {gate.inputs!r} {run.target} {verdict.outcome} " + " ".join(f"{key}={one!r}" for key, one in sorted(outputs.items()))
-            self.seen.setdefault(hashlib.sha256(text.encode()).hexdigest(), Seen(gate, facts, run, dict(outputs), verdict.outcome))
-            return verdict
-
-        return evaluate
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,45 +114,37 @@ def contradictions(seen: Seen) -> Iterator[Wrong]:
             yield found
 
 
-def collect() -> Collector:
-    """Run the gate tests and return what they asked for. Those that damage outputs themselves are left out: damage twice over shows nothing more."""
-    collector = Collector()
-    code = pytest.main(["-q", "-p", "no:cacheprovider", "--no-header", "-x", "tests/gates", "--ignore-glob=*/test_mutations.py"], plugins=[collector])
-    if code != 0 or collector.failed:
-        raise SystemExit(f"fuzz: the gate tests must pass first (exit code {int(code)})")
-    return collector
-
-
-def by_gate(seen: Iterable[Seen]) -> dict[str, list[Seen]]:
-    """Return what was seen of each gate, in the order of their ids."""
-    found: dict[str, list[Seen]] = {gate: [] for gate in all_gates()}
+def by_gate(seen: Iterable[Seen], gates: Iterable[str] = ()) -> dict[str, list[Seen]]:
+    """Return what was seen of each of these gates (none given: of all), in the order of their ids."""
+    found: dict[str, list[Seen]] = {gate: [] for gate in sorted(gates) or all_gates()}
     for one in seen:
-        found[one.gate.id].append(one)
+        if one.gate.id in found:
+            found[one.gate.id].append(one)
     return found
 
 
-def play(seen: Iterable[Seen], count: int, seed: int) -> tuple[Counter[str], list[Wrong]]:
-    """Judge ``count`` mutants, as many of each gate, drawn in turn from all its outputs; returns mutants by gate and what was wrong."""
-    dice = random.Random(seed)  # noqa: S311 - repeatable, not secret
-    told = {gate: [(one, mutants(one, dice)) for one in those if any(item.stdout for item in one.outputs.values())] for gate, those in by_gate(seen).items()}
-    sources = {gate: cycle(those) for gate, those in told.items() if those}
-    played: Counter[str] = Counter()
+def play(seen: Sequence[Seen], count: int, seed: int) -> list[Wrong]:
+    """Judge ``count`` mutants of one gate, drawn in turn from all its outputs that said something; returns what was wrong."""
+    dice = random.Random(f"{seed} {seen[0].gate.id}")  # noqa: S311 - repeatable, not secret
+    sources = cycle([(one, mutants(one, dice)) for one in seen if _says(one)])
     wrong: list[Wrong] = []
-    while played.total() < count:
-        for gate, those in sources.items():
-            name = ""
-            while not name:
-                one, source = next(those)
-                name, key, outputs = next(source)
-            played[gate] += 1
-            wrong += [found] if (found := judge(one, name, key, outputs)) else []
-    return played, wrong
+    for _ in range(count):
+        name = ""
+        while not name:
+            one, source = next(sources)
+            name, key, outputs = next(source)
+        wrong += [found] if (found := judge(one, name, key, outputs)) else []
+    return wrong
+
+
+def _says(seen: Seen) -> bool:
+    return any(item.stdout for item in seen.outputs.values())
 
 
 def some(seen: Iterable[Seen], seed: str) -> list[Wrong]:
     """Judge one of these again, once damaged and once with a command that did not end well; returns what was wrong. The same for the same seed."""
     dice = random.Random(seed)  # noqa: S311 - repeatable, not secret
-    told = [one for one in seen if any(item.stdout for item in one.outputs.values())]
+    told = [one for one in seen if _says(one)]
     if not told:
         return []
     one = dice.choice(told)
@@ -206,27 +153,78 @@ def some(seen: Iterable[Seen], seed: str) -> list[Wrong]:
     return [found for found in (judge(one, name, key, outputs), judge(replace(one, outcome=Outcome.ERROR), *bad)) if found]
 
 
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """The outputs of every gate, and how many mutants of each gate a seed draws. Each gate and seed is a piece of work of its own, for any core."""
+
+    seen: Mapping[str, Sequence[Seen]]
+    count: int
+
+    def wrong(self, work: tuple[str, int | None]) -> tuple[tuple[str, int | None], list[Wrong]]:
+        """Return what is wrong with a gate: by the mutants of a seed; without one, by commands that did not end well."""
+        gate, seed = work
+        if seed is not None:
+            return work, play(self.seen[gate], self.count, seed)
+        few = [one for outcome in OUTCOMES for one in [one for one in self.seen[gate] if one.outcome is outcome][:_EACH]]
+        return work, [found for one in few for found in contradictions(one)]
+
+    def played(self, seeds: Sequence[int], jobs: int) -> dict[tuple[str, int | None], list[Wrong]]:
+        """Return what is wrong, by gate and seed."""
+        told = [gate for gate, those in self.seen.items() if any(map(_says, those))]
+        works = [(gate, seed) for seed in (None, *seeds) for gate in (told if seed is not None else self.seen)]
+        with multiprocessing.get_context("fork").Pool(jobs) as pool:
+            return dict(pool.imap_unordered(self.wrong, works))
+
+
 def main() -> int:
-    """Make the corpus and judge it; exit code 1 when a gate did not hold, or was not seen with each outcome."""
-    parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__.splitlines()[0])
-    parser.add_argument("--mutants", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=20261122)
-    chosen = parser.parse_args()
-    seen = list(collect().seen.values())
+    """Play the corpus; exit code 1 when a gate did not hold, or was not seen with each outcome."""
+    chosen = _arguments()
+    seen = gathered(chosen.jobs, whatever_code=chosen.kept, say=_say)
+    corpus = Corpus(those := by_gate(seen, chosen.gate), math.ceil(chosen.mutants / max(1, sum(any(map(_says, one)) for one in those.values()))))
     began = time.monotonic()
-    played, wrong = play(seen, chosen.mutants, chosen.seed)
-    few = [one for those in by_gate(seen).values() for outcome in OUTCOMES for one in [one for one in those if one.outcome is outcome][:_EACH]]
-    wrong += [found for one in few for found in contradictions(one)]
-    for item in wrong:
-        sys.stdout.write(f"WRONG {item.gate} {item.mutator} of {item.key}: {item.what}\n{item.text[-1500:]}\n")
-    for gate, those in by_gate(seen).items():
-        outcomes = Counter(one.outcome.value for one in those)
-        sys.stdout.write(f"{gate}: {played[gate]} mutants of {', '.join(f'{count} {outcome}' for outcome, count in sorted(outcomes.items())) or 'nothing'}\n")
-    missing = lacking((one.gate.id, one.outcome) for one in seen)
+    found = corpus.played(chosen.seed, chosen.jobs)
+    for gate, ones in those.items():
+        outcomes = Counter(one.outcome.value for one in ones)
+        _say(f"{gate}: {corpus.count} mutants a seed of {', '.join(f'{count} {outcome}' for outcome, count in sorted(outcomes.items())) or 'nothing'}")
+    missing = [text for text in lacking((one.gate.id, one.outcome) for one in seen) if text.rsplit(":", 1)[0] in those]
     for text in missing:
-        sys.stdout.write(f"never seen in tests: {text}\n")
-    sys.stdout.write(f"{played.total()} mutants of {len(seen)} outputs, seed {chosen.seed}: {len(wrong)} wrong, {time.monotonic() - began:.0f} s\n")
-    return 1 if wrong or missing else 0
+        _say(f"never seen in tests: {text}")
+    for seed in (None, *chosen.seed):
+        _report(seed, {gate: wrong for (gate, of), wrong in found.items() if of == seed}, corpus)
+    total = sum(len(wrong) for wrong in found.values())
+    outputs = sum(len(ones) for ones in those.values())
+    _say(f"{len(chosen.seed)} seeds, {outputs} outputs of {len(those)} gates: {total} wrong, {time.monotonic() - began:.0f} s in {chosen.jobs} processes")
+    return 1 if total or missing else 0
+
+
+def _report(seed: int | None, found: Mapping[str, Sequence[Wrong]], corpus: Corpus) -> None:
+    """Say what a seed showed, or commands that did not end well."""
+    for gate in sorted(found):
+        for item in found[gate]:
+            _say(f"WRONG {item.gate} {item.mutator} of {item.key}: {item.what}\n{item.text[-1500:]}")
+    wrong = sum(len(ones) for ones in found.values())
+    _say(f"seed {seed}: {corpus.count * len(found)} mutants, {wrong} wrong" if seed is not None else f"commands that did not end well: {wrong} wrong")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make fuzz", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--mutants", type=int, default=20_000, help="mutants of each seed, as many of each gate")
+    parser.add_argument("--seed", type=int, action="append", help="draw mutants by this seed; may be given several times")
+    parser.add_argument("--gate", action="append", default=[], metavar="ID", help="only mutants of this gate; may be given several times")
+    parser.add_argument("--kept", action="store_true", help="take the outputs that were gathered last although code has changed since, and judge them anew")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; one for each core when left out")
+    chosen = parser.parse_args()
+    chosen.seed = list(dict.fromkeys(chosen.seed or [20261122]))
+    if unknown := sorted(set(chosen.gate) - set(all_gates())):
+        parser.error(f"--gate {', '.join(unknown)} - Expected: an id that `rackready gate list` shows Actual: none of them.")
+    if min(chosen.mutants, chosen.jobs) < 1:
+        parser.error("--mutants and --jobs - Expected: at least 1.")
+    return chosen
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

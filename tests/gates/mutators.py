@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rackready.drivers import redfish_read
+from rackready.gates.bmc import schema
 from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 from rackready.ondevice import host_read
@@ -211,13 +212,16 @@ def _one_tool(found: dict[str, Any], dice: random.Random) -> dict[str, Any]:
 def _one_resource(found: dict[str, Any], dice: random.Random) -> dict[str, Any]:
     """Have one property of one resource with a value of a type that Redfish does not give it.
 
-    Neither lost nor null: Redfish says so what a service does not know, and a BMC that never knew it is no damage.
+    Neither lost nor null: Redfish says so what a service does not know, and a BMC that never knew it is no damage. One that has such a value already
+    keeps one: in its place another may be none that is wrong.
     """
     address = dice.choice(sorted(found["documents"]))
     damaged = json.loads(json.dumps(found["documents"][address]))
     if place := _walk(damaged, dice):
         here, key = place
         here[key] = dice.choice([other for other in ("", "N/A", "unknown", [], {}) if isinstance(other, str) or type(other) is not type(here[key])])
+    if schema.odd(found["documents"][address]) and not schema.odd(damaged):
+        return found
     return redfish_read.sealed(found | {"documents": found["documents"] | {address: damaged}})
 
 

@@ -77,7 +77,9 @@ def getter(there: World) -> Callable[[str], dict[str, Any]]:
 
 
 def said(gate: Gate, facts: GateFacts, there: World) -> tuple[Run, Outputs]:
-    """The run of a gate of the BMC on node01, and its output."""
+    """The run of a gate of the BMC on node01, and its output. The server is of the site's model where the test does not say of which it is."""
+    if SYSTEM in there:
+        there[SYSTEM].setdefault("Model", facts.nodes["node01"].platform.product)
     run = gate.plan(facts, ["node01"])[0]
     return run, outputs(run, {command.key: Said(gathered(there, command.argv[1:])) for command in run.commands if command.argv[0] == "GET"})
 

@@ -13,17 +13,23 @@ from rackready.gates.base import Passed
 from rackready.gates.bmc.events import Events
 from rackready.model.outcome import Outcome, Verdict
 from rackready.sim import faults
-from rackready.sim.bmc_state import entry
-from tests.gates.redfish_world import MANAGER, World, broken, healthy, verdict, world
+from rackready.sim.bmc_state import entry, hardware_error
+from tests.gates.redfish_world import MANAGER, SYSTEM, World, broken, healthy, verdict, world
 from tests.gates.support import rack
 
-SEL = f"{MANAGER}/LogServices/SEL"
+SEL, FAULTS = f"{MANAGER}/LogServices/SEL", f"{SYSTEM}/LogServices/FaultLog"
 PASSED = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 DEALT = "Read what else recorded that time (syslog, the BMC's other logs), then say with `rackready repair` that it was dealt with."
 
 
 def texts(found: Verdict) -> list[str]:
     return [str(finding) for finding in found.findings]
+
+
+def clock(there: World, at: datetime) -> None:
+    """Set the BMC's clock."""
+    for address in (SEL, FAULTS, MANAGER):
+        there[address]["DateTime"] = at.isoformat()
 
 
 def after(passed: Passed | None, there: World, **inputs: object) -> Verdict:
@@ -35,7 +41,7 @@ def after(passed: Passed | None, there: World, **inputs: object) -> Verdict:
 def last_pass() -> Passed:
     """A pass on the healthy node, at PASSED by the BMC's clock."""
     there = world(healthy())
-    there[SEL]["DateTime"] = there[MANAGER]["DateTime"] = PASSED.isoformat()
+    clock(there, PASSED)
     found = after(None, there)
     assert (found.outcome, texts(found)) == (Outcome.PASS, [])
     assert found.note == "no pass before: every entry of the logs was judged"
@@ -126,7 +132,7 @@ TO_COME = "Set the BMC's clock (NTP) or the input `since`, read the log by hand,
 def test_a_bmc_whose_clock_was_set_back_is_an_error() -> None:
     """What it logs now is dated before the last pass, and would never count."""
     there = with_entry(PASSED - timedelta(days=2))
-    there[SEL]["DateTime"] = there[MANAGER]["DateTime"] = (PASSED - timedelta(days=2)).isoformat()
+    clock(there, PASSED - timedelta(days=2))
     found = after(last_pass(), there)
     wanted = "at most 2026-05-30 12:00:00 UTC, the BMC's clock Actual: 2026-06-01 12:00:00 UTC"
     assert texts(found)[0] == f"node01 BMC: entries count from a time that is still to come - Expected: {wanted}. {TO_COME}"
@@ -135,7 +141,7 @@ def test_a_bmc_whose_clock_was_set_back_is_an_error() -> None:
 
 def test_an_input_that_lies_ahead_of_the_bmcs_clock_is_an_error() -> None:
     there = with_entry(PASSED)
-    there[SEL]["DateTime"] = there[MANAGER]["DateTime"] = PASSED.isoformat()
+    clock(there, PASSED)
     found = after(None, there, since=PASSED + timedelta(seconds=1))
     wanted = "at most 2026-06-01 12:00:00 UTC, the BMC's clock Actual: 2026-06-01 12:00:01 UTC"
     assert texts(found) == [f"node01 BMC: entries count from a time that is still to come - Expected: {wanted}. {TO_COME}"]
@@ -241,6 +247,66 @@ def test_an_unknown_severity_is_an_error() -> None:
     )
 
 
+def with_record(severity: str, own: str | None = "OK") -> World:
+    """A BMC whose FaultLog has one more record of a hardware error; ``own``: severity that its entry has by itself."""
+    state = healthy()
+    state["bmc"]["log"]["errors"].append(hardware_error(PASSED, "PCIe", severity))
+    there = world(state)
+    there[f"{FAULTS}/Entries/3"]["Severity"] = own
+    return there
+
+
+def test_members_that_come_embedded_without_a_severity_are_asked_for_by_themselves() -> None:
+    there = world(healthy())
+    listed = there[f"{FAULTS}/Entries"]["Members"]
+    assert [("Severity" in member, "Message" in member, "CPER" in member) for member in listed] == [(False, False, True)] * 2
+    found = after(None, there)
+    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+
+
+def test_the_entry_counts_and_not_the_copy_in_the_collection() -> None:
+    found = after(None, with_record("Corrected", own="Warning"))
+    assert (found.outcome, texts(found)) == (
+        Outcome.FAIL,
+        [
+            (
+                "node01 log DGX FaultLog: Warning PCIe error - Expected: no such entry "
+                "Actual: CPER: PCIe, NVIDIA CPER Error Section, Corrected (2026-06-01T12:00:00+00:00). "
+                "Find the slot that the entry names; reseat the card or riser, check firmware; if it comes back, replace the card."
+            )
+        ],
+    )
+
+
+@pytest.mark.parametrize(("severity", "what"), [("Fatal", "Critical PCIe error"), ("Recoverable", "Warning PCIe error")])
+def test_a_bad_record_counts_although_its_entry_is_called_ok(severity: str, what: str) -> None:
+    """As NVIDIA's BMCs call the entry of every record."""
+    found = after(None, with_record(severity))
+    assert found.outcome is Outcome.FAIL
+    said = f"node01 log DGX FaultLog: {what} - Expected: no such entry Actual: CPER: PCIe, NVIDIA CPER Error Section, {severity} (2026-06-01T12:00:00+00:00). "
+    assert [text.startswith(said) for text in texts(found)] == [True]
+
+
+@pytest.mark.parametrize("severity", ["Corrected", "Informational"])
+def test_a_record_of_no_error_needs_no_severity_of_its_entry(severity: str) -> None:
+    found = after(None, with_record(severity, own=None))
+    assert (found.outcome, texts(found)) == (Outcome.PASS, [])
+
+
+@pytest.mark.parametrize("own", ["OK", None])
+def test_a_record_of_an_unknown_severity_is_an_error(own: str | None) -> None:
+    found = after(None, with_record("Grave", own=own))
+    assert (found.outcome, texts(found)) == (
+        Outcome.ERROR,
+        [
+            (
+                "node01 log DGX FaultLog: entry without a severity - Expected: OK, Warning or Critical "
+                "Actual: CPER Grave: CPER: PCIe, NVIDIA CPER Error Section, Grave. Update the BMC's firmware."
+            )
+        ],
+    )
+
+
 def cleared(state: dict[str, Any]) -> None:
     faults.inject(state, "sel-cleared")
 
@@ -288,7 +354,7 @@ def test_a_log_that_is_switched_off_is_an_error() -> None:
 
 def test_no_log_at_all_is_an_error() -> None:
     there = world(healthy())
-    del there[MANAGER]["LogServices"]
+    del there[MANAGER]["LogServices"], there[SYSTEM]["LogServices"]
     assert texts(after(None, there)) == [
         "node01 BMC: no event log - Expected: a log service with entries Actual: none. Update the BMC's firmware; without a log nothing past is known."
     ]

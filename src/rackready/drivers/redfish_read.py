@@ -4,7 +4,8 @@ A trail is the way from the service root, property by property: ``Chassis/*/Ther
 a collection (or of a list of links), with all its pages; ``*!audit*,lclog`` leaves out members by the last word of their address, ``*=A1``
 takes only the one whose address ends with that word.
 A trail ends quietly where a resource lacks the property: whether that is allowed is for the reader of the result to say. A resource
-that is linked and cannot be read is written down as unread, never left out. What was gathered carries a digest: a part of it that is
+that is linked and cannot be read is written down as unread, never left out. A member that comes embedded in its collection is asked for by itself
+where the copy lacks what gates read of it, or what the trail goes on with. What was gathered carries a digest: a part of it that is
 lost or damaged later is not taken for something that the service does not have.
 """
 
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import Any
 
+from rackready.drivers import redfish_copies
 from rackready.drivers.redfish import Bmc, BmcError, BmcIdentityError, BmcLoginError, BmcTlsError, BmcUnreachableError
 
 FORMAT = "rackready/redfish/v1"
@@ -72,6 +74,8 @@ class Walk:
         self._get = get
         self._found = Gathered()
         self._known: dict[str, Document] = {}
+        self._copies: set[str] = set()
+        """Addresses of those that are known as their collection shows them."""
         self._expands = False
 
     def all(self, trails: Iterable[str]) -> Gathered:
@@ -103,6 +107,8 @@ class Walk:
     def _linked(self, document: Document, name: str, *, as_collection: bool) -> list[Document]:
         """Return what a property links to: one resource, or several when it is a list of links (as a collection where its members are wanted)."""
         target = _at(document, name)
+        if target is None and (address := str(document.get("@odata.id"))) in self._copies:
+            target = _at(self._itself(address) or {}, name)
         if isinstance(target, list) and as_collection:
             return [{"@odata.id": f"{document.get('@odata.id', '?')}#/{name}", "Members": target}]
         links = target if isinstance(target, list) else [target]
@@ -144,13 +150,23 @@ class Walk:
         return members
 
     def _resource(self, link: Document) -> Document | None:
-        """Return the resource of a link; one that came expanded is not asked for again."""
+        """Return the resource of a link; one that came whole with the link is not asked for again."""
         address = link.get("@odata.id")
         if not isinstance(address, str):
             return None
-        if "@odata.type" in link or len(link) > 3:  # noqa: PLR2004 - a link has its address, at most an etag and a type beside
-            self._known.setdefault(address, link)
+        if address not in self._known and redfish_copies.whole(link):
+            self._known[address] = link
+            self._copies.add(address)
         return self._document(address)
+
+    def _itself(self, address: str) -> Document | None:
+        """Return a resource of which only its collection's copy is known; None when it cannot be read (then it is unread)."""
+        self._copies.discard(address)
+        del self._known[address]
+        found = self._document(address)
+        if found is not None and address in self._found.documents:
+            self._keep(found)
+        return found
 
     def _document(self, address: str) -> Document | None:
         """Return the document of an address, None when it cannot be read (then it is unread)."""

@@ -16,6 +16,7 @@ from typing import Any
 from rackready import __version__
 from rackready.design.names import listed
 from rackready.evidence.store import EvidenceStore, new_id
+from rackready.gates import imported_times
 from rackready.gates.base import Done, Gate, GateFacts, Output, Passed, Run
 from rackready.gates.captured import Capture, CaptureRefusedError, by_run
 from rackready.gates.fingerprint import build
@@ -109,6 +110,7 @@ class Import:
         found = self._items() if not strangers else []
         for item in found:
             self._stale(item)
+        self.problems += imported_times.problems(self.capture)
         self.problems += Held(self.site, self.store, self.ledger, self.prints).problems(self.capture) if not strangers else []
         if self.problems:
             raise CaptureRefusedError(self.capture.source, list(dict.fromkeys(self.problems)))

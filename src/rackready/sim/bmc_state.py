@@ -45,7 +45,7 @@ def build_bmc(facts: NodeFacts) -> State:
         "consumed_w": int(platform.max_power.value * 0.24) + _spread(name, 180),
         "bios": _bios(facts),
         "bios_pending": {},
-        "log": {"size": 3640, "policy": "WrapsWhenFull", "entries": _first_entries(name)},
+        "log": {"size": 3640, "policy": "WrapsWhenFull", "entries": _first_entries(name), "errors": _first_errors(name)},
         "dimms": [{"id": f"DIMM{index}", "serial": _serial(f"{name}/dimm{index}"), "mib": _DIMM_MIB, "present": True} for index in range(_DIMMS)],
         "drives": [{"id": f"NVMe{index}", "serial": _serial(f"{name}/nvme{index}"), "present": True} for index in range(_DRIVES)],
         "health": {"system": "OK", "chassis": "OK"},
@@ -92,6 +92,20 @@ def _first_entries(node: str) -> list[State]:
         entry(_MADE + shift + timedelta(minutes=4), "OK", "Drive Slot/Bay", "Drive Presence: NVMe0"),
         entry(_MADE + shift + timedelta(minutes=9), "OK", "System ACPI Power State", "S0/G0: working"),
     ]
+
+
+def _first_errors(node: str) -> list[State]:
+    """Return what the board's log of hardware errors holds from its first day: links are trained, and memory is tested."""
+    shift = timedelta(seconds=_spread(node, 3600))
+    return [
+        hardware_error(_MADE + shift + timedelta(minutes=5), "DRAM-CHANNELS", "Informational"),
+        hardware_error(_MADE + shift + timedelta(minutes=6), "PCIe", "Corrected"),
+    ]
+
+
+def hardware_error(at: datetime, signature: str, severity: str) -> State:
+    """Return one entry of the log of hardware errors. ``signature``: the unit that reports it; ``severity``: as a CPER has it."""
+    return {"at": at.isoformat(timespec="seconds"), "signature": signature, "severity": severity}
 
 
 def _serial(name: str) -> str:

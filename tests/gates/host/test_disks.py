@@ -40,6 +40,7 @@ def without(found: Document, name: str) -> None:
     listed = json.loads(found["commands"]["scan"]["stdout"])
     listed["devices"] = [item for item in listed["devices"] if item["name"] != name]
     found["commands"]["scan"]["stdout"] = json.dumps(listed)
+    del found["commands"][f"smart {name}"]
 
 
 def small(size: int) -> Change:
@@ -160,12 +161,12 @@ def test_virtual_media_of_a_bmc_are_no_parts_of_the_host_for_firmware_and_rates(
 
 def test_a_drive_of_which_nobody_says_how_it_is_attached_is_an_error(node: Node) -> None:
     def change(found: Document) -> None:
-        without(found, "/dev/nvme4")
         another(found, "/dev/sda", tran="sata", rm=False)
+        without(found, "/dev/nvme4")
 
     def unlisted(found: Document) -> None:
-        without(found, "/dev/nvme4")
         another(found, "/dev/sda")
+        without(found, "/dev/nvme4")
 
     assert judge(node, DISKS, change).outcome is Outcome.PASS
     verdict = judge(node, DISKS, unlisted)

@@ -18,7 +18,8 @@ def link(address: str) -> dict[str, str]:
 
 
 def part(address: str, **fields: Any) -> dict[str, Any]:
-    return {"@odata.id": address, "@odata.type": "#Part.v1_0_0.Part", "Id": address.rsplit("/", 1)[-1], **fields}
+    name = address.rsplit("/", 1)[-1]
+    return {"@odata.id": address, "@odata.type": "#Part.v1_0_0.Part", "Id": name, "Name": name, **fields}
 
 
 def service(**more: dict[str, Any]) -> World:
@@ -128,6 +129,47 @@ def test_members_come_with_one_request_where_the_service_expands_and_one_by_one_
     found = Walk(getter(there, asked)).all(["Chassis/*/Sensors/*"])
     assert [document["Reading"] for document in found.documents.values()] == [1, 2]
     assert ("/c/A/s/1" in asked) is broken
+
+
+def log_entry(number: int, **fields: Any) -> dict[str, Any]:
+    """An entry of a log of NVIDIA's, as its collection shows it."""
+    return {**part(f"/c/A/log/{number}"), "@odata.type": "#LogEntry.v1_15_0.LogEntry", "Created": "2026-03-02T07:11:40+00:00", **fields}
+
+
+@pytest.mark.parametrize(
+    ("copy", "asked_itself"),
+    [
+        (log_entry(1), True),
+        (log_entry(1, Severity=None), True),
+        (log_entry(1, Severity="OK"), False),
+        (log_entry(1, MessageSeverity="OK"), False),
+        ({**link("/c/A/log/1"), "@odata.type": "#LogEntry.v1_15_0.LogEntry", "Severity": "OK"}, True),
+        ({**link("/c/A/log/1"), "@odata.type": "#LogEntry.v1_15_0.LogEntry"}, True),
+    ],
+    ids=["no severity", "severity null", "whole", "older property", "neither id nor name", "a link with its type"],
+)
+def test_a_member_that_comes_embedded_with_less_than_gates_read_is_asked_for_by_itself(copy: dict[str, Any], *, asked_itself: bool) -> None:
+    there = service(**{"/c/A/log": {"@odata.id": "/c/A/log", "Members": [copy]}, "/c/A/log/1": log_entry(1, Severity="Critical")})
+    there["/c/A"]["Log"] = link("/c/A/log")
+    asked: list[str] = []
+    found = Walk(getter(there, asked)).all(["Chassis/*/Log/*"])
+    assert ("/c/A/log/1" in asked, found.documents["/c/A/log/1"].get("Severity") == "Critical") == (asked_itself, asked_itself)
+
+
+def test_an_embedded_member_that_lacks_what_the_trail_goes_on_with_is_asked_for_by_itself_once() -> None:
+    there = service()
+    there["/c"]["Members"] = [part("/c/A"), part("/c/HGX_B")]
+    asked: list[str] = []
+    found = Walk(getter(there, asked)).all(["Chassis/*", "Chassis/*/Sensors/*", "Chassis/*/Thermal"])
+    assert found.trails["Chassis/*/Sensors/*"] == ["/c/A/s/1", "/c/A/s/2", "/c/A/s/3"]
+    assert (asked.count("/c/A"), asked.count("/c/HGX_B"), "Sensors" in found.documents["/c/A"]) == (1, 1, True)
+
+
+def test_an_embedded_member_that_cannot_be_read_by_itself_is_unread() -> None:
+    there = service(**{"/c/A/log": {"@odata.id": "/c/A/log", "Members": [log_entry(7)]}})
+    there["/c/A"]["Log"] = link("/c/A/log")
+    found = Walk(getter(there)).all(["Chassis/*/Log/*"])
+    assert (found.trails["Chassis/*/Log/*"], found.unread) == ([], {"/c/A/log/7": "HTTP 404: /c/A/log/7"})
 
 
 def test_a_refused_login_ends_it_at_once() -> None:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import Document, ask, told
+from rackready.gates.bmc import owner
+from rackready.gates.bmc.documents import Document
 from rackready.gates.judge import Judge
 from rackready.model.baseline import Setting
 from rackready.model.outcome import Verdict
@@ -28,13 +29,13 @@ class BiosSettings(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run.of_node(node, ask(node, _NOW, _NEXT)) for node in nodes]
+        return [Run.of_node(node, owner.ask(node, _NOW, _NEXT)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Hold every wanted setting against the present value, and against the one that the next boot brings."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "BIOS settings", run, outputs)
+        found = owner.server(judge, facts.nodes[node], "BIOS settings", run, outputs)
         if found is None:
             return judge.verdict(node)
         wanted = facts.nodes[node].baseline

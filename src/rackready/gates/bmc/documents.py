@@ -19,7 +19,8 @@ from rackready.model.outcome import Finding
 
 Document = Mapping[str, Any]
 KEY = "redfish"
-_TIMEOUT_S = 120.0
+TIMEOUT_S = 120.0
+"""How long a BMC may take to tell what is asked, s. Judgement: some answer a request in seconds, and are asked dozens."""
 BAD = frozenset({"Warning", "Critical"})
 _HEALTH = BAD | {"OK"}
 _WORKING = frozenset({"Enabled", "StandbySpare", "Qualified", "InTest"})
@@ -27,12 +28,13 @@ _ABSENT = frozenset({"Absent"})
 _BROKEN = frozenset({"UnavailableOffline", "Degraded"})
 _IDLE = frozenset({"Disabled", "StandbyOffline", "Deferring", "Quiesced", "Starting", "Updating"})
 """Not broken, and not at work either (DSP0268, Resource.State): whether that is right depends on the part."""
+_STATES = _WORKING | _ABSENT | _BROKEN | _IDLE
 _SWITCH_ON = "Switch it on, or wait until it has started, then run the gate again."
 _RAW = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
 _OLD = "It is of another version of rackready: run the gate again."
 
 
-def ask(node: str, *trails: str, key: str = KEY, timeout_s: float = _TIMEOUT_S, stage: int = 0) -> Command:
+def ask(node: str, *trails: str, key: str = KEY, timeout_s: float = TIMEOUT_S, stage: int = 0) -> Command:
     """Return the command that gathers what these trails lead to (see drivers.redfish_read) from a BMC."""
     return Command(key=key, node=node, argv=("GET", *trails), timeout_s=timeout_s, stage=stage, via="bmc")
 
@@ -62,10 +64,11 @@ class Told:
         return bool(self.trails.get(trail))
 
 
-def told(judge: Judge, node: str, what: str, run: Run, outputs: Outputs, key: str = KEY) -> Told | None:
+def told(judge: Judge, node: str, what: str, run: Run, outputs: Outputs, key: str = KEY, *, spared: Collection[str] = ()) -> Told | None:  # noqa: PLR0913
     """Return what the BMC told, None when that cannot be judged; each thing that could not be read is an error already.
 
     An answer in which something was not asked that the gate looks at would say that there is none of it: it is of another version of rackready.
+    ``spared``: trails that may be lacking all the same, since the caller knows what to do without.
     """
     output = outputs.get(key)
     if judge.trouble(_trouble(output, node, what)) or output is None:
@@ -76,7 +79,7 @@ def told(judge: Judge, node: str, what: str, run: Run, outputs: Outputs, key: st
         judge.error(f"{node} BMC", f"{what} unreadable", "a whole document of what the BMC told", error, _RAW)
         return None
     asked = [trail for command in run.commands if command.key == key for trail in command.argv[1:]]
-    if lacking := [trail for trail in asked if trail not in found.trails]:
+    if lacking := [trail for trail in asked if trail not in found.trails and trail not in spared]:
         actual = f"{len(lacking)} not asked, {lacking[0]} first"
         judge.error(f"{node} BMC", f"{what}: not all of it asked", f"answers to all {len(asked)} questions of today's gate", actual, _OLD)
         return None
@@ -157,11 +160,7 @@ def works(judge: Judge, where: str, what: str, document: Document, next_step: st
     judge.judged += 1
     status = _status(document)
     now, health = status.get("State"), status.get("Health")
-    if (
-        (now is None and health is None)
-        or (now is not None and now not in _WORKING | _IDLE | _BROKEN | _ABSENT)
-        or (health is not None and health not in _HEALTH)
-    ):
+    if (now is None and health is None) or (now is not None and now not in _STATES) or (health is not None and health not in _HEALTH):
         judge.error(where, f"{what} state unknown", "a State and a Health of Redfish", f"State {now}, Health {health}", "Update the BMC's firmware.")
         return False
     if health in {"Warning", "Critical"} or now in _ABSENT | _BROKEN:
@@ -177,9 +176,12 @@ def works(judge: Judge, where: str, what: str, document: Document, next_step: st
 
 
 def healthy(judge: Judge, where: str, sensor: Document, next_step: str) -> bool:
-    """Hold the health of a sensor that has a reading against OK. Many sensors tell none, so none is no fault."""
+    """Hold the health of a sensor that has a reading against OK. Many sensors tell none, so none is no fault; a word that Redfish does not have is."""
     status = _status(sensor)
-    health = status.get("Health")
+    health, now = status.get("Health"), status.get("State")
+    if strange(sensor):
+        judge.error(where, "sensor state unknown", "a State of Redfish", now, "Update the BMC's firmware.")
+        return False
     if health in {None, "OK"}:
         return True
     shown = f"State {status.get('State')}, Health {health}{_conditions(status)}"
@@ -194,6 +196,11 @@ def state(document: Document) -> str | None:
     """Return the State that a part tells, None when it tells none."""
     found = _status(document).get("State")
     return found if isinstance(found, str) else None
+
+
+def strange(document: Document) -> bool:
+    """Whether a part tells a State that Redfish does not have."""
+    return state(document) not in {None, *_STATES}
 
 
 def resting(document: Document) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
+from rackready.gates.bmc import cper
 from rackready.gates.bmc.documents import Document, name, numeric
 
 _EPOCH_S = 946_684_800.0
@@ -166,10 +167,10 @@ def logs(services: Iterable[Document], entries: Iterable[Document]) -> list[Log]
 
 def _entry(document: Document) -> Entry:
     dated = document.get("EventTimestamp") or document.get("Created")
-    text = str(document.get("Message") or document.get("MessageId") or document.get("Name") or "no text")
+    text = str(document.get("Message") or cper.text(document) or document.get("MessageId") or document.get("Name") or "no text")
     sensor = document.get("SensorType")
     shown = f"{sensor}: {text}" if sensor and str(sensor) not in text else text
-    severity = str(document.get("Severity") or document.get("MessageSeverity"))
+    severity = str(cper.severity(document, document.get("Severity") or document.get("MessageSeverity")))
     over = document.get("Resolved") is True or document.get("EntryCode") == "Deassert" or _OVER.search(text)
     return Entry(_time(dated), severity, shown[:_LONG], str(dated or "no date"), severity == "OK" and bool(_FAULTS.search(shown)) and not over)
 

@@ -16,7 +16,8 @@ from pydantic import AwareDatetime, Field, Strict
 
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Passed, Run
-from rackready.gates.bmc.documents import Document, Told, ask, told
+from rackready.gates.bmc import owner
+from rackready.gates.bmc.documents import Document, Told
 from rackready.gates.bmc.eventlog import Entry, Log, Mark, grouped, logs
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
@@ -49,13 +50,15 @@ class Events(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One request to every BMC; what the last pass saw goes with it."""
-        return [Run.of_node(node, ask(node, *SERVICES, *ENTRIES, _MANAGERS, timeout_s=300), about=_marks(facts.passed.get((self.id, node)))) for node in nodes]
+        return [
+            Run.of_node(node, owner.ask(node, *SERVICES, *ENTRIES, _MANAGERS, timeout_s=300), about=_marks(facts.passed.get((self.id, node)))) for node in nodes
+        ]
 
-    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every log: what was lost, then what is new."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "event logs", run, outputs)
+        found = owner.server(judge, facts.nodes[node], "event logs", run, outputs)
         if found is None:
             return judge.verdict(node)
         there = logs(found.at(*SERVICES), found.at(*ENTRIES))
@@ -72,7 +75,8 @@ class Events(Gate):
         dealt_with = self.inputs.since is not None or set(run.about) == {"since"}
         for log in there:
             self._log(judge, node, log, _since(run.about, self.inputs.since), Mark.of(run.about, log.key), dealt_with=dealt_with)
-        judge.note = None if _since(run.about, self.inputs.since) is not None else "no pass before: every entry of the logs was judged"
+        if _since(run.about, self.inputs.since) is None:
+            judge.remark("no pass before: every entry of the logs was judged")
         return judge.verdict(node)
 
     def _log(self, judge: Judge, node: str, log: Log, since: float | None, mark: Mark | None, *, dealt_with: bool) -> None:

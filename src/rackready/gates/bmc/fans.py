@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Passed, Run
-from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, parts, told, works
+from rackready.gates.bmc import owner
+from rackready.gates.bmc.documents import Document, Told, absent, name, numeric, parts, works
 from rackready.gates.bmc.redundancy import NONE, groups, kind
 from rackready.gates.bmc.thresholds import Bounds, bounds
+from rackready.gates.bmc.words import READING_TYPES
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
@@ -20,6 +22,8 @@ _NEW, _OLD, _SUBSYSTEM, _SENSORS = "Chassis/*/ThermalSubsystem/Fans/*", "Chassis
 _STEP = "Look for what blocks it, reseat the fan tray, else replace it; do not load the node before."
 
 
+_TURNS = frozenset({"RPM", "{rev}/min"})
+"""ReadingUnits of a speed (DSP0268, Sensor: UCUM's code), and as most BMCs write it."""
 _SPEED = "fan_speed"
 """Metric of every fan that turns: what a pass records of the fans that it saw."""
 
@@ -33,13 +37,13 @@ class Fans(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One request to every BMC; which fans the last pass saw goes with it."""
-        return [Run.of_node(node, ask(node, _NEW, _SUBSYSTEM, _OLD, _SENSORS), about=_before(facts.passed.get((self.id, node)))) for node in nodes]
+        return [Run.of_node(node, owner.ask(node, _NEW, _SUBSYSTEM, _OLD, _SENSORS), about=_before(facts.passed.get((self.id, node)))) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every fan and every redundancy group."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "fans", run, outputs)
+        found = owner.server(judge, facts.nodes[node], "fans", run, outputs)
         if found is None:
             return judge.verdict(node)
         fans = list(_fans(found))
@@ -112,7 +116,7 @@ def nothing(judge: Judge, node: str, note: str) -> Verdict:
     """Return the verdict of a platform that has nothing of the kind, with the reason."""
     judge.judged += 1
     judge.measured.add(f"{node}/bmc")
-    judge.note = note
+    judge.remark(note)
     return judge.verdict(node)
 
 
@@ -137,7 +141,10 @@ def _fans(found: Told) -> Iterator[tuple[Document, Bounds]]:
 
 def _turns(sensor: Document) -> bool:
     """Whether a sensor is a fan's: a GB200's BMC shows fans in no other way."""
-    return sensor.get("ReadingType") == "Rotational" or (sensor.get("ReadingType") == "Percent" and "fan" in name(sensor).lower())
+    kind_of = sensor.get("ReadingType")
+    if kind_of == "Rotational" or sensor.get("ReadingUnits") in _TURNS:
+        return True
+    return kind_of not in READING_TYPES - {"Percent"} and "fan" in name(sensor).lower()
 
 
 def _speed(fan: Document) -> tuple[float | None, str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import Document, Told, absent, ask, name, parts, state, told, works
+from rackready.gates.bmc import owner
+from rackready.gates.bmc.documents import Document, Told, absent, name, parts, state, works
 from rackready.gates.bmc.fans import nothing
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
@@ -28,13 +29,13 @@ class Leaks(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run.of_node(node, ask(node, DETECTORS, DETECTION)) for node in nodes]
+        return [Run.of_node(node, owner.ask(node, DETECTORS, DETECTION)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every detector; none at all is right only on a node that air cools."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "leak detection", run, outputs)
+        found = owner.server(judge, facts.nodes[node], "leak detection", run, outputs)
         if found is None:
             return judge.verdict(node)
         platform = facts.nodes[node].platform

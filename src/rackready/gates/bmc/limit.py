@@ -12,7 +12,9 @@ from pydantic import Field
 
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import Document, Told, ask, numeric, parts, told
+from rackready.gates.bmc import owner
+from rackready.gates.bmc.documents import Document, Told, numeric, parts
+from rackready.gates.bmc.words import CONTEXTS, CONTROL_TYPES
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import Figure
@@ -45,18 +47,18 @@ class PowerLimit(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run.of_node(node, ask(node, _CHASSIS, _METRICS, _CONTROLS, _OLD)) for node in nodes]
+        return [Run.of_node(node, owner.ask(node, _CHASSIS, _METRICS, _CONTROLS, _OLD)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every limit that the BMC shows; a BMC that shows no power control at all cannot limit."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "power limits", run, outputs)
+        found = owner.server(judge, facts.nodes[node], "power limits", run, outputs)
         if found is None:
             return judge.verdict(node)
         most = facts.nodes[node].platform.max_power
         limits = [(document, document["PowerLimitWatts"]) for document in found.at(_METRICS) if isinstance(document.get("PowerLimitWatts"), dict)]
-        limits += [(document, document) for document in found.at(_CONTROLS) if document.get("ControlType") == "Power"]
+        limits += [(document, document) for document in found.at(_CONTROLS) if _of_power(judge, node, document)]
         whole = _of_the_server(found)
         for document, limit in limits:
             self._newer(judge, node, document, limit, most if _limits(document, whole) else None)
@@ -72,7 +74,7 @@ class PowerLimit(Gate):
             judge.error(f"{node} BMC", "no chassis reported", "at least one", "none", "Update or restart the BMC, then run the gate again.")
         if judge.judged == 0 and not judge.errors:
             judge.judged += 1
-            judge.note = "the BMC shows no power control: it limits nothing"
+            judge.remark("the BMC shows no power control: it limits nothing")
         judge.measured.add(f"{node}/power-limit")
         return judge.verdict(node)
 
@@ -119,6 +121,25 @@ class PowerLimit(Gate):
             judge.remark(f"{where} shows a limit of {point:.0f} W and meters no power: it cannot limit, and is recorded only")
             return
         _hold(judge, where, point, most, f"{_STEP} {_SWITCHED_OFF}")
+
+
+def _of_power(judge: Judge, node: str, control: Document) -> bool:
+    """Say whether a control limits power in W. One of which that cannot be told is an error; one in percent limits nothing that a bound in W is for."""
+    where, kind, unit, context = f"{node} {_place(control)}", control.get("ControlType"), control.get("SetPointUnits"), control.get("PhysicalContext")
+    known = (
+        ("ControlType", kind, CONTROL_TYPES),
+        ("SetPointUnits", unit, {"W", "%"} if kind == "Power" else {unit}),
+        ("PhysicalContext", context, CONTEXTS if kind == "Power" else {context}),
+    )
+    for key, value, words in known:
+        if value is not None and value not in words:
+            judge.judged += 1
+            judge.error(where, "what the control limits is unknown", f"a {key} of Redfish", value, "Update the BMC's firmware.")
+            return False
+    if kind == "Power" and unit == "%":
+        judge.judged += 1
+        judge.remark(f"{_place(control)} limits power in percent: recorded only")
+    return kind == "Power" and unit != "%"
 
 
 def _hold(judge: Judge, where: str, point: float, most: Figure, step: str) -> None:

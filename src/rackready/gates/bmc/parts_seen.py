@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackready.gates.base import Command, Output, Outputs
-from rackready.gates.bmc.documents import ask, name, parse
+from rackready.gates.bmc.documents import absent, ask, name, parse, state, strange
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.shipped import command, document
@@ -86,8 +86,10 @@ def _bmc(output: Output) -> dict[str, str]:
     found = {}
     for trail, kind in ((_DIMMS, "dimm"), (_DRIVES, "drive")):
         for item in told.at(trail):
-            status = item.get("Status")
-            if not (isinstance(status, dict) and status.get("State") == "Absent"):
+            if not absent(item):
+                if strange(item):
+                    message = f"the BMC tells a state of {kind} {name(item)} that Redfish does not have: {state(item)}"
+                    raise FormatError(message)
                 found[f"{kind} {name(item)}"] = str(item.get("SerialNumber") or item.get("PartNumber") or "no serial").strip()
     return found
 

@@ -30,6 +30,7 @@ _PUMPS, _RESERVOIRS, _LOOPS = (
     tuple(f"{_CDUS}/{side}Connectors/*" for side in ("PrimaryCoolant", "SecondaryCoolant")),
 )
 _CDU_LEAKS = f"{_CDUS}/LeakDetection"
+_SYSTEMS = "Systems/*"
 _SPARE = frozenset({"StandbyOffline"})
 """State of a supply or pump that waits for somebody to switch it on (DSP0268): right for a spare of a redundant set."""
 _UNUSED = frozenset({"Disabled", "StandbyOffline"})
@@ -93,16 +94,16 @@ class RackPower(_Devices):
 
     id = "rack/power/sanity/devices"
     kinds = frozenset({"pdu", "power_shelf"})
-    trails = (*_EQUIPMENT, *_CIRCUITS, *_OUTLETS, *_SHELF_PSUS, _SUBSYSTEM, _SENSORS)
+    trails = (*_EQUIPMENT, *_CIRCUITS, *_OUTLETS, *_SHELF_PSUS, _SUBSYSTEM, _SENSORS, _SYSTEMS)
 
     def device(self, judge: Judge, device: Device, found: Told) -> None:
         """Judge the unit, its circuits, outlets and supplies, and its sensors against their own thresholds."""
         units = list(found.at(*_EQUIPMENT))
         supplies = [item for item in found.at(*_SHELF_PSUS) if not absent(item)]
-        if not units and not supplies:
-            judge.error(
-                device.name, "no power equipment", "a PDU or power shelf in its Redfish service", "none", "Correct the device's kind or bmc in the site."
-            )
+        computers = [name(item) for item in found.at(_SYSTEMS) if _computes(item)]
+        if not units and (not supplies or device.kind == "pdu" or computers):
+            seen = f"system {', '.join(computers)}, which has processors" if computers else f"{len(supplies)} power supplies alone" if supplies else "none"
+            judge.error(device.name, "no power equipment", "a PDU or power shelf in its Redfish service", seen, "Correct the device's kind or bmc in the site.")
         for kind, items, idle in (("unit", units, ()), ("circuit", found.at(*_CIRCUITS), ()), ("outlet", found.at(*_OUTLETS), _UNUSED)):
             _at_work(judge, device, kind, items, _POWER, idle)
         _redundant(judge, device, "psu", supplies, groups([*units, *found.at(_SUBSYSTEM)], "PowerSupplyRedundancy"), _POWER)
@@ -130,6 +131,12 @@ class RackCooling(_Devices):
         if not hold_detectors(judge, device.name, found, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*"):
             judge.error(device.name, "no leak detector", "at least one", "none", _UNWATCHED)
         _watched(judge, device, _sensors(judge, device, found, _FACILITY))
+
+
+def _computes(system: Document) -> bool:
+    """Whether a system is a computer: a shelf's controller may list a system, too, and that has no processors."""
+    summary = system.get("ProcessorSummary")
+    return bool(numeric(summary.get("Count"))) if isinstance(summary, dict) else False
 
 
 def _at_work(judge: Judge, device: Device, kind: str, items: Iterable[Document], step: str, idle: Collection[str] = ()) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rackready.gates.bmc import words
 from rackready.gates.bmc.documents import Document, numeric, parts
 
-NONE = "NotRedundant"
+NONE = words.NOT_REDUNDANT
 
 
 def groups(newer: Iterable[Document], key: str, older: Iterable[Document] = ()) -> list[Document]:
@@ -15,14 +16,19 @@ def groups(newer: Iterable[Document], key: str, older: Iterable[Document] = ()) 
 
 
 def kind(group: Document) -> str | None:
-    """Return how a group is redundant, NotRedundant among the words; None when it does not say."""
-    said = group.get("RedundancyType") or group.get("Mode")
-    return str(said) if said else None
+    """Return how a group is redundant, NotRedundant among the words; None when it does not say. A word that Redfish does not have is returned as it is."""
+    said = (group[key] for key in ("RedundancyType", "Mode") if group.get(key) is not None)
+    return next((str(word) for word in said), None)
+
+
+def strange(group: Document) -> bool:
+    """Whether a group says how it is redundant in a word that Redfish does not have."""
+    return kind(group) not in {None, NONE} | words.SPARE_KINDS
 
 
 def spares(found: Sequence[Document]) -> bool:
     """Whether a group says that it has spares."""
-    return any(kind(group) not in {None, NONE} for group in found)
+    return any(kind(group) in words.SPARE_KINDS for group in found)
 
 
 def needed(found: Sequence[Document]) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import BAD, Document, Told, ask, name, parts, told
+from rackready.gates.bmc import owner
+from rackready.gates.bmc.documents import BAD, Document, Told, name, parts
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
@@ -34,17 +35,19 @@ class Rollup(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run.of_node(node, ask(node, *_TOPS, *_PARTS, timeout_s=240)) for node in nodes]
+        return [Run.of_node(node, owner.ask(node, *_TOPS, *_PARTS, timeout_s=240)) for node in nodes]
 
-    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """A bad sum is a fail, a bad part below a good sum an error as well: the sum is what others watch."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "health", run, outputs)
+        found = owner.server(judge, facts.nodes[node], "health", run, outputs, systems=True)
         if found is None:
             return judge.verdict(node)
         tops = [document for trail in _TOPS for document in found.at(trail)]
-        bad = [part for part in _all_parts(found) if _health(part) in BAD]
+        parts_ = list(_all_parts(found))
+        bad = [part for part in parts_ if _health(part) in BAD]
+        self._strange(judge, node, [part for part in parts_ if _health(part) not in {None, *_WORDS}])
         for top in tops:
             self._top(judge, node, top, bad)
         self._alone(judge, node, bad, [top for top in tops if _summed(top) is not None or _absent(top)])
@@ -72,6 +75,13 @@ class Rollup(Gate):
             judge.measured.add(f"{node}/{_kind(top)}/{name(top)}")
 
     @staticmethod
+    def _strange(judge: Judge, node: str, found: Sequence[Document]) -> None:
+        """A part whose health is a word that Redfish does not have may be bad. The older and the newer schema may both list it."""
+        for what, shown in dict.fromkeys((name(part), str(_health(part))) for part in found):
+            judge.judged += 1
+            judge.error(f"{node} part {what}", "health unknown", "one of OK, Warning, Critical", shown, "Update the BMC's firmware.")
+
+    @staticmethod
     def _alone(judge: Judge, node: str, bad: Sequence[Document], summed: Sequence[Document]) -> None:
         """A bad part that stands below no sum is named by itself, once: the older and the newer schema may both list it."""
         for what, shown in dict.fromkeys((name(part), str(_health(part))) for part in bad if not any(_below(part, top) for top in summed)):
@@ -83,7 +93,9 @@ class Rollup(Gate):
 def _summed(top: Document) -> object:
     """Return the sum that a system, chassis or manager tells, None when it tells none."""
     status = top.get("Status")
-    return (status.get("HealthRollup") or status.get("HealthRollUp") or status.get("Health")) if isinstance(status, Mapping) else None
+    if not isinstance(status, Mapping):
+        return None
+    return next((status[key] for key in ("HealthRollup", "HealthRollUp", "Health") if status.get(key) is not None), None)
 
 
 def _absent(top: Document) -> bool:

@@ -30,6 +30,8 @@ _WORDS = frozenset(
             "DetectorState",
             "BreakerState",
             "LineInputStatus",
+            "SetPointUnits",
+            "SystemType",
             "RedundancyType",
             "ReadingType",
             "ReadingUnits",
@@ -49,6 +51,7 @@ _LISTS = frozenset(
         *("PowerSupplyRedundancy", "FanRedundancy", "PumpRedundancy", "LeakDetectorGroups", "Detectors"),
     }
 )
+_FLAGS = frozenset({"ServiceEnabled", "Resolved"})
 _UNSEEN = frozenset({"Oem", "Attributes"})
 _HOLDS = (dict, list)
 
@@ -73,6 +76,8 @@ _READ: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     **dict.fromkeys(_LISTS, ("a list of objects", _is_parts)),
     "ComputerSystems": ("a list of links", lambda value: isinstance(value, list) and all(map(_is_link, value))),
     "Metrics": ("a link", _is_link),
+    "DataSourceUri": ("an address", lambda value: isinstance(value, str) and value.startswith("/")),
+    **dict.fromkeys(_FLAGS, ("true or false", lambda value: isinstance(value, bool))),
 }
 """Property -> what it must be, in words, and what says whether a value is."""
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc import inputs
-from rackready.gates.bmc.documents import Document, Told, absent, ask, name, numeric, state, told, works
+from rackready.gates.bmc import inputs, owner
+from rackready.gates.bmc.documents import Document, Told, absent, name, numeric, state, works
 from rackready.gates.bmc.inputs import FEED
-from rackready.gates.bmc.redundancy import NONE, groups, kind, spares
+from rackready.gates.bmc.redundancy import NONE, groups, kind, spares, strange
+from rackready.gates.bmc.words import READING_TYPES, SPARE_KINDS
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import PlatformProfile
@@ -33,13 +34,13 @@ class Supplies(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run.of_node(node, ask(node, _NEW, _METRICS, _SUBSYSTEM, _OLD, _SENSORS)) for node in nodes]
+        return [Run.of_node(node, owner.ask(node, _NEW, _METRICS, _SUBSYSTEM, _OLD, _SENSORS)) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every supply, then their number, then their redundancy."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "power supplies", run, outputs)
+        found = owner.server(judge, facts.nodes[node], "power supplies", run, outputs)
         if found is None:
             return judge.verdict(node)
         platform = facts.nodes[node].platform
@@ -102,7 +103,9 @@ def _redundancy(judge: Judge, where: str, platform: PlatformProfile, group: Docu
         return
     planned = platform.psus is not None and platform.psus.min_count is not None
     bare = kind(group) == NONE
-    if bare and _planned_spares(platform) and platform.psus is not None:
+    if strange(group):
+        judge.error(where, "redundancy unknown", f"one of {', '.join(sorted({NONE} | SPARE_KINDS))}", kind(group) or "nothing", "Update the BMC's firmware.")
+    elif bare and _planned_spares(platform) and platform.psus is not None:
         judge.judged += 1
         wanted = f"spares, since {platform.psus.min_count} of {platform.psus.count} are enough ({platform.psus.source})"
         judge.fail(
@@ -155,7 +158,7 @@ def _fed_by_the_rack(judge: Judge, node: str, platform: PlatformProfile) -> Verd
     judge.judged += 1
     judge.measured.add(f"{node}/psu")
     # NVL72 trays take their power from the rack's bus bar; the profile of such a server has an NVLink domain that spans servers, and no supplies.
-    judge.note = f"{platform.id}: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge on the node"
+    judge.remark(f"{platform.id}: neither the profile nor the BMC has power supplies, the rack feeds it: nothing to judge on the node")
     return judge.verdict(node)
 
 
@@ -175,8 +178,14 @@ def _input(judge: Judge, where: str, supply: Document, found: Told) -> bool:
     return True
 
 
+def _of_power(sensor: Document) -> bool:
+    """Whether a sensor reads power, by its type or, where nobody knows that, by its unit (UCUM: W); one that tells neither may."""
+    kind_of, unit = sensor.get("ReadingType"), sensor.get("ReadingUnits")
+    return kind_of == "Power" or unit == "W" or (kind_of not in READING_TYPES and not unit)
+
+
 def _by_sensor(judge: Judge, where: str, supply: str, found: Told) -> bool:
-    sensors = [item for item in found.at(_SENSORS) if item.get("ReadingType") == "Power" and supply.lower() in name(item).lower()]
+    sensors = [item for item in found.at(_SENSORS) if _of_power(item) and supply.lower() in name(item).lower()]
     judge.judged += 1
     if not sensors:
         judge.error(where, "power supply state not reported", "a Status, or a power sensor that names it", "neither", "Update the BMC's firmware.")

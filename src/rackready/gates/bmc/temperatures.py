@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import BAD, Document, Told, ask, healthy, name, numeric, parts, resting, told
+from rackready.gates.bmc import owner
+from rackready.gates.bmc.documents import BAD, Document, Told, healthy, name, numeric, parts, resting
 from rackready.gates.bmc.thresholds import bounds
+from rackready.gates.bmc.words import READING_TYPES
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 
@@ -21,14 +23,8 @@ _MARGIN = re.compile(r"margin|\bdts\b|tlimit", re.IGNORECASE)
 """Sensors that give a distance to a limit in place of a temperature: healthy ones are below 0 (OpenBIC, MB_SOC_THERMAL_MARGIN_C)."""
 _CELSIUS = "Cel"
 """ReadingUnits of a temperature (DSP0268, Sensor: UCUM's code): a BMC may name no type, or one that nobody knows."""
-_OTHERS = frozenset(
-    {
-        *("AbsoluteHumidity", "AirFlow", "AirFlowCMM", "Altitude", "Barometric", "ChargeAh", "Current", "EnergyJoules", "EnergyWh", "EnergykWh", "Frequency"),
-        *("Heat", "Humidity", "LiquidFlow", "LiquidFlowLPM", "LiquidLevel", "Percent"),
-        *("Power", "Pressure", "PressurePa", "PressurekPa", "Rotational", "Voltage"),
-    }
-)
-"""ReadingType (DSP0268, Sensor) of what is no temperature: other gates judge it, or nobody."""
+_OTHERS = READING_TYPES - {"Temperature"}
+"""ReadingType of what is no temperature: other gates judge it, or nobody."""
 _COLDEST_C = 0.0
 """No sensor of a running server reads this or less. Judgement: the coldest inlet air that ASHRAE's classes A1 to A4 allow has 5 degC, water is
 liquid, and parts are warmer than both; -128 and 0 are what a BMC has of a sensor that does not answer."""
@@ -46,13 +42,13 @@ class Temperatures(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
-        return [Run.of_node(node, ask(node, _NEW, _OLD)) for node in nodes]
+        return [Run.of_node(node, owner.ask(node, _NEW, _OLD)) for node in nodes]
 
-    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Judge every temperature that has a threshold; inlet must have one."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "temperatures", run, outputs)
+        found = owner.server(judge, facts.nodes[node], "temperatures", run, outputs)
         if found is None:
             return judge.verdict(node)
         sensors = list(_temperatures(found))
@@ -63,7 +59,7 @@ class Temperatures(Gate):
         for sensor in sensors:
             air = "inlet" if sensor in inlets else "outlet" if _OUTLET.search(_called(sensor)) else ""
             unbound += not self._one(judge, node, sensor, air)
-        judge.note = _note(unbound, outlet=any(_OUTLET.search(_called(sensor)) for sensor in sensors))
+        _remark(judge, unbound, outlet=any(_OUTLET.search(_called(sensor)) for sensor in sensors))
         return judge.verdict(node)
 
     @staticmethod
@@ -117,9 +113,9 @@ def _temperatures(found: Told) -> Iterator[Document]:
 
 
 def _is_temperature(sensor: Document) -> bool:
-    """Whether a sensor says so by its type or its unit; one of an unknown kind counts where it calls itself bad."""
+    """Whether a sensor says so by its type or its unit; one of an unknown kind counts where it has no unit either, or calls itself bad."""
     kind, status = sensor.get("ReadingType"), sensor.get("Status")
-    if kind == "Temperature" or sensor.get("ReadingUnits") == _CELSIUS:
+    if kind == "Temperature" or sensor.get("ReadingUnits") == _CELSIUS or (kind not in {None, *_OTHERS} and not sensor.get("ReadingUnits")):
         return True
     return kind not in _OTHERS and isinstance(status, dict) and status.get("Health") in BAD
 
@@ -136,7 +132,8 @@ def _called(sensor: Document) -> str:
     return f"{sensor.get('Id', '')} {sensor.get('Name', '')}"
 
 
-def _note(unbound: int, *, outlet: bool) -> str | None:
-    said = [f"{unbound} readings have no threshold in the BMC and are recorded only"] if unbound else []
-    said += [] if outlet else ["the BMC has no sensor of the air at the outlet"]
-    return "; ".join(said) or None
+def _remark(judge: Judge, unbound: int, *, outlet: bool) -> None:
+    if unbound:
+        judge.remark(f"{unbound} readings have no threshold in the BMC and are recorded only")
+    if not outlet:
+        judge.remark("the BMC has no sensor of the air at the outlet")

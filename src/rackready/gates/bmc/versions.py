@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc.documents import Document, Told, ask, name, told
+from rackready.gates.bmc import owner
+from rackready.gates.bmc.documents import Document, Told, name
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
@@ -21,13 +22,13 @@ class FirmwareBaseline(Gate):
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """One request to every BMC; the firmware inventory only where it is wanted."""
-        return [Run.of_node(node, ask(node, *_trails(facts, node))) for node in nodes]
+        return [Run.of_node(node, owner.ask(node, *_trails(facts, node))) for node in nodes]
 
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         """Hold every wanted version against the one that is there."""
         node = run.nodes[0]
         judge = Judge()
-        found = told(judge, node, "firmware versions", run, outputs)
+        found = owner.server(judge, facts.nodes[node], "firmware versions", run, outputs)
         if found is None:
             return judge.verdict(node)
         wanted = facts.nodes[node].baseline
@@ -51,7 +52,7 @@ def _trails(facts: GateFacts, node: str) -> list[str]:
 
 
 def _of(documents: Iterable[Document], key: str) -> list[str]:
-    return [str(document[key]) for document in documents if document.get(key)]
+    return [str(document[key]) for document in documents if document.get(key) is not None]
 
 
 def _inventory(found: Told, part: str) -> list[str]:

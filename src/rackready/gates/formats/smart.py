@@ -81,9 +81,9 @@ def drive(text: str) -> Drive:
         flash = ata is not None and _is_flash(found.get("rotation_rate")) and bool(ata.keys() & {*_MOVED, *_LOST} - {_REPLACED})
         return Drive(
             name=str(found["device"]["name"]),
-            model=str(found["model_name"]),
-            serial=str(found["serial_number"]),
-            firmware=str(found["firmware_version"]),
+            model=_word(found, "model_name"),
+            serial=_word(found, "serial_number"),
+            firmware=_word(found, "firmware_version"),
             size=_size(found),
             passed=_truth(found["smart_status"]["passed"]),
             warning=_count(log, "critical_warning"),
@@ -100,6 +100,14 @@ def drive(text: str) -> Drive:
         if isinstance(error, FormatError):
             raise
         raise FormatError(f"a drive without {error}") from error
+
+
+def _word(found: dict[str, Any], key: str) -> str:
+    """Return a word of the document. Raises FormatError for what is none."""
+    if not isinstance(found[key], str):
+        message = f"{key} is {found[key]!r}, which is no word"
+        raise FormatError(message)
+    return str(found[key])
 
 
 def _raw(attributes: dict[str, Any]) -> dict[int, int]:

@@ -47,6 +47,8 @@ def drives(judge: Judge, found: Answers, loose: Collection[str] = ()) -> list[sm
     except FormatError as error:
         judge.error(found.node, "smartctl's output is not understood", "a list of drives", error, AGAIN)
         return []
+    for name in sorted({key.split(" ", 1)[1] for key in found.repeated("smart")} - set(names)):
+        judge.error(f"{found.node} {name}", "smartctl's list contradicts its answers", "a drive of its list", "an answer, and no place on the list", AGAIN)
     return [drive for name in names if name not in loose and (drive := _drive(judge, found, name)) is not None]
 
 

@@ -5,6 +5,7 @@ A site that declares one kind of a sort of parts (BIOS, NIC, VBIOS, drive) decla
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -22,8 +23,14 @@ from rackready.model.outcome import Outcome, Verdict
 
 BIOS = Tool("dmidecode", ("dmidecode", "--type", "bios"), "dmidecode")
 VBIOS = Tool("nvidia-smi", ("nvidia-smi", "--query-gpu=index,name,vbios_version", "--format=csv,noheader"), "nvidia-open")
-_SORTS = ("BIOS of", "NIC", "VBIOS of", "drive")
+_NIC = "NIC"
+_SORTS = ("BIOS of", _NIC, "VBIOS of", "drive")
 """How names of kinds of parts begin: what the inventory has."""
+_NIC_VERSION = re.compile(r"\d+(\.\d+){2,3}")
+_PSID = re.compile(r"[A-Z0-9_-]{4,16}")
+"""Firmware version and PSID of a NIC as the driver shows them (fw_ver; board_id: at most 16 characters, mlx5 IB_DEVICE and mstflint, PSID_LEN)."""
+_UNKNOWN = frozenset({"", "unknown", "n/a", "none", "[no information found]"})
+"""What stands where a drive does not tell it; the last as smartctl prints it."""
 _FLASH = "Flash it to the version that is wanted (the server's or part's update package), power the node off and on, and run the gate again."
 
 
@@ -47,23 +54,42 @@ def inventory(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, dict[
             judge.error(found.node, "dmidecode's output is not understood", "its BIOS Information", error, AGAIN)
     for nic in facts.nics:
         version, board = (found.one(f"/sys/class/infiniband/{nic.rdma_device}/{leaf}") for leaf in ("fw_ver", "board_id"))
-        if not version or not board:
-            step = "Check that the NIC is on the bus and its driver is loaded."
-            judge.error(f"{found.node} {nic.rdma_device}", "NIC firmware not reported", "version and PSID", "nothing", step)
-        else:
+        if version and board and _NIC_VERSION.fullmatch(version) and _PSID.fullmatch(board):
             out[f"NIC {board}"][nic.rdma_device] = version
+        else:
+            step = "Check that the NIC is on the bus and its driver is loaded."
+            actual = f"{version!r} and {board!r}" if version or board else "nothing"
+            judge.error(f"{found.node} {nic.rdma_device}", "NIC firmware not reported", "version and PSID", actual, step)
     loose = {name for name, own in attached(judge, found).items() if not own}
     for drive in drives(judge, found, loose):
-        out[f"drive {drive.model}"][drive.name] = drive.firmware
-    _vbios(judge, found, out)
+        if _called(drive.model) and _called(drive.firmware):
+            out[f"drive {drive.model}"][drive.name] = drive.firmware
+        else:
+            actual = f"{drive.model!r} and {drive.firmware!r}"
+            judge.error(
+                f"{found.node} {drive.name}", "drive firmware not reported", "model and version", actual, f"Run `smartctl -a {drive.name}` on the node."
+            )
+    _vbios(judge, facts, found, out)
     return dict(out)
 
 
-def _vbios(judge: Judge, found: Answers, out: dict[str, dict[str, str]]) -> None:
+def _called(word: str) -> bool:
+    """Whether a drive tells what it is: ASCII in single blanks, and no word for what nobody knows."""
+    return word.isascii() and word.isprintable() and word == " ".join(word.split()) and word.lower() not in _UNKNOWN
+
+
+def _vbios(judge: Judge, facts: NodeFacts, found: Answers, out: dict[str, dict[str, str]]) -> None:
+    """Read the VBIOS of every GPU. A node has GPUs of one model: what names another is damaged, or another part, and is compared with nothing."""
     text = found.text("nvidia-smi")
     rows = [[field.strip() for field in line.split(",")] for line in (text or "").splitlines() if line.strip()]
     if text is not None and (not rows or any(len(row) != 3 or not row[0].isdigit() or not row[2] for row in rows)):  # noqa: PLR2004 - as asked for
         judge.error(found.node, "nvidia-smi's output is not understood", "index, name, VBIOS version per line", (text or "").strip()[:80] or "nothing", AGAIN)
+        return
+    every = [str(index) for index in range(facts.platform.gpus)]
+    if text is not None and ([row[0] for row in rows] != every or len({row[1] for row in rows}) != 1):
+        expected = f"one line for each of {len(every)} GPUs of one model"
+        actual = ", ".join(f"{index} {name}" for index, name, _ in rows)
+        judge.error(found.node, "VBIOS not told of every GPU", expected, actual, "Run node/gpu/sanity/inventory: it names the GPU that is missing or another.")
         return
     for index, name, version in rows:
         out[f"VBIOS of {name}"][f"gpu{index}"] = version
@@ -117,12 +143,16 @@ class Firmware(Gate):
                 seen[node] = inventory(judge, facts.nodes[node], found)
         alone = []
         declared = {_sort(kind) for kind in self.inputs.baseline}
-        for kind in sorted({kind for parts in seen.values() for kind in parts}):
+        kinds = sorted({kind for parts in seen.values() for kind in parts})
+        nics = [kind for kind in kinds if _sort(kind) == _NIC]
+        for kind in kinds:
             by_node = {node: parts[kind] for node, parts in seen.items() if kind in parts}
             if kind not in self.inputs.baseline and _sort(kind) in declared:
                 self._undeclared(judge, kind, by_node)
             elif kind not in self.inputs.baseline and sum(len(parts) for parts in by_node.values()) == 1:
                 alone.append(kind)
+                if nics not in ([], [kind]) and kind in nics:
+                    _odd_one(judge, kind, by_node, [other for other in nics if other != kind])
             else:
                 self._kind(judge, kind, by_node)
         bad = {finding.where.split(" ", 1)[0] for finding in [*judge.fails, *judge.errors]}
@@ -165,6 +195,14 @@ class Firmware(Gate):
             for node in item.run.nodes:
                 out.setdefault(node, []).append(_own(item.verdict, node))
         return out
+
+
+def _odd_one(judge: Judge, kind: str, by_node: Mapping[str, Mapping[str, str]], others: Sequence[str]) -> None:
+    """Say of a compute NIC that no other of the group is like: a PSID of its own keeps it from every comparison."""
+    step = "Put in a NIC of the same kind, or declare both kinds in the gate set (baseline). `mstflint -d DEVICE query` shows its PSID."
+    for node, parts in by_node.items():
+        actual = ", ".join(f"{part} is {kind}" for part in parts)
+        judge.error(f"{node} {', '.join(parts)}", "NIC that no other NIC is like", " or ".join(others), actual, step)
 
 
 def _sort(kind: str) -> str:

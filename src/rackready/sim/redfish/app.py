@@ -70,7 +70,8 @@ def _telemetry(hardware: Hardware) -> Any:  # noqa: ANN401 - a Flask response or
     if document is None:
         return None
     if "$expand" in request.args and "Members" in document:
-        document = {**document, "Members": [found.get(member["@odata.id"], member) for member in document["Members"]]}
+        links = ({"@odata.id"} == set(member) for member in document["Members"])
+        document = {**document, "Members": [found[member["@odata.id"]] if link else member for link, member in zip(links, document["Members"], strict=True)]}
     return flask.jsonify(document)
 
 

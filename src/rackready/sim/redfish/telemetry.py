@@ -29,7 +29,7 @@ def documents(state: State, system: str, chassis: str, manager: str) -> dict[str
         found |= _thermal_older(bmc, chassis)
     else:
         found |= sensors(bmc, chassis)
-    return found | _log(bmc, manager) | _bios(bmc, system) | _parts(bmc, system, int(state.get("boot_count", 0)))
+    return found | _log(bmc, manager) | _faults(bmc, system) | _bios(bmc, system) | _parts(bmc, system, int(state.get("boot_count", 0)))
 
 
 def links(state: State, system: str, chassis: str, manager: str) -> tuple[Document, Document, Document]:
@@ -42,7 +42,7 @@ def links(state: State, system: str, chassis: str, manager: str) -> tuple[Docume
     summed = _GRADES[max(worst, _GRADES.index(bmc["health"]["chassis"]))] if bmc["health"].get("follows", True) else "OK"
     of_chassis: Document = {name: {"@odata.id": f"{chassis}/{name}"} for name in names}
     of_chassis["Status"] = {"State": "Enabled", "Health": bmc["health"]["chassis"], "HealthRollup": summed}
-    of_system: Document = {name: {"@odata.id": f"{system}/{name}"} for name in ("Bios", "Memory", "Storage")}
+    of_system: Document = {name: {"@odata.id": f"{system}/{name}"} for name in ("Bios", "Memory", "Storage", "LogServices")}
     of_system["Status"] = {"State": "Enabled", "Health": bmc["health"]["system"], "HealthRollup": bmc["health"]["system"]}
     clock = datetime.now(UTC).isoformat(timespec="seconds")
     return of_system, of_chassis, {"LogServices": {"@odata.id": f"{manager}/LogServices"}, "DateTime": clock, "Status": status("Enabled", "OK")}
@@ -136,6 +136,29 @@ def _log(bmc: State, manager: str) -> dict[str, Document]:
         Entries={"@odata.id": f"{at}/Entries"},
     )
     return {**collection(base, "LogService", {at: service}), **collection(f"{at}/Entries", "LogEntry", entries)}
+
+
+def _faults(bmc: State, system: str) -> dict[str, Document]:
+    """Return the log of hardware errors (CPER) of NVIDIA's boards: its collection carries members without Severity and Message, each entry has both.
+
+    As a GH200's BMC answers (NVIDIA/bare-metal-manager-core 7778162, bmc-mock's gh200.tar.gz: HGX_Baseboard_0's FaultLog; NVIDIA/bmcweb,
+    redfish-core/lib/log_services.hpp): an entry's own severity is OK, whatever that of the record.
+    """
+    base = f"{system}/LogServices"
+    at = f"{base}/FaultLog"
+    copies, entries = [], {}
+    for number, item in enumerate(bmc["log"]["errors"], 1):
+        where = f"{at}/Entries/{number}"
+        record = {"NvIpSignature": item["signature"], "SectionType": "NVIDIA CPER Error Section", "Severity": item["severity"]}
+        fields = {"Created": item["at"], "DiagnosticDataType": "CPER", "EntryType": "Event", "AdditionalDataURI": f"{where}/attachment"}
+        own = resource(where, "LogEntry", "v1_15_0", Name="FaultLog Dump Entry", **fields)
+        copies.append({**own, "CPER": {"Oem": {"Nvidia": {"@odata.type": "#NvidiaLogEntry.v1_0_0.CPER", **record}}}})
+        entries[where] = {**own, "CPER": {"Oem": record}, "Message": "", "Severity": "OK"}
+    service = resource(at, "LogService", "v1_2_0", Name="FaultLog LogService", OverWritePolicy="WrapsWhenFull", Entries={"@odata.id": f"{at}/Entries"})
+    service["DateTime"] = datetime.now(UTC).isoformat(timespec="seconds")
+    listed = collection(f"{at}/Entries", "LogEntry", entries)
+    listed[f"{at}/Entries"]["Members"] = copies
+    return {**collection(base, "LogService", {at: service}), **listed}
 
 
 def _bios(bmc: State, system: str) -> dict[str, Document]:

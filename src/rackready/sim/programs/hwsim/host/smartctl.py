@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import Any
 
 from .tools import drives
@@ -38,6 +39,8 @@ def _print(argv: list[str], code: int, document: dict[str, Any], messages: list[
 
 
 def _health(drive: dict[str, Any]) -> dict[str, Any]:
+    """Return everything of a drive; with the local time, as smartctl has it among what the drive is (nvmeprint.cpp, print_drive_info)."""
+    now = time.time()
     return {
         "device": {"name": _name(drive), "info_name": _name(drive), "type": "nvme", "protocol": "NVMe"},
         "model_name": drive["model"],
@@ -46,6 +49,7 @@ def _health(drive: dict[str, Any]) -> dict[str, Any]:
         "nvme_total_capacity": drive["bytes"],
         "user_capacity": {"blocks": drive["bytes"] // 512, "bytes": drive["bytes"]},
         "logical_block_size": 512,
+        "local_time": {"time_t": int(now), "asctime": time.strftime("%a %b %e %H:%M:%S %Y %Z", time.localtime(now))},
         "smart_status": {"passed": not drive["critical_warning"], "nvme": {"value": drive["critical_warning"]}},
         "nvme_smart_health_information_log": {
             "critical_warning": drive["critical_warning"],

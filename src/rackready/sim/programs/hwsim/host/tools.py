@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from typing import Any
 
 from .. import machine, paths, store
@@ -152,8 +153,14 @@ def fio(argv: list[str]) -> int:
         number = int(values["size"].rstrip("MG"))
         total = int(values.get("numjobs", "1")) * number * (1 << 30 if values["size"].endswith("G") else 1 << 20)
         jobs = [_job("write", write=rates["write_gb_s"], total=total), _job("read", read=rates["read_gb_s"], total=total)]
-    sys.stdout.write(json.dumps({"fio version": "fio-3.33", "timestamp": 0, "jobs": jobs, "disk_util": []}, indent=2) + "\n")
+    sys.stdout.write(json.dumps({"fio version": "fio-3.33", **_now(), "jobs": jobs, "disk_util": []}, indent=2) + "\n")
     return 0
+
+
+def _now() -> State:
+    """Return when fio ended, as it writes it above the jobs (stat.c, __show_run_stats)."""
+    now = time.time()
+    return {"timestamp": int(now), "timestamp_ms": int(now * 1000), "time": time.ctime(now)}
 
 
 def _job(name: str, read: float = 0.0, write: float = 0.0, total: int = 0) -> State:

@@ -1,0 +1,103 @@
+"""Whose BMC answers: one of the systems behind it must be the server that the profile describes.
+
+Several systems may stand behind one BMC: the host, the board of its GPUs (HGX_Baseboard_0), the DPUs in it (HPE's iLO lists them). One of them is
+enough. The BMC of a DPU answers like a server's: a BlueField's has systems, chassis, sensors and a power limit of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from rackready.design.facts import NodeFacts
+from rackready.gates.base import Command, Outputs, Run
+from rackready.gates.bmc import documents
+from rackready.gates.bmc.documents import Document, Told, name, parts, told
+from rackready.gates.judge import Judge
+from rackready.model.profile import PlatformProfile
+
+SYSTEMS = "Systems/*"
+_BOARD = "hgx_"
+"""How the system of a board of GPUs begins: it is a part of the server (NVIDIA's HGX and DGX: HGX_Baseboard_0)."""
+_DPU = "bluefield"
+"""How a BlueField's own BMC calls its system (NVIDIA/bare-metal-manager-core 7778162, bmc-mock's nvidia_dpu.tar.gz; it says SystemType Physical)."""
+_LINKS = ("ComputerSystems", "ManagerForServers")
+_STEP = "Give bmc.address of the server's own BMC, or correct platform of {node} in the site file; a server model without a profile needs one of its own."
+
+
+def ask(node: str, *trails: str, timeout_s: float = documents.TIMEOUT_S) -> Command:
+    """Return the command that gathers what these trails lead to from the BMC of a server, and which systems stand behind it."""
+    return documents.ask(node, *dict.fromkeys((SYSTEMS, *trails)), timeout_s=timeout_s)
+
+
+def server(judge: Judge, facts: NodeFacts, what: str, run: Run, outputs: Outputs, *, systems: bool = False) -> Told | None:
+    """Return what the BMC of a server told; None when that cannot be judged, or another machine answered: that is an error.
+
+    ``systems``: the gate itself judges them. An answer without them is not whole then. Any other is one of an earlier version of rackready: it is
+    judged by the names of systems that stand in it.
+    """
+    found = told(judge, facts.node.name, what, run, outputs, spared=() if systems else (SYSTEMS,))
+    return found if found is not None and _is_of(judge, facts, found) else None
+
+
+def _is_of(judge: Judge, facts: NodeFacts, found: Told) -> bool:
+    """Say whether one of the systems that answer is a server of the profile's model; an error where none is.
+
+    A server whose model is null, or lacks, cannot be told from another: a GH200's BMC gives none.
+    """
+    known, asked = _systems(found), SYSTEMS in found.trails
+    servers = [system for called, system in known.items() if not called.lower().startswith(_BOARD) and not _is_dpu(called, system)]
+    cards = _cards(found)
+    if cards or (not servers and (known or asked)):
+        seen = [*(f"system {called}" for called in known), *(f"chassis {card}" for card in cards)]
+        return _stranger(judge, facts, ", ".join(seen) or "no system")
+    models = sorted({str(system["Model"]).strip() for system in servers if system.get("Model") is not None})
+    if models and not any(_is_model(str(system.get("Model")), facts.platform) for system in known.values()):
+        return _stranger(judge, facts, ", ".join(model or "a model without a name" for model in models))
+    if not models:
+        judge.remark("its BMC tells no model of the server" if asked else "of which model the server is was not asked")
+    return True
+
+
+def _stranger(judge: Judge, facts: NodeFacts, actual: str) -> bool:
+    node, platform = facts.node.name, facts.platform
+    judge.error(f"{node} BMC", "another machine answers", f"a {platform.product} ({platform.id})", actual, _STEP.format(node=node))
+    return False
+
+
+def _systems(found: Told) -> dict[str, Document]:
+    """Return the systems that stand behind a BMC, by the last word of their address; those that are only named have nothing in them."""
+    if SYSTEMS in found.trails:
+        return {_last(address): found.documents.get(address, {}) for address in found.trails[SYSTEMS]}
+    return {called: {} for called in _named(found) if called}
+
+
+def _named(found: Told) -> Iterator[str]:
+    """Yield the systems to which addresses and links of an answer lead."""
+    for address, document in found.documents.items():
+        words = address.strip("/").split("/")
+        if "Systems" in words[:-1]:
+            yield words[words.index("Systems") + 1]
+        links: Document = document.get("Links") or {}
+        for key in _LINKS:
+            yield from (_last(str(item.get("@odata.id", ""))) for item in parts(links, key))
+
+
+def _last(address: str) -> str:
+    return address.rstrip("/").rsplit("/", 1)[-1]
+
+
+def _is_dpu(called: str, system: Document) -> bool:
+    """Whether a system is a DPU (DSP0268, ComputerSystem.SystemType)."""
+    return system.get("SystemType") == "DPU" or called.lower().startswith(_DPU)
+
+
+def _cards(found: Told) -> Collection[str]:
+    """Return the chassis where all that stand in no other are cards (DSP0268, ChassisType: meant to be put into a system): no server among them."""
+    outer = [item for item in found.at("Chassis/*") if item.get("ChassisType") and not (item.get("Links") or {}).get("ContainedBy")]
+    return [name(item) for item in outer] if all(item["ChassisType"] == "Card" for item in outer) else []
+
+
+def _is_model(told_model: str, platform: PlatformProfile) -> bool:
+    """Whether a model is the profile's product; a BMC may add a number to it: GB200 NVL72, DGXA100 920-23687-2530-000."""
+    model, product = (" ".join(word.split()).casefold() for word in (told_model, platform.product))
+    return model.startswith(product) and not model[len(product) :][:1].isalpha()

@@ -1,0 +1,27 @@
+"""Words that Redfish has for kinds of readings, controls, places and spares (DSP0268: Sensor, Control, PhysicalContext, Redundancy, RedundantGroup).
+
+Gates choose by these words what they judge: a word that is none of them leaves open whether a part is to be judged, and is neither of two kinds.
+"""
+
+from __future__ import annotations
+
+READING_TYPES = frozenset(
+    {
+        *("AbsoluteHumidity", "AirFlow", "AirFlowCMM", "Altitude", "Barometric", "ChargeAh", "Current", "EnergyJoules", "EnergyWh", "EnergykWh", "Frequency"),
+        *("Heat", "Humidity", "LiquidFlow", "LiquidFlowLPM", "LiquidLevel", "Percent", "Power", "Pressure", "PressurePa", "PressurekPa", "Rotational"),
+        *("Temperature", "Voltage"),
+    }
+)
+CONTROL_TYPES = frozenset({"DutyCycle", "Frequency", "FrequencyMHz", "Percent", "Power", "Pressure", "PressurekPa", "Temperature", "Valve"})
+CONTEXTS = frozenset(
+    {
+        *("ACInput", "ACMaintenanceBypassInput", "ACOutput", "ACStaticBypassInput", "ACUtilityInput", "ASIC", "Accelerator", "Back", "Backplane", "Battery"),
+        *("Board", "CPU", "CPUSubsystem", "Chassis", "ComputeBay", "CoolingSubsystem", "DCBus", "Exhaust", "ExpansionBay", "FPGA", "Fan", "Front", "GPU"),
+        *("GPUSubsystem", "Intake", "LiquidInlet", "LiquidOutlet", "Lower", "Memory", "MemorySubsystem", "Motor", "NetworkBay", "NetworkingDevice"),
+        *("PowerSubsystem", "PowerSupply", "PowerSupplyBay", "Pump", "Rectifier", "Room", "StorageBay", "StorageDevice", "SystemBoard", "Transceiver"),
+        *("Transformer", "TrustedModule", "Upper", "VoltageRegulator"),
+    }
+)
+NOT_REDUNDANT = "NotRedundant"
+SPARE_KINDS = frozenset({"Failover", "NPlusM", "N+m", "Sharing", "Sparing"})
+"""How a group has spares, in the words of RedundantGroup and (N+m) of the older Redundancy."""

@@ -1,0 +1,163 @@
+"""A word that Redfish does not have is no answer: it neither takes a part out of what is judged nor excuses one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rackready.gates.bmc.events import Events
+from rackready.gates.bmc.fans import Fans
+from rackready.gates.bmc.limit import PowerLimit
+from rackready.gates.bmc.rollup import Rollup
+from rackready.gates.bmc.supplies import Supplies
+from rackready.gates.bmc.temperatures import Temperatures
+from rackready.gates.formats.error import FormatError
+from rackready.gates.offline import facts
+from rackready.gates.registry import gate
+from rackready.model.outcome import Outcome
+from tests.gates import test_bmc_parts_seen
+from tests.gates.redfish_world import CHASSIS, MANAGER, SYSTEM, World, broken, healthy, verdict, world
+
+UPDATE = "Update the BMC's firmware."
+SUPPLY = f"{CHASSIS}/PowerSubsystem/PowerSupplies/PSU2"
+SENSOR, FAN = f"{CHASSIS}/Sensors/TEMP_AMBIENT", f"{CHASSIS}/ThermalSubsystem/Fans/SPD_FAN_SYS4_F"
+CONTROL = f"{CHASSIS}/Controls/PowerLimit"
+STRANGE = ["", "N/A", "unknown"]
+
+
+def texts(gate_id: str, there: World, platform: str = "dgx_h100") -> tuple[Outcome, list[str]]:
+    found = verdict(gate(gate_id), there, facts(platform))
+    return found.outcome, [str(finding) for finding in found.findings]
+
+
+def older() -> World:
+    state = healthy()
+    state["bmc"]["schema"] = "legacy"
+    return world(state)
+
+
+@pytest.mark.parametrize("word", STRANGE)
+@pytest.mark.parametrize("schema", ["newer", "older"])
+def test_how_supplies_are_redundant(schema: str, word: str) -> None:
+    there = world(healthy()) if schema == "newer" else older()
+    group = there[f"{CHASSIS}/PowerSubsystem"]["PowerSupplyRedundancy"][0] if schema == "newer" else there[f"{CHASSIS}/Power"]["Redundancy"][0]
+    group["RedundancyType" if schema == "newer" else "Mode"] = word
+    expected = "one of Failover, N+m, NPlusM, NotRedundant, Sharing, Sparing"
+    said = f"node01 power redundancy group 0: redundancy unknown - Expected: {expected} Actual: {word or 'nothing'}. {UPDATE}"
+    assert texts(Supplies.id, there) == (Outcome.ERROR, [said])
+
+
+@pytest.mark.parametrize("word", STRANGE)
+def test_a_spare_that_rests_needs_a_group_that_is_known_to_have_spares(word: str) -> None:
+    there = world(healthy())
+    there[SUPPLY]["Status"]["State"] = "StandbyOffline"
+    there[f"{CHASSIS}/PowerSubsystem"]["PowerSupplyRedundancy"][0]["RedundancyType"] = word
+    outcome, said = texts(Supplies.id, there, "sys_521ge_l40s")
+    assert (outcome, [text for text in said if "PSU2: power supply not in use" in text] != []) == (Outcome.ERROR, True)
+
+
+@pytest.mark.parametrize("word", STRANGE)
+def test_the_state_of_a_sensor(word: str) -> None:
+    there = world(healthy())
+    there[SENSOR]["Status"]["State"] = word
+    said = f"node01 inlet TEMP_AMBIENT: sensor state unknown - Expected: a State of Redfish Actual: {word}. {UPDATE}"
+    assert texts(Temperatures.id, there) == (Outcome.ERROR, [said])
+
+
+@pytest.mark.parametrize("word", STRANGE)
+@pytest.mark.parametrize("unit", ["Cel", None])
+def test_the_kind_of_a_sensor_that_is_too_hot(unit: str | None, word: str) -> None:
+    there = world(broken("outlet-hot"))
+    there[f"{CHASSIS}/Sensors/TEMP_MB_OUTLET"] |= {"ReadingType": word, "ReadingUnits": unit}
+    assert texts(Temperatures.id, there)[0] is Outcome.FAIL
+
+
+@pytest.mark.parametrize("word", STRANGE)
+def test_the_kind_of_a_sensor_of_a_fan_that_stands_still(word: str) -> None:
+    """A GB200's BMC shows fans in no other way than by their sensors."""
+    there = world(broken("fan-failed"))
+    del there[CHASSIS]["ThermalSubsystem"]
+    there[f"{CHASSIS}/Sensors/SPD_FAN_SYS4_F"]["ReadingType"] = word
+    assert texts(Fans.id, there)[0] is Outcome.FAIL
+
+
+@pytest.mark.parametrize("word", [*STRANGE, {}, []])
+def test_a_fan_whose_sensor_has_no_address_is_not_judged_without_its_threshold(word: object) -> None:
+    there = world(broken("fan-slow"))
+    there[FAN]["SpeedPercent"]["DataSourceUri"] = word
+    said = (
+        f"node01 BMC: fans: {FAN} unread - Expected: a document, since the BMC links to it Actual: DataSourceUri is {str(word)!r}, not an address. "
+        "Update or restart the BMC, then run the gate again."
+    )
+    assert texts(Fans.id, there) == (Outcome.ERROR, [said])
+
+
+@pytest.mark.parametrize("word", STRANGE)
+def test_the_health_of_a_part_that_nobody_sums_up(word: str) -> None:
+    there = world(healthy())
+    del there[CHASSIS]["Status"]
+    there[SUPPLY]["Status"]["Health"] = word
+    said = f"node01 part PSU2: health unknown - Expected: one of OK, Warning, Critical Actual: {word}. {UPDATE}"
+    assert texts(Rollup.id, there) == (Outcome.ERROR, [said])
+
+
+def test_a_sum_without_a_word_is_not_the_health_beside_it() -> None:
+    there = world(healthy())
+    there[SYSTEM]["Status"] = {"State": "Enabled", "Health": "OK", "HealthRollup": ""}
+    said = f"node01 system DGX: health unknown - Expected: one of OK, Warning, Critical Actual: . {UPDATE}"
+    assert texts(Rollup.id, there) == (Outcome.ERROR, [said])
+
+
+def controlled(**fields: Any) -> World:
+    """A BMC with a control that keeps the whole server at 5 kW."""
+    there = world(healthy())
+    there[CHASSIS] |= {"Controls": {"@odata.id": f"{CHASSIS}/Controls"}}
+    there[f"{CHASSIS}/Controls"] = {"@odata.id": f"{CHASSIS}/Controls", "Members": [{"@odata.id": CONTROL}]}
+    limit = {"ControlType": "Power", "PhysicalContext": "Chassis", "SetPoint": 5000, "SetPointUnits": "W", "AllowableMax": 5000}
+    there[CONTROL] = {"@odata.id": CONTROL, "@odata.type": "#Control.v1_5_1.Control", "Id": "PowerLimit", "Name": "PowerLimit", **limit, **fields}
+    return there
+
+
+@pytest.mark.parametrize("word", STRANGE)
+@pytest.mark.parametrize("key", ["ControlType", "SetPointUnits", "PhysicalContext"])
+def test_what_a_control_limits(key: str, word: str) -> None:
+    assert texts(PowerLimit.id, controlled())[0] is Outcome.FAIL
+    said = f"node01 DGX PowerLimit: what the control limits is unknown - Expected: a {key} of Redfish Actual: {word}. {UPDATE}"
+    assert texts(PowerLimit.id, controlled(**{key: word})) == (Outcome.ERROR, [said])
+
+
+def test_a_control_in_percent_and_one_of_something_else_limit_no_watts() -> None:
+    """A BlueField's control is in percent."""
+    found = verdict(PowerLimit(), controlled(SetPointUnits="%", SetPoint=90, AllowableMax=100))
+    assert (found.outcome, found.note) == (Outcome.PASS, "DGX PowerLimit limits power in percent: recorded only")
+    assert verdict(PowerLimit(), controlled(ControlType="Frequency", SetPointUnits="MHz")).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("word", [*STRANGE, {}, []])
+def test_whether_a_log_is_switched_off(word: object) -> None:
+    there = world(healthy())
+    there[f"{MANAGER}/LogServices/SEL"]["ServiceEnabled"] = word
+    outcome, said = texts(Events.id, there)
+    assert (outcome, f"ServiceEnabled is {str(word)!r}, not true or false" in said[0]) == (Outcome.ERROR, True)
+
+
+@pytest.mark.parametrize("word", STRANGE)
+def test_a_version_that_is_no_word_hides_behind_no_other(word: str) -> None:
+    """The host's BMC tells none, and another manager the version that is wanted."""
+    there = world(healthy())
+    other = f"{MANAGER}2"
+    there["/redfish/v1/Managers"]["Members"].append({"@odata.id": other})
+    there[other] = {**there[MANAGER], "@odata.id": other}
+    there[MANAGER]["FirmwareVersion"] = word
+    outcome, said = texts("bmc/firmware/sanity/versions", there)
+    assert (outcome, said[0].split(" - ")[0]) in {(Outcome.FAIL, "node01 BMC firmware: version"), (Outcome.ERROR, "node01 BMC firmware: version not reported")}
+
+
+@pytest.mark.parametrize("word", STRANGE)
+def test_a_module_is_not_taken_for_present_where_nobody_knows(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = world(healthy())
+    there[f"{SYSTEM}/Memory/DIMM3"]["Status"] = {"State": word}
+    monkeypatch.setattr(test_bmc_parts_seen, "world", lambda _: there)
+    with pytest.raises(FormatError, match=f"the BMC tells a state of dimm DIMM3 that Redfish does not have: {word}"):
+        test_bmc_parts_seen.looked()
