@@ -200,7 +200,7 @@ def test_document_that_is_no_mapping(junk: object) -> None:
 def test_key_given_twice_is_refused_with_its_line(tmp_path: Path) -> None:
     site = tmp_path / "site.yml"
     site.write_text("name: a\nname: b\n", encoding="utf-8")
-    with pytest.raises(SiteInvalidError, match=r"line 2, column 1: not valid YAML: key 'name' is given twice"):
+    with pytest.raises(SiteInvalidError, match=r"name: key 'name' is given twice - Expected: once Actual: lines 1 and 2\. Remove one of the two\."):
         load_site("x", site_file=site, root=tmp_path)
 
 
