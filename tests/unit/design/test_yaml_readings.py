@@ -17,7 +17,11 @@ TEXT = " if it is text."
 ENDING = "- Expected: a value that reads the same in both Actual:"
 
 PLAIN = [
-    ("01201", f"a: 01201 is the number 641 in YAML 1.1 and the number 1201 in YAML 1.2 {ENDING} 01201.", f'Write 1201 for the number, or "01201" in quotes{TEXT}'),
+    (
+        "01201",
+        f"a: 01201 is the number 641 in YAML 1.1 and the number 1201 in YAML 1.2 {ENDING} 01201.",
+        f'Write 1201 for the number, or "01201" in quotes{TEXT}',
+    ),
     ("0o17", f"a: 0o17 is the text '0o17' in YAML 1.1 and the number 15 in YAML 1.2 {ENDING} 0o17.", f'Write 15 for the number, or "0o17" in quotes{TEXT}'),
     ("08", f"a: 08 is the text '08' in YAML 1.1 and the number 8 in YAML 1.2 {ENDING} 08.", f'Write 8 for the number, or "08" in quotes{TEXT}'),
     ("2:1", f"a: 2:1 is the number 121 in YAML 1.1 and the text '2:1' in YAML 1.2 {ENDING} 2:1.", 'Write "2:1" in quotes.'),
@@ -29,10 +33,14 @@ PLAIN = [
     ("OFF", None, f'Write false, or "OFF" in quotes{TEXT}'),
     ("1e3", f"a: 1e3 is the text '1e3' in YAML 1.1 and the number 1000 in YAML 1.2 {ENDING} 1e3.", f'Write 1000 for the number, or "1e3" in quotes{TEXT}'),
     ("1.5e3", None, f'Write 1500 for the number, or "1.5e3" in quotes{TEXT}'),
-    ("1_000", f"a: 1_000 is the number 1000 in YAML 1.1 and the text '1_000' in YAML 1.2 {ENDING} 1_000.", f'Write 1000 for the number, or "1_000" in quotes{TEXT}'),
+    (
+        "1_000",
+        f"a: 1_000 is the number 1000 in YAML 1.1 and the text '1_000' in YAML 1.2 {ENDING} 1_000.",
+        f'Write 1000 for the number, or "1_000" in quotes{TEXT}',
+    ),
     ("0b101", None, f'Write 5 for the number, or "0b101" in quotes{TEXT}'),
     ("-.5", None, f'Write -0.5 for the number, or "-.5" in quotes{TEXT}'),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "says", "way_out"), PLAIN)
