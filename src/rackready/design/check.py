@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from rackready.design.check_addresses import check_given, given_addresses
 from rackready.design.check_fabric import check_fabric, check_links, check_ports
+from rackready.design.check_figures import check_figures
 from rackready.design.check_gates import check_gates
 from rackready.design.check_groups import check_groups
 from rackready.design.check_networks import check_networks
 from rackready.design.check_nics import check_nic_plans
 from rackready.design.check_outlets import check_outlets
+from rackready.design.check_power import check_power
 from rackready.design.check_racks import check_places, check_units
 from rackready.design.found import Found, Lost, Subject
 from rackready.model.site import Site
@@ -149,6 +151,8 @@ _RULES: tuple[Callable[[Subject], list[Found]], ...] = (
     check_units,
     check_places,
     check_outlets,
+    check_power,
+    check_figures,
     check_ports,
     check_links,
     check_fabric,

@@ -181,6 +181,10 @@ _PRESET_SYSTEMS = frozenset({"cumulus_nvue"})
 
 def _qos(site: Site) -> list[Found]:
     """What a switch of the site cannot do is said with everything else, not when the fabric phase comes to it."""
+    qos, out = site.fabric.qos, []
+    if qos.dscp == qos.cnp_dscp and qos.priority != qos.cnp_priority:
+        text = f"one DSCP has two priorities ({qos.priority} for data, {qos.cnp_priority} for congestion notification) - Expected: another DSCP than dscp"
+        out.append(Found(("fabric", "qos", "cnp_dscp"), f"{text} Actual: {qos.cnp_dscp}.", "Give congestion notification its own."))
     if not any(switch.os in _PRESET_SYSTEMS for switch in site.switches):
-        return []
-    return [Found(("fabric", "qos", problem.key), problem.message, problem.hint) for problem in preset_problems(qos_facts(site.fabric.qos))]
+        return out
+    return out + [Found(("fabric", "qos", problem.key), problem.message, problem.hint) for problem in preset_problems(qos_facts(qos))]

@@ -61,28 +61,32 @@ def heat(rack: RackInput) -> list[Finding]:
 def fits(rack: RackInput) -> list[Finding]:
     """Return models that the rack's cooling or its kind of feeds cannot serve at all."""
     models = {device.model.id: device.model for device in rack.devices}
-    return [Finding(f"{topic} {model.label}", text) for model in models.values() for topic, text in (*cooling_misfit(rack, model), *feed_misfit(rack, model))]
+    kind, kinds = rack.cooling.kind if rack.cooling is not None else None, {feed.kind for feed in rack.feeds}
+    found = [(model, *misfit) for model in models.values() for misfit in (cooling_misfit(kind, model), feed_misfit(kinds, model)) if misfit]
+    return [Finding(f"{topic} {model.label}", text) for model, topic, text in found]
 
 
-def cooling_misfit(rack: RackInput, model: DeviceModel) -> list[tuple[str, str]]:
+def wet(model: DeviceModel) -> bool:
+    """Say whether a model needs a liquid loop."""
+    return model.cooled in {"liquid", "hybrid"} or bool(model.liquid_share)
+
+
+def cooling_misfit(kind: str | None, model: DeviceModel) -> tuple[str, str] | None:
     """Return (topic, what is wrong) when a model's way of cooling is not the rack's: liquid-cooled in air, air-cooled in liquid."""
-    kind = rack.cooling.kind if rack.cooling is not None else None
-    wet = model.cooled in {"liquid", "hybrid"} or bool(model.liquid_share)
-    if kind == "air" and wet:
-        return [("liquid", f"{model.label} is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air.")]
+    if kind == "air" and wet(model):
+        return "liquid", f"{model.label} is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air."
     if kind == "liquid" and model.cooled == "air":
-        return [("air", f"{model.label} is air-cooled - Expected: cooling of kind air or hybrid Actual: liquid.")]
-    return []
+        return "air", f"{model.label} is air-cooled - Expected: cooling of kind air or hybrid Actual: liquid."
+    return None
 
 
-def feed_misfit(rack: RackInput, model: DeviceModel) -> list[tuple[str, str]]:
-    """Return (topic, what is wrong) when a model cannot take power from any feed of the rack: cords on a DC bus bar, a bus bar where there are PDUs."""
-    kinds = {feed.kind for feed in rack.feeds}
+def feed_misfit(kinds: set[str], model: DeviceModel) -> tuple[str, str] | None:
+    """Return (topic, what is wrong) when a model takes power from no feed of the rack: cords on a DC bus bar, a bus bar where there are PDUs."""
     if kinds == {"shelf"} and model.fed == "ac":
-        return [("ac", f"{model.label} has AC supplies with cords - Expected: a feed of kind pdu Actual: shelf only (DC bus bar).")]
+        return "ac", f"{model.label} has AC supplies with cords - Expected: a feed of kind pdu Actual: shelf only (DC bus bar)."
     if kinds == {"pdu"} and model.fed == "bus_bar":
-        return [("dc", f"{model.label} takes its power from a DC bus bar - Expected: a feed of kind shelf Actual: pdu only.")]
-    return []
+        return "dc", f"{model.label} takes its power from a DC bus bar - Expected: a feed of kind shelf Actual: pdu only."
+    return None
 
 
 def stated_supplies(rack: RackInput) -> list[Finding]:

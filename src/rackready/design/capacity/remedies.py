@@ -45,8 +45,7 @@ def free_unit(rack: RackInput, size: int) -> int | None:
 
 def _may_cool(rack: RackInput, model: DeviceModel) -> bool:
     """Say whether a rack is known to take the heat of a model: without a word about its cooling it has air, and no liquid."""
-    wet = model.cooled in {"liquid", "hybrid"} or bool(model.liquid_share)
-    return not wet or (rack.cooling is not None and rack.cooling.kind != "air")
+    return not findings.wet(model) or (rack.cooling is not None and rack.cooling.kind != "air")
 
 
 def states_alone(rack: RackInput) -> list[Live]:
@@ -215,13 +214,13 @@ def without_moves(rack: RackInput, finding: Finding, found: Iterable[Finding]) -
         return f"{_STAY}: {bigger}." if stay else f"No rack has room for its nodes: {bigger}, or split its nodes over one rack more."
     if topic == "supplies":
         return more_feeds(rack, finding)
-    if topic in _WAYS:
-        return _WAYS[topic]
+    if topic in WAYS:
+        return WAYS[topic]
     return f"{_STAY}: correct the figure, or prepare a place that carries it." if stay else "No rack has room for its nodes: split them over one rack more."
 
 
 _STAY = "The trays of one NVLink domain stay in their rack"
-_WAYS = {
+WAYS = {
     "stated": "Give every feed of the rack its psus so that they add up, or none.",
     "liquid": "Place it in a rack with a liquid loop.",
     "air": "Place it in an air-cooled rack. For a rear-door heat exchanger or a tank, say kind: hybrid with liquid_share: 1.",

@@ -62,7 +62,19 @@ def _planes(
     found = _shape(topology, demand)
     if found is None:
         return [], [], [too_large(topology, demand, _room(nodes, units, su_nodes))]
+    unread = _unread(topology, found.tiers)
+    if unread:
+        return [], [], unread
     return [wire.Plane(number, found, topology, tuple(own), radix, populated, demand) for number, own in enumerate(dealt, 1)], placed, []
+
+
+def _unread(topology: Topology, tiers: int) -> list[str]:
+    """Return what the topology says of a third tier that a fabric of two does not have."""
+    if tiers != 2:  # noqa: PLR2004 - two tiers
+        return []
+    given = {"spine_oversubscription": topology.spine_oversubscription} if topology.spine_oversubscription != "1:1" else {}
+    given |= {"core": topology.core.model} if topology.core is not None else {}
+    return [f"topology.{key}: two tiers carry these nodes - Expected: no {key} Actual: {value}. Remove it, or say tiers: 3." for key, value in given.items()]
 
 
 def _moved(topology: Topology, planes: list[wire.Plane]) -> str:
