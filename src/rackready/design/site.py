@@ -18,6 +18,7 @@ from rackready.design.expand import Expanded, expand, is_secret
 from rackready.design.found import Found, Lost, lost_between
 from rackready.design.origin import Loc, path_text
 from rackready.design.prune import Pruned, explicit, prune
+from rackready.design.truth_values import truth_problems
 from rackready.design.yaml import read_judged
 from rackready.model.problems import Problem, RackreadyError, SiteInvalidError
 from rackready.model.site import Site
@@ -71,7 +72,8 @@ def read_overlay(path: Path) -> Any:  # noqa: ANN401 - a YAML document
     if document is not None and not isinstance(document, dict):
         text = f"Expected: a mapping Actual: {type(document).__name__}."
         raise SiteInvalidError(str(path), [Problem("", text, "Write what differs from the site file, key by key.")])
-    problems = doubtful + [Problem(where, f"{name} is given twice.", "Write it once.") for where, name in _doubles(document, "")]
+    problems = [*doubtful, *truth_problems(document)]
+    problems += [Problem(where, f"{name} is given twice.", "Write it once.") for where, name in _doubles(document, "")]
     if problems:
         raise SiteInvalidError(str(path), problems)
     return document
@@ -134,10 +136,10 @@ def parse_site(raw: Any, *, source: str, base: Path, overlays: Sequence[Any] = (
         for overlay in overlays:
             document = merge(document, overlay) if isinstance(overlay, dict) else document
         document = absolute(document, base)
-        check_ = _Checked(document, expanded, list(problems))
-        site = check_.site()
-        if site is None or check_.problems:
-            raise SiteInvalidError(source, gathered(check_.problems))
+        checked = _Checked(document, expanded, [*problems, *truth_problems(raw)])
+        site = checked.site()
+        if site is None or checked.problems:
+            raise SiteInvalidError(source, gathered(checked.problems), site if checked.whole else None)
     return site
 
 
@@ -152,6 +154,8 @@ class _Checked:
         """Places of which enough is said: what follows from them is left out."""
         self.pruned = Pruned()
         self.without_address: set[Loc] = set()
+        self.whole = False
+        """Nothing was taken out on which fabric, loads and cables depend, but single keys."""
 
     def where(self, loc: Sequence[str | int]) -> str:
         """Return a place of the pruned document as people read it in their file."""
@@ -210,8 +214,15 @@ class _Checked:
 
     def _meant(self, site: Site) -> None:
         lost = lost_between(self.before, self.document, self.expanded.skipped) if self.problems else Lost()
+        gone = {family for family, names in lost.names.items() if names} | lost.nameless | self.pruned.sections | (self.before.keys() - self.document.keys())
+        self.whole = gone <= _BESIDE
         self._found(check.check(site, lost))
 
+
+_BESIDE = frozenset(
+    {"schema", "name", "access", "software", "gates", "handover", "campaign", "tenants", "deliveries", "maintenance", "outlets", "skip", "disabled", "also"}
+)
+"""Sections and lists on which nothing of a plan depends but its words."""
 
 _ROUNDS = 50
 """Most times that a document is pruned: what offends is nested less deep than that."""

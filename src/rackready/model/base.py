@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from rackready.model.printable import readable
 
@@ -117,6 +118,19 @@ Told = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(r
 """What a person says for others to read: blanks around it are nothing, and blanks alone, or what nobody sees, are no answer."""
 Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10), AfterValidator(readable)]
 """Why something is left out, where reasons are the members of a table."""
+
+
+def _as_day(value: object) -> object:
+    """Refuse what pydantic would take for seconds since 1970: 86400 is no day that anybody writes."""
+    if isinstance(value, date) or (isinstance(value, str) and _DAY.match(value)):
+        return value
+    message = "a day is written as 2027-03-01"
+    raise ValueError(message)
+
+
+_DAY = re.compile(r"^\d{4}-\d{2}-\d{2}$")
+Day = Annotated[date, BeforeValidator(_as_day)]
+"""A calendar day, as ISO 8601 writes it."""
 
 
 def _is_names(text: str) -> str:

@@ -224,7 +224,9 @@ class PlatformProfile(Model):
     typical_power: Figure | None = Field(None, description="draw under a typical training load, W; null: not published")
     transient_power: Figure | None = Field(None, description="highest draw for tens of milliseconds, W; null: not published")
     psus: Psus | None = Field(None, description="power supplies; null: not published, or fed by a rack's bus bar")
-    fed: Literal["ac", "bus_bar", "either"] = Field("ac", description="ac: by cords from outlets; bus_bar: by a rack's DC bus bar; either: as it is ordered")
+    fed: Literal["bus_bar", "either"] | None = Field(
+        None, description="bus_bar: by a rack's DC bus bar; either: by it or by cords, as it is ordered; null: by cords from outlets"
+    )
     cooling: Cooling | None = Field(None, description="null: not published")
     airflow: Figure | None = Field(None, description="air through the chassis, m3/h; null: not published")
     other_nics: list[OtherNic] = Field(default_factory=list, description="storage, in-band and out-of-band ports; empty: not published")

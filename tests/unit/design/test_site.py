@@ -288,13 +288,14 @@ def test_reveal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         reveal(SecretRef(file=secret, env=None))
 
 
-@pytest.mark.parametrize(("field", "same"), [("weight", True), ("max_power", True), ("gpu_pci", False)])
+@pytest.mark.parametrize(("field", "same"), [("weight", True), ("max_power", True), ("fed", True), ("gpu_pci", False)])
 def test_digest_is_of_what_is_measured_not_of_what_is_only_planned_with(
     raw: dict[str, Any], monkeypatch: pytest.MonkeyPatch, field: str, *, same: bool
 ) -> None:
     base = desired_digest(parse(raw), "node01")
     profile = loader.platform("dgx_h100")
-    better: Any = profile.gpu_pci[::-1] if field == "gpu_pci" else Figure(value=1.0, unit="x", source="a better source")
+    others = {"gpu_pci": profile.gpu_pci[::-1], "fed": "either"}
+    better: Any = others[field] if field in others else Figure(value=1.0, unit="x", source="a better source")
     changed = profile.model_copy(update={field: better})
     monkeypatch.setattr(loader, "platform", lambda _wanted: changed)
     assert (desired_digest(parse(raw), "node01") == base) is same

@@ -44,7 +44,7 @@ def platform_model(wanted: str) -> DeviceModel:
         inlet=profile.psus.inlet if profile.psus else None,
         liquid_share=_liquid(profile.cooling),
         cooled=profile.cooling.kind if profile.cooling else None,
-        fed=profile.fed,
+        fed=profile.fed or "ac",
         stays=profile.nvlink_domain is not None,
     )
 

@@ -189,7 +189,8 @@ def _totals(inputs: Sequence[RackInput], racks: Sequence[RackLoad], unplaced: Se
     )
 
 
-def _source_problems(racks: Sequence[RackInput], known: set[str]) -> list[Problem]:
+def source_problems(racks: Sequence[RackInput], known: set[str]) -> list[Problem]:
+    """Return feeds that come from a power node that is not there."""
     out = []
     for rack in racks:
         for feed in rack.feeds:
@@ -240,7 +241,7 @@ def capacity(racks: Sequence[RackInput], facility: Facility | None, unplaced: Se
     rows = tuple(loads.of(rack) for rack in racks)
     totals = _totals(racks, rows, unplaced, facility)
     missing = tuple(sorted({name for rack in racks for name in rack.unpublished} | {item.model.label for item in unplaced if item.model.max_w is None}))
-    problems = structure_problems(facility.power) + _source_problems(racks, {node.name for node in facility.power})
+    problems = structure_problems(facility.power) + source_problems(racks, {node.name for node in facility.power})
     flow, order = None, None
     if not problems and facility.power:
         flow = losses(PowerGraph(facility.power, facility.pue), racks, supplies)
