@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from rackready.design.capacity import circuits, cooling
@@ -80,7 +81,7 @@ def cooling_misfit(kind: str | None, model: DeviceModel) -> tuple[str, str] | No
     return None
 
 
-def feed_misfit(kinds: set[str], model: DeviceModel) -> tuple[str, str] | None:
+def feed_misfit(kinds: AbstractSet[str], model: DeviceModel) -> tuple[str, str] | None:
     """Return (topic, what is wrong) when a model takes power from no feed of the rack: cords on a DC bus bar, a bus bar where there are PDUs."""
     if kinds == {"shelf"} and model.fed == "ac":
         return "ac", f"{model.label} has AC supplies with cords - Expected: a feed of kind pdu Actual: shelf only (DC bus bar)."
