@@ -275,6 +275,8 @@ _NESTED = ("nodes", *_HOISTED)
 """Lists inside a rack; their text may name facts of the rack."""
 
 _VARIED = frozenset({"name", "rail", *_NESTED})
+RACK_LISTS = frozenset({"racks", "feeds", *_NESTED})
+"""Keys of the lists that are gone with a rack."""
 
 
 def is_series(value: dict[str, Any]) -> bool:
@@ -358,7 +360,7 @@ def _varies(value: Any) -> bool:  # noqa: ANN401
 
 def _inside_of(family: str, item: dict[str, Any]) -> set[str]:
     """Return the keys of the lists that go with an item: its own, and those that a template may bring to a rack."""
-    return {str(key) for key, inner in item.items() if isinstance(inner, list)} | ({"feeds", *_NESTED} if family == "racks" else set())
+    return {str(key) for key, inner in item.items() if isinstance(inner, list)} | (RACK_LISTS if family == "racks" else set[str]())
 
 
 def _listed(value: Any) -> list[Any]:  # noqa: ANN401

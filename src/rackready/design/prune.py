@@ -81,7 +81,7 @@ class Pruned:
 
     def doubtful(self, loc: Loc, text: str) -> bool:
         """Say whether a problem (at its original place) may be there only because of what was taken out: it speaks of that key."""
-        if loc and loc[0] in self.sections:
+        if self.sections and ((loc and loc[0] in self.sections) or "stand-in" in text):
             return True
         return any(_speaks_of(key, text) and (loc == key[: len(loc)] or len(key) == _OF_A_SECTION) for key in self.keys)
 

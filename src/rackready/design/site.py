@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from rackready.design import check
 from rackready.design.assign import assign
 from rackready.design.collector import without_gc
-from rackready.design.expand import Expanded, expand, is_secret
+from rackready.design.expand import RACK_LISTS, Expanded, expand, is_secret
 from rackready.design.found import Found, Lost, lost_between
 from rackready.design.origin import Loc, path_text
 from rackready.design.prune import Pruned, explicit, prune
@@ -200,7 +200,7 @@ class _Checked:
     def _shape(self, item: Any) -> None:  # noqa: ANN401 - pydantic's ErrorDetails
         path = self.where(item["loc"])
         place = explicit(item["loc"], self.pruned.index_map)
-        known = path in self.told or self.pruned.doubtful(place, item["msg"]) or self._follows(item, place)
+        known = path in self.told or self.pruned.doubtful(place, item["msg"]) or self._follows(item, place) or self._emptied(item)
         if not known:
             self.problems.append(shape_problem(item, path))
         self.told.add(path)
@@ -212,8 +212,16 @@ class _Checked:
         networks = any(key[:1] == ("networks",) for key in self.pruned.keys) or (self.before.get("networks") is not None and not self.document.get("networks"))
         return networks or any(place[: len(loc)] == loc for loc in self.without_address)
 
+    def _emptied(self, item: Any) -> bool:  # noqa: ANN401 - pydantic's ErrorDetails
+        """Say whether a list is too short only because all that stood in it was taken out."""
+        written: Any = self.before
+        for step in explicit(item["loc"], self.pruned.index_map) if item["type"] == "too_short" else ():
+            written = written[step] if isinstance(written, list) and isinstance(step, int) else written.get(step) if isinstance(written, dict) else None
+        return item["type"] == "too_short" and isinstance(written, list) and bool(written)
+
     def _meant(self, site: Site) -> None:
-        lost = lost_between(self.before, self.document, self.expanded.skipped) if self.problems else Lost()
+        inside = RACK_LISTS if "racks" in self.pruned.sections else frozenset[str]()
+        lost = lost_between(self.before, self.document, self.expanded.skipped | inside) if self.problems else Lost()
         gone = {family for family, names in lost.names.items() if names} | lost.nameless | self.pruned.sections | (self.before.keys() - self.document.keys())
         self.whole = gone <= _BESIDE
         self._found(check.check(site, lost))

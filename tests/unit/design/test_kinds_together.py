@@ -14,7 +14,7 @@ from rackready.design.plan_beyond import with_plan
 from rackready.design.site import load_site
 from rackready.design.yaml import dump_yaml
 from rackready.model.problems import SiteInvalidError
-from tests.unit.design.written import ROOT, Change, change, example
+from tests.unit.design.written import ROOT, Change, change, example, refusals
 
 TRUE: object = True
 NOT_JUDGED = "plan: fabric, loads and losses are not judged while parts of the site cannot be used. Correct the rest, then plan again."
@@ -105,3 +105,19 @@ def test_four_at_once(tmp_path: Path) -> None:
     found = refusal(tmp_path, *kinds)
     for kind in kinds:
         assert any(text.startswith(KINDS[kind][2]) for text in found), found
+
+
+def test_a_list_that_was_emptied_is_not_said_to_be_too_short() -> None:
+    document = example("lab-4-nodes")
+    document["racks"][0]["height_u"] = 99
+    document["fabric"]["kind"] = "rocee"
+    assert refusals(document) == [
+        "fabric.kind: Input should be 'roce' or 'infiniband' - Actual: 'rocee'. Correct it.",
+        "racks[0].height_u: Input should be less than or equal to 60 - Actual: 99. Correct it.",
+    ]
+
+
+def test_what_refers_to_racks_that_cannot_be_read_is_not_said_to_be_wrong() -> None:
+    document = example("b200-4su-roce")
+    document["racks"] = "a[01-32]"
+    assert refusals(document) == ["racks: Input should be a valid list - Actual: 'a[01-32]'. Correct it."]

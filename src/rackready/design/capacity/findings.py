@@ -119,7 +119,7 @@ def powered(rack: RackInput, live: Live, supplies: Supplies) -> list[Finding]:
     for short in state.short:
         need = needed_psus(short.model)
         have = f"{short.live} of {short.model.psus}" if short.model.psus is not None else "no supply"
-        text = f"{short.devices} x {short.model.id} keep too few power supplies{when} - Expected: at least {need} Actual: {have}."
+        text = f"{short.devices} x {short.model.label} keep too few power supplies{when} - Expected: at least {need} Actual: {have}."
         out.append(Finding(f"supplies {short.model.id}", text, live, short=short))
     return out
 

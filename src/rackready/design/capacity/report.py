@@ -218,7 +218,10 @@ def _grid_problems(facility: Facility, totals: Totals, *, partial: bool) -> list
         return []
     most, have = kilowatts(need, limit)
     what = "with cooling and losses (facility.pue)" if totals.facility_w is not None else "without cooling and losses (facility.pue is not given)"
-    text = f"the site draws more than {listed([node.name for node in outside])} carry - Expected: at most {most} Actual: {least(partial=partial)}{have} {what}."
+    verb = "carries" if len(outside) == 1 else "carry"
+    text = (
+        f"the site draws more than {listed([node.name for node in outside])} {verb} - Expected: at most {most} Actual: {least(partial=partial)}{have} {what}."
+    )
     return [Problem("facility.power", text, "Raise their rating with the utility, or plan fewer racks.")]
 
 

@@ -62,7 +62,7 @@ def test_what_no_power_node_shows_counts_against_the_utility() -> None:
     report = capacity(loads(2), one_grid(1400, 1.25), unplaced)
     assert texts(report) == [
         (
-            "facility.power: the site draws more than grid carry - Expected: at most 1400.0 kW Actual: 6275.0 kW with cooling and losses (facility.pue). "
+            "facility.power: the site draws more than grid carries - Expected: at most 1400.0 kW Actual: 6275.0 kW with cooling and losses (facility.pue). "
             "Raise their rating with the utility, or plan fewer racks."
         )
     ]
