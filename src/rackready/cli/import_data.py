@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from rackready.cli import netbox
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
 from rackready.design.manifest import Machine, overlay, read_manifest, secret_name
 from rackready.design.site import MACHINES, overlay_files, parse_site, read_overlay
-from rackready.design.yaml import read_yaml
+from rackready.design.yaml import dump_yaml, read_yaml
 from rackready.model.problems import RackreadyError
 from rackready.paths import private_dir
 
@@ -45,13 +44,13 @@ def manifest(
     written = read_yaml(paths.site_file)
     machines = read_manifest(_text(file), parse_site(written, source=str(paths.site_file), base=paths.root, overlays=alone), str(file))
     secrets = paths.inventory / "secrets"
-    before = read_yaml(target) if target.exists() else None
+    before = read_overlay(target) if target.exists() else None
     document = overlay(machines, before, secrets.relative_to(paths.root).as_posix())
     # The site as it will be is checked before anything is written; then passwords; then, as the last step and at once, what refers to them.
     over = [document if path == target else read_overlay(path) for path in overlay_files(paths, with_machines=True)]
     parse_site(written, source=f"{paths.site_file} with {file}", base=paths.root, overlays=over)
     _keep(secrets, machines)
-    _replace(target, _HEAD + yaml.safe_dump(document, sort_keys=False), mode=0o644)
+    _replace(target, _HEAD + dump_yaml(document), mode=0o644)
     if output is Format.JSON:
         print_json({"machines": len(machines), "file": str(target), "nodes": [machine.node for machine in machines]})
     else:

@@ -15,6 +15,7 @@ import click
 import typer
 
 from rackready import __version__
+from rackready.cli import os_errors
 from rackready.cli.streams import OUT, open_streams, to_nowhere, tolerant
 from rackready.model.printable import visible
 from rackready.model.problems import RackreadyError, SiteInvalidError
@@ -129,11 +130,7 @@ def _told(error: Exception) -> RackreadyError:
         text = error.format_message() if hasattr(error, "format_message") else str(error)
         return RackreadyError(f"{text} `rackready --help` says how it is called.")
     if isinstance(error, OSError):
-        why = error.strerror or str(error)
-        if error.filename == OUT:
-            return RackreadyError(f"{OUT} - Expected: a place that takes what is printed Actual: {why}. Free disk space there, then run again.")
-        where = error.filename or "the controller"
-        return RackreadyError(f"{where}: {why} - Expected: a usable file system. Free disk space or correct permissions, then run again.")
+        return os_errors.told(error)
     return _DefectError(f"defect in rackready - Expected: none Actual: {error.__class__.__name__}: {error}. Report it.")
 
 

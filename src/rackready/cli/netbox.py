@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
 from rackready.design.names import block
@@ -17,6 +16,7 @@ from rackready.design.netbox.items import NODE_ROLE, items, slug
 from rackready.design.netbox.to_site import Imported, site_of
 from rackready.design.plan import plan_site
 from rackready.design.site import load_site
+from rackready.design.yaml import dump_yaml
 from rackready.model.problems import RackreadyError
 
 app = typer.Typer(help="Give the plan of a site to others.", no_args_is_help=True)
@@ -83,7 +83,7 @@ def import_netbox(
 
 def _text(made: Imported) -> str:
     head = ["# Taken from NetBox. To be filled in, since NetBox does not know it:", *(f"#   {line}" for line in made.missing)]
-    return "\n".join(head) + "\n" + yaml.safe_dump(made.document, sort_keys=False)
+    return "\n".join(head) + "\n" + dump_yaml(made.document)
 
 
 def _show(title: str, lines: list[str]) -> None:

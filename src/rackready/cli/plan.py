@@ -15,10 +15,12 @@ from rackready.design.collector import without_gc
 from rackready.design.device_facts import device_facts
 from rackready.design.diff import difference
 from rackready.design.plan import SLACK_M, SPARES_PCT, plan_site
+from rackready.design.plan_beyond import with_plan
 from rackready.design.plan_summary import summary
 from rackready.design.site import load_site
 from rackready.ledger import applied
-from rackready.model.problems import RackreadyError
+from rackready.model import site as intent
+from rackready.model.problems import RackreadyError, SiteInvalidError
 from rackready.paths import EnvPaths
 
 NO_CHANGE, CHANGES, INVALID = 0, 1, 2
@@ -58,7 +60,7 @@ def plan(
 
 def _plan(paths: EnvPaths, env: str, site: Path | None, inputs: tuple[float, float], output: PlanFormat, write: Path | None) -> None:
     """Plan, compare, print and exit. ``inputs``: slack, m, and spares, per cent."""
-    wanted = load_site(env, site_file=site, root=paths.root)
+    wanted = _loaded(paths, env, site)
     if wanted.gates.also:
         from rackready.gates.site_gates import require_gates  # noqa: PLC0415 - only a site with gates of its own pays for loading them all
 
@@ -73,6 +75,14 @@ def _plan(paths: EnvPaths, env: str, site: Path | None, inputs: tuple[float, flo
         document["written"] = {"folder": str(write), "files": write_plan(made, document, write)}
     _print(document, output)
     raise typer.Exit(INVALID if made.problems else CHANGES if different else NO_CHANGE)
+
+
+def _loaded(paths: EnvPaths, env: str, site: Path | None) -> intent.Site:
+    """Return the site. Raises SiteInvalidError with what its plan would refuse, too."""
+    try:
+        return load_site(env, site_file=site, root=paths.root)
+    except SiteInvalidError as error:
+        raise with_plan(error) from error
 
 
 def _finite(*options: tuple[str, float]) -> None:

@@ -7,28 +7,28 @@ from dataclasses import dataclass
 
 from rackready.design.check_addresses import check_given, given_addresses
 from rackready.design.check_fabric import check_fabric, check_links, check_ports
+from rackready.design.check_figures import check_figures
 from rackready.design.check_gates import check_gates
 from rackready.design.check_groups import check_groups
 from rackready.design.check_networks import check_networks
 from rackready.design.check_nics import check_nic_plans
 from rackready.design.check_outlets import check_outlets
+from rackready.design.check_power import check_power
 from rackready.design.check_racks import check_places, check_units
-from rackready.design.found import Found, Subject
+from rackready.design.found import Found, Lost, Subject
 from rackready.model.site import Site
 from rackready.profiles import loader
 
 __all__ = ["Found", "check"]
 
 
-def check(site: Site, *, pruned: bool = False) -> list[Found]:
+def check(site: Site, lost: Lost | None = None) -> list[Found]:
     """Return every contradiction of a site, as (location, message, hint).
 
-    ``pruned`` says that parts were taken out because their shape is wrong: then nothing is said about what seems to be missing.
+    ``lost``: what was taken out because its shape is wrong. Nothing is said about what seems to be missing and may stand there.
     """
-    out: list[Found] = []
-    for rule in _RULES:
-        out += rule(Subject(site, pruned=pruned))
-    return out
+    subject = Subject(site, lost or Lost())
+    return [found for rule in _RULES for found in rule(subject)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +151,8 @@ _RULES: tuple[Callable[[Subject], list[Found]], ...] = (
     check_units,
     check_places,
     check_outlets,
+    check_power,
+    check_figures,
     check_ports,
     check_links,
     check_fabric,

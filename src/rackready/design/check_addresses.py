@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv4Network
 
+from rackready.design.address_space import foreign, span, unusable
 from rackready.design.assign import FIRST_HOST
 from rackready.design.found import Found, Subject
 from rackready.design.found_names import Loc
@@ -39,41 +40,48 @@ def given_addresses(site: Site) -> Given:
 
 
 def check_given(subject: Subject) -> list[Found]:
-    """Return what is given an address that no host of its subnet may have, or that a NIC of a rail has.
+    """Return what is given an address that no host can have, that belongs to others, to a subnet itself or its gateway, or to a NIC of a rail.
 
-    Addresses outside of all pools and rails are not judged: their subnets are not known.
+    Addresses outside of all pools and rails are not compared with any: their subnets are not known.
     """
     site, networks = subject.site, subject.site.networks
-    nobodys = _nobodys(site, networks)
-    if nobodys:
-        return nobodys
+    given = [*given_addresses(site), *(_servers(networks) if networks is not None else ())]
+    out = _space(site, given)
+    wrong = {found.loc for found in out}
+    given = [item for item in given if item[1] not in wrong]
     pools = [*(_pools(networks) if networks is not None else ()), *_rails(site)]
-    if not pools:
-        return []
-    given = [*given_addresses(site), *(_servers(networks) if networks is not None else ())]
-    return _own(given, pools) + _nics(site, given)
+    return out + (_own(given, pools) + _nics(site, given) if pools else [])
 
 
-_NOBODYS = (
-    (0, 0, "this network (RFC 1122, 3.2.1.3)"),
-    (224, 239, "multicast (RFC 5771)"),
-    (240, 255, "reserved (RFC 1112, 4)"),
-)
-"""First octets of addresses that no host can have. Loopback is not among them: BMCs of a simulated rack, and what a tunnel leads to, answer there."""
+def _space(site: Site, given: list[tuple[IPv4Address, Loc, str]]) -> list[Found]:
+    """Return addresses and pools in space that no host of the site can use, or that is public and not said to be its own."""
+    held, out = [span(network) for network in site.public_space], []
+    for address, loc, who in given:
+        here = (int(address), int(address))
+        why = unusable(here, loopback=False)
+        if why:
+            out.append(Found(loc, f"address {address} of {who} is {why} - Expected: an address of a host Actual: {address}.", "Correct it."))
+        elif foreign(here, held):
+            out.append(Found(loc, _public(f"address {address} of {who}", str(address)), _HELD))
+    for who, loc, pool in site_pools(site):
+        why = unusable(span(pool), loopback=True)
+        if why:
+            out.append(Found(loc, f"{pool} of {who} is {why} - Expected: addresses of hosts Actual: {pool}.", "Correct it."))
+        elif foreign(span(pool), held):
+            out.append(Found(loc, _public(f"{pool} of {who}", str(pool)), _HELD))
+    for k, space in enumerate(site.public_space):
+        why = unusable(span(space), loopback=True)
+        if why or not foreign(span(space), ()):
+            text = f"{space} is {why or 'not public'} - Expected: public space that the site holds Actual: {space}."
+            out.append(Found(("public_space", k), text, "Remove it."))
+    return out
 
 
-def _nobodys(site: Site, networks: Networks | None) -> list[Found]:
-    """Return addresses and networks that no host can have an address of."""
-    given = [*given_addresses(site), *(_servers(networks) if networks is not None else ())]
-    out = [Found(loc, f"address {address} of {who} is {why}", "Correct it.") for address, loc, who in given if (why := _why(address, address))]
-    pools = ((pool, loc, who) for who, loc, pool in site_pools(site))
-    return out + [Found(loc, f"{pool} of {who} is {why}", "Correct it.") for pool, loc, who in pools if (why := _why(pool[0], pool[-1]))]
+_HELD = "Correct it. If a registry gave that space to you, say so: list it in public_space."
 
 
-def _why(first: IPv4Address, last: IPv4Address) -> str:
-    """Return why no host has an address of that span, empty when one may."""
-    low, high = int(first) >> 24, int(last) >> 24
-    return next((f"{why}: no host has such an address." for begin, end, why in _NOBODYS if low <= end and high >= begin), "")
+def _public(what: str, actual: str) -> str:
+    return f"{what} is public - Expected: private (10/8, 172.16/12, 192.168/16) or shared (100.64/10) space Actual: {actual}."
 
 
 def site_pools(site: Site) -> Iterator[tuple[str, Loc, IPv4Network]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from rackready.design.found import Found, Subject
+from rackready.design.found import Found, Lost, Subject
 from rackready.design.qos import preset_problems, qos_facts
 from rackready.model.base import expand_range
 from rackready.model.site import Link, Site
@@ -22,14 +22,14 @@ def check_links(subject: Subject) -> list[Found]:
     rails = _rails(site)
     used: dict[tuple[str, str], str] = {}
     for k, link in enumerate(site.links):
-        out += _ends(k, link, ports, rails, pruned=subject.pruned)
+        out += _ends(k, link, ports, rails, subject.lost)
         for role, device, text in (("ports", link.switch, link.ports), ("rails", link.node, link.rails)):
             for part in expand_range(text):
                 before = used.setdefault((device, f"{role}:{part}"), f"links[{k}]")
                 if before != f"links[{k}]":
                     noun = "port" if role == "ports" else "rail"
                     out.append(Found(("links", k, role), f"{noun} {part} of {device} is cabled already.", "One cable to a port: correct one of the two links."))
-    if not subject.pruned and site.topology is None:
+    if not subject.lost.any("links", "nodes", "switches") and site.topology is None:
         out += _uncabled(site, rails, used) + _split_rails(site)
     return out
 
@@ -86,14 +86,14 @@ def _rails(site: Site) -> dict[str, list[int]]:
     }
 
 
-def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list[int]], *, pruned: bool) -> list[Found]:
+def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list[int]], lost: Lost) -> list[Found]:
     out = []
     if link.node in rails:
         for rail in expand_range(link.rails):
             if not rail.isdigit() or int(rail) not in rails[link.node]:
                 have = f"{min(rails[link.node])} to {max(rails[link.node])}" if rails[link.node] else "none"
                 out.append(Found(("links", k, "rails"), f"{link.node} has no rail {rail} - Expected: {have}.", "Correct the rail."))
-    elif not pruned:
+    elif not lost.of("nodes")(link.node):
         out.append(Found(("links", k, "node"), f"no node is called {link.node}.", "Correct the name."))
     if link.switch in ports:
         offered = ports[link.switch]
@@ -102,7 +102,7 @@ def _ends(k: int, link: Link, ports: dict[str, list[str]], rails: dict[str, list
             out.append(
                 Found(("links", k, "ports"), f"{link.switch} has no port {', '.join(missing)} - Expected: {offered[0]} to {offered[-1]}.", "Correct the port.")
             )
-    elif not pruned:
+    elif not lost.of("switches")(link.switch):
         out.append(Found(("links", k, "switch"), f"no switch is called {link.switch}.", "Correct the name."))
     if len(expand_range(link.rails)) != len(expand_range(link.ports)):
         text = f"{len(expand_range(link.rails))} rails but {len(expand_range(link.ports))} ports."
@@ -170,7 +170,7 @@ def check_fabric(subject: Subject) -> list[Found]:
     wanted = {rail for rails in _rails(site).values() for rail in rails}
     missing = sorted(wanted - {rail.rail for rail in fabric.rails})
     planned = fabric.kind == "infiniband" or (site.networks is not None and site.networks.compute is not None)
-    if missing and not subject.pruned and not planned:
+    if missing and not subject.lost.any("rails") and not planned:
         out.append(Found(("fabric", "rails"), f"rail {', '.join(str(rail) for rail in missing)} of the platform is not described.", "Add its VLAN and subnet."))
     return out
 
@@ -181,6 +181,10 @@ _PRESET_SYSTEMS = frozenset({"cumulus_nvue"})
 
 def _qos(site: Site) -> list[Found]:
     """What a switch of the site cannot do is said with everything else, not when the fabric phase comes to it."""
+    qos, out = site.fabric.qos, []
+    if qos.dscp == qos.cnp_dscp and qos.priority != qos.cnp_priority:
+        text = f"one DSCP has two priorities ({qos.priority} for data, {qos.cnp_priority} for congestion notification) - Expected: another DSCP than dscp"
+        out.append(Found(("fabric", "qos", "cnp_dscp"), f"{text} Actual: {qos.cnp_dscp}.", "Give congestion notification its own."))
     if not any(switch.os in _PRESET_SYSTEMS for switch in site.switches):
-        return []
-    return [Found(("fabric", "qos", problem.key), problem.message, problem.hint) for problem in preset_problems(qos_facts(site.fabric.qos))]
+        return out
+    return out + [Found(("fabric", "qos", problem.key), problem.message, problem.hint) for problem in preset_problems(qos_facts(qos))]

@@ -33,9 +33,8 @@ def check_gates(subject: Subject) -> list[Found]:
     out: list[Found] = []
     for k, skip in enumerate(site.gates.skip):
         out += _unknown(site, ids, skip.gate, ("gates", "skip", k, "gate"))
-        if not subject.pruned:
-            out += members(skip.nodes, nodes, ("gates", "skip", k, "nodes"), "node")[1]
-    if not subject.pruned:  # places are told in the text, too: they must be those that are written
+        out += members(skip.nodes, nodes, ("gates", "skip", k, "nodes"), "node", subject.lost.of("nodes"))[1]
+    if not subject.lost.any("skip"):  # places are told in the text, too: they must be those that are written
         out += _skipped_twice(site)
     return [*out, *_disabled(site, ids), *_twice(site)]
 

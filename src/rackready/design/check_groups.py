@@ -6,7 +6,7 @@ from collections.abc import Collection
 from itertools import combinations
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from rackready.design.found import Found, Subject
+from rackready.design.found import Found, Lost, Subject
 from rackready.design.found_names import Loc, members, names_twice, twice, unknown
 from rackready.design.names import listed
 from rackready.design.tenants import FULL_MEMBER
@@ -27,9 +27,7 @@ def check_groups(subject: Subject) -> list[Found]:
     out += names_twice((item.name for item in site.maintenance), "maintenance", "maintenance window")
     out += names_twice((item.name for item in site.nic_plans), "nic_plans", "NIC plan")
     out += _keys(site) + _windows(site)
-    if not subject.pruned:
-        out += _tenants(site) + _domains(site) + _deliveries(site) + _window_racks(site)
-    return out
+    return out + _tenants(site, subject.lost) + _domains(site, subject.lost) + _deliveries(site, subject.lost) + _window_racks(site, subject.lost)
 
 
 def _keys(site: Site) -> list[Found]:
@@ -59,15 +57,15 @@ def _pkey(value: int, text: str, loc: Loc) -> list[Found]:
     return []
 
 
-def _tenants(site: Site) -> list[Found]:
+def _tenants(site: Site, lost: Lost) -> list[Found]:
     nodes = {node.name for node in site.nodes()}
     racks = {rack.name: [node.name for node in rack.nodes] for rack in site.racks}
     owner: dict[str, str] = {}
     out: list[Found] = []
     for k, tenant in enumerate(site.tenants):
-        named, missing = members(tenant.nodes, nodes, ("tenants", k, "nodes"), "node")
-        whole, lost = members(tenant.racks, racks, ("tenants", k, "racks"), "rack")
-        out += missing + lost
+        named, nowhere = members(tenant.nodes, nodes, ("tenants", k, "nodes"), "node", lost.of("nodes"))
+        whole, missing = members(tenant.racks, racks, ("tenants", k, "racks"), "rack", lost.of("racks"))
+        out += nowhere + missing
         theirs = dict.fromkeys([*named, *(node for rack in whole for node in racks[rack])])
         taken = [name for name in theirs if owner.setdefault(name, tenant.name) != tenant.name]
         if taken:
@@ -82,15 +80,15 @@ def domain_nodes(site: Site, domain: NvlinkDomain) -> list[str]:
     return named if domain.nodes else by_rack.get(domain.rack or "", [])
 
 
-def _domains(site: Site) -> list[Found]:
+def _domains(site: Site, lost: Lost) -> list[Found]:
     nodes = {node.name: node for node in site.nodes()}
     racks = dict.fromkeys(rack.name for rack in site.racks)
     owner: dict[str, str] = {}
     out: list[Found] = []
     for k, domain in enumerate(site.nvlink_domains):
         here: Loc = ("nvlink_domains", k)
-        out += unknown(domain.rack, racks, (*here, "rack"), "rack")
-        _, missing = members(domain.nodes, nodes, (*here, "nodes"), "node")
+        out += unknown(domain.rack, racks, (*here, "rack"), "rack", lost.of("racks"))
+        _, missing = members(domain.nodes, nodes, (*here, "nodes"), "node", lost.of("nodes"))
         out += missing
         theirs = [name for name in domain_nodes(site, domain) if name in nodes]
         taken = [name for name in theirs if owner.setdefault(name, domain.name) != domain.name]
@@ -100,7 +98,7 @@ def _domains(site: Site) -> list[Found]:
         if len(stands) > 1 and not domain.across_racks:
             text = f"nodes of NVLink domain {domain.name} stand in {listed(stands)} - Expected: one rack."
             out.append(Found(here, text, "Correct the nodes, or say across_racks: true."))
-        out += _domain_size(here, domain, [nodes[name].platform for name in theirs])
+        out += _domain_size(here, domain, [nodes[name].platform for name in theirs]) if theirs or not lost.any("racks", "nodes") else []
     return out
 
 
@@ -120,18 +118,18 @@ def _domain_size(here: Loc, domain: NvlinkDomain, platforms: list[str]) -> list[
     return []
 
 
-def _deliveries(site: Site) -> list[Found]:
+def _deliveries(site: Site, lost: Lost) -> list[Found]:
     racks = dict.fromkeys(rack.name for rack in site.racks)
     batch: dict[str, str] = {}
     out: list[Found] = []
     for k, delivery in enumerate(site.deliveries):
-        theirs, missing = members(delivery.racks, racks, ("deliveries", k, "racks"), "rack")
+        theirs, missing = members(delivery.racks, racks, ("deliveries", k, "racks"), "rack", lost.of("racks"))
         out += missing
         taken = [name for name in theirs if batch.setdefault(name, delivery.name) != delivery.name]
         if taken:
             out.append(Found(("deliveries", k, "racks"), f"{listed(taken)} comes with delivery {batch[taken[0]]} already.", "A rack comes once."))
     left = [rack.name for rack in site.racks if rack.name not in batch]
-    if site.deliveries and left:
+    if site.deliveries and left and not lost.any("deliveries"):
         verb = "comes" if len(left) == 1 else "come"
         out.append(Found(("deliveries",), f"{listed(left)} {verb} with no delivery.", "Add it to one, or a delivery of its own."))
     return out
@@ -180,9 +178,9 @@ def _all(texts: Collection[str]) -> set[str]:
     return {name for text in texts for name in expand_names(text)}
 
 
-def _window_racks(site: Site) -> list[Found]:
+def _window_racks(site: Site, lost: Lost) -> list[Found]:
     racks = dict.fromkeys(rack.name for rack in site.racks)
     out: list[Found] = []
     for k, window in enumerate(site.maintenance):
-        out += members(window.racks, racks, ("maintenance", k, "racks"), "rack")[1]
+        out += members(window.racks, racks, ("maintenance", k, "racks"), "rack", lost.of("racks"))[1]
     return out

@@ -145,6 +145,9 @@ def _topology(site: Site) -> list[Found]:
     if topology.link != site.fabric.kind:
         text = f"link layer {topology.link} is not that of fabric.kind ({site.fabric.kind})."
         out.append(Found(("topology", "link"), text, "Make the two equal."))
+    if topology.tiers == 2 and topology.spine_oversubscription != "1:1":  # noqa: PLR2004 - two tiers
+        text = f"spines of two tiers have none above - Expected: 1:1, or tiers: 3 Actual: {topology.spine_oversubscription} with tiers: 2."
+        out.append(Found(("topology", "spine_oversubscription"), text, "Remove it, or correct tiers."))
     platforms = set(loader.known("platform"))
     units = max((unit_of(site, rack) for rack in site.racks if rack.nodes and {node.platform for node in rack.nodes} <= platforms), default=1)
     if topology.grow_to_su is not None and topology.grow_to_su < units:

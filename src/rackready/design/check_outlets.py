@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import IPv4Address
 
-from rackready.design.found import Found, Subject
+from rackready.design.found import Found, Lost, Subject
 from rackready.design.found_names import Loc, unknown
 from rackready.model.site import Device, Node, Outlet
 from rackready.profiles import loader
@@ -25,9 +25,9 @@ def check_outlets(subject: Subject) -> list[Found]:
         for n, node in enumerate(rack.nodes):
             here: Loc = ("racks", r, "nodes", n, "outlets")
             # Of those that were taken out because of their shape the site says more than is left: they are not counted.
-            out += _of_node(node, None if subject.pruned else supplies.get(node.platform), here) if node.outlets else []
+            out += _of_node(node, None if subject.lost.any("outlets") else supplies.get(node.platform), here) if node.outlets else []
             for k, outlet in enumerate(node.outlets):
-                out += _outlet(node, outlet, devices, taken, (*here, k), pruned=subject.pruned)
+                out += _outlet(node, outlet, devices, taken, (*here, k), subject.lost)
     return out
 
 
@@ -40,11 +40,11 @@ def _of_node(node: Node, supplies: int | None, here: Loc) -> list[Found]:
     return [Found(here, text, "Name the outlet of every supply: one that is left out keeps the node on.")]
 
 
-def _outlet(node: Node, outlet: Outlet, devices: Mapping[str, Device], taken: Taken, here: Loc, *, pruned: bool) -> list[Found]:
+def _outlet(node: Node, outlet: Outlet, devices: Mapping[str, Device], taken: Taken, here: Loc, lost: Lost) -> list[Found]:
     device = devices.get(outlet.pdu)
     if device is None:
         pdus = [name for name, item in devices.items() if item.kind == "pdu"]
-        return [] if pruned else unknown(outlet.pdu, pdus, (*here, "pdu"), "PDU")
+        return unknown(outlet.pdu, pdus, (*here, "pdu"), "PDU", lost.of("devices"))
     if device.kind != "pdu":
         return [Found((*here, "pdu"), f"{device.name} is of kind {device.kind} - Expected: pdu.", "Name the PDU into which the supply is plugged.")]
     if device.bmc is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rackready.design.found import Found, Subject
+from rackready.design.found import Found, Lost, Subject
 from rackready.design.found_names import Loc, names_twice, twice, unknown
 from rackready.design.names import listed
 from rackready.model.base import expand_range
@@ -90,14 +90,12 @@ def check_places(subject: Subject) -> list[Found]:
     """Return what is wrong with where racks stand, what feeds them, and what devices, switches and nodes refer to."""
     site = subject.site
     out = names_twice((hall.name for hall in site.halls), "halls", "hall")
-    out += _halls(site, pruned=subject.pruned) + _floor(site, pruned=subject.pruned) + _supplies(site, pruned=subject.pruned)
-    if not subject.pruned:
-        out += _references(site)
-    out += _kinds(site, pruned=subject.pruned) + _numbers(site)
+    out += _halls(site, subject.lost) + _floor(site, subject.lost) + _supplies(site, subject.lost) + _references(site, subject.lost)
+    out += _kinds(site, subject.lost) + _numbers(site)
     return out
 
 
-def _halls(site: Site, *, pruned: bool) -> list[Found]:
+def _halls(site: Site, lost: Lost) -> list[Found]:
     """A row that is given twice would shift all behind it; a way between two halls that both give has one length."""
     known = {hall.name: hall for hall in site.halls}
     before: set[str] = set()
@@ -110,7 +108,7 @@ def _halls(site: Site, *, pruned: bool) -> list[Found]:
             rows.add(row)
         for name, way in hall.ways_m.items():
             here: Loc = ("halls", h, "ways_m", name)
-            out += [] if pruned else unknown(name, known, here, "hall")
+            out += unknown(name, known, here, "hall", lost.of("halls"))
             back = known[name].ways_m.get(hall.name, way) if name in known else way
             # Said once, where the second of the two is written.
             if back != way and name in before:
@@ -120,13 +118,13 @@ def _halls(site: Site, *, pruned: bool) -> list[Found]:
     return out
 
 
-def _floor(site: Site, *, pruned: bool) -> list[Found]:
+def _floor(site: Site, lost: Lost) -> list[Found]:
     rows = {hall.name: hall.rows for hall in site.halls}
     out: list[Found] = []
     stands: dict[tuple[str, str, int], str] = {}
     for r, rack in enumerate(site.racks):
-        out += [] if pruned else unknown(rack.hall, rows, ("racks", r, "hall"), "hall")
-        if rack.hall in rows and rack.row is not None and rack.row not in rows[rack.hall]:
+        out += unknown(rack.hall, rows, ("racks", r, "hall"), "hall", lost.of("halls"))
+        if rack.hall in rows and rack.row is not None and rack.row not in rows[rack.hall] and not lost.of("rows")(rack.row):
             text = f"hall {rack.hall} has no row {rack.row} - Expected: one of {listed(rows[rack.hall])}."
             out.append(Found(("racks", r, "row"), text, "Correct the row, or add it to the hall."))
         if rack.hall is not None and rack.row is not None and rack.position is not None:
@@ -137,43 +135,43 @@ def _floor(site: Site, *, pruned: bool) -> list[Found]:
     return out
 
 
-def _supplies(site: Site, *, pruned: bool) -> list[Found]:
+def _supplies(site: Site, lost: Lost) -> list[Found]:
     power = [] if site.facility is None else site.facility.power
     known = dict.fromkeys(node.name for node in power)
     out: list[Found] = []
     for p, node in enumerate(power):
         for k, name in enumerate(node.fed_by):
-            out += [] if pruned else unknown(name, known, ("facility", "power", p, "fed_by", k), "power node")
+            out += unknown(name, known, ("facility", "power", p, "fed_by", k), "power node", lost.of("power"))
     for r, rack in enumerate(site.racks):
         for k, feed in enumerate(rack.feeds):
-            out += [] if pruned else unknown(feed.source, known, ("racks", r, "feeds", k, "from"), "power node")
+            out += unknown(feed.source, known, ("racks", r, "feeds", k, "from"), "power node", lost.of("power"))
         out += twice(((feed.name, ("racks", r, "feeds", k, "name"), f"feed {k + 1}") for k, feed in enumerate(rack.feeds)), f"name of a feed of {rack.name}:")
     return out
 
 
-def _references(site: Site) -> list[Found]:
+def _references(site: Site, lost: Lost) -> list[Found]:
     racks = dict.fromkeys(rack.name for rack in site.racks)
     devices = {device.name: device for device in site.devices}
     plans = dict.fromkeys(plan.name for plan in site.nic_plans)
     out: list[Found] = []
     for d, device in enumerate(site.devices):
-        out += unknown(device.rack, racks, ("devices", d, "rack"), "rack")
-        out += unknown(device.pair, devices, ("devices", d, "pair"), "device")
+        out += unknown(device.rack, racks, ("devices", d, "rack"), "rack", lost.of("racks"))
+        out += unknown(device.pair, devices, ("devices", d, "pair"), "device", lost.of("devices"))
         other = devices.get(device.pair or "")
         if other is not None and other.pair != device.name:
             text = f"{device.name} names {other.name} as the other of its pair, which names {other.pair or 'none'}."
             out.append(Found(("devices", d, "pair"), text, "Let each of the two name the other."))
     for s, switch in enumerate(site.switches):
-        out += unknown(switch.rack, racks, ("switches", s, "rack"), "rack")
+        out += unknown(switch.rack, racks, ("switches", s, "rack"), "rack", lost.of("racks"))
     for s, slot in enumerate(site.switch_slots):
-        out += unknown(slot.rack, racks, ("switch_slots", s, "rack"), "rack")
+        out += unknown(slot.rack, racks, ("switch_slots", s, "rack"), "rack", lost.of("racks"))
     for r, rack in enumerate(site.racks):
         for n, node in enumerate(rack.nodes):
-            out += unknown(node.nic_plan, plans, ("racks", r, "nodes", n, "nic_plan"), "NIC plan")
+            out += unknown(node.nic_plan, plans, ("racks", r, "nodes", n, "nic_plan"), "NIC plan", lost.of("nic_plans"))
     return out
 
 
-def _kinds(site: Site, *, pruned: bool) -> list[Found]:
+def _kinds(site: Site, lost: Lost) -> list[Found]:
     """A metal node stands at a unit, a virtual one runs on a metal one."""
     kinds = {node.name: node.kind for node in site.nodes()}
     out: list[Found] = []
@@ -189,7 +187,7 @@ def _kinds(site: Site, *, pruned: bool) -> list[Found]:
                 out.append(Found((*here, "unit"), f"virtual node {node.name} has a unit.", "Remove it: its host has one."))
             elif node.host is None:
                 out.append(Found(here, f"virtual node {node.name} has no host.", "Say on which node it runs."))
-            elif kinds.get(node.host) == "virtual" or (node.host not in kinds and not pruned):
+            elif kinds.get(node.host) == "virtual" or (node.host not in kinds and not lost.of("nodes")(node.host)):
                 what = "is virtual itself" if node.host in kinds else "does not exist"
                 out.append(Found((*here, "host"), f"{node.host}, on which {node.name} is to run, {what} - Expected: a metal node.", "Correct the name."))
     return out

@@ -33,6 +33,8 @@ class Expanded:
     document: dict[str, Any]
     origins: Origins
     problems: list[Problem]
+    skipped: frozenset[str]
+    """Keys of lists of which an item could not be written out."""
 
 
 def expand(raw: dict[str, Any]) -> Expanded:
@@ -42,7 +44,7 @@ def expand(raw: dict[str, Any]) -> Expanded:
     work.hoist(document)
     work.cables(document)
     work.check_templates()
-    return Expanded(document, work.origins, work.problems)
+    return Expanded(document, work.origins, work.problems, frozenset(work.skipped))
 
 
 def last_number(name: str) -> int | None:
@@ -65,6 +67,7 @@ class _Expansion:
     raw: dict[str, Any]
     origins: Origins = field(init=False)
     problems: list[Problem] = field(default_factory=list)
+    skipped: set[str] = field(default_factory=set)
     items: dict[Loc, _Item] = field(default_factory=dict)
     held: dict[str, list[tuple[dict[str, Any], Chain]]] = field(default_factory=lambda: {noun: [] for noun in _HOISTED})
 
@@ -104,6 +107,7 @@ class _Expansion:
                 written = self.item(item, here, str(loc[-1]))
                 made = [self.instance(written, own, facts) for own in self.instances(written, facts)]
             except _Skip:
+                self.skipped |= {str(loc[-1]), *_inside_of(str(loc[-1]), item)}
                 continue
             out += made
             chains += [written.chain] * len(made)
@@ -116,6 +120,7 @@ class _Expansion:
             return expand_names(text)
         except ValueError as error:
             self.problem(loc, f"{error}.", "Correct the range.")
+            self.skipped.add(str(loc[-2]))
             return []
 
     def item(self, item: dict[str, Any], loc: Loc, family: str) -> _Item:
@@ -196,6 +201,7 @@ class _Expansion:
     def hold(self, noun: str, items: Any, loc: Loc, rack: str) -> None:  # noqa: ANN401
         if not isinstance(items, list):
             self.problem(loc, "Expected: a list Actual: something else.", "Correct it.")
+            self.skipped.add(noun)
             return
         chains = self.origins.lists.get(loc)
         for place, item in enumerate(items):
@@ -224,6 +230,7 @@ class _Expansion:
             made = [link]
             if isinstance(link, dict) and "[" in str(link.get("node")):
                 made = self._dealt(link, ("links", place))
+            self.skipped |= set() if made else {"links"}
             out += made
             chains += [(("links", place),)] * len(made)
         document["links"] = out
@@ -268,6 +275,8 @@ _NESTED = ("nodes", *_HOISTED)
 """Lists inside a rack; their text may name facts of the rack."""
 
 _VARIED = frozenset({"name", "rail", *_NESTED})
+RACK_LISTS = frozenset({"racks", "feeds", *_NESTED})
+"""Keys of the lists that are gone with a rack."""
 
 
 def is_series(value: dict[str, Any]) -> bool:
@@ -347,6 +356,11 @@ def _varies(value: Any) -> bool:  # noqa: ANN401
         ranged = (isinstance(name, str) and "[" in name) or (isinstance(rail, str) and "-" in rail)
         return ranged or any(_varies(item) for item in value.values())
     return False
+
+
+def _inside_of(family: str, item: dict[str, Any]) -> set[str]:
+    """Return the keys of the lists that go with an item: its own, and those that a template may bring to a rack."""
+    return {str(key) for key, inner in item.items() if isinstance(inner, list)} | (RACK_LISTS if family == "racks" else set[str]())
 
 
 def _listed(value: Any) -> list[Any]:  # noqa: ANN401

@@ -150,6 +150,7 @@ _PLANNED_PLATFORM: dict[str, Any] = {
             "typical_power",
             "transient_power",
             "psus",
+            "fed",
             "cooling",
             "airflow",
             "other_nics",

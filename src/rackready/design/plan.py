@@ -15,7 +15,7 @@ from rackready.design.cabling.nvlink import nvlink_notes
 from rackready.design.cabling.plan import plan_cables
 from rackready.design.cabling.runs import site_runs
 from rackready.design.cabling.types import BomLine, CablePlan
-from rackready.design.capacity.from_site import racks_of
+from rackready.design.capacity.from_site import racks_of, unplaced_of
 from rackready.design.capacity.parts import RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
 from rackready.design.check_gates import today, warnings
@@ -66,7 +66,7 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
         cabling, catalogue = _cables(site, made, slack_m)
         given = addresses(site, made)
         racks = tuple(racks_of(site, made))
-        report = capacity(racks, site.facility)
+        report = capacity(racks, site.facility, unplaced_of(site, made))
         bom = (*bill_of_materials(cabling.cables, catalogue, spares_pct, _models(site, fabric)), *cord_lines(racks, spares_pct))
         trunks = trunk_problem(site, fabric) if made is not None else ""
         texts = [*fabric.problems, *cabling.problems, *given.problems, *([trunks] if trunks else [])]

@@ -20,7 +20,7 @@ def written_fabric(site: Site) -> FabricPlan:
     numbers = {model: _numbers(model) for model in set(models.values())}
     endpoints = tuple(EndpointLink(node, rail, 1, switch, numbers[models[switch]].get(port, 0)) for (node, rail), (switch, port) in cables(site).items())
     lost = losses(switches, endpoints, {}, {}) if endpoints else ()
-    counts = {"leaf": len(switches), "tiers": 1, "planes": 1, "nodes": len({link.node for link in endpoints}), "endpoint_cables": len(endpoints)}
+    counts = {"leaf": len(switches), "tiers": 1, "planes": 1, "nodes": len({link.node for link in endpoints}), "devices": 0, "endpoint_cables": len(endpoints)}
     return FabricPlan(switches, endpoints, (), (), counts, tuple(loss.text for loss in lost if loss.cuts_off), lost)
 
 

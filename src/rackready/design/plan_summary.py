@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from rackready.design.capacity.losses import tally
 from rackready.design.diff import Difference
 from rackready.design.plan import Plan, switch_models
 
@@ -16,6 +17,7 @@ def summary(plan: Plan, against: str | None = None, different: Difference | None
     return {
         "site": site.name,
         "racks": len(site.racks),
+        "racks_with_nodes": sum(bool(rack.nodes) for rack in site.racks),
         "nodes": dict(sorted(Counter(f"{node.platform}, {node.kind}" for node in site.nodes()).items())),
         "devices": dict(sorted(Counter(device.kind for device in site.devices).items())),
         "switches": _switches(plan),
@@ -93,10 +95,9 @@ def _capacity(plan: Plan) -> dict[str, Any]:
     heaviest = max(report.racks, key=lambda rack: rack.max_w, default=None)
     return asdict(report.totals) | {
         "largest_rack": None if heaviest is None else {"name": heaviest.name, "max_w": heaviest.max_w, "partial": bool(heaviest.unpublished)},
-        "losses_looked_at": len(report.losses),
-        "losses_not_survived": sum(case.fails and case.accepted is None for case in report.losses),
-        "losses_not_judged": sum(not case.judged for case in report.losses),
-        "not_published": sorted({model for rack in report.racks for model in rack.unpublished}),
+        "over_with_nothing_lost": report.over_alive,
+        **{f"losses_{name}": count for name, count in asdict(tally(report.losses)).items()},
+        "not_published": list(report.not_published),
     }
 
 
@@ -104,9 +105,11 @@ def _power_spof(plan: Plan) -> list[str]:
     """Return power nodes whose loss takes devices down, accepted or not."""
     out = []
     for case in plan.capacity.losses:
+        why = f"; accepted: {case.accepted}" if case.accepted else ""
         if case.kind == "node" and case.short:
-            why = f"; accepted: {case.accepted}" if case.accepted else ""
             out.append(f"{case.element}: devices of {len(case.short)} racks do not keep enough supplies when it is lost{why}.")
+        elif case.kind == "node" and case.over_feeds:
+            out.append(f"{case.element}: feeds of {len(case.over_feeds)} racks are over their rating when it is lost{why}.")
     return out
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from copy import deepcopy
+from dataclasses import dataclass, field
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from rackready.design.origin import Loc, path_text
+from rackready.design.origin import Loc
+from rackready.model.site import Site
 
 IndexMap = dict[Loc, list[int]]
 """For each list (by its path with original indices): the original index of every item that is left."""
@@ -44,26 +49,56 @@ def explicit(loc: Sequence[str | int], index_map: IndexMap) -> Loc:
     return tuple(step for step in original(loc, index_map) if step not in _TAGS)
 
 
-def data_path(loc: Sequence[str | int], index_map: IndexMap) -> str:
-    """Return a path as people read it: ``racks[2].nodes[7].bmc.address``."""
-    return path_text(explicit(loc, index_map))
-
-
-STAND_INS: dict[str, dict[str, Any]] = {
+STAND_INS: dict[str, Any] = {
+    "schema": "rackready/site/v1",
+    "name": "stand-in",
     "access": {"private_key": "/stand-in"},
+    "software": {"set": "stand-in", "mirror": {"url": "https://stand-in.invalid", "suite": "/", "key": "/stand-in"}},
+    "fabric": {"kind": "roce"},
+    "racks": [{"name": "stand-in"}],
+    "gates": {"set": "stand-in"},
     "handover": {"kind": "file", "path": "/stand-in"},
     "campaign": {},
 }
-"""What a section that cannot be used is replaced with while the rest is checked. Nothing is said about a stand-in."""
+"""What a section that cannot be used is replaced with while the rest is checked. Nothing is said about a stand-in, or about what differs from it."""
 
 SPARED = frozenset({"facility", "networks", "topology", "cable_stock"})
 """Sections that may be left out: one that cannot be used is taken out whole."""
 
+NUMBERS = frozenset({"index", "slot", "su", "su_slot"})
+"""Keys from which, when they are absent, something else is derived: an item without one of them would be another item."""
 
-def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], index_map: IndexMap) -> tuple[dict[str, Any], IndexMap] | None:
-    """Return the document without the offending parts and the new index map; None when what offends cannot be spared.
 
-    An unknown key is removed; of anything else the nearest list item around it, else the section (a stand-in takes its
+@dataclass(slots=True)
+class Pruned:
+    """What was taken out so far."""
+
+    index_map: IndexMap = field(default_factory=dict)
+    keys: set[Loc] = field(default_factory=set)
+    """Keys that may be absent, by their original places: the item around each is still there."""
+    sections: set[str] = field(default_factory=set)
+    """Sections for which a stand-in stands."""
+
+    def doubtful(self, loc: Loc, text: str) -> bool:
+        """Say whether a problem (at its original place) may be there only because of what was taken out: it speaks of that key."""
+        if self.sections and ((loc and loc[0] in self.sections) or "stand-in" in text):
+            return True
+        return any(_speaks_of(key, text) and (loc == key[: len(loc)] or len(key) == _OF_A_SECTION) for key in self.keys)
+
+
+_OF_A_SECTION = 2
+"""Steps to a key of a section: other parts of the site may speak of it ("a fabric of kind roce")."""
+
+
+def _speaks_of(key: Loc, text: str) -> bool:
+    words = rf"\b{key[-1]}\b" if len(key) > _OF_A_SECTION or len(key) == 1 else rf"\b{key[0]}\b.*\b{key[-1]}\b"
+    return re.search(words, text) is not None
+
+
+def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], so_far: Pruned) -> dict[str, Any] | None:
+    """Return the document without the offending parts, and note them in ``so_far``; None when what offends cannot be spared.
+
+    A key that is unknown or may be absent is removed; of anything else the nearest list item around it, else the section (a stand-in takes its
     place), else the key itself (its default takes over).
     """
     out = dict(document)
@@ -71,22 +106,64 @@ def prune(document: dict[str, Any], locs: list[Any], kinds: list[str], index_map
     for loc, kind in zip(locs, kinds, strict=True):
         clean = _clean(loc, document)
         positions = [place for place, step in enumerate(clean) if isinstance(step, int)]
+        absent = _may_be_absent(clean)
         if kind == "extra_forbidden":
             doomed.add(clean)
+        elif absent and (not positions or len(absent) > positions[-1] + 1):
+            doomed.add(absent)
+            so_far.keys.add(original(absent, so_far.index_map))
         elif positions:
             doomed.add(clean[: positions[-1] + 1])
         elif clean and clean[0] in SPARED:
             doomed.add(clean[:1])
-        elif clean and clean[0] in STAND_INS:
-            out[str(clean[0])] = dict(STAND_INS[str(clean[0])])
-        elif kind != "missing" and len(clean) > 1:
+        elif kind != "missing" and len(clean) > 1 and clean[0] != "handover":
             doomed.add(clean)
+            so_far.keys.add(clean)
+        elif clean and clean[0] in STAND_INS:
+            _stand_in(out, clean, so_far)
         else:
             return None
-    new_map = dict(index_map)
+    new_map = dict(so_far.index_map)
     for loc in sorted(doomed, key=lambda item: tuple((isinstance(step, int), step if isinstance(step, int) else 0, str(step)) for step in item), reverse=True):
         _remove(out, loc, new_map)
-    return out, new_map
+    so_far.index_map = new_map
+    return out
+
+
+def _stand_in(out: dict[str, Any], loc: Loc, so_far: Pruned) -> None:
+    """Put a stand-in for a section, or for what is missing in it."""
+    section = str(loc[0])
+    stand, own = deepcopy(STAND_INS[section]), out.get(section)
+    if len(loc) == _OF_A_SECTION and isinstance(own, dict) and loc[1] in stand:
+        out[section] = {**own, loc[1]: stand[loc[1]]}
+        so_far.keys.add(loc)
+    else:
+        out[section] = stand
+        so_far.sections.add(section)
+
+
+def _may_be_absent(loc: Loc) -> Loc:
+    """Return the longest beginning of a place that is a key of which nothing follows when it is absent (its default is None); empty when there is none."""
+    found: Loc = ()
+    kind: Any = Site
+    for place, step in enumerate(loc):
+        if isinstance(step, int):
+            kind = next(iter(get_args(kind)), None)
+            continue
+        fields = {info.alias or name: info for name, info in getattr(kind, "model_fields", {}).items()}
+        info = fields.get(step)
+        if info is None:
+            return found
+        if info.default is None and step not in NUMBERS:
+            found = loc[: place + 1]
+        kind = _plain(info.annotation)
+    return found
+
+
+def _plain(annotation: Any) -> Any:  # noqa: ANN401 - a type
+    """Return the type of a field without its None and its annotations."""
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType] if get_origin(annotation) in {Union, UnionType} else [annotation]
+    return get_args(kinds[0])[0] if get_origin(kinds[0]) is Annotated else kinds[0]
 
 
 def _remove(document: dict[str, Any], loc: Loc, index_map: IndexMap) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ from pydantic import ValidationError
 from rackready.design import check
 from rackready.design.assign import assign
 from rackready.design.collector import without_gc
-from rackready.design.expand import Expanded, expand, is_secret
-from rackready.design.found import Found
-from rackready.design.origin import path_text
-from rackready.design.prune import IndexMap, data_path, explicit, prune
-from rackready.design.yaml import read_yaml
-from rackready.model.network import Networks
+from rackready.design.expand import RACK_LISTS, Expanded, expand, is_secret
+from rackready.design.found import Found, Lost, lost_between
+from rackready.design.origin import Loc, path_text
+from rackready.design.prune import Pruned, explicit, prune
+from rackready.design.truth_values import truth_problems
+from rackready.design.yaml import read_judged
 from rackready.model.problems import Problem, RackreadyError, SiteInvalidError
 from rackready.model.site import Site
 from rackready.paths import EnvPaths, project_root
@@ -49,7 +49,8 @@ def load_site(env: str, *, site_file: Path | None = None, root: Path | None = No
     over = [] if site_file is not None else overlay_files(paths)
     key = (str(base), *(f"{path}:{_digest(path)}" for path in (source, *over)))
     if key not in _loaded:
-        site = parse_site(read_yaml(source), source=str(source), base=base, overlays=[read_overlay(path) for path in over])
+        document, problems = read_judged(source)
+        site = parse_site(document, source=str(source), base=base, overlays=[read_overlay(path) for path in over], problems=problems)
         _loaded[key] = site
         while len(_loaded) > _KEPT:
             _loaded.popitem(last=False)
@@ -67,11 +68,12 @@ def overlay_files(paths: EnvPaths, *, with_machines: bool = False) -> list[Path]
 
 def read_overlay(path: Path) -> Any:  # noqa: ANN401 - a YAML document
     """Return the document of an overlay. Raises SiteInvalidError when it could not be merged as it is written: none of it may be lost in silence."""
-    document = read_yaml(path)
+    document, doubtful = read_judged(path, written_by_us=True)
     if document is not None and not isinstance(document, dict):
         text = f"Expected: a mapping Actual: {type(document).__name__}."
         raise SiteInvalidError(str(path), [Problem("", text, "Write what differs from the site file, key by key.")])
-    problems = [Problem(where, f"{name} is given twice.", "Write it once.") for where, name in _doubles(document, "")]
+    problems = [*doubtful, *truth_problems(document)]
+    problems += [Problem(where, f"{name} is given twice.", "Write it once.") for where, name in _doubles(document, "")]
     if problems:
         raise SiteInvalidError(str(path), problems)
     return document
@@ -119,68 +121,119 @@ def _named(value: Any) -> bool:  # noqa: ANN401
     return isinstance(value, list) and bool(value) and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in value)
 
 
-def parse_site(raw: Any, *, source: str, base: Path, overlays: Sequence[Any] = ()) -> Site:  # noqa: ANN401
+def parse_site(raw: Any, *, source: str, base: Path, overlays: Sequence[Any] = (), problems: Sequence[Problem] = ()) -> Site:  # noqa: ANN401
     """Return the site that a YAML document describes, compact or explicit; relative paths in it are taken from ``base``.
 
     It is written out, overlays are merged over it, addresses that nobody gave are derived. Shape is checked by the models. What offends
-    is pruned, and meaning is checked on the rest, so that a misspelt key does not hide a duplicate address elsewhere.
+    is pruned, and meaning is checked on the rest, so that a misspelt key does not hide a duplicate address elsewhere. ``problems``: what is known to
+    be wrong with it already.
     """
     if not isinstance(raw, dict):
-        raise SiteInvalidError(source, [Problem("", "Expected: a mapping Actual: something else.", "Begin one from inventories/example/site.yml.")])
+        raise SiteInvalidError(source, [*problems, Problem("", "Expected: a mapping Actual: something else.", "Begin one from inventories/example/site.yml.")])
     with without_gc():
         expanded = expand(raw)
         document = expanded.document
         for overlay in overlays:
             document = merge(document, overlay) if isinstance(overlay, dict) else document
         document = absolute(document, base)
-        unassigned = assign(document)
-        site, problems = _validated(document, expanded, unassigned)
-    if problems or site is None:
-        raise SiteInvalidError(source, gathered(problems))
+        checked = _Checked(document, expanded, [*problems, *truth_problems(raw)])
+        site = checked.site()
+        if site is None or checked.problems:
+            raise SiteInvalidError(source, gathered(checked.problems), site if checked.whole else None)
     return site
 
 
-def _validated(document: dict[str, Any], expanded: Expanded, unassigned: list[Found]) -> tuple[Site | None, list[Problem]]:
-    problems = list(expanded.problems) + [Problem(path_text(expanded.origins.written(found.loc)), found.message, found.hint) for found in unassigned]
-    index_map: IndexMap = {}
-    site: Site | None = None
-    taken_out: set[str] = set()
-    lost = {found.loc for found in unassigned}
+class _Checked:
+    """One document on its way to a site, with all that is found to be wrong with it."""
 
-    def where(loc: Sequence[str | int]) -> str:
-        return path_text(expanded.origins.written(explicit(loc, index_map)))
+    def __init__(self, document: dict[str, Any], expanded: Expanded, problems: list[Problem]) -> None:
+        self.document, self.expanded = document, expanded
+        self.before = document
+        self.problems = [*problems, *expanded.problems]
+        self.told = {problem.path for problem in problems}
+        """Places of which enough is said: what follows from them is left out."""
+        self.pruned = Pruned()
+        self.without_address: set[Loc] = set()
+        self.whole = False
+        """Nothing was taken out on which fabric, loads and cables depend, but single keys."""
 
-    for _ in range(50):
-        try:
-            site = Site.model_validate(document)
-            break
-        except ValidationError as error:
-            errors = [item for item in error.errors(include_url=False) if not _follows(item, document, lost, index_map)]
-            problems += [shape_problem(item, where(item["loc"])) for item in errors if data_path(item["loc"], index_map) not in taken_out]
-            taken_out |= {data_path(item["loc"], index_map) for item in errors}
-            pruned = prune(document, [item["loc"] for item in error.errors()], [item["type"] for item in error.errors()], index_map)
+    def where(self, loc: Sequence[str | int]) -> str:
+        """Return a place of the pruned document as people read it in their file."""
+        return path_text(self.expanded.origins.written(explicit(loc, self.pruned.index_map)))
+
+    def site(self) -> Site | None:
+        """Return the site, without what offends; None when what offends cannot be spared."""
+        self._assign()
+        site = self._shaped()
+        if site is not None:
+            self._meant(site)
+        return site
+
+    def _assign(self) -> None:
+        unassigned = assign(self.document)
+        self.without_address |= {found.loc for found in unassigned}
+        self._found(unassigned)
+
+    def _found(self, found: Iterable[Found]) -> None:
+        for item in found:
+            if not self.pruned.doubtful(explicit(item.loc, self.pruned.index_map), f"{item.message} {item.hint}"):
+                self.problems.append(Problem(self.where(item.loc), item.message, item.hint))
+
+    def _shaped(self) -> Site | None:
+        """Check the shape again and again, each time without what offended the time before."""
+        for _ in range(_ROUNDS):
+            try:
+                return Site.model_validate(self.document)
+            except ValidationError as error:
+                errors = error.errors(include_url=False)
+            in_networks = [item for item in errors if item["loc"][:1] == ("networks",)]
+            for item in in_networks or errors:
+                self._shape(item)
+            pruned = prune(self.document, [item["loc"] for item in in_networks or errors], [item["type"] for item in in_networks or errors], self.pruned)
             if pruned is None:
-                break
-            document, index_map = pruned
-    if site is not None:
-        problems += [Problem(where(found.loc), found.message, found.hint) for found in check.check(site, pruned=bool(problems))]
-    return site, problems
+                return None
+            self.document = pruned
+            if in_networks:
+                self._assign()  # addresses that derive from what is left of the networks
+        return None
+
+    def _shape(self, item: Any) -> None:  # noqa: ANN401 - pydantic's ErrorDetails
+        path = self.where(item["loc"])
+        place = explicit(item["loc"], self.pruned.index_map)
+        known = path in self.told or self.pruned.doubtful(place, item["msg"]) or self._follows(item, place) or self._emptied(item)
+        if not known:
+            self.problems.append(shape_problem(item, path))
+        self.told.add(path)
+
+    def _follows(self, item: Any, place: Loc) -> bool:  # noqa: ANN401 - pydantic's ErrorDetails
+        """Say whether an address is missing only because what it derives from is wrong, which is said already."""
+        if item["type"] != "missing" or item["loc"][-1] != "address":
+            return False
+        networks = any(key[:1] == ("networks",) for key in self.pruned.keys) or (self.before.get("networks") is not None and not self.document.get("networks"))
+        return networks or any(place[: len(loc)] == loc for loc in self.without_address)
+
+    def _emptied(self, item: Any) -> bool:  # noqa: ANN401 - pydantic's ErrorDetails
+        """Say whether a list is too short only because all that stood in it was taken out."""
+        written: Any = self.before
+        for step in explicit(item["loc"], self.pruned.index_map) if item["type"] == "too_short" else ():
+            written = written[step] if isinstance(written, list) and isinstance(step, int) else written.get(step) if isinstance(written, dict) else None
+        return item["type"] == "too_short" and isinstance(written, list) and bool(written)
+
+    def _meant(self, site: Site) -> None:
+        inside = RACK_LISTS if "racks" in self.pruned.sections else frozenset[str]()
+        lost = lost_between(self.before, self.document, self.expanded.skipped | inside) if self.problems else Lost()
+        gone = {family for family, names in lost.names.items() if names} | lost.nameless | self.pruned.sections | (self.before.keys() - self.document.keys())
+        self.whole = gone <= _BESIDE
+        self._found(check.check(site, lost))
 
 
-def _follows(item: Any, document: dict[str, Any], lost: set[tuple[str | int, ...]], index_map: IndexMap) -> bool:  # noqa: ANN401
-    """Say whether an address is missing only because what it derives from is wrong, which is said already."""
-    if item["type"] != "missing" or item["loc"][-1] != "address":
-        return False
-    place = explicit(item["loc"], index_map)
-    return any(place[: len(loc)] == loc for loc in lost) or (document.get("networks") is not None and not _usable(document["networks"]))
+_BESIDE = frozenset(
+    {"schema", "name", "access", "software", "gates", "handover", "campaign", "tenants", "deliveries", "maintenance", "outlets", "skip", "disabled", "also"}
+)
+"""Sections and lists on which nothing of a plan depends but its words."""
 
-
-def _usable(networks: Any) -> bool:  # noqa: ANN401
-    try:
-        Networks.model_validate(networks)
-    except ValidationError:
-        return False
-    return True
+_ROUNDS = 50
+"""Most times that a document is pruned: what offends is nested less deep than that."""
 
 
 _SHOWN = 3
@@ -190,7 +243,7 @@ def gathered(problems: list[Problem]) -> list[Problem]:
     """Return problems with those of one written line drawn together: a template of 12,500 nodes is corrected in one place."""
     by_line: dict[tuple[str, str], list[Problem]] = {}
     for problem in dict.fromkeys(problems):
-        by_line.setdefault((problem.path, problem.hint.split(" ")[0]), []).append(problem)
+        by_line.setdefault((problem.path, _kind(problem)), []).append(problem)
     out = []
     for (path, _), same in by_line.items():
         out += same[:_SHOWN]
@@ -198,6 +251,11 @@ def gathered(problems: list[Problem]) -> list[Problem]:
             last = out.pop()
             out.append(Problem(path, f"{last.message} (and {len(same) - _SHOWN} more like this)", last.hint))
     return out
+
+
+def _kind(problem: Problem) -> str:
+    """Return a problem without what differs from item to item: names with numbers, numbers, addresses."""
+    return re.sub(r"\S*\d\S*", "#", f"{problem.message} {problem.hint}")
 
 
 def absolute(value: Any, base: Path, key: str = "") -> Any:  # noqa: ANN401

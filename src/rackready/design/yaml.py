@@ -1,4 +1,4 @@
-"""YAML as people write it, read strictly: a key given twice is an error, never the last one silently."""
+"""YAML as people write it, read strictly: no key twice, and no plain value that YAML 1.1 and YAML 1.2 take for two different things."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from rackready.design.yaml_readings import has_two_readings, readings
 from rackready.model.problems import Problem, SiteInvalidError
 
 MOST_VALUES = 5_000_000
@@ -15,20 +16,7 @@ MOST_VALUES = 5_000_000
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that refuses duplicate keys."""
-
-
-def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[Any] = set()
-    for key_node, _ in node.value:
-        if key_node.tag == "tag:yaml.org,2002:merge":
-            continue
-        key = loader.construct_object(key_node, deep=True)
-        if key in seen:
-            raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
-        seen.add(key)
-    loader.flatten_mapping(node)
-    return loader.construct_mapping(node, deep=True)
+    """SafeLoader that names the place of what only looks like a number or a day."""
 
 
 def _read(kind: str) -> Callable[[_StrictLoader, yaml.ScalarNode], Any]:
@@ -44,13 +32,39 @@ def _read(kind: str) -> Callable[[_StrictLoader, yaml.ScalarNode], Any]:
     return scalar
 
 
-_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 for _kind in ("timestamp", "int", "float"):
     _StrictLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _read(_kind))
 
 
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that puts text in quotes which YAML 1.2 would take for a number (1e3, 08)."""
+
+
+def _quoted(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if has_two_readings(text) else None)
+
+
+_Dumper.add_representer(str, _quoted)
+
+
+def dump_yaml(document: Any) -> str:  # noqa: ANN401 - plain data
+    """Return plain data as YAML, keys in their order, such that ``read_yaml`` and every other reader of YAML take it for the same."""
+    return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False))
+
+
 def read_yaml(path: Path) -> Any:  # noqa: ANN401 - what YAML holds is for the caller to check
-    """Return the document of a YAML file. Raises SiteInvalidError when it is absent, unreadable or no YAML."""
+    """Return the document of a YAML file. Raises SiteInvalidError when it is absent, unreadable or no YAML, or holds values with two readings."""
+    document, problems = read_judged(path)
+    if problems:
+        raise SiteInvalidError(str(path), problems)
+    return document
+
+
+def read_judged(path: Path, *, written_by_us: bool = False) -> tuple[Any, list[Problem]]:
+    """Return the document of a YAML file, and what is wrong with single keys and values of it, each with its data path.
+
+    ``written_by_us``: text stands in it as PyYAML writes it. Raises SiteInvalidError when it is absent, unreadable or no YAML.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -58,7 +72,7 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401 - what YAML holds is for the c
     except (OSError, UnicodeDecodeError) as error:
         raise SiteInvalidError(str(path), [Problem("", f"cannot be read: {error}.", "Correct its permissions or encoding (UTF-8).")]) from error
     try:
-        document = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a subclass of SafeLoader
+        document, problems = _loaded(text, written_by_us=written_by_us)
         size = _size(document, {})
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -70,7 +84,17 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401 - what YAML holds is for the c
     if size > MOST_VALUES:
         what = f"{size:.0e} values by its aliases (&name, *name) - Expected: at most {MOST_VALUES:,}."
         raise SiteInvalidError(str(path), [Problem("", f"expands to {what}", "Write it with host lists, templates and series: docs/howto/site-file.md.")])
-    return document
+    return document, problems
+
+
+def _loaded(text: str, *, written_by_us: bool) -> tuple[Any, list[Problem]]:
+    loader = _StrictLoader(text)
+    try:
+        root = loader.get_single_node()
+        problems = readings(root, text_too=not written_by_us)
+        return (None if root is None else loader.construct_document(root)), problems
+    finally:
+        loader.dispose()
 
 
 def _size(value: Any, known: dict[int, int]) -> int:  # noqa: ANN401 - what YAML holds

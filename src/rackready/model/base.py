@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from rackready.model.printable import readable, unseen
 
@@ -142,6 +143,19 @@ Word = Annotated[str, StringConstraints(min_length=1), AfterValidator(_one_word)
 """The same where a blank would begin the next field."""
 PathLine = Annotated[Path, AfterValidator(_one_line)]
 """A path that ends in a configuration file or a command: one line."""
+
+
+def _as_day(value: object) -> object:
+    """Refuse what pydantic would take for seconds since 1970: 86400 is no day that anybody writes."""
+    if isinstance(value, date) or (isinstance(value, str) and _DAY.match(value)):
+        return value
+    message = "a day is written as 2027-03-01"
+    raise ValueError(message)
+
+
+_DAY = re.compile(r"^\d{4}-\d{2}-\d{2}$")
+Day = Annotated[date, BeforeValidator(_as_day)]
+"""A calendar day, as ISO 8601 writes it."""
 
 
 def _is_names(text: str) -> str:

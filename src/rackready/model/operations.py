@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from rackready.model.base import Model, Name, Names, PathLine, ProfileId, SecretRef, Told, Word, expand_names
+from rackready.model.base import Day, Model, Name, Names, PathLine, ProfileId, SecretRef, Told, Word, expand_names
 from rackready.model.profile import GateSetEntry
 
 
@@ -63,7 +63,7 @@ class DisabledGate(Model):
     """A gate that is switched off everywhere for a while: a kill switch. While it holds, the gate is a declared skip; after its last day it runs again."""
 
     gate: str = Field(description="gate id")
-    until: date = Field(description="last day on which it is off (UTC), e.g. 2027-03-01; at most 90 days ahead")
+    until: Day = Field(description="last day on which it is off (UTC), e.g. 2027-03-01; at most 90 days ahead")
     by: Told = Field(min_length=2, description="who answers for it: a person or a team")
     reason: Told = Field(min_length=10, description="why, in words that a reader of the report understands")
 
@@ -122,7 +122,7 @@ class Delivery(Model):
     """What arrives together, and when."""
 
     name: Name
-    day: date = Field(description="day of arrival, e.g. 2027-03-01")
+    day: Day = Field(description="day of arrival, e.g. 2027-03-01")
     racks: list[Names] = Field(min_length=1, description="racks of the batch, e.g. a[01-16]")
 
 
@@ -137,6 +137,6 @@ class MaintenanceWindow(Model):
     start: Annotated[str, StringConstraints(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] = Field(description="time of day at which it begins, HH:MM")
     hours: float = Field(gt=0, le=24, description="length, hours")
     timezone: str = Field("UTC", description="IANA name of the time zone, e.g. Europe/Berlin")
-    begins: date | None = Field(None, description="first day on which it holds; from the beginning when absent")
-    ends: date | None = Field(None, description="last day on which it holds; without end when absent")
+    begins: Day | None = Field(None, description="first day on which it holds; from the beginning when absent")
+    ends: Day | None = Field(None, description="last day on which it holds; without end when absent")
     racks: list[Names] = Field(default_factory=list, description="racks for which it holds; all when empty")

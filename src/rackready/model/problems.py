@@ -22,10 +22,13 @@ class RackreadyError(Exception):
 
 
 class SiteInvalidError(RackreadyError):
-    """The site file (with its overlays) cannot be used; ``problems`` lists every reason that was found."""
+    """The site file (with its overlays) cannot be used; ``problems`` lists every reason that was found.
 
-    def __init__(self, source: str, problems: list[Problem]) -> None:
-        self.source = source
+    ``site``: the site with nothing taken out but single keys, so that a plan can say what else is wrong; None when more had to go.
+    """
+
+    def __init__(self, source: str, problems: list[Problem], site: object | None = None) -> None:
+        self.source, self.site = source, site
         self.problems = sorted(set(problems))
         count = len(self.problems)
         lines = [f"{source}: {count} problem{'s' if count != 1 else ''}; nothing was touched."]

@@ -128,6 +128,21 @@ Inlet = Literal["C14", "C16", "C20", "C22"]
 """Appliance inlet of a power supply, IEC 60320-1 (C22: -3)."""
 
 
+class InputVolts(Model):
+    """Nominal voltages that a power supply takes at full output."""
+
+    low: float = Field(gt=0, description="V")
+    high: float = Field(gt=0, description="V")
+    source: str = Field(min_length=5)
+
+    @model_validator(mode="after")
+    def _ascending(self) -> InputVolts:
+        if self.high < self.low:
+            message = f"high {self.high:g} V is below low {self.low:g} V"
+            raise ValueError(message)
+        return self
+
+
 class Psus(Model):
     """Power supplies of one server or switch."""
 
@@ -135,6 +150,7 @@ class Psus(Model):
     min_count: int | None = Field(None, ge=1, le=16, description="supplies with input that keep it at full performance; null: not published")
     min_boot: int | None = Field(None, ge=1, le=16, description="supplies with input that it needs to start; null: not published")
     max_w: Figure | None = Field(None, description="output of one supply, W; null: not published")
+    input: InputVolts | None = Field(None, description="nominal voltages at which one supply gives its output, V; null: not published")
     inlet: Inlet | None = Field(None, description="inlet of one supply, IEC 60320; null: not published")
     inlet_source: str | None = Field(None, min_length=5, description="where the inlet comes from")
     source: str = Field(min_length=5, description="where count and redundancy come from")
@@ -210,6 +226,9 @@ class PlatformProfile(Model):
     typical_power: Figure | None = Field(None, description="draw under a typical training load, W; null: not published")
     transient_power: Figure | None = Field(None, description="highest draw for tens of milliseconds, W; null: not published")
     psus: Psus | None = Field(None, description="power supplies; null: not published, or fed by a rack's bus bar")
+    fed: Literal["bus_bar", "either"] | None = Field(
+        None, description="bus_bar: by a rack's DC bus bar; either: by it or by cords, as it is ordered; null: by cords from outlets"
+    )
     cooling: Cooling | None = Field(None, description="null: not published")
     airflow: Figure | None = Field(None, description="air through the chassis, m3/h; null: not published")
     other_nics: list[OtherNic] = Field(default_factory=list, description="storage, in-band and out-of-band ports; empty: not published")

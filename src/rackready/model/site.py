@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
@@ -223,6 +223,10 @@ class Site(Model):
     halls: list[Hall] = Field(default_factory=list)
     facility: Facility | None = None
     networks: Networks | None = None
+    public_space: list[IPv4Network] = Field(
+        default_factory=list,
+        description="public IPv4 space that a registry gave to the site's owner: addresses and pools in other public space are refused, for they are others'",
+    )
     topology: Topology | None = None
     nic_plans: list[NicPlan] = Field(default_factory=list)
     switch_slots: list[SwitchSlot] = Field(default_factory=list)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rackready.design.capacity.parts import Device, RackInput, collapse, least
 from rackready.design.capacity.report import NodeLoad
+from rackready.design.topology.spof import counted
 from rackready.design.topology.types import FabricPlan, TopoSwitch
 from rackready.render import svg
 
@@ -57,7 +58,8 @@ def fabric(plan: FabricPlan, width: float = 1100) -> str:
     """Return the fabric by tier, from core to nodes: every switch of a small one, one box a pod and then one a tier with their numbers of a large one."""
     rows = [(tier, [switch for switch in plan.switches if switch.tier == tier]) for tier in ("core", "spine", "leaf")]
     rows = [(tier, switches) for tier, switches in rows if switches]
-    nodes = len({link.node for link in plan.endpoints})
+    ends = len({link.node for link in plan.endpoints})
+    nodes = counted(ends - plan.counts.get("devices", 0), plan.counts.get("devices", 0))
     parts, y = [], 34.0
     cables = {"core": "spine_core_cables", "spine": "leaf_spine_cables", "leaf": "endpoint_cables"}
     for tier, switches in rows:
@@ -67,13 +69,11 @@ def fabric(plan: FabricPlan, width: float = 1100) -> str:
         below = plan.counts.get(cables[tier], 0)
         parts += [svg.line(width / 2, y + 28, width / 2, y + 62), svg.text(width / 2 + 8, y + 50, f"{below} cables" if below else "", "small")]
         y += 62
-    parts += [svg.text(4, y + 17, f"nodes ({nodes})", "strong"), svg.box(110, y, width - 114, 28, "node")]
+    parts += [svg.text(4, y + 17, f"nodes ({ends - plan.counts.get('devices', 0)})", "strong"), svg.box(110, y, width - 114, 28, "node")]
     parts.append(
-        svg.text(
-            118, y + 18, f"{nodes} nodes, {len(plan.endpoints)} links to {plan.counts.get('leaf', len(rows[-1][1]) if rows else 0)} leaf switches", "label"
-        )
+        svg.text(118, y + 18, f"{nodes}, {len(plan.endpoints)} links to {plan.counts.get('leaf', len(rows[-1][1]) if rows else 0)} leaf switches", "label")
     )
-    title = f"Compute fabric: {', '.join(f'{len(switches)} {tier}' for tier, switches in rows)}, {nodes} nodes"
+    title = f"Compute fabric: {', '.join(f'{len(switches)} {tier}' for tier, switches in rows)}, {nodes}"
     return svg.picture((width, y + 36), title, [svg.text(4, 16, title, "strong"), *parts])
 
 

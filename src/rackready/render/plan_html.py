@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from rackready.design.capacity.losses import LossCase
+from rackready.design.capacity.losses import LossCase, tally
 from rackready.design.capacity.notes import NOT_PUBLISHED
-from rackready.design.capacity.parts import RackInput
+from rackready.design.capacity.parts import RackInput, least
 from rackready.design.capacity.report import CapacityReport, RackLoad
 from rackready.design.topology.types import FabricPlan
 from rackready.model.problems import Problem
 from rackready.render import pictures
 from rackready.render.environment import template_root
+from rackready.render.plan_text import losses_text
 
 MOST_ELEVATIONS = 60
 """Different looks of racks that are drawn; a site of templates has a handful."""
@@ -64,6 +66,7 @@ def plan_html(
     """Return the page. ``problems``: those of other parts of the plan; ``facts``: further lines of the summary (cables, addresses) in their order."""
     looks = pictures.alike(racks)
     unclear = sum(1 for rack in report.racks if rack.unpublished)
+    losses = losses_text(asdict(tally(report.losses)), report.over_alive)
     return _template("plan").render(
         name=name,
         report=report,
@@ -71,7 +74,8 @@ def plan_html(
         problems=[*problems, *report.problems],
         elevations=elevations(looks),
         looks=len(looks),
-        least="at least " if unclear else "",
+        least=least(partial=bool(report.not_published)),
+        losses_text=losses,
         rows=rows(report.racks),
         fabric=fabric,
         fabric_svg=pictures.fabric(fabric) if fabric is not None and fabric.switches else None,

@@ -24,7 +24,7 @@ def plan_text(document: Mapping[str, Any], shown: int = SHOWN) -> str:
 
 def facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of each line of figures."""
-    yield "nodes", f"{_counted(document['nodes'])} in {document['racks']} racks"
+    yield "nodes", f"{_counted(document['nodes'])} in {_of_racks(document['racks_with_nodes'], document['racks'])}"
     if document["devices"]:
         yield "devices", _counted(document["devices"])
     for tier, models in document["switches"].items():
@@ -43,6 +43,11 @@ def facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def problem_text(problem: Mapping[str, str]) -> str:
     """Return one problem in a line."""
     return f"{problem['path']}: {problem['message']} {problem['hint']}".strip().removeprefix(": ")
+
+
+def _of_racks(held: int, racks: int) -> str:
+    """Return how many racks hold nodes, and of how many."""
+    return f"{racks:,} rack{'s' if racks != 1 else ''}" if held == racks else f"{held:,} of {racks:,} racks"
 
 
 def _counted(counts: Mapping[str, int]) -> str:
@@ -100,10 +105,13 @@ def _capacity(capacity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if capacity["facility_w"] is not None:
         yield "facility", f"{some}{kilo(capacity['facility_w'], 'kW')} with cooling and losses (PUE)"
     removed = f"liquid {kilo(capacity['liquid_w'], 'kW')}, air {kilo(capacity['air_w'], 'kW')}"
+    if capacity["no_liquid_share"]:
+        removed = f"liquid and air not known: liquid share not published of {', '.join(capacity['no_liquid_share'])}"
     yield "heat", f"{some}{capacity['btu_h']:,.0f} BTU/h, {capacity['tons']:,.1f} tons, {removed}"
     flows = [(capacity["air_m3_h"], "m3/h of air"), (capacity["liquid_l_min"], "L/min of water")]
-    if any(flow for flow, _ in flows):
-        yield "flows", ", ".join(f"{some}{flow:,.0f} {what}" for flow, what in flows if flow)
+    shown = [f"{some}{flow:,.0f} {what}" for flow, what in flows if flow is not None and round(flow)]
+    if shown:
+        yield "flows", ", ".join(shown)
     yield "losses", _losses(capacity)
     if capacity["not_published"]:
         yield "left out", f"draw not published: {', '.join(capacity['not_published'])}"
@@ -112,8 +120,17 @@ def _capacity(capacity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _losses(capacity: Mapping[str, Any]) -> str:
     if not capacity["losses_looked_at"]:
         return "not judged: no single loss of power was looked at"
-    unclear = f", {capacity['losses_not_judged']:,} not judged" if capacity["losses_not_judged"] else ""
-    return f"{capacity['losses_looked_at']:,} single losses of power looked at, {capacity['losses_not_survived']:,} not survived{unclear}"
+    counts = {name: capacity[f"losses_{name}"] for name in ("looked_at", "survived", "accepted", "not_survived", "not_judged")}
+    return losses_text(counts, capacity["over_with_nothing_lost"])
+
+
+def losses_text(counts: Mapping[str, int], over_alive: int) -> str:
+    """Return how the losses came out. ``over_alive``: what is over its rating before anything is lost."""
+    parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("accepted", "not_judged") if counts[name]]
+    text = ", ".join(
+        [f"{counts['looked_at']:,} single losses of power looked at, {counts['survived']:,} survived, {counts['not_survived']:,} not survived", *parts]
+    )
+    return f"{text}; {over_alive:,} OVER THEIR RATING WITH NOTHING LOST" if over_alive else text
 
 
 def _difference(different: Mapping[str, Any] | None, shown: int) -> list[str]:

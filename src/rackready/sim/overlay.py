@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from rackready.design.yaml import dump_yaml
 from rackready.model.site import Site, SlurmHandover
 from rackready.sim import mirror
 from rackready.sim.plan import BMC_PORT, Plan
@@ -46,4 +45,4 @@ def _switch(name: str, plan: Plan, store: Store) -> dict[str, Any]:
 
 def write(path: Path, document: dict[str, Any]) -> None:
     """Write the overlay, readable by its owner only."""
-    write_private(path, _HEAD + yaml.safe_dump(document, sort_keys=False))
+    write_private(path, _HEAD + dump_yaml(document))

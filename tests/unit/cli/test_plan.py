@@ -27,7 +27,7 @@ def deployed(project: Path) -> None:
 def test_before_any_deploy_all_is_added_and_the_exit_code_is_1(project: Path) -> None:
     done = rackready(project, "plan", "--env", "lab")
     assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("plan of sim\n  nodes       4 x dgx_h100, metal in 1 racks\n")
+    assert done.stdout.startswith("plan of sim\n  nodes       4 x dgx_h100, metal in 1 rack\n")
     assert done.stdout.endswith("added (6)\n  node node01\n  node node02\n  node node03\n  node node04\n  switch leaf01\n  switch leaf02\n")
     assert not (project / ".rackready/lab/state.sqlite").exists()
     assert not (project / ".rackready/lab/applied.json.gz").exists()

@@ -288,22 +288,28 @@ ADDRESSES: list[tuple[str, Change, str]] = [
     (
         LAB,
         change("racks.0.nodes.0.address", {"first": "239.0.0.1"}),
-        "racks[0].nodes[0].address: address 239.0.0.1 of node node01 is multicast (RFC 5771): no host has such an address. Correct it.",
+        "racks[0].nodes[0].address: address 239.0.0.1 of node node01 is multicast (RFC 5771) - Expected: an address of a host Actual: 239.0.0.1. Correct it.",
     ),
     (
         LAB,
         change("switches.0.address", {"first": "255.255.255.250"}),
-        "switches[0].address: address 255.255.255.250 of switch leaf01 is reserved (RFC 1112, 4): no host has such an address. Correct it.",
+        (
+            "switches[0].address: address 255.255.255.250 of switch leaf01 is reserved (RFC 1112, 4)"
+            " - Expected: an address of a host Actual: 255.255.255.250. Correct it."
+        ),
     ),
     (
         LAB,
         change("fabric.rails.0.subnet", {"first": "224.0.0.0/24"}),
-        "fabric.rails[0].subnet: 224.0.0.0/24 of rail 1 is multicast (RFC 5771): no host has such an address. Correct it.",
+        "fabric.rails[0].subnet: 224.0.0.0/24 of rail 1 is multicast (RFC 5771) - Expected: addresses of hosts Actual: 224.0.0.0/24. Correct it.",
     ),
     (
         B200,
         change("networks.storage.pool", "0.0.0.0/16"),
-        "networks.storage.pool: 0.0.0.0/16 of networks.storage is this network (RFC 1122, 3.2.1.3): no host has such an address. Correct it.",
+        (
+            "networks.storage.pool: 0.0.0.0/16 of networks.storage is this network (RFC 1122, 3.2.1.3)"
+            " - Expected: addresses of hosts Actual: 0.0.0.0/16. Correct it."
+        ),
     ),
     (
         B200,

@@ -49,7 +49,7 @@ def test_plan_is_deterministic(name: str) -> None:
 
 def test_written_links_are_planned_like_a_fabric() -> None:
     plan = planned("lab-4-nodes")
-    assert plan.fabric.counts == {"leaf": 2, "tiers": 1, "planes": 1, "nodes": 4, "endpoint_cables": 32}
+    assert plan.fabric.counts == {"leaf": 2, "tiers": 1, "planes": 1, "nodes": 4, "devices": 0, "endpoint_cables": 32}
     assert plan.fabric.endpoints[0].port == 1
     assert plan.fabric.spof == (
         "leaf01 to leaf02 (2 switches), each: the only leaf of 4 rails for 4 nodes: when it is lost they keep 4 of 8 rails (50.0 % lost).",

@@ -200,7 +200,7 @@ def test_document_that_is_no_mapping(junk: object) -> None:
 def test_key_given_twice_is_refused_with_its_line(tmp_path: Path) -> None:
     site = tmp_path / "site.yml"
     site.write_text("name: a\nname: b\n", encoding="utf-8")
-    with pytest.raises(SiteInvalidError, match=r"line 2, column 1: not valid YAML: key 'name' is given twice"):
+    with pytest.raises(SiteInvalidError, match=r"name: key 'name' is given twice - Expected: once Actual: lines 1 and 2\. Remove one of the two\."):
         load_site("x", site_file=site, root=tmp_path)
 
 
@@ -288,13 +288,14 @@ def test_reveal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         reveal(SecretRef(file=secret, env=None))
 
 
-@pytest.mark.parametrize(("field", "same"), [("weight", True), ("max_power", True), ("gpu_pci", False)])
+@pytest.mark.parametrize(("field", "same"), [("weight", True), ("max_power", True), ("fed", True), ("gpu_pci", False)])
 def test_digest_is_of_what_is_measured_not_of_what_is_only_planned_with(
     raw: dict[str, Any], monkeypatch: pytest.MonkeyPatch, field: str, *, same: bool
 ) -> None:
     base = desired_digest(parse(raw), "node01")
     profile = loader.platform("dgx_h100")
-    better: Any = profile.gpu_pci[::-1] if field == "gpu_pci" else Figure(value=1.0, unit="x", source="a better source")
+    others = {"gpu_pci": profile.gpu_pci[::-1], "fed": "either"}
+    better: Any = others[field] if field in others else Figure(value=1.0, unit="x", source="a better source")
     changed = profile.model_copy(update={field: better})
     monkeypatch.setattr(loader, "platform", lambda _wanted: changed)
     assert (desired_digest(parse(raw), "node01") == base) is same

@@ -13,12 +13,21 @@ from rackready.render.plan_text import facts
 FIGURES: dict[str, Any] = {
     "max_w": 4000.0, "typical_w": None, "facility_w": 5000.0, "btu_h": 13648.0, "tons": 1.14, "liquid_w": 0.0, "air_w": 4000.0, "not_published": ["odd"],
     "largest_rack": {"name": "r1", "max_w": 4000.0, "partial": True}, "losses_looked_at": 8, "losses_not_survived": 1, "losses_not_judged": 5,
-    "air_m3_h": None, "liquid_l_min": None,
+    "losses_survived": 2, "losses_accepted": 0, "over_with_nothing_lost": 0, "air_m3_h": None, "liquid_l_min": None, "no_liquid_share": [],
 }  # fmt: skip
 
 
 def lines(**changed: object) -> dict[str, str]:
-    document: dict[str, Any] = {"nodes": {}, "racks": 1, "devices": {}, "switches": {}, "fabric": {"counts": {}}, "cables": {"listed": 0}, "addresses": {}}
+    document: dict[str, Any] = {
+        "nodes": {},
+        "racks": 1,
+        "racks_with_nodes": 1,
+        "devices": {},
+        "switches": {},
+        "fabric": {"counts": {}},
+        "cables": {"listed": 0},
+        "addresses": {},
+    }
     return dict(facts({**document, "power_cords": {}, "capacity": FIGURES | changed}))
 
 
@@ -27,14 +36,14 @@ def test_sums_without_every_draw_are_least_ones() -> None:
     assert told["power"] == "at least 4.0 kW, typical not published, largest rack r1 at least 4.0 kW"
     assert told["facility"] == "at least 5.0 kW with cooling and losses (PUE)"
     assert told["heat"] == "at least 13,648 BTU/h, 1.1 tons, liquid 0.0 kW, air 4.0 kW"
-    assert told["losses"] == "8 single losses of power looked at, 1 not survived, 5 not judged"
+    assert told["losses"] == "8 single losses of power looked at, 2 survived, 1 not survived, 5 not judged"
 
 
 def test_complete_sums_are_highest_ones_and_no_loss_is_not_a_pass() -> None:
     told = lines(not_published=[], largest_rack=None, losses_looked_at=0, losses_not_survived=0, losses_not_judged=0)
     assert told["power"] == "4.0 kW at most, typical not published"
     assert told["losses"] == "not judged: no single loss of power was looked at"
-    assert lines(losses_not_judged=0)["losses"] == "8 single losses of power looked at, 1 not survived"
+    assert lines(losses_not_judged=0)["losses"] == "8 single losses of power looked at, 2 survived, 1 not survived"
 
 
 def test_page_says_at_least_and_not_judged() -> None:
@@ -45,6 +54,6 @@ def test_page_says_at_least_and_not_judged() -> None:
     page = plan_html("lab", report, [rack])
     assert "<li>highest draw<b>at least 2.0 kW</b></li>" in page
     assert "<li>facility (x PUE)<b>at least 3.0 kW</b></li>" in page
-    assert "0 of 4 losses of a power node or feed are survived by everything; 4 are not judged, for some draw that they touch is not published." in page
+    assert "<p>Of a power node or of a feed: 4 single losses of power looked at, 0 survived, 0 not survived, 4 not judged.</p>" in page
     assert page.count("<td>not judged</td>") == 4
     assert shown_losses(report.losses) == list(report.losses)

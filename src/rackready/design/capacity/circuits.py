@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from rackready.design.capacity.limits import over
 from rackready.model.facility import Rated
 
 CONTINUOUS_SHARE = 0.8
@@ -58,7 +59,7 @@ def standard_breaker(rated: Rated, need_w: float) -> int | None:
     if per_ampere == 0:
         return None
     sizes = IEC_SIZES if rated.continuous or rated.volts in IEC_VOLTS else NEC_SIZES
-    return next((size for size in sizes if size * per_ampere >= need_w), None)
+    return next((size for size in sizes if not over(need_w, size * per_ampere)), None)
 
 
 def rating_text(rated: Rated) -> str:

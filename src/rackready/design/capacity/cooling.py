@@ -50,11 +50,14 @@ def liquid_flow_l_min(liquid_w: float, rise_k: float) -> float:
 
 
 def share_of(rack: RackInput, device: Device) -> float | None:
-    """Return the share of a device's heat that goes into liquid: none in an air-cooled rack, all in a liquid-cooled one, the rack's figure or the profile's."""
+    """Return the share of a device's heat that goes into liquid: none in an air-cooled rack, all in a liquid-cooled one, the rack's figure or the profile's.
+
+    The rack's figure is that of its nodes, and of what else stands in it without a figure of its own.
+    """
     cooling = rack.cooling
     if cooling is not None and cooling.kind != "hybrid":
         return 0.0 if cooling.kind == "air" else 1.0
-    if cooling is not None and cooling.liquid_share is not None and device.kind == "node":
+    if cooling is not None and cooling.liquid_share is not None and (device.kind == "node" or device.model.liquid_share is None):
         return cooling.liquid_share
     return device.model.liquid_share
 

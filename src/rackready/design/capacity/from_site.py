@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -43,13 +43,20 @@ def platform_model(wanted: str) -> DeviceModel:
         psu_max_w=_value(profile.psus.max_w) if profile.psus else None,
         inlet=profile.psus.inlet if profile.psus else None,
         liquid_share=_liquid(profile.cooling),
+        cooled=profile.cooling.kind if profile.cooling else None,
+        fed=profile.fed or "ac",
+        stays=profile.nvlink_domain is not None,
     )
 
 
 @cache
 def switch_model(wanted: str) -> DeviceModel:
-    """Return the figures of a switch model; raises UnknownProfileError. One rack unit is counted where its height is not published."""
+    """Return the figures of a switch model; raises UnknownProfileError. One rack unit is counted where its height is not published.
+
+    Cages for finned plugs are those of air-cooled switches (``model.parts.Form``).
+    """
     profile = loader.switch(wanted)
+    air = profile.cage == "osfp_finned"
     return DeviceModel(
         id=profile.id,
         rack_units=profile.rack_units or 1,
@@ -60,6 +67,9 @@ def switch_model(wanted: str) -> DeviceModel:
         psu_min=profile.psus.min_count if profile.psus else None,
         psu_max_w=_value(profile.psus.max_w) if profile.psus else None,
         inlet=profile.psus.inlet if profile.psus else None,
+        liquid_share=0.0 if air else None,
+        cooled="air" if air else None,
+        fed="ac" if profile.psus and profile.psus.inlet else None,
     )
 
 
@@ -77,6 +87,7 @@ def device_model(device: intent.Device) -> DeviceModel:
         psus=device.psus,
         psu_min=device.psus_needed,
         inlet=device.inlet,
+        fed="ac" if device.inlet else None,
         liquid_share=nothing,
         stated="" if device.max_power_w is None else "max_power_w",
     )
@@ -123,23 +134,35 @@ def _stated(model: DeviceModel, plate: Nameplate) -> DeviceModel:
 def racks_of(site: Site, fabric: FabricPlan | None = None) -> list[RackInput]:
     """Return every rack of a site with all that stands in it. Virtual nodes draw nothing: their host does. Raises UnknownProfileError.
 
-    ``fabric``: what the topology makes; its switches stand where the site's slots put them, and those without a slot are in no rack.
+    ``fabric``: what the topology makes; its switches stand where the site's slots put them. ``unplaced_of`` gives what stands in no rack.
     """
     models = _Models(site)
-    beside: dict[str, list[Device]] = {}
+    beside: dict[str | None, list[Device]] = {}
+    for rack, device in _beside(site, fabric, models):
+        beside.setdefault(rack, []).append(device)
+    return [_rack(rack, beside.get(rack.name, []), models) for rack in site.racks]
+
+
+def unplaced_of(site: Site, fabric: FabricPlan | None = None) -> list[Device]:
+    """Return switches and devices that the site has and that stand in no rack: they draw, and no rack, feed or power node shows it.
+
+    Raises UnknownProfileError.
+    """
+    return [device for rack, device in _beside(site, fabric, _Models(site)) if rack is None]
+
+
+def _beside(site: Site, fabric: FabricPlan | None, models: _Models) -> Iterator[tuple[str | None, Device]]:
+    """Yield every switch and device with its rack; None for one that has none."""
     for switch in site.switches:
-        if switch.rack is not None:
-            beside.setdefault(switch.rack, []).append(Device(switch.name, models.switch(switch.model), switch.unit, "switch"))
+        yield switch.rack, Device(switch.name, models.switch(switch.model), switch.unit, "switch")
     written = {switch.name for switch in site.switches}
     places = place_switches(site, fabric).places if fabric is not None else {}
     for made in fabric.switches if fabric is not None else ():
-        if made.name in places and made.name not in written:
-            rack, unit = places[made.name]
-            beside.setdefault(rack, []).append(Device(made.name, models.switch(made.model), unit, "switch"))
+        if made.name not in written:
+            rack, unit = places.get(made.name, (None, None))
+            yield rack, Device(made.name, models.switch(made.model), unit, "switch")
     for device in site.devices:
-        if device.rack is not None:
-            beside.setdefault(device.rack, []).append(Device(device.name, device_model(device), device.unit, "device"))
-    return [_rack(rack, beside.get(rack.name, []), models) for rack in site.racks]
+        yield device.rack, Device(device.name, device_model(device), device.unit, "device")
 
 
 def _rack(rack: intent.Rack, beside: list[Device], models: _Models) -> RackInput:
@@ -149,4 +172,4 @@ def _rack(rack: intent.Rack, beside: list[Device], models: _Models) -> RackInput
 
 def capacity_of(site: Site, fabric: FabricPlan | None = None) -> CapacityReport:
     """Return the capacity of a site with the switches that its topology makes. Raises UnknownProfileError."""
-    return capacity(racks_of(site, fabric), site.facility)
+    return capacity(racks_of(site, fabric), site.facility, unplaced_of(site, fabric))

@@ -1,12 +1,13 @@
-"""Limits that the site sets and that are not judged, since a figure that they are held against is not published for some device."""
+"""Limits that the site sets and that are not judged, since a figure that they are compared with is not published for some device."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from rackready.design.capacity import circuits, cooling, findings
+from rackready.design.capacity.limits import over
 from rackready.design.capacity.losses import Flow, grouped
-from rackready.design.capacity.parts import RackInput, where
+from rackready.design.capacity.parts import Device, RackInput, where
 from rackready.design.capacity.supply import Live, Supplies
 from rackready.design.names import listed
 from rackready.model.facility import Facility
@@ -30,7 +31,7 @@ def _standing(rack: RackInput) -> Iterator[Gap]:
         return
     for way, name, limit in (("", "max_kw", limits.max_kw), ("air", "max_air_kw", limits.max_air_kw), ("liquid", "max_liquid_kw", limits.max_liquid_kw)):
         load = cooling.known(rack, way)
-        if limit is not None and load.partial and load.watts <= limit * 1000:
+        if limit is not None and load.partial and not over(load.watts, limit * 1000):
             yield name, _why(load.draw, load.share)
 
 
@@ -53,23 +54,24 @@ def _nodes(flow: Flow) -> Iterator[str]:
     alike: dict[str, list[str]] = {}
     for number, labels in sorted(draw.items()):
         usable = flow.graph.usable[number]
-        if usable is not None and flow.worst_w[number] <= usable + 0.5:
+        if usable is not None and not over(flow.worst_w[number], usable):
             alike.setdefault(_why(sorted(labels)), []).append(flow.graph.nodes[number].name)
     for why, names in alike.items():
         yield f"power node{'s' if len(names) > 1 else ''} {listed(names)}: rating not judged, {why}"
 
 
-def _site(racks: Sequence[RackInput], facility: Facility) -> Iterator[str]:
-    labels = sorted({label for rack in racks for label in rack.unpublished})
+def _site(racks: Sequence[RackInput], unplaced: Sequence[Device], facility: Facility) -> Iterator[str]:
+    labels = sorted({label for rack in racks for label in rack.unpublished} | {device.model.label for device in unplaced if device.model.max_w is None})
     if not labels:
         return
-    if facility.cooling_kw is not None and sum(rack.max_w for rack in racks) <= facility.cooling_kw * 1000:
+    most = sum(rack.max_w for rack in racks) + sum(device.model.max_w or 0.0 for device in unplaced)
+    if facility.cooling_kw is not None and not over(most, facility.cooling_kw * 1000):
         yield f"facility.cooling_kw not judged, {_why(labels)}"
     if facility.power_on.max_step_kw is not None:
         yield f"facility.power_on.max_step_kw not judged, {_why(labels)}"
 
 
-def not_judged(racks: Sequence[RackInput], facility: Facility, flow: Flow | None, supplies: Supplies) -> list[str]:
+def not_judged(racks: Sequence[RackInput], unplaced: Sequence[Device], facility: Facility, flow: Flow | None, supplies: Supplies) -> list[str]:
     """Return one note for each limit that is set and not judged, with the racks or power nodes that it is set for."""
     states = {name: list(group.states) for group in (flow.groups if flow is not None else []) for name in group.names}
     alike: dict[Gap, list[str]] = {}
@@ -78,4 +80,4 @@ def not_judged(racks: Sequence[RackInput], facility: Facility, flow: Flow | None
         for gap in (*_standing(group.rack), *_feeds(group.rack, seen, supplies)):
             alike.setdefault(gap, []).extend(group.names)
     out = [f"{where(names)}: {limit} not judged, {why}" for (limit, why), names in alike.items()]
-    return [*out, *(_nodes(flow) if flow is not None else ()), *_site(racks, facility)]
+    return [*out, *(_nodes(flow) if flow is not None else ()), *_site(racks, unplaced, facility)]

@@ -13,7 +13,7 @@ from rackready.model.problems import Problem
 
 Loads = dict[int, Poles]
 """Load by index of power node."""
-_SOURCES = frozenset({"utility", "generator"})
+SOURCES = frozenset({"utility", "generator"})
 """Kinds at which power begins."""
 
 
@@ -44,14 +44,15 @@ def _feeders(node: PowerNode, where: str) -> Iterable[Problem]:
     for number, parent in enumerate(node.fed_by):
         if parent in node.fed_by[:number]:
             yield Problem(f"{where}[{number}]", f"power node {parent} feeds {node.name} already - Expected: each once.", "Remove one of the two.")
-    if node.fed_by and node.kind in _SOURCES:
+    if node.fed_by and node.kind in SOURCES:
         yield Problem(where, f"{node.name} is a {node.kind} - Expected: fed by nothing Actual: {', '.join(node.fed_by)}.", "Remove it, or correct the kind.")
 
 
 class PowerGraph:
     """A sound list of power nodes (``structure_problems`` found nothing), indexed from utility to racks."""
 
-    def __init__(self, nodes: Sequence[PowerNode]) -> None:
+    def __init__(self, nodes: Sequence[PowerNode], pue: float | None = None) -> None:
+        """Take the nodes. ``pue``: what a source carries for each W of its racks, since cooling and losses draw there too; None: racks alone."""
         by_name = {node.name: node for node in nodes}
         order = list(TopologicalSorter({node.name: node.fed_by for node in nodes}).static_order())
         self.nodes = [by_name[name] for name in order]
@@ -62,11 +63,15 @@ class PowerGraph:
             for parent in parents:
                 self.children[parent].append(number)
         self.usable = [circuits.usable_w(node) for node in self.nodes]
+        self.times = [(pue or 1.0) if node.kind in SOURCES else 1.0 for node in self.nodes]
+        """What the load of racks is multiplied with at each node. Sources alone: where between them and racks chillers, pumps and losses hang, a site
+        does not say, and what feeds racks alone does not feed them. In proportion to the racks' load: judgement."""
         self._upstream: dict[tuple[str, ...], list[int]] = {}
 
     def seen_w(self, node: int, load: Poles) -> float:
-        """Return what the breaker of a node sees of a load, W: for three phases three times the worst pole."""
-        return poles.worst(load) if self.nodes[node].phases == 3 else poles.watts(load)  # noqa: PLR2004 - three phases
+        """Return what the breaker of a node sees of a load, W: for three phases three times the worst pole; at a source with cooling and losses."""
+        watts = poles.worst(load) if self.nodes[node].phases == 3 else poles.watts(load)  # noqa: PLR2004 - three phases
+        return watts * self.times[node]
 
     def shares(self, node: int, dead: set[int]) -> list[tuple[int, float]]:
         """Return which living parents carry which share of a node's load."""

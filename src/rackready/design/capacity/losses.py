@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from rackready.design.capacity import poles
 from rackready.design.capacity.graph import Loads, PowerGraph
+from rackready.design.capacity.limits import over
 from rackready.design.capacity.parts import RackInput
 from rackready.design.capacity.poles import Poles
-from rackready.design.capacity.supply import Live, Supplies
+from rackready.design.capacity.supply import Live, Supplies, overloaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,15 @@ class LossCase:
     overloads: tuple[Overload, ...]
     accepted: str | None = None
     """Why the site accepts that this loss takes nodes down."""
+    over_feeds: tuple[str, ...] = ()
+    """Racks in which a feed that is left is over its rating."""
     partial: bool = False
     """Load moves of which some draw is not published: of racks that lose feeds, or on a rated power node whose load changes."""
 
     @property
     def fails(self) -> bool:
         """Say whether something goes down or is over its rating by what is known alone."""
-        return bool(self.short or self.overloads)
+        return bool(self.short or self.overloads or self.over_feeds)
 
     @property
     def judged(self) -> bool:
@@ -55,6 +58,29 @@ class LossCase:
     def survived(self) -> bool:
         """Say whether everything goes on after this loss. What is not judged is not said to be survived."""
         return self.judged and not self.fails
+
+    @property
+    def taken(self) -> bool:
+        """Say whether devices go down and the site accepts that. A power node over its rating is never accepted: it takes others with it."""
+        return self.fails and self.accepted is not None and not self.overloads
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many losses came out how. ``looked_at`` is the sum of the others."""
+
+    looked_at: int
+    survived: int
+    accepted: int
+    not_survived: int
+    not_judged: int
+
+
+def tally(cases: Sequence[LossCase]) -> Tally:
+    """Return how the losses came out: one count for text, JSON and page."""
+    survived, accepted = sum(case.survived for case in cases), sum(case.taken for case in cases)
+    not_judged = sum(not case.judged for case in cases)
+    return Tally(len(cases), survived, accepted, len(cases) - survived - accepted - not_judged, not_judged)
 
 
 @dataclass(slots=True)
@@ -128,9 +154,10 @@ class _Run:
         out = []
         for node in sorted(new):
             seen, usable = self.graph.seen_w(node, new[node]), self.graph.usable[node]
-            if seen > self.worst[node]:
+            # By more than the slack: else a loss that adds nothing would be named as the cause.
+            if over(seen, self.worst[node]):
                 self.worst[node], self.worst_case[node] = seen, what
-            if usable is not None and seen > usable + 0.5:
+            if usable is not None and over(seen, usable):
                 out.append(Overload(self.graph.nodes[node].name, seen, usable))
         return tuple(out)
 
@@ -139,8 +166,7 @@ class _Run:
         element, dead = self.graph.nodes[node], self.graph.lost_with(node)
         asked: Loads = {}
         racks: list[str] = []
-        dark: list[str] = []
-        short: list[str] = []
+        hurt = _Hurt()
         partial = False
         for number in sorted({number for lost in dead for number in self.at_node.get(lost, ())}):
             group = self.groups[number]
@@ -149,11 +175,12 @@ class _Run:
             self._ask(asked, group, live, float(len(group.names)))
             racks += group.names
             partial = partial or bool(group.rack.unpublished)
-            _note_state(self, group, live, element.name if element.loss_accepted is None else None, (dark, short))
+            _note_state(self, group, live, element.name if element.loss_accepted is None else None, hurt)
         new = self.graph.change(self.base, asked, dead)
         overloads = self._over(new, f"loss of {element.name}")
         partial = partial or self._partial(new)
-        return LossCase("node", element.name, tuple(racks), tuple(dark), tuple(short), overloads, element.loss_accepted, partial)
+        found = (tuple(hurt.dark), tuple(hurt.short), overloads, element.loss_accepted, tuple(hurt.over))
+        return LossCase("node", element.name, tuple(racks), *found, partial)
 
     def feed_losses(self, group: Group) -> Iterator[LossCase]:
         """Yield what the loss of each feed does in any one rack of a group."""
@@ -162,23 +189,34 @@ class _Run:
             asked: Loads = {}
             self._ask(asked, group, _all_live(group), -1.0)
             self._ask(asked, group, live, 1.0)
-            dark: list[str] = []
-            short: list[str] = []
-            _note_state(self, group, live, f"feed {feed.name}", (dark, short))
+            hurt = _Hurt()
+            _note_state(self, group, live, f"feed {feed.name}", hurt)
             what = f"loss of feed {feed.name} of rack {group.names[0]}"
             new = self.graph.change(self.base, asked, set())
             partial = bool(group.rack.unpublished) or self._partial(new)
-            yield LossCase("feed", feed.name, tuple(group.names), tuple(dark), tuple(short), self._over(new, what), partial=partial)
+            found = (tuple(hurt.dark), tuple(hurt.short), self._over(new, what), None, tuple(hurt.over))
+            yield LossCase("feed", feed.name, tuple(group.names), *found, partial)
 
 
-def _note_state(run: _Run, group: Group, live: Live, cause: str | None, out: tuple[list[str], list[str]]) -> None:
+@dataclass(slots=True)
+class _Hurt:
+    """Racks that a loss hurts."""
+
+    dark: list[str] = field(default_factory=list)
+    short: list[str] = field(default_factory=list)
+    over: list[str] = field(default_factory=list)
+
+
+def _note_state(run: _Run, group: Group, live: Live, cause: str | None, hurt: _Hurt) -> None:
     if cause is not None:
         group.states.setdefault(live, []).append(cause)
-    shortages = run.supplies.of(group.rack, live).short
-    if any(shortage.live == 0 for shortage in shortages):
-        out[0].extend(group.names)
-    if shortages:
-        out[1].extend(group.names)
+    state = run.supplies.of(group.rack, live)
+    if any(shortage.live == 0 for shortage in state.short):
+        hurt.dark.extend(group.names)
+    if state.short:
+        hurt.short.extend(group.names)
+    if overloaded(group.rack, state):
+        hurt.over.extend(group.names)
 
 
 def losses(graph: PowerGraph, racks: Sequence[RackInput], supplies: Supplies) -> Flow:

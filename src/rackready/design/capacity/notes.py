@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rackready.design.capacity import circuits
-from rackready.design.capacity.parts import DeviceModel, RackInput, where
+from rackready.design.capacity import circuits, cooling
+from rackready.design.capacity.graph import SOURCES
+from rackready.design.capacity.parts import Device, DeviceModel, RackInput, where
 from rackready.design.names import listed
-from rackready.model.facility import PowerNode
+from rackready.model.facility import Facility
 
 NOT_PUBLISHED = "not published"
 """Stands where a profile has no figure. Nothing is guessed in its place."""
@@ -64,11 +65,61 @@ def _unrated_feeds(racks: Sequence[RackInput]) -> list[str]:
     return [f"{count:,} feed{'s' if count > 1 else ''} of {where(names)} {'have' if count > 1 else 'has'} no rating: not judged"]
 
 
-def notes(racks: Sequence[RackInput], nodes: Sequence[PowerNode]) -> list[str]:
+def unsplit(racks: Sequence[RackInput], unplaced: Sequence[Device]) -> dict[str, list[str]]:
+    """Return the models that draw and of which nobody says how much of their heat goes into liquid, each with the racks that hold it."""
+    out: dict[str, list[str]] = {}
+    for rack in racks:
+        for label in cooling.known(rack, "liquid").share:
+            out.setdefault(label, []).append(rack.name)
+    for device in unplaced:
+        if device.model.liquid_share is None and device.model.max_w != 0:
+            out.setdefault(device.model.label, [])
+    return dict(sorted(out.items()))
+
+
+def _split(racks: Sequence[RackInput], unplaced: Sequence[Device]) -> list[str]:
+    missing = unsplit(racks, unplaced)
+    if not missing:
+        return []
+    held = list(dict.fromkeys(name for names in missing.values() for name in names))
+    way = "cooling of kind air or liquid, or of kind hybrid with its liquid_share"
+    what = f"give {where(held)} {way}" if held else f"place them in racks that have {way}"
+    return [f"heat into liquid and into air is not known: liquid share {NOT_PUBLISHED} of {', '.join(missing)}; {what}"]
+
+
+def _unplaced(unplaced: Sequence[Device]) -> list[str]:
+    """Return what stands in no rack, and where its draw is counted."""
+    if not unplaced:
+        return []
+    known = sum(device.model.max_w or 0.0 for device in unplaced)
+    missing = sorted({device.model.label for device in unplaced if device.model.max_w is None})
+    counted = f"their {known / 1000:,.1f} kW are in the sums of the site, and" if known or not missing else "they are"
+    unknown = f" (draw {NOT_PUBLISHED}: {', '.join(missing)})" if missing else ""
+    verb = "stands" if len(unplaced) == 1 else "stand"
+    return [
+        f"{listed([device.name for device in unplaced])} {verb} in no rack: {counted} in the load of no rack, feed or power node{unknown}; give each its rack"
+    ]
+
+
+def _overhead(facility: Facility) -> list[str]:
+    """Return whether the loads of what the site has from outside hold cooling and losses."""
+    sources = [node.name for node in facility.power if node.kind in SOURCES]
+    if not sources:
+        return []
+    if facility.pue is not None:
+        return [
+            f"load of {listed(sources)} is that of racks x PUE {facility.pue:g}: cooling and losses draw there too; all other power nodes carry racks alone"
+        ]
+    return [f"facility.pue is not given: cooling and losses are not in the load of {listed(sources)}"]
+
+
+def notes(racks: Sequence[RackInput], facility: Facility, unplaced: Sequence[Device] = ()) -> list[str]:
     """Return what a reader of the report must know of its gaps."""
+    nodes = facility.power
     bare = sum(1 for rack in racks if not rack.feeds)
     out = [f"{bare} of {len(racks)} racks declare no feeds: their supply and its loss are not judged"] if bare else []
-    out += _figures(racks)
+    out += _unplaced(unplaced) + _overhead(facility)
+    out += _figures([*racks, RackInput("", tuple(unplaced))] if unplaced else racks) + _split(racks, unplaced)
     unrated = [node.name for node in nodes if circuits.usable_w(node) is None]
     if unrated:
         out.append(f"no rating given for {listed(unrated)}: loads are shown, not judged")

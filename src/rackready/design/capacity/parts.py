@@ -27,6 +27,12 @@ class DeviceModel:
     """Inlet of one supply, IEC 60320."""
     liquid_share: float | None = None
     """Share of its heat that goes into liquid; 0 for air-cooled."""
+    cooled: str | None = None
+    """air, liquid or hybrid; None when nobody says."""
+    fed: str | None = None
+    """ac: supplies with cords; bus_bar: a rack's DC bus bar; either: as it was ordered; None when nobody says."""
+    stays: bool = False
+    """Its rack is a part of it (a tray of an NVLink domain that spans servers): it is never moved to another."""
     stated: str = ""
     """Where the site has the figures from that it states itself; empty when all are the profile's."""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackready.design.capacity.graph import PowerGraph
+from rackready.design.capacity.limits import as_given, kilowatts, over
 from rackready.design.capacity.parts import RackInput, least, where
 from rackready.model.facility import PowerOn
 from rackready.model.problems import Problem
@@ -85,12 +86,12 @@ class _Stage:
             chosen.append(load)
             step += load.step_w
             for node, share in load.shares:
-                rising[node] += share * load.step_w
+                rising[node] += share * self._rise(node, load)
         if not chosen:
             return self._refuse(left)
         for load in chosen:
             for node, share in load.shares:
-                self.running[node] += share * load.rack.max_w
+                self.running[node] += share * load.rack.max_w * self.graph.times[node]
         before = self.waves[-1].running_w if self.waves else 0.0
         running = before + sum(load.rack.max_w for load in chosen)
         partial = any(load.rack.unpublished for load in chosen)
@@ -98,23 +99,24 @@ class _Stage:
         self.waves.append(Wave(len(self.waves) + 1, tuple(load.rack.name for load in chosen), step, running, partial, also))
         return left
 
+    def _rise(self, node: int, load: _Load) -> float:
+        """Return what a rack adds to a node while its load comes on, W: the step, and at a source what cooling and losses of its highest draw add."""
+        return load.step_w + load.rack.max_w * (self.graph.times[node] - 1)
+
     def _too_much(self, load: _Load, rising: list[float], step: float) -> bool:
-        if self.limit.max_step_kw is not None and step + load.step_w > self.limit.max_step_kw * 1000:
+        if self.limit.max_step_kw is not None and over(step + load.step_w, self.limit.max_step_kw * 1000):
             return True
-        for node, share in load.shares:
-            usable = self.graph.usable[node]
-            if usable is not None and self.running[node] + rising[node] + share * load.step_w > usable + 0.5:
-                return True
-        return False
+        return any(self._meets(pair, load, rising[pair[0]]) for pair in load.shares)
 
     def _refuse(self, waiting: list[_Load]) -> list[_Load]:
         """Tell of every rack that waits: none of them fits even alone, so no further wave can help."""
         limit = self.limit.max_step_kw
         alike: dict[tuple[str, str], list[str]] = {}
         for load in waiting:
-            if limit is not None and load.step_w > limit * 1000:
-                step = f"{least(partial=bool(load.rack.unpublished))}{load.step_w / 1000:.1f} kW"
-                text = f"load cannot come on within facility.power_on.max_step_kw - Expected: at most {limit:g} kW Actual: {step}."
+            if limit is not None and over(load.step_w, limit * 1000):
+                most, step = as_given(load.step_w / 1000, limit, "kW")
+                some = least(partial=bool(load.rack.unpublished))
+                text = f"load cannot come on within facility.power_on.max_step_kw - Expected: at most {most} Actual: {some}{step}."
                 fix = "Raise the limit with the facility, or start the rack's nodes a few at a time."
             else:
                 text, fix = self._met(load), "Leave as much load off during burn-in, or feed the rack from elsewhere."
@@ -125,14 +127,13 @@ class _Stage:
     def _met(self, load: _Load) -> str:
         number, share = next(pair for pair in load.shares if self._meets(pair, load))
         node, usable = self.graph.nodes[number], self.graph.usable[number] or 0.0
-        have = self.running[number] + share * load.step_w
-        return (
-            f"load cannot come on beside what runs before it: {node.kind} {node.name} - Expected: at most {usable / 1000:.1f} kW Actual: {have / 1000:.1f} kW."
-        )
+        most, have = kilowatts(self.running[number] + share * self._rise(number, load), usable)
+        return f"load cannot come on beside what runs before it: {node.kind} {node.name} - Expected: at most {most} Actual: {have}."
 
-    def _meets(self, pair: tuple[int, float], load: _Load) -> bool:
-        usable = self.graph.usable[pair[0]]
-        return usable is not None and self.running[pair[0]] + pair[1] * load.step_w > usable + 0.5
+    def _meets(self, pair: tuple[int, float], load: _Load, rising: float = 0.0) -> bool:
+        node, share = pair
+        usable = self.graph.usable[node]
+        return usable is not None and over(self.running[node] + rising + share * self._rise(node, load), usable)
 
 
 def staged(graph: PowerGraph, racks: Sequence[RackInput], limit: PowerOn) -> Staged:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from rackready.design.capacity import circuits, findings
 from rackready.design.capacity.findings import Finding
+from rackready.design.capacity.limits import SLACK_W, over
 from rackready.design.capacity.losses import Flow
-from rackready.design.capacity.parts import Device, RackInput, least
+from rackready.design.capacity.parts import Device, DeviceModel, RackInput, least
 from rackready.design.capacity.supply import Live, Supplies, needed_psus, spread
 
 MOST_MOVES = 4
@@ -24,7 +25,7 @@ class Move:
     rack: str
     unit: int
     unknown: tuple[str, ...] = ()
-    """What is not published of what it was held against: whether the place bears it is then not known."""
+    """What is not published of what it was compared with: whether the place bears it is then not known."""
 
     def __str__(self) -> str:
         doubt = f" (not known to fit: {' and '.join(self.unknown)} not published)" if self.unknown else ""
@@ -42,6 +43,17 @@ def free_unit(rack: RackInput, size: int) -> int | None:
     return None
 
 
+def _may_cool(rack: RackInput, model: DeviceModel) -> bool:
+    """Say whether a rack is known to take the heat of a model: without a word about its cooling it has air, and no liquid."""
+    return not findings.wet(model) or (rack.cooling is not None and rack.cooling.kind != "air")
+
+
+def states_alone(rack: RackInput) -> list[Live]:
+    """Return the states of a rack's feeds that are looked at without a power graph: all alive, and each one lost alone."""
+    count = len(rack.feeds)
+    return [(True,) * count, *(tuple(number != lost for number in range(count)) for lost in range(count))] if count else []
+
+
 class Planner:
     """Offers places for nodes that must move. A place, its units and its power are offered once only."""
 
@@ -51,6 +63,8 @@ class Planner:
         self.states: dict[str, Iterable[Live]] = {}
         for group in flow.groups if flow is not None else []:
             self.states |= {name: list(group.states) for name in group.names}
+        if flow is None:
+            self.states = {rack.name: states_alone(rack) for rack in racks}
         self.reserved_w = [0.0] * len(flow.base) if flow is not None else []
         self._fits: dict[tuple[object, ...], bool] = {}
         self._taken: dict[tuple[object, ...], int] = {}
@@ -61,8 +75,8 @@ class Planner:
         if self.flow is None or not rack.feeds:
             return True
         for node in self.flow.graph.upstream_of(rack.sources):
-            usable = self.flow.graph.usable[node]
-            if usable is not None and self.flow.worst_w[node] + self.reserved_w[node] + watts > usable:
+            usable, more = self.flow.graph.usable[node], watts * self.flow.graph.times[node]
+            if usable is not None and over(self.flow.worst_w[node] + self.reserved_w[node] + more, usable):
                 return False
         return True
 
@@ -94,7 +108,7 @@ class Planner:
     def _offer(self, device: Device, rack: RackInput) -> Move | None:
         """Return a place in a rack by what is known of it; None when there is none."""
         size = device.model.rack_units
-        if rack.used_u + size > rack.height_u:
+        if rack.used_u + size > rack.height_u or not _may_cool(rack, device.model):
             return None
         unit = free_unit(rack, size)
         if unit is None or not self._fits_in(rack, device, unit) or not self._room_upstream(rack, device.model.max_w or 0.0):
@@ -105,11 +119,11 @@ class Planner:
         rack = self.racks[move.rack]
         self.racks[move.rack] = rack.plus(replace(device, unit=move.unit))
         for node in self.flow.graph.upstream_of(rack.sources) if self.flow is not None and rack.feeds else []:
-            self.reserved_w[node] += device.model.max_w or 0.0
+            self.reserved_w[node] += (device.model.max_w or 0.0) * self.flow.graph.times[node] if self.flow is not None else 0.0
         return move
 
     def _unknown(self, device: Device, rack: RackInput) -> tuple[str, ...]:
-        """Return what is not published of a device, its new rack and the power nodes above it, where a limit is held against it."""
+        """Return what is not published of a device, its new rack and the power nodes above it, where a limit is compared with it."""
         draw = set(rack.plus(device).unpublished) if rack.feeds or rack.cooling is not None else set[str]()
         if self.flow is not None and rack.feeds:
             rated = {node for node in self.flow.graph.upstream_of(rack.sources) if self.flow.graph.usable[node] is not None}
@@ -122,7 +136,7 @@ class Planner:
     def take(self, rack: RackInput, topic: str) -> list[Device]:
         """Return the fewest nodes (at most MOST_MOVES, from the rack's end) without which the topic is gone; none when that does not help."""
         states = self.states.get(rack.name, [])
-        nodes = [device for device in reversed(rack.devices) if device.kind == "node"][:MOST_MOVES]
+        nodes = [device for device in reversed(rack.devices) if device.kind == "node" and not device.model.stays][:MOST_MOVES]
         key = (rack.shape, topic, tuple(states))
         if key not in self._taken:
             self._taken[key] = self._fewest(rack, topic, nodes, states)
@@ -150,6 +164,11 @@ class Planner:
         return made
 
 
+def whole_kw(watts: float) -> int:
+    """Return the smallest whole number of kW that is no less than a load."""
+    return math.ceil((watts - SLACK_W) / 1000)
+
+
 def bigger_feeds(rack: RackInput, found: Iterable[Finding]) -> str:
     """Return the standard breakers, or the ratings, that would carry what every feed that is over its rating must stand."""
     highest: dict[int, float] = {}
@@ -161,7 +180,7 @@ def bigger_feeds(rack: RackInput, found: Iterable[Finding]) -> str:
         feed = rack.feeds[number]
         size = circuits.standard_breaker(feed, seen)
         some = least(partial=bool(rack.unpublished))
-        rating = f"{some}{math.ceil(seen / 1000)} kW"
+        rating = f"{some}{whole_kw(seen)} kW"
         text = f"a breaker of {some}{size} A ({feed.volts:g} V)" if feed.breaker_a is not None and size is not None else f"a rating of {rating}"
         wanted.setdefault(text, []).append(feed.name)
     return "give " + " and ".join(f"feed{'s' if len(names) > 1 else ''} {', '.join(names)} {text}" for text, names in wanted.items())
@@ -187,15 +206,28 @@ def more_feeds(rack: RackInput, finding: Finding) -> str:
 
 def without_moves(rack: RackInput, finding: Finding, found: Iterable[Finding]) -> str:
     """Return the fix when no other rack has room. ``found``: all findings of the rack."""
-    if finding.topic == "feed":
-        return f"No rack has room for its nodes: {bigger_feeds(rack, found)}, or split its nodes over one rack more."
-    if finding.topic.startswith("supplies"):
+    nodes = [device.model for device in rack.devices if device.kind == "node"]
+    stay = bool(nodes) and all(model.stays for model in nodes)
+    topic = finding.topic.partition(" ")[0]
+    if topic == "feed":
+        bigger = bigger_feeds(rack, found)
+        return f"{_STAY}: {bigger}." if stay else f"No rack has room for its nodes: {bigger}, or split its nodes over one rack more."
+    if topic == "supplies":
         return more_feeds(rack, finding)
-    if finding.topic.startswith("stated"):
-        return "Give every feed of the rack its psus so that they add up, or none."
-    if finding.topic.startswith("liquid"):
-        return "Place it in a rack with a liquid loop."
-    return "No rack has room for its nodes: split them over one rack more."
+    if topic in WAYS:
+        return WAYS[topic]
+    return f"{_STAY}: correct the figure, or prepare a place that carries it." if stay else "No rack has room for its nodes: split them over one rack more."
+
+
+_STAY = "The trays of one NVLink domain stay in their rack"
+WAYS = {
+    "stated": "Give every feed of the rack its psus so that they add up, or none.",
+    "liquid": "Place it in a rack with a liquid loop.",
+    "air": "Place it in an air-cooled rack. For a rear-door heat exchanger or a tank, say kind: hybrid with liquid_share: 1.",
+    "ac": "Give the rack a feed of kind pdu, or place it in another.",
+    "dc": "Give the rack its power shelves (feeds of kind shelf), or place it in a rack that has them.",
+}
+"""Fixes by topic, where moving a node mends nothing."""
 
 
 def movable(finding: Finding) -> bool:

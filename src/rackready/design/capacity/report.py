@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rackready.design.capacity import circuits, cooling
 from rackready.design.capacity.gaps import not_judged
-from rackready.design.capacity.graph import PowerGraph, structure_problems
+from rackready.design.capacity.graph import SOURCES, PowerGraph, structure_problems
+from rackready.design.capacity.limits import as_given, kilowatts, over
 from rackready.design.capacity.losses import Flow, LossCase, losses
-from rackready.design.capacity.notes import notes
-from rackready.design.capacity.parts import RackInput, least
+from rackready.design.capacity.notes import notes, unsplit
+from rackready.design.capacity.parts import Device, RackInput, least
 from rackready.design.capacity.power_on import Staged, staged
 from rackready.design.capacity.supply import Supplies
 from rackready.design.capacity.violations import node_problems, rack_problems
+from rackready.design.names import listed
 from rackready.model.facility import Facility
 from rackready.model.problems import Problem
 
@@ -76,6 +79,10 @@ class Totals:
     tons: float
     liquid_w: float | None
     air_w: float | None
+    no_liquid_share: tuple[str, ...]
+    """Models of which nobody says how their heat splits: ``liquid_w`` and ``air_w`` are None while there is one."""
+    unplaced: tuple[str, ...]
+    """Switches and devices that stand in no rack. What they draw is in these sums, and in no rack's."""
     facility_w: float | None
     """IT load x PUE; None when the site gives no PUE."""
     air_m3_h: float | None
@@ -94,6 +101,10 @@ class CapacityReport:
     notes: tuple[str, ...]
     power_on: Staged | None
     totals: Totals
+    not_published: tuple[str, ...] = ()
+    """Models whose highest draw is not published, unplaced ones included."""
+    over_alive: int = 0
+    """Power nodes and feeds of racks that are over their rating with everything alive."""
 
 
 class _Loads:
@@ -153,28 +164,33 @@ def _flow(of: Callable[[float, float], float], watts: float | None, rise_k: floa
     return None if watts is None or rise_k is None else of(watts, rise_k)
 
 
-def _totals(racks: Sequence[RackLoad], facility: Facility) -> Totals:
-    most = sum(rack.max_w for rack in racks)
-    liquid = total(rack.heat.liquid_w for rack in racks)
+def _totals(inputs: Sequence[RackInput], racks: Sequence[RackLoad], unplaced: Sequence[Device], facility: Facility) -> Totals:
+    beside = [device.model for device in unplaced]
+    most = sum(rack.max_w for rack in racks) + sum(model.max_w or 0.0 for model in beside)
+    split = [None if model.liquid_share is None and model.max_w != 0 else (model.liquid_share or 0.0) * (model.max_w or 0.0) for model in beside]
+    liquid = total([*(rack.heat.liquid_w for rack in racks), *split])
     heat = cooling.Heat(most, liquid)
     return Totals(
         racks=len(racks),
-        devices=sum(sum(rack.devices.values()) for rack in racks),
+        devices=sum(sum(rack.devices.values()) for rack in racks) + len(unplaced),
         max_w=most,
-        typical_w=total(rack.typical_w for rack in racks),
-        transient_w=total(rack.transient_w for rack in racks),
-        weight_kg=total(rack.weight_kg for rack in racks),
+        typical_w=total([*(rack.typical_w for rack in racks), *(model.typical_w for model in beside)]),
+        transient_w=total([*(rack.transient_w for rack in racks), *(model.transient_w for model in beside)]),
+        weight_kg=total([*(rack.weight_kg for rack in racks), *(model.weight_kg for model in beside)]),
         btu_h=heat.btu_h,
         tons=heat.tons,
         liquid_w=liquid,
         air_w=heat.air_w,
+        no_liquid_share=tuple(unsplit(inputs, unplaced)),
+        unplaced=tuple(device.name for device in unplaced),
         facility_w=None if facility.pue is None else most * facility.pue,
         air_m3_h=_flow(cooling.air_flow_m3_h, heat.air_w, facility.air_rise_k),
         liquid_l_min=_flow(cooling.liquid_flow_l_min, heat.liquid_w, facility.liquid_rise_k),
     )
 
 
-def _source_problems(racks: Sequence[RackInput], known: set[str]) -> list[Problem]:
+def source_problems(racks: Sequence[RackInput], known: set[str]) -> list[Problem]:
+    """Return feeds that come from a power node that is not there."""
     out = []
     for rack in racks:
         for feed in rack.feeds:
@@ -185,11 +201,28 @@ def _source_problems(racks: Sequence[RackInput], known: set[str]) -> list[Proble
 
 
 def _plant_problems(facility: Facility, totals: Totals, *, partial: bool) -> list[Problem]:
-    if facility.cooling_kw is None or totals.max_w <= facility.cooling_kw * 1000:
+    if facility.cooling_kw is None or not over(totals.max_w, facility.cooling_kw * 1000):
         return []
-    actual = f"{least(partial=partial)}{totals.max_w / 1000:.1f} kW"
-    text = f"all heat is more than the plant carries - Expected: at most {facility.cooling_kw:g} kW Actual: {actual}."
-    return [Problem("facility.cooling_kw", text, f"Add {(totals.max_w / 1000 - facility.cooling_kw):.1f} kW of cooling, or plan fewer racks.")]
+    most, have = as_given(totals.max_w / 1000, facility.cooling_kw, "kW")
+    text = f"all heat is more than the plant carries - Expected: at most {most} Actual: {least(partial=partial)}{have}."
+    more = math.ceil((totals.max_w / 1000 - facility.cooling_kw) * 10) / 10
+    return [Problem("facility.cooling_kw", text, f"Add {more:.1f} kW of cooling, or plan fewer racks.")]
+
+
+def _grid_problems(facility: Facility, totals: Totals, *, partial: bool) -> list[Problem]:
+    """Return whether the whole site, what no power node shows included, needs more than all that it has from outside."""
+    outside = [node for node in facility.power if node.kind == "utility"] or [node for node in facility.power if node.kind == "generator"]
+    usable = [circuits.usable_w(node) for node in outside]
+    limit, need = total(usable), totals.facility_w if totals.facility_w is not None else totals.max_w
+    if not outside or limit is None or not over(need, limit):
+        return []
+    most, have = kilowatts(need, limit)
+    what = "with cooling and losses (facility.pue)" if totals.facility_w is not None else "without cooling and losses (facility.pue is not given)"
+    verb = "carries" if len(outside) == 1 else "carry"
+    text = (
+        f"the site draws more than {listed([node.name for node in outside])} {verb} - Expected: at most {most} Actual: {least(partial=partial)}{have} {what}."
+    )
+    return [Problem("facility.power", text, "Raise their rating with the utility, or plan fewer racks.")]
 
 
 def _node_loads(flow: Flow) -> tuple[NodeLoad, ...]:
@@ -200,20 +233,32 @@ def _node_loads(flow: Flow) -> tuple[NodeLoad, ...]:
     )
 
 
-def capacity(racks: Sequence[RackInput], facility: Facility | None) -> CapacityReport:
-    """Return loads, losses, problems and the order of power-on. Nothing is raised: what is wrong with the power graph itself is a problem too."""
+def capacity(racks: Sequence[RackInput], facility: Facility | None, unplaced: Sequence[Device] = ()) -> CapacityReport:
+    """Return loads, losses, problems and the order of power-on. Nothing is raised: what is wrong with the power graph itself is a problem too.
+
+    ``unplaced``: what the site has and no rack holds: it counts in the sums of the site alone.
+    """
     facility = facility or Facility()
     supplies = Supplies()
     loads = _Loads(supplies)
     rows = tuple(loads.of(rack) for rack in racks)
-    totals = _totals(rows, facility)
-    problems = structure_problems(facility.power) + _source_problems(racks, {node.name for node in facility.power})
+    totals = _totals(racks, rows, unplaced, facility)
+    missing = tuple(sorted({name for rack in racks for name in rack.unpublished} | {item.model.label for item in unplaced if item.model.max_w is None}))
+    problems = structure_problems(facility.power) + source_problems(racks, {node.name for node in facility.power})
     flow, order = None, None
     if not problems and facility.power:
-        flow = losses(PowerGraph(facility.power), racks, supplies)
+        flow = losses(PowerGraph(facility.power, facility.pue), racks, supplies)
         order = staged(flow.graph, racks, facility.power_on)
         problems += [*node_problems(flow), *order.problems]
-    problems += [*_plant_problems(facility, totals, partial=any(row.unpublished for row in rows)), *rack_problems(racks, flow, supplies)]
+    # One source that is over its rating says the same of the whole.
+    if not any(problem.path in {f"power node {node.name}" for node in facility.power if node.kind in SOURCES} for problem in problems):
+        problems += _grid_problems(facility, totals, partial=bool(missing))
+    problems += [*_plant_problems(facility, totals, partial=bool(missing)), *rack_problems(racks, flow, supplies)]
     nodes, cases = (_node_loads(flow), tuple(flow.cases)) if flow is not None else ((), ())
-    gaps = (*notes(racks, facility.power), *not_judged(racks, facility, flow, supplies))
-    return CapacityReport(rows, nodes, cases, tuple(problems), gaps, order, totals)
+    gaps = (*notes(racks, facility, unplaced), *not_judged(racks, unplaced, facility, flow, supplies))
+    return CapacityReport(rows, nodes, cases, tuple(problems), gaps, order, totals, missing, _over_alive(rows, nodes))
+
+
+def _over_alive(racks: Sequence[RackLoad], nodes: Sequence[NodeLoad]) -> int:
+    loads = [*((node.load_w, node.usable_w) for node in nodes), *((feed.load_w, feed.usable_w) for rack in racks for feed in rack.feeds)]
+    return sum(usable is not None and over(load, usable) for load, usable in loads)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from rackready.design.capacity import circuits, poles
+from rackready.design.capacity.limits import over
 from rackready.design.capacity.parts import DeviceModel, RackInput
 from rackready.design.capacity.poles import Poles
 from rackready.model.facility import Feed, Phase
@@ -147,6 +148,13 @@ def _judged(feed: Feed, load: Poles) -> float:
 def _upstream(feed: Feed, load: Poles) -> Poles:
     """Return what the power node sees: a three-phase feed's poles are turned from rack to rack when it is connected, so it counts as even."""
     return load if feed.phases == 1 and feed.phase is not None else poles.even(poles.watts(load))
+
+
+def overloaded(rack: RackInput, state: Supply) -> list[tuple[int, float, float]]:
+    """Return (feed, what its breaker sees, what it may carry), W, of every feed of a rack that is over its rating."""
+    usable = [circuits.usable_w(feed) for feed in rack.feeds]
+    pairs = enumerate(zip(state.judged_w, usable, strict=True))
+    return [(number, seen, limit) for number, (seen, limit) in pairs if limit is not None and over(seen, limit)]
 
 
 class Supplies:

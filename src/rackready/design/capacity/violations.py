@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rackready.design.capacity import circuits, findings
 from rackready.design.capacity.findings import Finding
+from rackready.design.capacity.limits import kilowatts, over
 from rackready.design.capacity.losses import Flow, Group, grouped
 from rackready.design.capacity.parts import RackInput, collapse, least, where
-from rackready.design.capacity.remedies import Planner, bigger_feeds, movable, without_moves
+from rackready.design.capacity.remedies import Planner, bigger_feeds, movable, states_alone, whole_kw, without_moves
 from rackready.design.capacity.supply import Supplies
 from rackready.model.problems import Problem
 
 
 def _first_of_topics(found: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield one finding a topic: of feeds the heaviest load, of supplies the fewest that live; losing more feeds at once says nothing new."""
-    topics: dict[str, Finding] = {}
+    """Yield one finding a topic; losing more feeds at once says nothing new.
+
+    What shows with everything alive comes first, for then no loss is the cause; else of feeds the heaviest load, of supplies the fewest losses.
+    """
+    topics: dict[str, list[Finding]] = {}
     for item in found:
-        known = topics.get(item.topic)
-        if known is None or item.seen_w > known.seen_w or _fewer(item, known):
-            topics[item.topic] = item
-    yield from topics.values()
-
-
-def _fewer(one: Finding, other: Finding) -> bool:
-    return one.short is not None and other.short is not None and _lost(one) < _lost(other)
+        topics.setdefault(item.topic, []).append(item)
+    for same in topics.values():
+        first = min(same, key=lambda item: (_lost(item) > 0, _lost(item) if item.short is not None else 0, -item.seen_w))
+        yield _with_worst(first, max(same, key=lambda item: item.seen_w))
 
 
 def _lost(finding: Finding) -> int:
     return sum(1 for alive in finding.live or () if not alive)
+
+
+def _with_worst(finding: Finding, worst: Finding) -> Finding:
+    """Return a finding of a feed with what the worst loss makes of it, when it is over its rating before anything is lost."""
+    if finding.feed is None or _lost(finding) or not over(worst.seen_w, finding.seen_w):
+        return finding
+    _, have = kilowatts(worst.seen_w, finding.seen_w)
+    return replace(finding, message=f"{finding.message.removesuffix('.')}, and {have} on {worst.at}.")
 
 
 def _mended(planner: Planner, rack: RackInput, finding: Finding, found: Sequence[Finding]) -> str | None:
@@ -78,7 +87,8 @@ def rack_problems(racks: Sequence[RackInput], flow: Flow | None, supplies: Suppl
     shared = _Shared()
     for group in grouped(racks):
         known = powered.get(group.names[0])
-        found = findings.all_of(group.rack, known.states if known else [], supplies)
+        states = known.states if known else states_alone(group.rack) if flow is None else []
+        found = findings.all_of(group.rack, states, supplies)
         for finding in _first_of_topics(found):
             causes = _causes(known, finding)
             for name in group.names:
@@ -88,21 +98,29 @@ def rack_problems(racks: Sequence[RackInput], flow: Flow | None, supplies: Suppl
 
 
 def node_problems(flow: Flow) -> list[Problem]:
-    """Return power nodes that are over their rating in some case, with the worst case and the rating that would do."""
+    """Return power nodes that are over their rating in some case, with what brings that about and the rating that would do."""
     out = []
     given: dict[int, float] = {}
     for number, usable in enumerate(flow.graph.usable):
-        seen = flow.worst_w[number]
-        if usable is None or seen <= usable + 0.5:
-            continue
-        node = flow.graph.nodes[number]
-        when = f" at the {flow.worst_case[number]}" if flow.worst_case[number] else ""
-        text = (
-            f"{node.kind} ({circuits.rating_text(node)}) is over its rating{when}"
-            f" - Expected: at most {usable / 1000:.1f} kW Actual: {least(partial=number in flow.partial)}{seen / 1000:.1f} kW, by {_fed(flow, number)}."
-        )
-        out.append(Problem(f"power node {node.name}", text, _node_fix(flow, number, (seen, usable), given)))
+        if usable is not None and over(flow.worst_w[number], usable):
+            node, what = flow.graph.nodes[number], _cause(flow, number, usable)
+            text = f"{node.kind} ({circuits.rating_text(node)}) is over its rating {what}, by {_fed(flow, number)}."
+            out.append(Problem(f"power node {node.name}", text, _node_fix(flow, number, (flow.worst_w[number], usable), given)))
     return out
+
+
+def _cause(flow: Flow, number: int, usable: float) -> str:
+    """Return when a node is over its rating, with both figures: with everything alive if it is so then, whatever a loss adds."""
+    alive, worst = flow.graph.seen_w(number, flow.base[number]), flow.worst_w[number]
+    some = least(partial=number in flow.partial)
+    when, seen, more = f"at the {flow.worst_case[number]}", worst, ""
+    if over(alive, usable):
+        when, seen = "with everything alive", alive
+        more = f", and {kilowatts(worst, alive)[1]} at the {flow.worst_case[number]}" if over(worst, alive) else ""
+    most, have = kilowatts(seen, usable)
+    times = flow.graph.times[number]
+    overhead = f" with cooling and losses (PUE {times:g})" if times != 1 else ""
+    return f"{when} - Expected: at most {most} Actual: {some}{have}{more}{overhead}"
 
 
 def _fed(flow: Flow, number: int) -> str:
@@ -113,11 +131,12 @@ def _node_fix(flow: Flow, number: int, load: tuple[float, float], given: dict[in
     node, (seen, usable) = flow.graph.nodes[number], load
     size = circuits.standard_breaker(node, seen)
     some = least(partial=number in flow.partial)
-    bigger = f"a breaker of {some}{size} A" if node.breaker_a is not None and size is not None else f"a rating of {some}{math.ceil(seen / 1000)} kW"
+    bigger = f"a breaker of {some}{size} A" if node.breaker_a is not None and size is not None else f"a rating of {some}{whole_kw(seen)} kW"
     spare = _spare(flow, number, seen - usable, given)
     doubt = ", as far as its racks' draw is published" if spare in flow.partial else ""
     source = f"{flow.graph.nodes[spare].name}, which has that to spare{doubt}" if spare is not None else "elsewhere"
-    return f"Feed {some}{(seen - usable) / 1000:.1f} kW of racks from {source}, or give it {bigger}."
+    racks_kw = math.ceil((seen - usable) / flow.graph.times[number] / 100) / 10
+    return f"Feed {some}{racks_kw:.1f} kW of racks from {source}, or give it {bigger}."
 
 
 def _spare(flow: Flow, number: int, need_w: float, given: dict[int, float]) -> int | None:
@@ -131,7 +150,7 @@ def _spare(flow: Flow, number: int, need_w: float, given: dict[int, float]) -> i
         for other, usable in enumerate(graph.usable)
         if usable is not None and graph.nodes[other].kind == graph.nodes[number].kind
     }
-    enough = [other for other in free if free[other] >= need_w]
+    enough = [other for other in free if not over(need_w, free[other])]
     if not enough:
         return None
     best = max(enough, key=lambda other: (other not in flow.partial, free[other]))

@@ -42,7 +42,7 @@ def build_at(radix: Radix, topology: Topology, nodes: Sequence[EndpointNode], *,
         if problems:
             return FabricPlan(problems=tuple(problems))
         moved = _moved(topology, planes)
-        return FabricPlan(problems=(moved,)) if moved else _wired(topology, planes, placed)
+        return FabricPlan(problems=(moved,)) if moved else _wired(topology, planes, placed, {node.name for node in nodes})
 
 
 def _planes(
@@ -62,7 +62,19 @@ def _planes(
     found = _shape(topology, demand)
     if found is None:
         return [], [], [too_large(topology, demand, _room(nodes, units, su_nodes))]
+    unread = _unread(topology, found.tiers)
+    if unread:
+        return [], [], unread
     return [wire.Plane(number, found, topology, tuple(own), radix, populated, demand) for number, own in enumerate(dealt, 1)], placed, []
+
+
+def _unread(topology: Topology, tiers: int) -> list[str]:
+    """Return what the topology says of a third tier that a fabric of two does not have."""
+    if tiers != 2:  # noqa: PLR2004 - two tiers
+        return []
+    given = {"spine_oversubscription": topology.spine_oversubscription} if topology.spine_oversubscription != "1:1" else {}
+    given |= {"core": topology.core.model} if topology.core is not None else {}
+    return [f"topology.{key}: two tiers carry these nodes - Expected: no {key} Actual: {value}. Remove it, or say tiers: 3." for key, value in given.items()]
 
 
 def _moved(topology: Topology, planes: list[wire.Plane]) -> str:
@@ -133,19 +145,21 @@ def _radix(topology: Topology, nodes: Sequence[EndpointNode]) -> tuple[Radix, li
     return (values[0], values[1], values[2]), list(dict.fromkeys(problem for _, problem in found.values() if problem))
 
 
-def _wired(topology: Topology, planes: list[wire.Plane], placed: list[EndpointNode]) -> FabricPlan:
+def _wired(topology: Topology, planes: list[wire.Plane], placed: list[EndpointNode], nodes: set[str]) -> FabricPlan:
     switches = tuple(switch for plane in planes for switch in wire.switches(plane))
     endpoints = tuple(link for plane in planes for link in wire.endpoints(plane, placed))
     trunks = tuple(_trunks(planes))
     design = Design(topology.oversubscription, topology.spine_oversubscription, topology.kind == "rail_optimized")
     up = upward(trunks)
     proof = prove(switches, endpoints, trunks, design, up)
-    lost = losses(switches, endpoints, up, downward(up))
+    devices = {node.name for node in placed} - nodes
+    lost = losses(switches, endpoints, up, downward(up), devices)
     counts = wire.counts({plane.number: plane for plane in planes}) | {
         "tiers": planes[0].shape.tiers,
         "planes": len(planes),
         "units": planes[0].populated,
-        "nodes": len({node.name for node in placed}),
+        "nodes": len(nodes),
+        "devices": len(devices),
         "endpoint_cables": len(endpoints),
     }
     cut_off = tuple(loss.text for loss in lost if loss.cuts_off)

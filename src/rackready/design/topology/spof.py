@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from operator import itemgetter
 
 from rackready.design.topology.graph import Adjacency
 from rackready.design.topology.types import EndpointLink, Loss, TopoSwitch
 
 
-def losses(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], up: Adjacency, down: Adjacency) -> tuple[Loss, ...]:
+def losses(
+    switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], up: Adjacency, down: Adjacency, devices: Collection[str] = ()
+) -> tuple[Loss, ...]:
     """Return what is lost with one switch, like switches together; those that cut a rail or nodes off come first.
 
-    ``up`` and ``down`` are the trunks as ``graph`` has them.
+    ``up`` and ``down`` are the trunks as ``graph`` has them. ``devices``: endpoints that are no nodes (UFM hosts).
     """
-    found = _leafs(switches, endpoints) + _uppers(switches, up) + _articulations(switches, endpoints, up, down)
+    found = _leafs(switches, endpoints, frozenset(devices)) + _uppers(switches, up) + _articulations(switches, endpoints, up, down)
     return tuple(sorted(found, key=lambda loss: not loss.cuts_off))
 
 
@@ -23,7 +25,7 @@ def _span(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({len(names)} switches), each"
 
 
-def _leafs(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink]) -> list[Loss]:
+def _leafs(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink], devices: frozenset[str]) -> list[Loss]:
     """Group leafs by what their nodes lose: links of all that they have, and rails that no other leaf carries for them."""
     links = Counter(map(itemgetter(0), endpoints))
     rails = Counter(map(itemgetter(0, 1), endpoints))
@@ -31,26 +33,33 @@ def _leafs(switches: Sequence[TopoSwitch], endpoints: Sequence[EndpointLink]) ->
     rows: dict[str, list[EndpointLink]] = defaultdict(list)
     for link in endpoints:
         rows[link[3]].append(link)
-    groups: dict[tuple[int, int, int, int, int], list[str]] = defaultdict(list)
+    groups: dict[tuple[int, int, int, int, int, int], list[str]] = defaultdict(list)
     for switch in switches:
         if switch.tier == "leaf" and rows[switch.name]:
             lost = Counter(map(itemgetter(0), rows[switch.name]))
             gone = Counter([node for node, nic, _, _, _ in rows[switch.name] if rails[node, nic] == 1])
             # What most of its nodes lose; a device with one cable among them is named by the articulation points.
             usual = Counter([(lost[node], links[node], gone[node], nics[node]) for node in lost]).most_common(1)[0][0]
-            groups[len(lost), *usual].append(switch.name)
+            beside = len(devices & lost.keys())
+            groups[len(lost) - beside, beside, *usual].append(switch.name)
     return [_leaf_loss(names, *key) for key, names in groups.items()]
 
 
-def _leaf_loss(names: list[str], nodes: int, lost: int, had: int, gone: int, rails: int) -> Loss:
-    share = 100 * lost / had
+def counted(nodes: int, devices: int) -> str:
+    """Return how many nodes, and how many devices beside them, in words."""
+    beside = f"{devices} device{'s' if devices > 1 else ''}" if devices else ""
+    return " and ".join(part for part in (f"{nodes} node{'s' if nodes != 1 else ''}" if nodes or not devices else "", beside) if part)
+
+
+def _leaf_loss(names: list[str], nodes: int, devices: int, lost: int, had: int, gone: int, rails: int) -> Loss:  # noqa: PLR0913, PLR0917 - the key of a group
+    share, who = 100 * lost / had, counted(nodes, devices)
     if lost == had:
-        text = f"{_span(names)}: the only way of {nodes} nodes: when it is lost they are cut off (100 % of their links)."
+        text = f"{_span(names)}: the only way of {who}: when it is lost they are cut off (100 % of their links)."
     elif gone:
         what = "a rail" if gone == 1 else f"{gone} rails"
-        text = f"{_span(names)}: the only leaf of {what} for {nodes} nodes: when it is lost they keep {rails - gone} of {rails} rails ({share:.1f} % lost)."
+        text = f"{_span(names)}: the only leaf of {what} for {who}: when it is lost they keep {rails - gone} of {rails} rails ({share:.1f} % lost)."
     else:
-        text = f"{_span(names)}: {nodes} nodes keep all rails and {had - lost} of {had} links ({share:.1f} % lost)."
+        text = f"{_span(names)}: {who} keep all rails and {had - lost} of {had} links ({share:.1f} % lost)."
     return Loss(tuple(names), text, nodes, round(share, 2), cuts_off=bool(gone) or lost == had)
 
 

@@ -126,7 +126,7 @@ class FabricPlan:
     problems: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     """Of all planes together: ``leaf``, ``spine``, ``core``, ``endpoint_cables``, ``leaf_spine_cables``, ``spine_core_cables``; and ``tiers``, ``planes``,
-    ``units``, ``nodes`` (reserved devices are among them)."""
+    ``units``, ``nodes``, and ``devices`` that have places of nodes."""
     spof: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
     """Every kind of switch: what one of them takes with it. ``spof`` are the texts of those that cut something off."""

@@ -104,7 +104,7 @@ def test_without_a_statement_the_way_to_state_it_is_said() -> None:
             [f"facility.nameplates[0].model: no server or switch profile is called 'qm9999' - Expected: one of {MODELS}. {WAY_OUT}"],
         ),
         (
-            [{"model": "qm9700", "weight_kg": 1, "source": "our own reading"}] * 2,
+            [{"model": "qm9700", "weight_kg": 15, "source": "our own reading"}] * 2,
             ["facility.nameplates[1].model: qm9700 has a nameplate already. One nameplate for a model."],
         ),
         (

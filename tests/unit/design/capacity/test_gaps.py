@@ -111,7 +111,7 @@ def test_limits_that_the_known_part_exceeds_are_problems() -> None:
     item = RackInput("r1", (*stack(dry, 1), *stack(wet, 1, "w"), *stack(PLATFORM, 1, "p"), *stack(MYSTERY, 1, "m")), (), 48, limits, 800.0)
     report = capacity([item], None)
     assert texts(report) == [
-        f"rack r1: devices are too heavy - Expected: at most 800 kg Actual: at least 930 kg. {NO_ROOM}",
+        f"rack r1: devices are too heavy - Expected: at most 800 kg Actual: at least 930.0 kg. {NO_ROOM}",
         f"rack r1: heat is more than its cooling carries - Expected: at most 20 kW Actual: at least 23.4 kW. {NO_ROOM}",
         f"rack r1: heat into air is more than its cooling carries - Expected: at most 8 kW Actual: at least 9.0 kW. {NO_ROOM}",
         f"rack r1: heat into liquid is more than its cooling carries - Expected: at most 8 kW Actual: at least 9.0 kW. {NO_ROOM}",
@@ -142,7 +142,7 @@ def test_a_place_for_weight_says_whose_weight_is_not_known() -> None:
     unclear = RackInput("r2", stack(MYSTERY, 1, "m"), (), 48, None, 50.0)
     assert texts(capacity([heavy, unclear], None)) == [
         (
-            "rack r1: devices are too heavy - Expected: at most 50 kg Actual: 60 kg. "
+            "rack r1: devices are too heavy - Expected: at most 50 kg Actual: 60.0 kg. "
             "Move n2 to rack r2 unit 2 (not known to fit: weight of mystery not published)."
         )
     ]

@@ -128,6 +128,11 @@ def test_wrong_graphs_are_told_and_nothing_is_computed() -> None:
     assert [str(problem) for problem in report.problems] == [
         "facility.power[0].fed_by[0]: power node 'b' does not exist - Expected: a name of facility.power. Correct it or declare it.",
         "rack r1: feed a comes from 'c' - Expected: a name of facility.power Actual: not there. Correct it or declare the power node.",
+        # What the rack's own feeds say does not wait until the graph is right.
+        (
+            "rack r1: 1 x dual keep too few power supplies with feed a lost - Expected: at least 1 Actual: 0 of 2. "
+            "Spread its 2 supplies over 2 feeds (1 + 1): add 1 feed to the rack."
+        ),
     ]
     assert report.nodes == ()
     texts = [str(problem) for problem in capacity([], Facility(power=power[:2])).problems]

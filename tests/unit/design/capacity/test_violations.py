@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from rackready.design.capacity.parts import DeviceModel, RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
@@ -87,7 +88,7 @@ def test_heat_into_liquid_beyond_the_loop() -> None:
 
 
 def test_all_heat_of_a_liquid_cooled_rack_goes_into_liquid() -> None:
-    item = rack("r1", *stack(DGX, 4), cooling=RackCooling(kind="liquid", max_liquid_kw=10))
+    item = rack("r1", *stack(replace(DGX, liquid_share=None), 4), cooling=RackCooling(kind="liquid", max_liquid_kw=10))
     assert texts(capacity([item], None)) == [
         (
             "rack r1: heat into liquid is more than its cooling carries - Expected: at most 10 kW Actual: 40.8 kW. "
@@ -137,6 +138,10 @@ def test_what_is_not_published_is_said_and_never_guessed() -> None:
         "weight not published: mystery, tray",
         "minimum of power supplies not published: mystery, tray",
         "a draw that is not published is judged once the site states it: facility.nameplates for mystery",
+        (
+            "heat into liquid and into air is not known: liquid share not published of mystery; "
+            "give rack r1 cooling of kind air or liquid, or of kind hybrid with its liquid_share"
+        ),
     )
 
 

@@ -46,7 +46,7 @@ def test_a_spine_without_another_is_an_articulation_point() -> None:
 
 def test_a_device_with_one_cable_is_named() -> None:
     plan = fabric(31, 32, 64, reserved=[{"su": 1, "slot": 32, "devices": {"ufm-1": [1], "ufm-2": [2, 3]}}])
-    assert plan.spof[0].startswith("leaf-su001-r1 to leaf-su001-r3 (3 switches), each: the only leaf of a rail for 32 nodes")
+    assert plan.spof[0].startswith("leaf-su001-r1 to leaf-su001-r3 (3 switches), each: the only leaf of a rail for 31 nodes and 1 device:")
     assert "leaf-su001-r1: articulation point: ufm-1 - no other leaf: cut off when it is lost." in plan.spof
     assert not any("ufm-2" in text for text in plan.spof)
 

@@ -1,0 +1,36 @@
+"""Errors of the operating system in words: what was expected of the path, what it said, and the step that helps against just that."""
+
+from __future__ import annotations
+
+import errno
+
+from rackready.cli.streams import OUT
+from rackready.model.problems import RackreadyError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FREE = "Free disk space there, then run again."
+
+_EXPECTED = {
+    errno.ENOENT: ("a path that is there", "Correct the path."),
+    errno.ENOTDIR: ("a path through folders", "Correct the path: a part of it is a file."),
+    errno.ELOOP: ("a path without a circle of links", "Correct the link."),
+    errno.ENAMETOOLONG: ("a shorter path", "Correct the path."),
+    errno.EISDIR: ("a file", "Name a file in that folder."),
+    errno.EEXIST: ("nothing there yet", "Name another, or remove it."),
+    errno.EACCES: ("a path that this user may use", "Correct its permissions or its owner, or run as another user."),
+    errno.EPERM: ("a path that this user may use", "Correct its permissions or its owner, or run as another user."),
+    errno.EROFS: ("a file system that can be written", "Name a path on another, or mount it writable."),
+    errno.EMFILE: ("a file that can still be opened", "Raise the limit of open files (ulimit -n), then run again."),
+    **dict.fromkeys(_FULL, ("room on the file system", _FREE)),
+}
+_OTHER = ("a usable file system", "See what `dmesg` says of its disk, then run again.")
+
+
+def told(error: OSError) -> RackreadyError:
+    """Return an error of the operating system in our words."""
+    why = error.strerror or str(error)
+    if error.filename == OUT:
+        step = _FREE if error.errno in _FULL else "Send it to another place, then run again."
+        return RackreadyError(f"{OUT} - Expected: a place that takes what is printed Actual: {why}. {step}")
+    expected, step = _EXPECTED.get(error.errno or 0, _OTHER)
+    return RackreadyError(f"{error.filename or 'the controller'} - Expected: {expected} Actual: {why}. {step}")

@@ -1,0 +1,165 @@
+"""Checks how racks are fed and cooled: voltages, kinds of feeds and of cooling, and limits that contradict each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from rackready.design.capacity import circuits, findings
+from rackready.design.capacity.from_site import platform_model
+from rackready.design.capacity.parts import DeviceModel
+from rackready.design.capacity.remedies import WAYS
+from rackready.design.found import Found, Subject
+from rackready.design.found_names import Loc
+from rackready.model.facility import Feed, PowerNode, Rated
+from rackready.model.profile import InputVolts
+from rackready.model.site import Rack, Site
+from rackready.profiles import loader
+
+ROUNDED = 0.025
+"""Nominal voltages are rounded: 416 V three-phase is 240.2 V to neutral, 420 V 242.5 V. Judgement."""
+
+SERVER = InputVolts(low=200, high=240, source="judgement: supplies of kilowatts give their output at 200-240 V (NVIDIA DGX H100/H200 and B200 user guides)")
+"""Of a GPU server whose supplies' input is not published."""
+OTHER = InputVolts(low=100, high=250, source="IEC 60038: 100 V is the lowest nominal mains; IEC 60320-1: appliance couplers are rated for 250 V at most")
+"""Of switches and devices."""
+
+THREE = 3
+
+
+def check_power(subject: Subject) -> list[Found]:
+    """Return what cannot work in how racks are fed and cooled."""
+    site, known = subject.site, set(loader.known("platform"))
+    sources = {node.name: node for node in (site.facility.power if site.facility is not None else ())}
+    beside = _beside(site)
+    out: list[Found] = []
+    for r, rack in enumerate(site.racks):
+        here: Loc = ("racks", r)
+        models = [platform_model(name) for name in sorted({node.platform for node in rack.nodes if node.kind == "metal"} & known)]
+        for k, feed in enumerate(rack.feeds):
+            out += _feed(feed, (*here, "feeds", k))
+            out += _volts(feed, _inputs(models, beside.get(rack.name, {})), (*here, "feeds", k, "volts"))
+            out += _from(feed, sources.get(feed.source), (*here, "feeds", k))
+        out += [*_kinds(rack, models, here, whole=not subject.lost.any("feeds")), *_limits(rack, here)]
+    return out
+
+
+def _beside(site: Site) -> dict[str, dict[str, InputVolts]]:
+    """Return by rack what else is plugged in there, with the voltages that it takes."""
+    out: dict[str, dict[str, InputVolts]] = {}
+    known = set(loader.known("switch"))
+    for switch in site.switches:
+        if switch.rack is not None and switch.model in known:
+            out.setdefault(switch.rack, {})[switch.model] = _published(switch.model)
+    topology = site.topology
+    for slot in site.switch_slots if topology is not None else ():
+        model = {"leaf": topology.leaf, "spine": topology.spine_switches(), "core": topology.core_switches()}[slot.tier].model  # type: ignore[union-attr]
+        if model in known:
+            out.setdefault(slot.rack, {})[model] = _published(model)
+    for device in site.devices:
+        if device.rack is not None and device.kind not in _NO_CORD:
+            out.setdefault(device.rack, {})[device.name] = OTHER
+    return out
+
+
+_NO_CORD = frozenset({"power_shelf", "pdu", "patch_panel", "cdu"})
+"""Devices that feed the rack, are passive, or are wired to a circuit of their own."""
+
+
+def _published(switch: str) -> InputVolts:
+    psus = loader.switch(switch).psus
+    return psus.input if psus is not None and psus.input is not None else OTHER
+
+
+def _inputs(models: list[DeviceModel], beside: dict[str, InputVolts]) -> dict[str, InputVolts]:
+    """Return what is plugged into PDUs of a rack, with the voltages that it takes."""
+    out: dict[str, InputVolts] = {}
+    for model in models:
+        psus = loader.platform(model.id).psus
+        if model.fed != "bus_bar":
+            out[model.id] = psus.input if psus is not None and psus.input is not None else SERVER
+    return out | beside
+
+
+def outlet_volts(feed: Rated) -> float:
+    """Return the voltage at the outlets of a feed's PDU, V: line to neutral where that is high enough for supplies, else that of the circuit."""
+    volts = feed.volts or 0.0
+    return volts / math.sqrt(THREE) if feed.phases == THREE and circuits.line_to_neutral(feed) else volts
+
+
+def _volts(feed: Feed, inputs: dict[str, InputVolts], loc: Loc) -> Iterator[Found]:
+    if feed.volts is None or feed.kind != "pdu":
+        return
+    have = outlet_volts(feed)
+    for name, takes in inputs.items():
+        if takes.low * (1 - ROUNDED) <= have <= takes.high * (1 + ROUNDED):
+            continue
+        phases = "three-phase" if feed.phases == THREE else "single-phase"
+        text = (
+            f"{feed.volts:g} V {phases} gives outlets of {have:.0f} V, and {name} takes {takes.low:g} to {takes.high:g} V"
+            f" - Expected: {takes.low:g} to {takes.high:g} V at the outlets Actual: {have:.0f} V."
+        )
+        yield Found(loc, text, "Correct volts (line to line for three phases), or put a transformer between the circuit and the rack.")
+        return  # what else is plugged in there says the same
+
+
+def _feed(feed: Feed, here: Loc) -> Iterator[Found]:
+    """A power shelf has no outlets: what a feed says of them would be read by nobody."""
+    for key in ("outlet", "cord_m", "psus") if feed.kind == "shelf" else ():
+        if getattr(feed, key) is not None:
+            text = f"feed {feed.name} is a power shelf and gives {key} - Expected: a feed of kind pdu, or no {key} Actual: shelf."
+            yield Found((*here, key), text, f"Remove {key}, or correct the kind.")
+
+
+_BUSWAYS = frozenset({"busway", "rpp", "pdu"})
+"""Kinds behind which no transformer stands before a rack."""
+_NEAR = 0.05
+"""400 and 415 V are names of one circuit (IEC 60038); the next nominal voltages are further apart. Judgement."""
+
+
+def _from(feed: Feed, source: PowerNode | None, here: Loc) -> Iterator[Found]:
+    """Compare a feed with the power node at its other end."""
+    if source is None or source.kind not in _BUSWAYS:
+        return
+    if feed.phases == THREE and source.phases != THREE:
+        text = f"feed {feed.name} is three-phase, and {source.name} is single-phase - Expected: phases: 1 Actual: 3."
+        yield Found((*here, "phases"), text, "Correct the phases of one of the two.")
+    elif feed.volts is not None and source.volts is not None:
+        offered = _offered(feed, source)
+        if not any(abs(feed.volts - volts) <= _NEAR * volts for volts in offered):
+            expected = " or ".join(f"{volts:.0f} V" for volts in offered)
+            text = f"feed {feed.name} comes from {source.name}, a {source.kind} of {source.volts:g} V - Expected: {expected} Actual: {feed.volts:g} V."
+            yield Found((*here, "volts"), text, "Correct the voltage of one of the two, or declare the transformer between them.")
+
+
+def _offered(feed: Feed, source: PowerNode) -> list[float]:
+    """Return the voltages that a feed can have from a node, V."""
+    volts = source.volts or 0.0
+    if feed.phases == source.phases:
+        return [volts]
+    if feed.phase is not None:
+        return [volts] if "-" in feed.phase else [volts / math.sqrt(THREE)]
+    return [volts / math.sqrt(THREE), volts]
+
+
+def _kinds(rack: Rack, models: list[DeviceModel], here: Loc, *, whole: bool) -> Iterator[Found]:
+    cooling, feeds = rack.cooling.kind if rack.cooling is not None else None, {feed.kind for feed in rack.feeds}
+    for model in models:
+        warm = findings.cooling_misfit(cooling, model)
+        if warm is not None:
+            yield Found((*here, "cooling", "kind"), warm[1], WAYS[warm[0]])
+        fed = findings.feed_misfit(feeds, model) if whole else None
+        if fed is not None:
+            yield Found((*here, "feeds"), fed[1], WAYS[fed[0]])
+
+
+def _limits(rack: Rack, here: Loc) -> Iterator[Found]:
+    """A part of the heat that may be more than all of it."""
+    limits = rack.cooling
+    if limits is None or limits.max_kw is None:
+        return
+    for key, way in (("max_air_kw", "air"), ("max_liquid_kw", "liquid")):
+        part = getattr(limits, key)
+        if part is not None and part > limits.max_kw:
+            text = f"{way} carries more than the rack may lose in all (max_kw) - Expected: at most {limits.max_kw:.12g} kW Actual: {part:.12g} kW."
+            yield Found((*here, "cooling", key), text, f"Lower {key}, or raise max_kw.")

@@ -1,0 +1,57 @@
+"""What the operating system says of a path is told with the step that helps: a path that is not there is not a full disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rackready.cli.os_errors import told
+from rackready.cli.streams import OUT
+
+Command = Callable[..., tuple[int, str, str]]
+
+SAID = [
+    (errno.ENOENT, "Expected: a path that is there Actual: No such file or directory. Correct the path."),
+    (errno.EISDIR, "Expected: a file Actual: Is a directory. Name a file in that folder."),
+    (errno.EACCES, "Expected: a path that this user may use Actual: Permission denied. Correct its permissions or its owner, or run as another user."),
+    (errno.EROFS, "Expected: a file system that can be written Actual: Read-only file system. Name a path on another, or mount it writable."),
+    (errno.EEXIST, "Expected: nothing there yet Actual: File exists. Name another, or remove it."),
+    (errno.ENOSPC, "Expected: room on the file system Actual: No space left on device. Free disk space there, then run again."),
+    (errno.EDQUOT, "Expected: room on the file system Actual: Disk quota exceeded. Free disk space there, then run again."),
+    (errno.EIO, "Expected: a usable file system Actual: Input/output error. See what `dmesg` says of its disk, then run again."),
+]
+
+
+@pytest.mark.parametrize(("number", "text"), SAID)
+def test_each_error_has_its_own_step(number: int, text: str) -> None:
+    assert str(told(OSError(number, os.strerror(number), "/x"))) == f"/x - {text}"
+
+
+@pytest.mark.parametrize("number", [number for number in errno.errorcode if number not in {errno.ENOSPC, errno.EDQUOT}])
+@pytest.mark.parametrize("place", ["/x", OUT, None])
+def test_only_a_full_disk_is_to_be_freed(number: int, place: str | None) -> None:
+    assert "Free disk space" not in str(told(OSError(number, os.strerror(number), place)))
+
+
+CALLS = [
+    ("size", "model", "--config"),
+    ("size", "serve", "--config"),
+    ("size", "train", "--config"),
+    ("import", "manifest"),
+    ("gate", "evaluate", "node/gpu/sanity/ecc", "--profile", "dgx_h100", "--input"),
+    ("plan", "--site"),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: " ".join(call[:2]))
+@pytest.mark.parametrize("what", ["none.json", "."], ids=["absent", "folder"])
+def test_every_command_that_reads_a_file_says_so_of_one_that_it_cannot_read(command: Command, tmp_path: Path, call: tuple[str, ...], what: str) -> None:
+    code, out, error = command(*call, str(tmp_path / what))
+    assert code == 2
+    assert "Free disk space" not in error + out
+    assert "defect" not in error
+    assert str(tmp_path) in (error + out).replace("\n", "")
