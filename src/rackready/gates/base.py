@@ -153,6 +153,8 @@ class Gate(ABC):
     """An error is tried once more; False for what must not be done again without being asked for."""
     since_last_pass: ClassVar[bool] = False
     """It judges what is new since its last pass, which it finds in ``GateFacts.passed``."""
+    looks: ClassVar[bool] = False
+    """It only reads and loads nothing: safe while jobs run. Every deploy runs it anew, and a pass counts for that deploy alone."""
     Inputs: ClassVar[type[Inputs]] = Inputs
 
     def __init__(self, inputs: Mapping[str, object] | None = None) -> None:

@@ -42,13 +42,13 @@ from rackready.profiles import loader
 __all__ = ["Kept", "Stage", "connect", "gate_entries", "run_gates"]
 
 
-def run_gates(
-    ctx: PhaseContext, nodes: list[str], *, only: list[str] | None = None, partners: Sequence[str] = (), kept: Kept | None = None
+def run_gates(  # noqa: PLR0913 - which nodes, which gates, and how much is told
+    ctx: PhaseContext, nodes: list[str], *, only: list[str] | None = None, partners: Sequence[str] = (), kept: Kept | None = None, quiet: bool = False
 ) -> dict[str, NodeResult]:
     """Run the site's gate set (or ``only`` these gates) on nodes, and return what it means for each.
 
     ``partners`` are nodes that may serve as the other end of pair and cluster gates without being judged themselves; ``kept`` says
-    which gates count already and are not run, node by node: coverage and the result are over both.
+    which gates count already and are not run, node by node: coverage and the result are over both. ``quiet``: tell only what does not pass.
     Raises RackreadyError for a site or gate set that cannot be used, Interrupted when the operator stops.
     """
     site = load_site(ctx.env, root=ctx.root)
@@ -57,7 +57,9 @@ def run_gates(
     if ctx.check:
         return {node: NodeResult(Outcome.NOT_RUN, f"would run {len(entries)} gates") for node in nodes}
     with stages(ctx, site, paths, [*nodes, *partners], entries) as begin:
-        return begin([*nodes, *partners]).run(nodes, partners, entries, whole=only is None, kept=kept or {})
+        stage = begin([*nodes, *partners])
+        stage.board.recorder.quiet = quiet
+        return stage.run(nodes, partners, entries, whole=only is None, kept=kept or {})
 
 
 @contextmanager

@@ -36,6 +36,7 @@ class Versions(Gate):
     """Driver, fabric manager, CUDA, NCCL and DCGM are the wanted versions, agree with each other, and their services run."""
 
     id = "node/gpu/sanity/versions"
+    looks = True
     covers = frozenset({"node"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:

@@ -28,6 +28,7 @@ class Fans(Gate):
     """Every fan turns, above the least speed that its BMC has for it, the set is redundant, and none is gone since the last pass."""
 
     id = "bmc/cooling/sanity/fans"
+    looks = True
     since_last_pass = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:

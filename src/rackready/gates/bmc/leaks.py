@@ -24,6 +24,7 @@ class Leaks(Gate):
     """No leak detector of a liquid-cooled node sees liquid, and there is at least one."""
 
     id = "bmc/cooling/sanity/leaks"
+    looks = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""

@@ -29,6 +29,7 @@ class Supplies(Gate):
     """Every power supply is there, has input and works, and the loss of one is covered."""
 
     id = "bmc/power/sanity/supplies"
+    looks = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""

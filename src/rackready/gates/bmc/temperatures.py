@@ -42,6 +42,7 @@ class Temperatures(Gate):
     """Air at inlet and outlet and every watched part are within the thresholds of the BMC."""
 
     id = "bmc/cooling/sanity/temperatures"
+    looks = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""
