@@ -15,6 +15,7 @@ from rackready.evidence.store import EvidenceStore
 from rackready.gates.phase import run_gates
 from rackready.gates.registry import gate
 from rackready.handover.certify import entries, fingerprints
+from rackready.handover.look import fingerprints as seen_now
 from rackready.handover.look import kept, look, to_load, unseen
 from rackready.handover.phase import DRAIN, RELEASE, run_handover
 from rackready.handover.policy import Moment, decide
@@ -61,8 +62,8 @@ def run_where_needed(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResul
     taken out of it before it is loaded, and so is a partner; a node that keeps its jobs is left alone. What a look finds decides at once.
     """
     site = load_site(ctx.env, root=ctx.root)
-    standings = _standings(ctx, site, nodes)
-    out = {item.node: NodeResult(Outcome.FAIL, _recorded(item)) for item in standings if item.failed}
+    standings, out = _standings(ctx, site, nodes)
+    out |= {item.node: NodeResult(Outcome.FAIL, _recorded(item)) for item in standings if item.failed}
     lacking = [item for item in standings if item.why and not item.failed]
     whole = [item for item in standings if not item.why and not item.failed]
     if ctx.check:
@@ -151,18 +152,19 @@ def _give_back(ctx: PhaseContext, lent: list[str]) -> None:
         ledger.close()
 
 
-def _standings(ctx: PhaseContext, site: Site, nodes: list[str]) -> list[Standing]:
-    """Return how each node stands, and say of each that must be measured why."""
+def _standings(ctx: PhaseContext, site: Site, nodes: list[str]) -> tuple[list[Standing], dict[str, NodeResult]]:
+    """Return how each node stands, saying of each that must be measured why; and an error for each whose parts cannot be seen any more."""
     paths = EnvPaths(ctx.root, ctx.env)
-    prints = fingerprints(site, paths, nodes)
+    prints, parts = (fingerprints(site, paths, nodes), {}) if ctx.check else seen_now(ctx, site, nodes)
+    unsaid = {node: NodeResult(Outcome.ERROR, str(found)) for node, found in parts.items() if isinstance(found, Finding)}
     ledger = Ledger.open(paths.database)
     try:
         store = EvidenceStore.read_only(ledger, paths.raw)
-        out = [standing(site, store, ledger, node, prints[node], campaign=ctx.campaign, again=ctx.again) for node in nodes]
+        out = [standing(site, store, ledger, node, prints[node], campaign=ctx.campaign, again=ctx.again) for node in nodes if node not in unsaid]
         for item in out:
             if item.why and not item.failed:
                 ledger.event(ctx.campaign, item.node, "validate", f"to be measured: {item.why}")
-        return out
+        return out, unsaid
     finally:
         ledger.close()
 

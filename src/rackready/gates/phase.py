@@ -26,6 +26,7 @@ from rackready.gates.last_pass import last_passes
 from rackready.gates.launch import launcher
 from rackready.gates.machines import Machines
 from rackready.gates.merge import merged
+from rackready.gates.node_parts import with_parts
 from rackready.gates.recorder import Recorder, not_run, skipped
 from rackready.gates.registry import gate as make_gate
 from rackready.gates.runner import Connection, Launcher, Runner
@@ -42,7 +43,7 @@ from rackready.profiles import loader
 __all__ = ["Kept", "Stage", "connect", "gate_entries", "run_gates"]
 
 
-def run_gates(  # noqa: PLR0913 - which nodes, which gates, and how much is told
+def run_gates(
     ctx: PhaseContext, nodes: list[str], *, only: list[str] | None = None, partners: Sequence[str] = (), kept: Kept | None = None, quiet: bool = False
 ) -> dict[str, NodeResult]:
     """Run the site's gate set (or ``only`` these gates) on nodes, and return what it means for each.
@@ -130,7 +131,7 @@ class Stage:
         paths: EnvPaths | None = None,
     ) -> Stage:
         """Take the fingerprint of every node and make ready to run."""
-        prints = gather(connection, site, nodes)
+        prints = with_parts(gather(connection, site, nodes), ledger)
         facts = site_facts(site, nodes, last_passes(store, ledger, nodes, prints))
         recorder = Recorder(store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)})
         runner = Runner(connection, facts, recorder.attempt, launcher, bmc=bmcs(site, ledger, campaign, paths))

@@ -77,6 +77,7 @@ def statement(
         "predicate": {
             **about,
             "fingerprint": fingerprint.identity(),
+            "parts": fingerprint.parts,
             "gates": gates,
             "declaredSkips": [{"gate": gate, "reason": reason} for gate, reason in sorted(decision.skips.items())],
             "issued": issued.astimezone(UTC).isoformat(timespec="seconds"),

@@ -15,6 +15,7 @@ from rackready.gates.board import Kept
 from rackready.gates.fingerprint import gather
 from rackready.gates.phase import connect
 from rackready.handover.certificate import issue, statement
+from rackready.handover.look import fingerprints as seen_now
 from rackready.handover.look import kept, look, to_load, unseen
 from rackready.handover.policy import Decision, Moment, decide
 from rackready.ledger.store import Ledger
@@ -40,21 +41,22 @@ def run_certify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     """
     site = load_site(ctx.env, root=ctx.root)
     paths = EnvPaths(ctx.root, ctx.env)
-    found = fingerprints(site, paths, nodes)
+    found, parts = (fingerprints(site, paths, nodes), {}) if ctx.check else seen_now(ctx, site, nodes)
     ledger = Ledger.open(paths.database)
     try:
-        desk = _Desk(ctx, site, paths, ledger)
-        out = {node: NodeResult(Outcome.ERROR, str(item)) for node, item in found.items() if isinstance(item, Finding)}
-        seen = {} if ctx.check else look(ctx, desk.unseen({node: item for node, item in found.items() if isinstance(item, Fingerprint)}))
+        desk = Desk(ctx, site, paths, ledger)
+        out = {node: NodeResult(Outcome.ERROR, str(item)) for node, item in [*found.items(), *parts.items()] if isinstance(item, Finding)}
+        able = {node: item for node, item in found.items() if node not in out and isinstance(item, Fingerprint)}
+        seen = {} if ctx.check else look(ctx, desk.unseen(able))
         out |= {node: result for node, result in seen.items() if result.outcome is not Outcome.PASS}
-        return out | {node: desk.certify(node, item) for node, item in found.items() if node not in out and isinstance(item, Fingerprint)}
+        return out | {node: desk.certify(node, item) for node, item in able.items() if node not in out}
     finally:
         ledger.close()
 
 
 @dataclass(frozen=True, slots=True)
-class _Desk:
-    """Where certificates are made."""
+class Desk:
+    """Where certificates are made and verified."""
 
     ctx: PhaseContext
     site: Site
@@ -77,6 +79,7 @@ class _Desk:
         return decide(node, entries(self.site), records, self.site.gates.skipped(node, today()), moment), records
 
     def certify(self, node: str, found: Fingerprint) -> NodeResult:
+        """Give a node its certificate when policy lets it through."""
         decision, records = self.decided(node, found)
         if not decision.allowed:
             return NodeResult(Outcome.FAIL, "; ".join(decision.refusals))

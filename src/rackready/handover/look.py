@@ -5,15 +5,38 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from rackready.evidence.store import EvidenceStore
 from rackready.gates.board import Kept
-from rackready.gates.phase import run_gates
-from rackready.handover.policy import Decision, light, looks
-from rackready.model.evidence import EvidenceRecord
-from rackready.model.outcome import Outcome, Verdict
+from rackready.gates.fingerprint import gather
+from rackready.gates.node_parts import Seen, see, with_parts
+from rackready.gates.phase import connect, run_gates
+from rackready.handover.policy import LOOK_S, Decision, light, looks
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import EvidenceRecord, Fingerprint
+from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.profile import GateSetEntry
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
 
 _SEEN = "seen again: {checks} checks passed; what was measured under load still counts"
+
+
+def fingerprints(ctx: PhaseContext, site: Site, nodes: Sequence[str]) -> tuple[dict[str, Fingerprint | Finding], dict[str, Seen | Finding]]:
+    """Return what every node is right now, and its parts, read anew unless this campaign just did; or why that cannot be said.
+
+    A node that does not say who it is is not asked for its parts.
+    """
+    paths = EnvPaths(ctx.root, ctx.env)
+    ledger = Ledger.open(paths.database)
+    try:
+        with connect(site, paths, nodes) as (connection, _launcher):
+            prints = gather(connection, site, nodes)
+            readable = [node for node, found in prints.items() if isinstance(found, Fingerprint)]
+            seen = see(connection, site, EvidenceStore.open(ledger, paths.raw), ledger, ctx.campaign, readable, LOOK_S)
+        return with_parts(prints, ledger), seen
+    finally:
+        ledger.close()
 
 
 def unseen(decision: Decision) -> bool:

@@ -17,6 +17,7 @@ from rackready.design.site import load_site
 from rackready.drivers.process import Interrupted
 from rackready.drivers.scheduler.base import SchedulerNode
 from rackready.evidence.store import EvidenceStore, new_id
+from rackready.gates.node_parts import Seen
 from rackready.handover import look as looking
 from rackready.handover.certify import entries
 from rackready.handover.phase import DRAIN
@@ -44,6 +45,8 @@ class Rack:
     busy: set[str] = field(default_factory=set)
     keep: set[str] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
+    hidden: set[str] = field(default_factory=set)
+    """Nodes whose parts cannot be read any more."""
     runs: list[tuple[list[str], list[str], dict[str, set[str]]]] = field(default_factory=list)
     """Nodes, partners, and per node the gates that were due, of every call of the gates."""
     looked: list[dict[str, set[str]]] = field(default_factory=list)
@@ -60,7 +63,9 @@ class Rack:
         self.ledger = Ledger.open(self.paths.database)
         self.store = EvidenceStore.open(self.ledger, self.paths.raw)
 
-    def measured(self, node: str, gate: str = "", *, outcome: Outcome = Outcome.PASS, hours_ago: float = 0.3, findings: Sequence[Finding] = (), by: str = "c1") -> None:
+    def measured(
+        self, node: str, gate: str = "", *, outcome: Outcome = Outcome.PASS, hours_ago: float = 0.3, findings: Sequence[Finding] = (), by: str = "c1"
+    ) -> None:
         """Append evidence of all gates that decide, or of one."""
         at = datetime.now(UTC) - timedelta(hours=hours_ago)
         for entry in entries(self.site):
@@ -90,6 +95,10 @@ class Rack:
     def fingerprints(self, _site: object, _paths: object, nodes: list[str]) -> dict[str, Fingerprint | Finding]:
         lost = Finding(where="x", what="SSH", expected="an answer", actual="none", next_step="Look.")
         return {node: lost if node in self.unread else self.prints(node) for node in nodes}
+
+    def seen_now(self, _ctx: object, site: object, nodes: list[str]) -> tuple[dict[str, Fingerprint | Finding], dict[str, Seen | Finding]]:
+        unsaid = Finding(where="x", what="parts that were seen before cannot be read", expected="drives", actual="drives: lsblk: exit 1", next_step="Look.")
+        return self.fingerprints(site, None, nodes), {node: unsaid if node in self.hidden else Seen("d") for node in nodes if node not in self.unread}
 
     def gates(self, _ctx: object, nodes: list[str], *, partners: Sequence[str], kept: Mapping[str, Mapping[str, Verdict]]) -> dict[str, NodeResult]:
         ids = [entry.id for entry in entries(self.site)]
@@ -122,7 +131,13 @@ def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
     (tmp_path / "inventories/sim").mkdir(parents=True)
     (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
     made = Rack(PhaseContext("sim", tmp_path, "c1"))
-    stands = {"fingerprints": made.fingerprints, "run_gates": made.gates, "in_production": made.in_production, "take_out": made.take_out}
+    stands = {
+        "fingerprints": made.fingerprints,
+        "seen_now": made.seen_now,
+        "run_gates": made.gates,
+        "in_production": made.in_production,
+        "take_out": made.take_out,
+    }
     for name, stand_in in {**stands, "run_handover": made.handover}.items():
         monkeypatch.setattr(evidence_check, name, stand_in)
     monkeypatch.setattr(looking, "run_gates", made.look)
@@ -324,6 +339,14 @@ def test_a_node_that_cannot_be_read_is_said(rack: Rack) -> None:
     assert [event.text for event in rack.ledger.events("c1")] == [
         "to be measured: what it is could not be read (x: SSH - Expected: an answer Actual: none. Look.)"
     ]
+
+
+def test_a_node_whose_parts_cannot_be_seen_any_more_is_no_pass_and_not_loaded(rack: Rack) -> None:
+    rack.measured("node01", by="c0")
+    rack.hidden = {"node01"}
+    found = rack.run("node01")["node01"]
+    assert found == NodeResult(Outcome.ERROR, "x: parts that were seen before cannot be read - Expected: drives Actual: drives: lsblk: exit 1. Look.")
+    assert (rack.runs, rack.looked, rack.taken) == ([], [], {})
 
 
 def test_a_dry_run_says_what_would_be_measured_and_holds_nobody(rack: Rack) -> None:

@@ -65,7 +65,9 @@ def test_a_certificate_that_did_not_count_is_made_anew_and_that_is_told(paths: E
     _tamper(paths, lambda envelope: envelope["signatures"][0].update(sig="AAAA"))
     made = issue(paths, content())
     assert (made.path, made.new) == (path, True)
-    assert re.fullmatch(r"node01: certificate - Expected: signed by key \w+ Actual: no valid signature of it \(key ids: \w+\)\. Certify the node again\.", made.voided)
+    assert re.fullmatch(
+        r"node01: certificate - Expected: signed by key \w+ Actual: no valid signature of it \(key ids: \w+\)\. Certify the node again\.", made.voided
+    )
     assert issue(paths, content()) == Issued(path, new=False), "the new one counts"
 
 

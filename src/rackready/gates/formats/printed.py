@@ -105,6 +105,14 @@ class PartInventory(Shape):
     memory_bytes: int | None = None
 
 
+class NodeParts(Shape):
+    """What ``node_parts`` prints."""
+
+    boot_id: str | None = None
+    parts: dict[str, dict[str, str]]
+    unread: dict[str, str]
+
+
 class _Proof(Shape):
     """What showed that outlets are the node's own: its supplies' inputs (outlet -> supply that lost it), or its BMC's silence alone, and why.
 
