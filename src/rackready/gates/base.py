@@ -54,6 +54,10 @@ class GateFacts:
     """What stands in the racks beside nodes and switches: PDUs, power shelves, coolant distribution units."""
     liquid: frozenset[str] = frozenset()
     """Nodes whose rack the site cools with liquid."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Every node of the site -> its address."""
+    needed: tuple[str, ...] = ()
+    """Names, not addresses, by which the site file calls what nodes need: the package mirror, the scheduler's controller."""
     launcher: Literal["openmpi", "srun", "mpijob"] = "openmpi"
     """How programs are started on several nodes: site.yml gates.launcher."""
 

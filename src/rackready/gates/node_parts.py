@@ -27,6 +27,7 @@ SEEN = "parts-seen"
 MEASURING = (
     *(f"{name}_perf{suffix}" for name in ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv") for suffix in ("", "_mpi")),
     *("ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat", "ib_send_bw", "nvbandwidth", "dcgmi", "nv-hostengine"),
+    *(f"/usr/libexec/datacenter-gpu-manager-4/plugins/cuda{major}/nvbandwidth" for major in (11, 12, 13)),
     *("dcgmproftester11", "dcgmproftester12", "dcgmproftester13", "fio", "mpirun", "srun"),
 )
 """Programs whose figures outlive a run: those of gates that load. What gates that only look run is judged anew by every look."""
@@ -105,9 +106,7 @@ def _read(connection: Connection, site: Site, node: str) -> tuple[Kinds, Mapping
     return found["parts"], found["unread"]
 
 
-def _settled(
-    store: EvidenceStore, ledger: Ledger, campaign: str, node: str, found: tuple[Kinds, Mapping[str, str]], last: Entry | None
-) -> Seen | Finding:
+def _settled(store: EvidenceStore, ledger: Ledger, campaign: str, node: str, found: tuple[Kinds, Mapping[str, str]], last: Entry | None) -> Seen | Finding:
     parts, unread = found
     before = _stored(store, last)
     lost = sorted(unread.keys() & before.keys())
