@@ -147,8 +147,8 @@ class Machines:
             podman.create(machine.container, self._image, self.plan.clone, options=("--volume", f"{self._store.mirror}:/srv/mirror:ro"), command=command)
             return
         volume = ("--volume", f"{self._store.hardware(machine.name)}:/opt/hw:ro") if machine.role in ("node", "switch") else ()
-        names = ("--volume", f"{self._resolver(machine)}:/etc/resolv.conf")
-        podman.create(machine.container, self._image, self.plan.clone, options=("--systemd", "always", "--hostname", machine.name, *volume, *names))
+        resolver = ("--volume", f"{self._resolver(machine)}:/etc/resolv.conf")
+        podman.create(machine.container, self._image, self.plan.clone, options=("--systemd", "always", "--hostname", machine.name, *volume, *resolver))
         try:
             with podman.mounted(machine.container) as root:
                 self._seed(machine, root)
