@@ -36,6 +36,7 @@ LOSABLE: Mapping[str, str] = {
     "node/host/sanity/pcie-acs": "lspci names a bridge once, above its lines: a line that is moved below another bridge is that one's",
     "bmc/log/sanity/events": "an entry whose date cannot be read is an old one once somebody said that everything until then was dealt with (since, repair)",
     "node/gpu/performance/inference": "its tests have an answer of two programs, which is a whole one of the first without the other",
+    "node/host/sanity/environment": "a line that is lost sets nothing: what is not in a file is not set by it",
     "node/host/sanity/services": "its tests have an answer with one state too many, which is a whole one without it",
 }
 """Gate -> why a bad output of it of which a part is lost may be a good one: damage on its way is not meant, that its digest shows."""

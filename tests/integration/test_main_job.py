@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.integration.drift import HAND, HARDWARE, NAMED
 from tests.integration.fault_matrix import Player, trials
 from tests.integration.project import Project
 
@@ -126,3 +127,45 @@ def test_srun_starts_what_open_mpi_started_and_the_nodes_are_as_before(project: 
     assert project.ssh("slurmctl", "scontrol show reservation").strip() == "No reservations in the system"
     assert {name: state.rstrip("*") for name, state in sinfo(project).items() if name in {"node01", "node02"}} == {"node01": "drained", "node02": "drained"}
     assert "rackready: trial of srun" in project.ssh("slurmctl", "sinfo -R -h -o '%E'")
+
+
+def test_a_certificate_is_verified_against_the_node_as_it_is_now(project: Project) -> None:
+    code, document = project.json("certificate", "verify", "--limit", "node04")
+    assert code == 0, project.progress()[-4000:]
+    assert document["nodes"][0]["outcome"] == "pass"
+    assert project.run("sim", "inject", "node04", "dimm-other")[0] == 0
+    code, document = project.json("certificate", "verify", "--limit", "node04")
+    assert code == 1
+    reason = document["nodes"][0]["reason"]
+    assert reason.startswith("node04: certificate - Expected: made for the parts that it has now Actual: memory module DIMM_P0_C1 was "), reason
+    assert sinfo(project)["node04"].startswith("drain"), "it is offered no more"
+
+
+def test_the_next_install_mends_and_names_what_it_manages(project: Project) -> None:
+    for command in HAND["node01"]:
+        project.ssh("node01", command)
+    code, document = project.json("install", "--limit", "node01")
+    assert (code, document["changed"]) == (0, ["node01"]), project.progress()[-4000:]
+    told = [event.text for event in project.events() if event.campaign == document["campaign"]]
+    assert "changed: base : limits | Set the limits of all users and the kernel settings, and put those in force" in told
+    assert "changed: base : limits | Open /tmp and /var/tmp to all users, each to its own files (mode 1777)" in told
+    assert project.ssh("node01", "sysctl -n kernel.numa_balancing; stat -c %a /tmp").split() == ["0", "1777"]
+
+
+def test_no_drift_hides_behind_evidence(project: Project) -> None:
+    for node, faults in HARDWARE.items():
+        for fault in faults:
+            code, text = project.run("sim", "inject", node, *fault)
+            assert code == 0, text + project.progress()[-1000:]
+    for command in HAND["node03"]:
+        project.ssh("node03", command)
+    code, document = project.json("deploy", "--limit", "node02,node03")
+    assert code == 1, project.progress()[-4000:]
+    assert {row["name"]: row["state"] for row in document["nodes"]} == {"node02": "quarantined", "node03": "quarantined"}
+    told: dict[str, str] = {}
+    for event in project.events():
+        if event.campaign == document["campaign"]:
+            told[event.node] = f"{told.get(event.node, '')}\n{event.text}"
+    unsaid = [words for node, those in NAMED.items() for words in those if words not in told[node]]
+    assert unsaid == [], told
+    assert all(state.startswith("drain") for name, state in sinfo(project).items() if name in NAMED)

@@ -1,4 +1,4 @@
-"""Validates where valid evidence is missing, and only there: what was measured on this very node, as it is now, counts on."""
+"""Validates: looks at every node anew, and measures under load where valid evidence is missing, and only there."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from rackready.evidence.store import EvidenceStore
 from rackready.gates.phase import run_gates
 from rackready.gates.registry import gate
 from rackready.handover.certify import entries, fingerprints
+from rackready.handover.look import fingerprints as seen_now
+from rackready.handover.look import kept, look, to_load, unseen
 from rackready.handover.phase import DRAIN, RELEASE, run_handover
-from rackready.handover.policy import Decision, Moment, decide
+from rackready.handover.policy import Moment, decide
 from rackready.handover.production import in_production, take_out
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
@@ -28,7 +30,8 @@ from rackready.model.state import NodeState, at_least
 from rackready.paths import EnvPaths
 from rackready.profiles import loader
 
-_COUNTS = "evidence of this very node still counts: nothing was measured again"
+_SEEN_BEFORE = "seen again by this run already: evidence of this very node still counts"
+_WOULD_LOOK = "would be looked at anew; what was measured under load still counts"
 
 _PARTNER = "partner in the measurement of"
 """Begins the reason with which a partner is drained: a run that was killed is known by it."""
@@ -36,7 +39,7 @@ _PARTNER = "partner in the measurement of"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is on record for a node as it is now. ``why``: why it must be measured, empty when its evidence is complete and counts."""
+    """What is on record for a node as it is now. ``why``: why it must be measured under load, empty when what was measured so is complete and counts."""
 
     node: str
     why: str
@@ -44,31 +47,41 @@ class Standing:
     """Gate -> the verdict that counts: it is not run again."""
     failed: str = ""
     """The fail on record since the node was last changed or repaired."""
+    unseen: bool = False
+    """Whether gates that only look are due: they load nothing, and are run on nodes in production, too."""
 
     def due(self, gates: Iterable[str]) -> set[str]:
         """Return those of the gates that must be run on it."""
-        return {name for name in gates if name not in self.kept} if self.why else set()
+        return {name for name in gates if name not in self.kept} if self.why or self.unseen else set()
 
 
 def run_where_needed(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
-    """Run the gates that are due on the nodes whose evidence is missing, void or too old; the others pass with the words that say why.
+    """Look at all nodes anew, and run the gates that load on those whose evidence is missing, void or too old.
 
     A node that failed as it is now is not measured again: measuring until it passes would launder a fault. One in production is
-    taken out of it first, and so is a partner; a node that keeps its jobs is left alone.
+    taken out of it before it is loaded, and so is a partner; a node that keeps its jobs is left alone. What a look finds decides at once.
     """
     site = load_site(ctx.env, root=ctx.root)
-    standings = _standings(ctx, site, nodes)
-    out = {item.node: NodeResult(Outcome.FAIL, _recorded(item)) for item in standings if item.failed}
-    out |= {item.node: NodeResult(Outcome.PASS, _COUNTS) for item in standings if not item.failed and not item.why}
-    lacking = [item for item in standings if item.node not in out]
+    standings, out = _standings(ctx, site, nodes)
+    out |= {item.node: NodeResult(Outcome.FAIL, _recorded(item)) for item in standings if item.failed}
+    lacking = [item for item in standings if item.why and not item.failed]
+    whole = [item for item in standings if not item.why and not item.failed]
     if ctx.check:
+        out |= {item.node: NodeResult(Outcome.PASS, _WOULD_LOOK) for item in whole}
         return out | {item.node: NodeResult(Outcome.NOT_RUN, f"would be measured: {item.why}") for item in lacking}
-    fit = [item.node for item in standings if not item.failed and not item.why]
+    out |= _look(ctx, whole)
+    fit = [item.node for item in whole if out[item.node].outcome is Outcome.PASS]
     lent = _lent_before(ctx, site, fit)
     try:
         return out | _measure(ctx, site, lacking, fit, lent)
     finally:
         _give_back(ctx, lent)
+
+
+def _look(ctx: PhaseContext, whole: Sequence[Standing]) -> dict[str, NodeResult]:
+    """Run the gates that only look on nodes of which nothing else is due, in production or not."""
+    out = {item.node: NodeResult(Outcome.PASS, _SEEN_BEFORE) for item in whole if not item.unseen}
+    return out | look(ctx, {item.node: item.kept for item in whole if item.unseen})
 
 
 def _measure(ctx: PhaseContext, site: Site, lacking: list[Standing], fit: list[str], lent: list[str]) -> dict[str, NodeResult]:
@@ -139,40 +152,40 @@ def _give_back(ctx: PhaseContext, lent: list[str]) -> None:
         ledger.close()
 
 
-def _standings(ctx: PhaseContext, site: Site, nodes: list[str]) -> list[Standing]:
-    """Return how each node stands, and say of each that must be measured why."""
+def _standings(ctx: PhaseContext, site: Site, nodes: list[str]) -> tuple[list[Standing], dict[str, NodeResult]]:
+    """Return how each node stands, saying of each that must be measured why; and an error for each whose parts cannot be seen any more."""
     paths = EnvPaths(ctx.root, ctx.env)
-    prints = fingerprints(site, paths, nodes)
+    prints, parts = (fingerprints(site, paths, nodes), {}) if ctx.check else seen_now(ctx, site, nodes)
+    unsaid = {node: NodeResult(Outcome.ERROR, str(found)) for node, found in parts.items() if isinstance(found, Finding)}
     ledger = Ledger.open(paths.database)
     try:
         store = EvidenceStore.read_only(ledger, paths.raw)
-        out = [standing(site, store, ledger, node, prints[node], again=ctx.again) for node in nodes]
+        out = [standing(site, store, ledger, node, prints[node], campaign=ctx.campaign, again=ctx.again) for node in nodes if node not in unsaid]
         for item in out:
             if item.why and not item.failed:
                 ledger.event(ctx.campaign, item.node, "validate", f"to be measured: {item.why}")
-        return out
+        return out, unsaid
     finally:
         ledger.close()
 
 
-def standing(site: Site, store: EvidenceStore, ledger: Ledger, node: str, found: Fingerprint | Finding, *, again: bool = False) -> Standing:
+def standing(  # noqa: PLR0913 - what is on record, and of what
+    site: Site, store: EvidenceStore, ledger: Ledger, node: str, found: Fingerprint | Finding, *, campaign: str = "", again: bool = False
+) -> Standing:
     """Return how a node stands: its evidence is read once, and judged as handover judges it.
 
-    With ``again`` nothing is kept, but a fail on record stays one.
+    ``campaign``: by which gates that only look must have been run. With ``again`` nothing is kept, but a fail on record stays one.
     """
     if isinstance(found, Finding):
         return Standing(node, f"what it is could not be read ({found})", {})
-    moment = Moment(time.time(), found.boot_id, ledger.last_change(node))
+    moment = Moment(time.time(), found.boot_id, ledger.last_change(node), campaign)
     records = store.valid(node, desired_digest(site, node), found, moment.changed)
     failed = _failed(site, node, records, moment.changed)
     if again:
         return Standing(node, f"{node}: measured anew as asked for", {}, failed)
-    decision = decide(node, entries(site), records, site.gates.skipped(node, today()), moment)
-    return Standing(node, decision.refusals[0] if decision.refusals else "", _kept(records, decision), failed)
-
-
-def _kept(records: Mapping[str, EvidenceRecord], decision: Decision) -> dict[str, Verdict]:
-    return {name: record.verdict for name, record in records.items() if name in decision.counting}
+    gates = entries(site)
+    decision = decide(node, gates, records, site.gates.skipped(node, today()), moment)
+    return Standing(node, to_load(gates, decision), kept(records, decision), failed, unseen=unseen(decision))
 
 
 def _failed(site: Site, node: str, records: Mapping[str, EvidenceRecord], since: float) -> str:

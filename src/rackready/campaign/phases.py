@@ -63,6 +63,12 @@ def _handover(ctx: PhaseContext, nodes: list[str]) -> Results:
     return run_handover(ctx, nodes)
 
 
+def _verify(ctx: PhaseContext, nodes: list[str]) -> Results:
+    from rackready.handover.verify import run_verify  # noqa: PLC0415
+
+    return run_verify(ctx, nodes)
+
+
 PHASES: dict[str, Phase] = {
     "provision": Phase(
         _provision,
@@ -77,4 +83,5 @@ PHASES: dict[str, Phase] = {
     "revalidate": Phase(run_where_needed, whole_wave=True, holds=NodeState.OPTIMIZED, reaches=(), touches=False),
     "certify": Phase(_certify, whole_wave=True, holds=NodeState.OPTIMIZED, reaches=((NodeState.CERTIFIED, ""),), fail_quarantines=False, touches=False),
     "handover": Phase(_handover, whole_wave=True, holds=NodeState.CERTIFIED, reaches=((NodeState.READY, ""),), fail_quarantines=False, touches=False),
+    "verify": Phase(_verify, whole_wave=False, holds=NodeState.CONNECTED, reaches=(), touches=False),
 }

@@ -124,7 +124,7 @@ def _refuse_in_production(ctx: PhaseContext, what: str, ids: list[str], names: l
     from rackready.gates.registry import gate  # noqa: PLC0415
     from rackready.handover.production import in_production  # noqa: PLC0415
 
-    if all(gate(gate_id).level == "sanity" for gate_id in ids):
+    if all(gate(gate_id).looks for gate_id in ids):
         return
     busy, unknown = in_production(ctx, names)
     if busy:

@@ -41,6 +41,7 @@ COMMANDS = {
     "report": "report",
     "gate": "gate",
     "evidence": "evidence",
+    "certificate": "certificate",
     "repair": "repair",
     "retire": "retire",
     "doctor": "doctor",

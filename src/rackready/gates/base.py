@@ -54,6 +54,10 @@ class GateFacts:
     """What stands in the racks beside nodes and switches: PDUs, power shelves, coolant distribution units."""
     liquid: frozenset[str] = frozenset()
     """Nodes whose rack the site cools with liquid."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Every node of the site -> its address."""
+    needed: tuple[str, ...] = ()
+    """Names, not addresses, by which the site file calls what nodes need: the package mirror, the scheduler's controller."""
     launcher: Literal["openmpi", "srun", "mpijob"] = "openmpi"
     """How programs are started on several nodes: site.yml gates.launcher."""
 
@@ -157,6 +161,8 @@ class Gate(ABC):
     """A node that does not pass it is put under no load: its cooling, its power or a GPU is in doubt, or nothing measured on it would count."""
     after_fail: ClassVar[bool] = False
     """It measures nodes that failed another gate as well, with good nodes as partners: one visit to the rack is to repair all that is wrong."""
+    looks: ClassVar[bool] = False
+    """It only reads and loads nothing: safe while jobs run. Every deploy runs it anew, and a pass counts for that deploy alone."""
     Inputs: ClassVar[type[Inputs]] = Inputs
 
     def __init__(self, inputs: Mapping[str, object] | None = None) -> None:

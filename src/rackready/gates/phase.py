@@ -26,6 +26,7 @@ from rackready.gates.last_pass import last_passes
 from rackready.gates.launch import launcher
 from rackready.gates.machines import Machines
 from rackready.gates.merge import merged
+from rackready.gates.node_parts import with_parts
 from rackready.gates.recorder import Recorder, not_run, skipped
 from rackready.gates.registry import gate as make_gate
 from rackready.gates.runner import Connection, Launcher, Runner
@@ -43,12 +44,12 @@ __all__ = ["Kept", "Stage", "connect", "gate_entries", "run_gates"]
 
 
 def run_gates(
-    ctx: PhaseContext, nodes: list[str], *, only: list[str] | None = None, partners: Sequence[str] = (), kept: Kept | None = None
+    ctx: PhaseContext, nodes: list[str], *, only: list[str] | None = None, partners: Sequence[str] = (), kept: Kept | None = None, quiet: bool = False
 ) -> dict[str, NodeResult]:
     """Run the site's gate set (or ``only`` these gates) on nodes, and return what it means for each.
 
     ``partners`` are nodes that may serve as the other end of pair and cluster gates without being judged themselves; ``kept`` says
-    which gates count already and are not run, node by node: coverage and the result are over both.
+    which gates count already and are not run, node by node: coverage and the result are over both. ``quiet``: tell only what does not pass.
     Raises RackreadyError for a site or gate set that cannot be used, Interrupted when the operator stops.
     """
     site = load_site(ctx.env, root=ctx.root)
@@ -57,7 +58,9 @@ def run_gates(
     if ctx.check:
         return {node: NodeResult(Outcome.NOT_RUN, f"would run {len(entries)} gates") for node in nodes}
     with stages(ctx, site, paths, [*nodes, *partners], entries) as begin:
-        return begin([*nodes, *partners]).run(nodes, partners, entries, whole=only is None, kept=kept or {})
+        stage = begin([*nodes, *partners])
+        stage.board.recorder.quiet = quiet
+        return stage.run(nodes, partners, entries, whole=only is None, kept=kept or {})
 
 
 @contextmanager
@@ -128,7 +131,7 @@ class Stage:
         paths: EnvPaths | None = None,
     ) -> Stage:
         """Take the fingerprint of every node and make ready to run."""
-        prints = gather(connection, site, nodes)
+        prints = with_parts(gather(connection, site, nodes), ledger)
         facts = site_facts(site, nodes, last_passes(store, ledger, nodes, prints))
         recorder = Recorder(store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)})
         runner = Runner(connection, facts, recorder.attempt, launcher, bmc=bmcs(site, ledger, campaign, paths))

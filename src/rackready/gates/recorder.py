@@ -29,6 +29,8 @@ class Recorder:
     ledger: Ledger
     campaign: str
     fingerprints: Mapping[str, Fingerprint]
+    quiet: bool = False
+    """What passes is recorded and not told: a look at nodes on which nothing is wrong has nothing to say."""
     attempts: int = 0
     latest: dict[tuple[str, str], EvidenceRecord] = field(default_factory=dict)
     """(gate, node) -> the record of what this stage measured of that node, of gates whose verdict is not complete without their fleet."""
@@ -74,6 +76,8 @@ class Recorder:
 
     def say(self, node: str, text: str, outcome: Outcome) -> None:
         """Add a line of progress."""
+        if self.quiet and outcome is Outcome.PASS:
+            return
         self.ledger.event(self.campaign, node, PHASE, text, level=_LEVEL[outcome])
 
     def _append(  # noqa: PLR0913, PLR0917

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -39,4 +40,12 @@ def document(output: Output, wanted: str, shape: type[printed.Shape] | None = No
         raise FormatError(message)
     if shape is not None and "error" not in found:
         printed.hold(found, shape)
+    return found
+
+
+def sealed(found: dict[str, Any], digest: Callable[[dict[str, Any]], str]) -> dict[str, Any]:
+    """Return a document whose digest is that of what it holds. Raises FormatError: a part of it was lost on its way."""
+    held = {key: value for key, value in found.items() if key not in {"format", "digest", "complete"}}
+    if found.get("digest") != digest(held):
+        raise FormatError("its digest is not that of its contents")
     return found

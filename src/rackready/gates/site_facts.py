@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
 
 from rackready.design.facts import node_facts
 from rackready.gates.base import GateFacts, Passed
-from rackready.model.site import Site
+from rackready.model.site import Site, SlurmHandover
 
 
 def site_facts(site: Site, nodes: Sequence[str], passed: Mapping[tuple[str, str], Passed] | None = None) -> GateFacts:
@@ -15,8 +17,25 @@ def site_facts(site: Site, nodes: Sequence[str], passed: Mapping[tuple[str, str]
         nodes={name: node_facts(site, name) for name in nodes},
         fabric=site.fabric,
         fleet=len(site.nodes()),
+        names={node.name: str(node.address) for node in site.nodes()},
+        needed=_needed(site),
         launcher=site.gates.launcher,
         passed=passed or {},
         devices=tuple(site.devices),
         liquid=frozenset(name for name in nodes if (cooling := site.rack_of(name).cooling) is not None and cooling.kind != "air"),
     )
+
+
+def _needed(site: Site) -> tuple[str, ...]:
+    """Return what the site calls by name; an address needs no name server."""
+    hosts = [urlsplit(site.software.mirror.url).hostname or ""]
+    hosts += [str(site.handover.controller)] if isinstance(site.handover, SlurmHandover) else []
+    return tuple(dict.fromkeys(host for host in hosts if host and not _is_address(host)))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -37,6 +37,7 @@ class Versions(Gate):
 
     id = "node/gpu/sanity/versions"
     stops_load = True
+    looks = True
     covers = frozenset({"node"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:

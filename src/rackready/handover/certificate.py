@@ -13,7 +13,7 @@ from typing import Any
 
 from rackready import __version__
 from rackready.handover.dsse import Key, SignatureError, load_key, public_pem, sign, verify
-from rackready.handover.policy import Decision
+from rackready.handover.policy import Decision, light
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths, private_dir
@@ -77,6 +77,7 @@ def statement(
         "predicate": {
             **about,
             "fingerprint": fingerprint.identity(),
+            "parts": fingerprint.parts,
             "gates": gates,
             "declaredSkips": [{"gate": gate, "reason": reason} for gate, reason in sorted(decision.skips.items())],
             "issued": issued.astimezone(UTC).isoformat(timespec="seconds"),
@@ -85,18 +86,28 @@ def statement(
     }
 
 
-def issue(paths: EnvPaths, content: dict[str, Any]) -> tuple[Path, bool]:
-    """Sign a statement and keep it; return its file and whether it is new. One that says the same already is left as it is."""
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A certificate on file. ``new``: it was signed now. ``voided``: why the one that lay there did not count, empty when there was none or it does count."""
+
+    path: Path
+    new: bool
+    voided: str = ""
+
+
+def issue(paths: EnvPaths, content: dict[str, Any]) -> Issued:
+    """Sign a statement and keep it. One on file that says the same is left as it is; why another one did not count is told."""
     node = content["subject"][0]["name"]
     key, path = signing_key(paths), folder(paths) / f"{node}.json"
+    voided = ""
     try:
         if path.exists() and _same(read(paths, node).statement, content):
-            return path, False
-    except (CertificateError, SignatureError):
-        pass  # what is there counts for nothing: it is replaced
+            return Issued(path, new=False)
+    except (CertificateError, SignatureError) as error:
+        voided = str(error)
     envelope = sign(json.dumps(content, sort_keys=True, separators=(",", ":")).encode(), key)
     _write(path, (json.dumps(envelope, indent=2) + "\n").encode())
-    return path, True
+    return Issued(path, new=True, voided=voided)
 
 
 def read(paths: EnvPaths, node: str) -> Certificate:
@@ -147,10 +158,12 @@ def _short(value: object) -> str:
 
 
 def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether two statements say the same of the same node: when and by which campaign it was said does not count."""
+    """Whether two statements say the same of the same node: when and by which campaign it was said does not count, nor which look saw it last."""
 
     def core(content: dict[str, Any]) -> dict[str, Any]:
-        return {**content, "predicate": {key: value for key, value in content["predicate"].items() if key not in {"issued", "campaign"}}}
+        said = {key: value for key, value in content["predicate"].items() if key not in {"issued", "campaign"}}
+        gates = [{"id": item["id"], "outcome": item["outcome"]} if light(item["id"]) else item for item in said["gates"]]
+        return {**content, "predicate": {**said, "gates": gates}}
 
     return core(old) == core(new)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -10,12 +11,15 @@ from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
+from rackready.gates.board import Kept
 from rackready.gates.fingerprint import gather
 from rackready.gates.phase import connect
 from rackready.handover.certificate import issue, statement
+from rackready.handover.look import fingerprints as seen_now
+from rackready.handover.look import kept, look, to_load, unseen
 from rackready.handover.policy import Decision, Moment, decide
 from rackready.ledger.store import Ledger
-from rackready.model.evidence import COVERAGE, Fingerprint
+from rackready.model.evidence import COVERAGE, EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.profile import GateSetEntry
@@ -31,41 +35,62 @@ def fingerprints(site: Site, paths: EnvPaths, nodes: list[str]) -> dict[str, Fin
 
 
 def run_certify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
-    """Give every node that policy lets through a signed certificate; a result per node, and no exception for one of them."""
+    """Give every node that policy lets through a signed certificate; a result per node, and no exception for one of them.
+
+    A node that this campaign has not looked at is looked at first. Raises Interrupted when the operator stops.
+    """
     site = load_site(ctx.env, root=ctx.root)
     paths = EnvPaths(ctx.root, ctx.env)
-    found = fingerprints(site, paths, nodes)
+    found, parts = (fingerprints(site, paths, nodes), {}) if ctx.check else seen_now(ctx, site, nodes)
     ledger = Ledger.open(paths.database)
     try:
-        desk = _Desk(ctx, site, paths, ledger)
-        return {node: desk.certify(node, found[node]) for node in nodes}
+        desk = Desk(ctx, site, paths, ledger)
+        out = {node: NodeResult(Outcome.ERROR, str(item)) for node, item in [*found.items(), *parts.items()] if isinstance(item, Finding)}
+        able = {node: item for node, item in found.items() if node not in out and isinstance(item, Fingerprint)}
+        seen = {} if ctx.check else look(ctx, desk.unseen(able))
+        out |= {node: result for node, result in seen.items() if result.outcome is not Outcome.PASS}
+        return out | {node: desk.certify(node, item) for node, item in able.items() if node not in out}
     finally:
         ledger.close()
 
 
 @dataclass(frozen=True, slots=True)
-class _Desk:
-    """Where certificates are made."""
+class Desk:
+    """Where certificates are made and verified."""
 
     ctx: PhaseContext
     site: Site
     paths: EnvPaths
     ledger: Ledger
 
-    def certify(self, node: str, found: Fingerprint | Finding) -> NodeResult:
-        if isinstance(found, Finding):
-            return NodeResult(Outcome.ERROR, str(found))
-        moment = Moment(time.time(), found.boot_id, self.ledger.last_change(node))
+    def unseen(self, found: Mapping[str, Fingerprint]) -> Kept:
+        """Return the nodes of which a look is due and no more, each with the verdicts that count."""
+        out = {}
+        for node, item in found.items():
+            decision, records = self.decided(node, item)
+            if unseen(decision) and not to_load(entries(self.site), decision):
+                out[node] = kept(records, decision)
+        return out
+
+    def decided(self, node: str, found: Fingerprint) -> tuple[Decision, dict[str, EvidenceRecord]]:
+        """Return what policy says of a node now, and the evidence by which it says it. A dry run looks at nothing: there an earlier look will do."""
+        moment = Moment(time.time(), found.boot_id, self.ledger.last_change(node), "" if self.ctx.check else self.ctx.campaign)
         records = EvidenceStore.read_only(self.ledger, self.paths.raw).valid(node, desired_digest(self.site, node), found, moment.changed)
-        skips = self.site.gates.skipped(node, today())
-        decision = decide(node, entries(self.site), records, skips, moment)
+        return decide(node, entries(self.site), records, self.site.gates.skipped(node, today()), moment), records
+
+    def certify(self, node: str, found: Fingerprint) -> NodeResult:
+        """Give a node its certificate when policy lets it through."""
+        decision, records = self.decided(node, found)
         if not decision.allowed:
             return NodeResult(Outcome.FAIL, "; ".join(decision.refusals))
         if self.ctx.check:
             return NodeResult(Outcome.PASS, _said(decision, "would be certified"))
         about = {"site": self.site.name, "gateSet": self.site.gates.set, "campaign": self.ctx.campaign}
-        path, new = issue(self.paths, statement(decision, found, records, about=about, issued=datetime.now(UTC)))
-        return NodeResult(Outcome.PASS, _said(decision, "certified" if new else "certificate still counts"), new, {"certificate": str(path)})
+        made = issue(self.paths, statement(decision, found, records, about=about, issued=datetime.now(UTC)))
+        words = _said(decision, "certified" if made.new else "certificate still counts")
+        if made.voided:
+            words = f"{words}; made anew, since the one on file did not count: {made.voided}"
+        return NodeResult(Outcome.PASS, words, made.new, {"certificate": str(made.path)})
 
 
 def entries(site: Site) -> list[GateSetEntry]:

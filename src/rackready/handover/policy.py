@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rackready.gates.expectation import FLEET_PENDING
-from rackready.model.evidence import EvidenceRecord
+from rackready.gates.registry import all_gates
+from rackready.model.evidence import COVERAGE, EvidenceRecord
 from rackready.model.outcome import Outcome
 from rackready.model.profile import GateSetEntry
 
@@ -16,14 +17,22 @@ _AGAIN = "Run `rackready validate`."
 
 _HOUR_S = 3600.0
 
+LOOK_S = 1800.0
+"""How long a look counts within its campaign, s. Judgement: a look takes some 10 s, and what stands still in a deploy (jobs that are waited for, load on
+other nodes) takes longer than this; then nodes are looked at once more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When evidence is judged. ``at``: now; ``boot_id``: of the node's present boot; ``changed``: when the node was last changed (both times: s since 1970)."""
+    """When evidence is judged. ``at``: now; ``boot_id``: of the node's present boot; ``changed``: when the node was last changed (both times: s since 1970).
+
+    ``campaign``: the campaign that asks. Gates that only look must have been seen by it, within ``LOOK_S``; empty: any age that the gate set allows.
+    """
 
     at: float
     boot_id: str
     changed: float = 0.0
+    campaign: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,8 @@ class Decision:
     passed: tuple[str, ...]
     skips: dict[str, str]
     advisory: tuple[str, ...] = ()
+    objections: Mapping[str, str] = field(default_factory=dict)
+    """Gate to the reason why its evidence does not count, of required and advisory gates."""
 
     @property
     def allowed(self) -> bool:
@@ -54,9 +65,11 @@ def decide(node: str, entries: Sequence[GateSetEntry], records: Mapping[str, Evi
     before the node's last change is about another node; from before its boot, or too old, where the gate set says so.
     A gate set that requires nothing opens no door.
     """
-    refusals, passed, advisory, used = [], [], [], {}
+    refusals, passed, advisory, used, objections = [], [], [], {}, {}
     for entry in entries:
         why = _objection(node, entry, records.get(entry.id), skips, moment)
+        if why:
+            objections[entry.id] = why
         if why and entry.required:
             refusals.append(why)
         elif why:
@@ -67,7 +80,7 @@ def decide(node: str, entries: Sequence[GateSetEntry], records: Mapping[str, Evi
             passed.append(entry.id)
     if not passed:
         refusals.append(f"{node}: nothing was measured - Expected: at least one required gate passed Actual: none. {_AGAIN}")
-    return Decision(node, tuple(refusals), tuple(passed), used, tuple(advisory))
+    return Decision(node, tuple(refusals), tuple(passed), used, tuple(advisory), objections)
 
 
 def _objection(node: str, entry: GateSetEntry, record: EvidenceRecord | None, skips: Mapping[str, str], moment: Moment) -> str:
@@ -105,4 +118,27 @@ def _voided(node: str, entry: GateSetEntry, record: EvidenceRecord, moment: Mome
     hours = (moment.at - record.started.timestamp()) / _HOUR_S
     if entry.max_age_hours is not None and hours > entry.max_age_hours:
         return f"{node}: {entry.id} - Expected: measured within the last {entry.max_age_hours:g} h Actual: {math.ceil(hours)} h ago. {_AGAIN}"
+    return _not_seen_again(node, entry.id, record, moment)
+
+
+def looks(gate: str) -> bool:
+    """Whether a gate only looks: every campaign runs it anew, on nodes in production, too."""
+    known = all_gates().get(gate)
+    return known is not None and known.looks
+
+
+def light(gate: str) -> bool:
+    """Whether a gate loads nothing: one that only looks, and coverage, which is judged anew with every look."""
+    return looks(gate) or gate == COVERAGE
+
+
+def _not_seen_again(node: str, gate: str, record: EvidenceRecord, moment: Moment) -> str:
+    """Return why a look does not count: another campaign's says nothing of now, nor does one that is old."""
+    if not moment.campaign or not looks(gate):
+        return ""
+    if record.campaign != moment.campaign:
+        return f"{node}: {gate} - Expected: seen again by this run Actual: last seen by {record.campaign}. {_AGAIN}"
+    seconds = moment.at - record.started.timestamp()
+    if seconds > LOOK_S:
+        return f"{node}: {gate} - Expected: seen within the last {LOOK_S / 60:g} min Actual: {math.ceil(seconds / 60)} min ago. {_AGAIN}"
     return ""

@@ -30,14 +30,19 @@ class Fingerprint(Model):
     desired_digest: str = Field(description="SHA-256 of the node's desired state (design.desired_digest)")
     boot_id: str = Field("", description="random id of the boot in which it was read (/proc/sys/kernel/random/boot_id); empty in older records")
 
+    parts: str = Field("", description="SHA-256 of the list of parts and measuring programs as last seen, which is stored under it; empty in older records")
+
     @property
     def unread(self) -> list[str]:
         """Return the GPUs that did not say who they are (gpu2): lost, or failing. A pass beside one proves nothing, a fail stands."""
         return [gpu.removeprefix(UNREAD) for gpu in self.gpus if gpu.startswith(UNREAD)]
 
     def identity(self) -> dict[str, object]:
-        """Return what makes it this node in this state: all but the boot. A reboot voids only what a gate set says that it voids."""
-        return self.model_dump(mode="json", exclude={"boot_id"})
+        """Return what makes it this node in this state: all but the boot. A reboot voids only what a gate set says that it voids.
+
+        Another list of parts is recorded as a change of the node when it is seen: what was measured before then counts no longer.
+        """
+        return self.model_dump(mode="json", exclude={"boot_id", "parts"})
 
 
 class RawOutput(Model):

@@ -142,17 +142,27 @@ class Machines:
     def _create(self, machine: Machine) -> None:
         podman.remove(machine.container)
         if machine.role == "mirror":
-            command = ("/usr/bin/python3", "-m", "http.server", str(MIRROR_PORT), "--bind", machine.address, "--directory", "/srv/mirror")
+            names = [f"{name}={other.address}" for name, other in sorted(self.plan.machines.items())]
+            command = ("/usr/lib/hw/site-services", machine.address, str(MIRROR_PORT), "/srv/mirror", *names)
             podman.create(machine.container, self._image, self.plan.clone, options=("--volume", f"{self._store.mirror}:/srv/mirror:ro"), command=command)
             return
         volume = ("--volume", f"{self._store.hardware(machine.name)}:/opt/hw:ro") if machine.role in ("node", "switch") else ()
-        podman.create(machine.container, self._image, self.plan.clone, options=("--systemd", "always", "--hostname", machine.name, *volume))
+        resolver = ("--volume", f"{self._resolver(machine)}:/etc/resolv.conf")
+        podman.create(machine.container, self._image, self.plan.clone, options=("--systemd", "always", "--hostname", machine.name, *volume, *resolver))
         try:
             with podman.mounted(machine.container) as root:
                 self._seed(machine, root)
         except (SimError, OSError):
             podman.remove(machine.container)
             raise
+
+    def _resolver(self, machine: Machine) -> Path:
+        """Return the machine's /etc/resolv.conf, made anew: the site's name server, where podman would put this host's."""
+        path = self._store.base / "resolv" / f"{machine.name}.conf"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"nameserver {self.plan.machines['mirror'].address}\n", encoding="utf-8")
+        path.chmod(0o644)
+        return path
 
     def _seed(self, machine: Machine, root: Path) -> None:
         """Write what an installer would leave on a fresh machine: identity, host key, and who may log in."""

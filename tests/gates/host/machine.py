@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import hashlib
 import io
 import json
 import re
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from rackready.design.facts import node_facts
@@ -17,7 +19,7 @@ from rackready.design.site import load_site
 from rackready.gates.base import Command, GateFacts, Output
 from rackready.gates.registry import gate
 from rackready.model.outcome import Verdict
-from rackready.ondevice import host_read
+from rackready.ondevice import host_read, names, trusted_programs
 from rackready.sim import faults
 from rackready.sim.hardware import build_state
 from rackready.sim.programs.hwsim import firmware, hwd, kmsg, machine, paths, rdmatree, store
@@ -42,6 +44,9 @@ PROGRAMS: dict[str, Callable[[list[str]], int]] = {
     "dcgmi": lambda argv: dcgm.main(argv, "4.6.0"),
 }
 Patched = Any
+ADDRESS, SERVER = "192.0.2.11", "192.0.2.2"
+SHIPPED = "as the package ships it\n"
+LOGIN = "HOME=/root\nLANG=C\nLC_ALL=C\nPATH=/usr/sbin:/usr/bin\nSHELL=/bin/bash\nUSER=root"
 
 
 class Node:
@@ -64,6 +69,10 @@ class Node:
         self.put("/etc/security/limits.d/90-rackready.conf", "root hard memlock unlimited\n")
         self.put("/run/hw/booted", "")
         self.put("/proc/uptime", "4000.12 9000.00")
+        for program in ("all_reduce_perf", "nvidia-smi", "smartctl"):
+            self.put(f"/usr/bin/{program}", SHIPPED.rstrip())
+        self.put("/etc/hosts", f"127.0.0.1 localhost\n{ADDRESS} {self.name}")
+        self.put("/etc/resolv.conf", f"nameserver {SERVER}")
         self.put("/proc/cmdline", self.state["host"]["cmdline"])
         self.save()
         with store.change() as runtime:
@@ -93,11 +102,30 @@ class Node:
         """Do what a command asks of this node, as host_read would."""
         if command.stdin:
             wanted = json.loads(command.argv[-1])
-            text, code = sealed(self.document(wanted)), 0
+            text, code = self.said(wanted), 0
         else:
             said = self.run(list(command.argv))
             text, code = said["stdout"], said["exit_code"]
         return Output(key=command.key, node=command.node, command="here", exit_code=code, stdout=text, seconds=60.0)
+
+    def said(self, wanted: Mapping[str, Any]) -> str:
+        """Return what one of our scripts prints."""
+        if "libraries" in wanted:
+            files = {name: self.program(f"/usr/bin/{name}") for name in ("all_reduce_perf", "nvidia-smi", "smartctl")}
+            return whole(trusted_programs, {"files": files})
+        if "resolve" in wanted:
+            hosts = [(name, line.split()[0]) for line in paths.at("/etc/hosts").read_text().splitlines() for name in line.split()[1:]]
+            server = paths.at("/etc/resolv.conf").read_text().split()[1]
+            found = {"hostname": self.name, "hosts": hosts, "addresses": ["127.0.0.1", ADDRESS], "resolved": {self.name: [ADDRESS]}}
+            return whole(names, {**found, "servers": [{"address": server, "answer": "NXDOMAIN" if server == SERVER else None}]})
+        return sealed(self.document(wanted))
+
+    def program(self, path: str) -> dict[str, str]:
+        """Return a file and what its package shipped in its place, as the script has it."""
+        text = paths.at(path).read_bytes()
+        md5, sha256 = hashlib.md5(text, usedforsecurity=False).hexdigest(), hashlib.sha256(text).hexdigest()
+        wanted = hashlib.md5(SHIPPED.encode(), usedforsecurity=False).hexdigest()
+        return {"path": path, "real": path, "package": "nccl-tests", "version": "2.19.6-1", "md5": md5, "sha256": sha256, "wanted": wanted}
 
     def document(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         done: dict[str, Any] = {}
@@ -132,6 +160,14 @@ class Node:
             for name in self.state["host"]["failed_services"]:
                 print(f"{name} loaded failed failed {name.removesuffix('.service')}")  # noqa: T201 - the same
             return 0
+        if argv == ["env"]:
+            print(LOGIN)  # noqa: T201 - the same
+            return 0
+        if argv == ["sshd", "-T"]:
+            print("port 22\nacceptenv LANG\nacceptenv LC_*\npermituserenvironment no")  # noqa: T201 - the same
+            return 0
+        if argv == ["dpkg", "--verify", "openmpi-common"]:
+            return 0
         if argv[:2] == ["systemctl", "is-active"]:
             print("\n".join("active" for _ in argv[2:]))  # noqa: T201 - the same
             return 0
@@ -158,6 +194,12 @@ class Node:
 def sealed(document: Mapping[str, Any]) -> str:
     """Return a document as host_read prints it: with the digest of what it holds."""
     return json.dumps({**document, "digest": host_read.digest(document["commands"], document["files"])})
+
+
+def whole(script: ModuleType, held: Mapping[str, Any]) -> str:
+    """Return a document of one of our scripts with its digest."""
+    document = json.loads(json.dumps(held))
+    return json.dumps({**document, "format": script.FORMAT, "digest": script.digest(document), "complete": True})
 
 
 def _same(name: str, pattern: str) -> bool:
@@ -190,7 +232,8 @@ def _lspci(address: str, space: bytes) -> str:
 
 def facts(*names: str) -> GateFacts:
     site = load_site("sim")
-    return GateFacts(nodes={name: node_facts(site, name) for name in names}, fabric=site.fabric, fleet=len(names))
+    known = {f"node{number:02d}": f"192.0.2.{10 + number}" for number in range(1, 5)}
+    return GateFacts(nodes={name: node_facts(site, name) for name in names}, fabric=site.fabric, fleet=len(names), names=known)
 
 
 def judged(gate_id: str, nodes: Mapping[str, Node], inputs: Mapping[str, object] | None = None) -> Verdict:

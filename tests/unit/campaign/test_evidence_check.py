@@ -1,4 +1,4 @@
-"""What is measured again, and what not: missing, voided, aged and pre-boot evidence, and a fail that no wish launders."""
+"""What is seen and measured again, and what not: looks, missing, voided, aged and pre-boot evidence, and a fail that no wish launders."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from rackready.design.site import load_site
 from rackready.drivers.process import Interrupted
 from rackready.drivers.scheduler.base import SchedulerNode
 from rackready.evidence.store import EvidenceStore, new_id
+from rackready.gates.node_parts import Seen
+from rackready.handover import look as looking
 from rackready.handover.certify import entries
 from rackready.handover.phase import DRAIN
+from rackready.handover.policy import looks
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
 from rackready.model.outcome import Finding, Outcome, Verdict
@@ -29,7 +32,7 @@ from rackready.paths import EnvPaths
 ROOT = Path(__file__).resolve().parents[3]
 NODES = ["node01", "node02"]
 R3, PAIR, RING = "node/gpu/validation/dcgm-r3", "pair/fabric/performance/ib-write-bw", "cluster/fabric/performance/nccl-all-reduce-ring"
-COUNTS = "evidence of this very node still counts: nothing was measured again"
+SEEN = "seen again by this run already: evidence of this very node still counts"
 KEPT = NodeResult(Outcome.ERROR, "jobs run on it", touched=False)
 
 
@@ -42,8 +45,14 @@ class Rack:
     busy: set[str] = field(default_factory=set)
     keep: set[str] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
+    hidden: set[str] = field(default_factory=set)
+    """Nodes whose parts cannot be read any more."""
     runs: list[tuple[list[str], list[str], dict[str, set[str]]]] = field(default_factory=list)
     """Nodes, partners, and per node the gates that were due, of every call of the gates."""
+    looked: list[dict[str, set[str]]] = field(default_factory=list)
+    """Per node the gates that were due, of every look."""
+    sees: dict[str, NodeResult] = field(default_factory=dict)
+    """What a look finds on a node; a pass where nothing is said."""
     taken: dict[str, str] = field(default_factory=dict)
     returned: list[str] = field(default_factory=list)
     back: NodeResult = field(default_factory=lambda: NodeResult(Outcome.PASS))
@@ -54,7 +63,9 @@ class Rack:
         self.ledger = Ledger.open(self.paths.database)
         self.store = EvidenceStore.open(self.ledger, self.paths.raw)
 
-    def measured(self, node: str, gate: str = "", *, outcome: Outcome = Outcome.PASS, hours_ago: float = 0.5, findings: Sequence[Finding] = ()) -> None:
+    def measured(
+        self, node: str, gate: str = "", *, outcome: Outcome = Outcome.PASS, hours_ago: float = 0.3, findings: Sequence[Finding] = (), by: str = "c1"
+    ) -> None:
         """Append evidence of all gates that decide, or of one."""
         at = datetime.now(UTC) - timedelta(hours=hours_ago)
         for entry in entries(self.site):
@@ -63,7 +74,7 @@ class Rack:
                 prints = [self.prints(node)]
                 self.store.append(
                     EvidenceRecord(
-                        id=new_id(), campaign="c0", gate=entry.id, target=node, nodes=[node], fingerprints=prints, verdict=verdict,
+                        id=new_id(), campaign=by, gate=entry.id, target=node, nodes=[node], fingerprints=prints, verdict=verdict,
                         rackready_version="0", started=at, finished=at,
                     )
                 )  # fmt: skip
@@ -85,10 +96,23 @@ class Rack:
         lost = Finding(where="x", what="SSH", expected="an answer", actual="none", next_step="Look.")
         return {node: lost if node in self.unread else self.prints(node) for node in nodes}
 
+    def seen_now(self, _ctx: object, site: object, nodes: list[str]) -> tuple[dict[str, Fingerprint | Finding], dict[str, Seen | Finding]]:
+        unsaid = Finding(where="x", what="parts that were seen before cannot be read", expected="drives", actual="drives: lsblk: exit 1", next_step="Look.")
+        return self.fingerprints(site, None, nodes), {node: unsaid if node in self.hidden else Seen("d") for node in nodes if node not in self.unread}
+
     def gates(self, _ctx: object, nodes: list[str], *, partners: Sequence[str], kept: Mapping[str, Mapping[str, Verdict]]) -> dict[str, NodeResult]:
         ids = [entry.id for entry in entries(self.site)]
         self.runs.append((nodes, list(partners), {node: {name for name in ids if name not in kept[node]} for node in nodes}))
         return {node: NodeResult(Outcome.PASS) for node in nodes}
+
+    def look(self, _ctx: object, nodes: list[str], *, kept: Mapping[str, Mapping[str, Verdict]], quiet: bool) -> dict[str, NodeResult]:
+        assert quiet, "a look at nodes on which nothing is wrong has nothing to say"
+        ids = [entry.id for entry in entries(self.site)]
+        self.looked.append({node: {name for name in ids if name not in kept[node]} for node in nodes})
+        return {node: self.sees.get(node, NodeResult(Outcome.PASS, data={"gates": dict.fromkeys(ids, "pass")})) for node in nodes}
+
+    def lights(self) -> set[str]:
+        return {entry.id for entry in entries(self.site) if looks(entry.id)}
 
     def in_production(self, _ctx: object, nodes: list[str]) -> tuple[list[str], dict[str, NodeResult]]:
         return [node for node in nodes if node in self.busy], {}
@@ -107,18 +131,59 @@ def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
     (tmp_path / "inventories/sim").mkdir(parents=True)
     (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
     made = Rack(PhaseContext("sim", tmp_path, "c1"))
-    stands = {"fingerprints": made.fingerprints, "run_gates": made.gates, "in_production": made.in_production, "take_out": made.take_out}
+    stands = {
+        "fingerprints": made.fingerprints,
+        "seen_now": made.seen_now,
+        "run_gates": made.gates,
+        "in_production": made.in_production,
+        "take_out": made.take_out,
+    }
     for name, stand_in in {**stands, "run_handover": made.handover}.items():
         monkeypatch.setattr(evidence_check, name, stand_in)
+    monkeypatch.setattr(looking, "run_gates", made.look)
     return made
 
 
-def test_complete_evidence_counts_and_nobody_is_asked(rack: Rack) -> None:
+def test_every_run_looks_anew_at_nodes_in_production_and_drains_nobody(rack: Rack) -> None:
+    for node in NODES:
+        rack.measured(node, by="c0")
+    rack.busy = set(NODES)
+    words = f"seen again: {len(rack.lights())} checks passed; what was measured under load still counts"
+    assert {node: (result.outcome, result.message) for node, result in rack.run().items()} == dict.fromkeys(NODES, (Outcome.PASS, words))
+    assert rack.looked == [dict.fromkeys(NODES, rack.lights())]
+    assert len(rack.lights()) >= 32
+    assert (rack.runs, rack.taken) == ([], {})
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.ERROR])
+def test_what_a_look_finds_decides_and_such_a_node_is_no_partner(rack: Rack, outcome: Outcome) -> None:
+    for node in NODES:
+        rack.measured(node, by="c0")
+    rack.measured("node01", R3, hours_ago=2161)
+    rack.sees["node02"] = NodeResult(outcome, "node02 gpu2: NVLink down - Expected: 18 links active Actual: 17.")
+    assert rack.run()["node02"] == rack.sees["node02"]
+    assert rack.runs[0][:2] == (["node01"], [])
+
+
+def test_one_run_looks_once(rack: Rack) -> None:
     for node in NODES:
         rack.measured(node)
-    rack.busy = set(NODES)
-    assert {node: (result.outcome, result.message) for node, result in rack.run().items()} == dict.fromkeys(NODES, (Outcome.PASS, COUNTS))
-    assert (rack.runs, rack.taken) == ([], {})
+    assert {node: (result.outcome, result.message) for node, result in rack.run().items()} == dict.fromkeys(NODES, (Outcome.PASS, SEEN))
+    assert (rack.runs, rack.looked) == ([], [])
+
+
+def test_a_look_of_this_run_that_is_old_is_made_again(rack: Rack) -> None:
+    """A wave may take hours to measure, and a campaign that was cut off is gone on with days later."""
+    rack.measured("node01", hours_ago=0.6)
+    rack.run("node01")
+    assert rack.looked == [{"node01": rack.lights()}]
+
+
+def test_a_dry_run_looks_at_nothing(rack: Rack) -> None:
+    rack.measured("node01", by="c0")
+    found = rack.run("node01", check=True)["node01"]
+    assert (found.outcome, found.message) == (Outcome.PASS, "would be looked at anew; what was measured under load still counts")
+    assert rack.looked == []
 
 
 def test_a_node_without_evidence_gets_every_gate(rack: Rack) -> None:
@@ -131,13 +196,13 @@ def test_a_reboot_makes_only_the_gates_due_that_say_so(rack: Rack) -> None:
         rack.measured(node)
     rack.boots["node02"] = "b2"
     results = rack.run()
-    assert results["node01"].message == COUNTS
+    assert results["node01"].message == SEEN
     after_boot = {entry.id for entry in entries(rack.site) if entry.after_boot}
     assert rack.due() == {"node02": after_boot}
     assert rack.runs[0][1] == ["node01"], "a pair gate is due: it needs the other end"
     texts = [event.text for event in rack.ledger.events("c1")]
     words = "Expected: measured since the node's last boot Actual: measured before it. Run `rackready validate`."
-    assert texts == [f"to be measured: node02: node/gpu/sanity/inventory - {words}"]
+    assert texts == [f"to be measured: node02: node/gpu/validation/dcgm-r1 - {words}"]
 
 
 def test_aged_evidence_is_measured_again_and_needs_no_partner_where_no_pair_is_due(rack: Rack) -> None:
@@ -264,7 +329,7 @@ def test_a_partner_that_a_killed_run_left_drained_is_given_back(rack: Rack, monk
     for node in NODES:
         rack.measured(node)
     rack.ledger.done(rack.ledger.begin("node02", DRAIN, "d", {}).token)
-    assert rack.run()["node02"].message == COUNTS
+    assert rack.run()["node02"].message == SEEN
     assert rack.returned == returned
 
 
@@ -276,11 +341,19 @@ def test_a_node_that_cannot_be_read_is_said(rack: Rack) -> None:
     ]
 
 
+def test_a_node_whose_parts_cannot_be_seen_any_more_is_no_pass_and_not_loaded(rack: Rack) -> None:
+    rack.measured("node01", by="c0")
+    rack.hidden = {"node01"}
+    found = rack.run("node01")["node01"]
+    assert found == NodeResult(Outcome.ERROR, "x: parts that were seen before cannot be read - Expected: drives Actual: drives: lsblk: exit 1. Look.")
+    assert (rack.runs, rack.looked, rack.taken) == ([], [], {})
+
+
 def test_a_dry_run_says_what_would_be_measured_and_holds_nobody(rack: Rack) -> None:
     rack.busy = set(NODES)
     found = rack.run("node01", check=True)["node01"]
     assert found.outcome is Outcome.NOT_RUN
-    assert found.message.startswith("would be measured: node01: node/gpu/sanity/inventory - Expected: pass, measured on the node as it is now")
+    assert found.message.startswith("would be measured: node01: node/gpu/validation/dcgm-r1 - Expected: pass, measured on the node as it is now")
     assert (rack.runs, rack.taken) == ([], {})
 
 

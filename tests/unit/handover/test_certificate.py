@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from rackready.handover.certificate import PREDICATE_TYPE, CertificateError, folder, issue, read, require, signing_key, statement
+from rackready.handover.certificate import PREDICATE_TYPE, CertificateError, Issued, folder, issue, read, require, signing_key, statement
 from rackready.handover.dsse import Key, SignatureError, sign, verify
 from rackready.handover.policy import decide
 from rackready.paths import EnvPaths
-from tests.unit.handover.evidence import ENTRIES, fingerprint, good
+from tests.unit.handover.evidence import ENTRIES, fingerprint, good, record
 from tests.unit.handover.evidence import NOW as MOMENT
 
 ABOUT = {"site": "sim", "gateSet": "bringup", "campaign": "c1"}
@@ -33,7 +34,8 @@ def content(**about: str) -> dict[str, Any]:
 
 
 def test_a_certificate_says_what_was_measured_on_what(paths: EnvPaths) -> None:
-    path, new = issue(paths, content())
+    made = issue(paths, content())
+    path, new = made.path, made.new
     assert new
     certificate = require(paths, "node01", fingerprint())
     assert certificate.statement["_type"] == "https://in-toto.io/Statement/v1"
@@ -44,7 +46,7 @@ def test_a_certificate_says_what_was_measured_on_what(paths: EnvPaths) -> None:
 
 
 def test_anybody_can_verify_it_with_the_public_key_alone(paths: EnvPaths) -> None:
-    path, _ = issue(paths, content())
+    path = issue(paths, content()).path
     envelope = json.loads(path.read_text())
     public = load_pem_public_key((folder(paths) / "signing.pub.pem").read_bytes())
     payload = base64.b64decode(envelope["payload"])
@@ -52,10 +54,29 @@ def test_anybody_can_verify_it_with_the_public_key_alone(paths: EnvPaths) -> Non
 
 
 def test_a_second_issue_changes_nothing(paths: EnvPaths) -> None:
-    path, _ = issue(paths, content())
+    path = issue(paths, content()).path
     before = path.read_bytes()
-    assert issue(paths, content(campaign="c2")) == (path, False)
+    assert issue(paths, content(campaign="c2")) == Issued(path, new=False)
     assert path.read_bytes() == before
+
+
+def test_a_certificate_that_did_not_count_is_made_anew_and_that_is_told(paths: EnvPaths) -> None:
+    path = issue(paths, content()).path
+    _tamper(paths, lambda envelope: envelope["signatures"][0].update(sig="AAAA"))
+    made = issue(paths, content())
+    assert (made.path, made.new) == (path, True)
+    assert re.fullmatch(
+        r"node01: certificate - Expected: signed by key \w+ Actual: no valid signature of it \(key ids: \w+\)\. Certify the node again\.", made.voided
+    )
+    assert issue(paths, content()) == Issued(path, new=False), "the new one counts"
+
+
+def test_a_look_alone_makes_no_new_certificate_and_a_load_does(paths: EnvPaths) -> None:
+    issue(paths, content())
+    for gate, new in (("node/gpu/sanity/versions", False), ("node/gpu/validation/dcgm-r3", True)):
+        again = {**good(), gate: record(gate, minutes=5)}
+        made = issue(paths, statement(decide("node01", ENTRIES, again, {}, MOMENT), fingerprint(), again, about=ABOUT, issued=NOW))
+        assert made.new is new, gate
 
 
 def test_the_key_is_private_and_made_once(paths: EnvPaths) -> None:
@@ -106,7 +127,7 @@ def test_a_tampered_certificate_counts_for_nothing(paths: EnvPaths, change: Any,
 
 
 def test_a_certificate_of_another_node_does_not_serve(paths: EnvPaths) -> None:
-    path, _ = issue(paths, content())
+    path = issue(paths, content()).path
     (folder(paths) / "node02.json").write_bytes(path.read_bytes())
     with pytest.raises(CertificateError, match="node02: certificate - Expected: one of node02 Actual: one of node01"):
         read(paths, "node02")

@@ -125,11 +125,15 @@ def test_a_package_is_the_same_bytes_every_time(tmp_path: Path) -> None:
 def test_programs_are_put_into_a_root_file_system_twice_over(tmp_path: Path) -> None:
     (tmp_path / "usr/sbin").mkdir(parents=True)
     (tmp_path / "usr/sbin/modprobe").symlink_to("/bin/kmod")
-    (tmp_path / "var/lib/dpkg").mkdir(parents=True)
+    (tmp_path / "usr/sbin/ethtool").write_text("the distribution's")
+    info = tmp_path / "var/lib/dpkg/info"
+    info.mkdir(parents=True)
+    (info / "ethtool.md5sums").write_text(f"{'0' * 32}  sbin/ethtool\n{'1' * 32}  usr/share/doc/ethtool/copyright\n")
     for _ in range(2):
         build.install(tmp_path)
     assert (tmp_path / "usr/lib/hw/real/modprobe").readlink() == Path("/bin/kmod")
     assert "from hwsim.kmod import modprobe" in (tmp_path / "usr/sbin/modprobe").read_text()
-    assert (tmp_path / "var/lib/dpkg/diversions").read_text() == "/sbin/modprobe\n/usr/lib/hw/real/modprobe\n:\n"
+    ours = hashlib.md5((tmp_path / "usr/sbin/ethtool").read_bytes(), usedforsecurity=False).hexdigest()
+    assert (info / "ethtool.md5sums").read_text() == f"{ours}  sbin/ethtool\n{'1' * 32}  usr/share/doc/ethtool/copyright\n", "as its package ships it"
     assert (tmp_path / "usr/lib/systemd/system/sysinit.target.wants/hw-firmware.service").exists()
     assert (tmp_path / "usr/bin/nv").stat().st_mode & 0o111

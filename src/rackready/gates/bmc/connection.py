@@ -6,6 +6,7 @@ What goes out of here has no credentials in it: they stay in the driver, and wha
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -25,13 +26,21 @@ class Bmcs:
     def __init__(self, sites: Mapping[str, BmcSite], cycler: Cycler | None = None) -> None:
         self._sites = dict(sites)
         self._cycler = cycler
+        self._asked = {name: threading.Lock() for name in self._sites}
 
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float) -> Answer:
-        """Do what ``argv`` says and return a JSON document. Never raises for what a BMC does; raises Interrupted when the operator stops."""
-        begun = time.monotonic()
+        """Do what ``argv`` says and return a JSON document. Never raises for what a BMC does; raises Interrupted when the operator stops.
+
+        The time counts from when this BMC is free.
+        """
         site = self._sites.get(node)
         if site is None:
             return Answer(None, "", "", 0.0, failure=f"{node}: bmc - Expected: address and password in the site file Actual: not given.")
+        with self._asked[node]:
+            return self._ask(node, site, argv, timeout_s)
+
+    def _ask(self, node: str, site: BmcSite, argv: Sequence[str], timeout_s: float) -> Answer:
+        begun = time.monotonic()
 
         def proceed() -> None:
             check_stop()

@@ -36,6 +36,7 @@ class Events(Gate):
     """The BMC's event logs hold nothing bad that is newer than the last pass, and none of it was lost."""
 
     id = "bmc/log/sanity/events"
+    looks = True
     since_last_pass = True
 
     class Inputs(base.Inputs):

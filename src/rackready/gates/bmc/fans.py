@@ -33,6 +33,7 @@ class Fans(Gate):
 
     id = "bmc/cooling/sanity/fans"
     stops_load = True
+    looks = True
     since_last_pass = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:

@@ -26,6 +26,7 @@ class Leaks(Gate):
 
     id = "bmc/cooling/sanity/leaks"
     stops_load = True
+    looks = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""

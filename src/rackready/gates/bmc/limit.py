@@ -32,6 +32,7 @@ class PowerLimit(Gate):
     """No power limit in the BMC keeps the node below the power that it is meant to have."""
 
     id = "bmc/power/sanity/limit"
+    looks = True
 
     class Inputs(base.Inputs):
         """What the site wants."""

@@ -93,6 +93,7 @@ class RackPower(_Devices):
     """Power shelves and PDUs of the rack work, and no circuit is over the thresholds of its device."""
 
     id = "rack/power/sanity/devices"
+    looks = True
     kinds = frozenset({"pdu", "power_shelf"})
     trails = (*_EQUIPMENT, *_CIRCUITS, *_OUTLETS, *_SHELF_PSUS, _SUBSYSTEM, _SENSORS, _SYSTEMS)
 
@@ -114,6 +115,7 @@ class RackCooling(_Devices):
     """Coolant distribution units of the rack pump, none of them leaks, and flow, pressure and temperature are within their thresholds."""
 
     id = "rack/cooling/sanity/devices"
+    looks = True
     kinds = frozenset({"cdu"})
     trails = (_CDUS, _PUMPS, _RESERVOIRS, *_LOOPS, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*", "ThermalEquipment", _SENSORS)
 

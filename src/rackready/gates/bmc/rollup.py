@@ -32,6 +32,7 @@ class Rollup(Gate):
     """The BMC sums up its systems, chassis and managers as healthy, and no part that it lists says otherwise."""
 
     id = "bmc/health/sanity/rollup"
+    looks = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""

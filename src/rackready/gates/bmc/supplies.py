@@ -31,6 +31,7 @@ class Supplies(Gate):
 
     id = "bmc/power/sanity/supplies"
     stops_load = True
+    looks = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""

@@ -39,6 +39,7 @@ class Temperatures(Gate):
 
     id = "bmc/cooling/sanity/temperatures"
     stops_load = True
+    looks = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
         """One request to every BMC."""

@@ -18,6 +18,7 @@ class FirmwareBaseline(Gate):
     """BMC, BIOS and the other listed firmware have the versions that the site, else the platform's profile, wants."""
 
     id = "bmc/firmware/sanity/versions"
+    looks = True
     in_no_set = "it needs a baseline: a platform whose profile has one, or the site's own (baselines); such a site adds it (gates.also)"
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:

@@ -105,6 +105,45 @@ class PartInventory(Shape):
     memory_bytes: int | None = None
 
 
+class NodeParts(Shape):
+    """What ``node_parts`` prints."""
+
+    boot_id: str | None = None
+    parts: dict[str, dict[str, str]]
+    unread: dict[str, str]
+
+
+class _File(Shape):
+    path: str
+    real: str
+    package: str | None
+    version: str | None
+    md5: str
+    sha256: str
+    wanted: str | None
+
+
+class TrustedPrograms(Shape):
+    """What ``trusted_programs`` prints."""
+
+    files: dict[str, _File]
+
+
+class _Server(Shape):
+    address: str
+    answer: str | None
+
+
+class Names(Shape):
+    """What ``names`` prints."""
+
+    hostname: str
+    hosts: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
+    addresses: list[str]
+    resolved: dict[str, list[str]]
+    servers: list[_Server]
+
+
 class _Proof(Shape):
     """What showed that outlets are the node's own: its supplies' inputs (outlet -> supply that lost it), or its BMC's silence alone, and why.
 

@@ -21,6 +21,7 @@ class Affinity(Gate):
     """Every GPU has its NIC of the platform behind the same PCIe switch (PIX or PXB), and no other NIC in its place."""
 
     id = "node/gpu/sanity/affinity"
+    looks = True
     covers = frozenset({"gpu", "nic"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all

@@ -29,6 +29,7 @@ class Clocks(SmiGate):
     """No GPU slows down for heat or power, its memory is not too hot, and none is hot while it is idle."""
 
     id = "node/gpu/sanity/clocks"
+    looks = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
         """Judge the reasons that are active now, then the temperatures."""

@@ -24,6 +24,7 @@ class Containers(Gate):
     """The Container Toolkit offers every GPU of the node to containers, and everything that its CDI specification names is there."""
 
     id = "node/gpu/sanity/containers"
+    looks = True
     covers = frozenset({"gpu"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all

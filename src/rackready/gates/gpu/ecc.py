@@ -26,6 +26,7 @@ class Ecc(SmiGate):
     """ECC is on, and no GPU has uncorrected errors since its last reset, or too many over its life."""
 
     id = "node/gpu/sanity/ecc"
+    looks = True
 
     class Inputs(base.Inputs):
         """What the site wants of ECC."""
@@ -100,6 +101,7 @@ class RowRemap(SmiGate):
     """No GPU has memory rows that wait to be remapped, or that could not be."""
 
     id = "node/gpu/sanity/row-remap"
+    looks = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:  # noqa: ARG002 - the same for every model
         """Judge pending, failure, count and the histogram of spare rows. Failure before pending: it asks for more."""

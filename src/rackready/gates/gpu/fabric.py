@@ -29,6 +29,7 @@ class Fabric(SmiGate):
     """The NVSwitch fabric is set up for every GPU, and healthy as far as it reports health."""
 
     id = "node/gpu/sanity/fabric"
+    looks = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
         """Judge state, status and, where the GPU reports it, each field of the health mask."""

@@ -43,6 +43,7 @@ class NvLinks(Gate):
     """Every NVLink of every GPU is active at its full rate and counts no errors."""
 
     id = "node/gpu/sanity/nvlink"
+    looks = True
     covers = frozenset({"nvlink"})
 
     class Inputs(base.Inputs):

@@ -27,6 +27,7 @@ class PciePath(Gate):
     """Every PCIe link between a GPU and the root port runs at the generation and width that both its ends can do, and both can do what the profiles say."""
 
     id = "node/gpu/sanity/pcie-path"
+    looks = True
     covers = frozenset({"gpu"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all

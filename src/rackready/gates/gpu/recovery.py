@@ -32,6 +32,7 @@ class RecoveryAction(SmiGate):
 
     id = "node/gpu/sanity/recovery-action"
     stops_load = True
+    looks = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:  # noqa: ARG002 - the same for every model
         """Hold the field against 'None'; a word that is not known is an error."""
@@ -49,6 +50,7 @@ class InfoRom(SmiGate):
     """The InfoROM of every GPU is valid: serial, ECC history and power limits are what the board was made with."""
 
     id = "node/gpu/sanity/inforom"
+    looks = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:  # noqa: ARG002 - the same for every model
         """Every InfoROM has a version, an ECC object and a serial; corrupt ones are named by the report as a whole."""

@@ -22,6 +22,7 @@ class Settings(SmiGate):
     """Persistence mode, MIG mode, compute mode and power limit of every GPU are what the site wants, and its application clocks are not lowered."""
 
     id = "node/gpu/sanity/settings"
+    looks = True
 
     class Inputs(base.Inputs):
         """The wanted state."""

@@ -50,6 +50,7 @@ class Xids(Gate):
     """The kernel log since boot has no Xid or SXid that asks for more than restarting an application."""
 
     id = "node/gpu/sanity/xid"
+    looks = True
     covers = frozenset({"gpu"})
 
     class Inputs(base.Inputs):

@@ -22,6 +22,7 @@ class Clock(HostGate):
     """The clock follows a time source and is right."""
 
     id = "node/host/sanity/clock"
+    looks = True
     what = "clock"
 
     class Inputs(base.Inputs):

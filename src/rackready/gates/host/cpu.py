@@ -38,6 +38,7 @@ class Cpu(HostGate):
     """Every processor core is there and online, with SMT, frequency governor and microcode as wanted."""
 
     id = "node/host/sanity/cpu"
+    looks = True
     what = "processors"
 
     class Inputs(base.Inputs):

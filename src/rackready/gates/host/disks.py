@@ -108,6 +108,7 @@ class Disks(HostGate):
     """Every drive is there with its capacity, and none warns, wears out or has lost data."""
 
     id = "node/host/sanity/disks"
+    looks = True
     what = "drives"
 
     class Inputs(base.Inputs):

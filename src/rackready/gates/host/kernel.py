@@ -46,6 +46,7 @@ class KernelSettings(HostGate):
     """The kernel runs with the wanted command line, huge pages, unlimited locked memory, and without swap."""
 
     id = "node/host/sanity/kernel-settings"
+    looks = True
     what = "kernel settings"
 
     class Inputs(base.Inputs):

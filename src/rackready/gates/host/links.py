@@ -45,6 +45,7 @@ class Links(HostGate):
     """Every compute NIC's link is up at its rate; it was not away for long this week, has not gone down often since boot, and not lately."""
 
     id = "node/host/sanity/links"
+    looks = True
     what = "links"
     covers = frozenset({"node", "nic"})
 

@@ -20,6 +20,7 @@ class MemoryModules(HostGate):
     """Every memory module is there, all are alike, and run at one speed."""
 
     id = "node/host/sanity/memory-modules"
+    looks = True
     what = "memory modules"
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
@@ -107,6 +108,7 @@ class MemoryErrors(HostGate):
     """No memory module had an uncorrected error or corrects too many, and the kernel logged no fatal machine check."""
 
     id = "node/host/sanity/memory-errors"
+    looks = True
     what = "memory errors"
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node

@@ -23,6 +23,7 @@ class Numa(HostGate):
     """The node has its NUMA nodes, and every GPU and NIC is on the one that it is wired to."""
 
     id = "node/host/sanity/numa"
+    looks = True
     what = "NUMA layout"
 
     def wanted(self, facts: NodeFacts) -> Wanted:

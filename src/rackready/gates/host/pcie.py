@@ -24,6 +24,7 @@ class AccessControl(HostGate):
     """No PCIe switch between a GPU and a NIC redirects their traffic to the processor (ACS is off)."""
 
     id = "node/host/sanity/pcie-acs"
+    looks = True
     what = "PCIe bridges"
 
     def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
@@ -70,6 +71,7 @@ class Iommu(HostGate):
     """The IOMMU, where it is on, passes GPU and NIC traffic through without translation."""
 
     id = "node/host/sanity/iommu"
+    looks = True
     what = "IOMMU"
 
     def wanted(self, facts: NodeFacts) -> Wanted:

@@ -22,6 +22,7 @@ class Services(HostGate):
     """No service or mount has failed, none is being started again and again, and the services that must run do."""
 
     id = "node/host/sanity/services"
+    looks = True
     what = "services"
 
     class Inputs(base.Inputs):

@@ -136,6 +136,35 @@ def _bios(state: State, version: str) -> None:
     state["chassis"]["bios"] = version
 
 
+def _foreign(state: State, path: str, text: str, *, more: bool = False) -> None:
+    """A hand that is not ours put a text in the place of a file, or behind what it holds."""
+    state["host"].setdefault("foreign_files", {})[path] = {"text": text.replace("\\n", "\n"), "more": more}
+
+
+def _program(state: State, path: str) -> None:
+    _foreign(state, path, "#!/bin/sh\nexit 0\n")
+
+
+def _nccl_conf(state: State, setting: str) -> None:
+    _foreign(state, "/etc/nccl.conf", f"{setting}\n")
+
+
+def _poisoned(state: State, name: str, address: str) -> None:
+    _foreign(state, "/etc/hosts", f"{address} {name}\n", more=True)
+
+
+def _dns(state: State, server: str) -> None:
+    _foreign(state, "/etc/resolv.conf", f"nameserver {server}\n")
+
+
+def _dimm_other(state: State, dimm: int, serial: str) -> None:
+    _member(state, "dimms", dimm)["serial"] = serial
+
+
+def _module_other(state: State, nic: int, serial: str) -> None:
+    part(state, "nics", nic, "rail")["module"]["serial"] = serial
+
+
 def _flaps(state: State, nic: int, count: int) -> None:
     part(state, "nics", nic, "rail")["module"]["flaps"] = count
 
@@ -169,7 +198,15 @@ _NUMA, _CLOCK, _SERVICES, _KERNEL = "node/host/sanity/numa", "node/host/sanity/c
 _DISKS, _FIRMWARE = "node/host/sanity/disks", "group/host/validation/firmware"
 _LINKS, _OPTICS, _DELTAS = "node/host/sanity/links", "node/host/validation/optics", "node/host/stress/counter-deltas"
 
+_PROGRAMS, _ENVIRONMENT, _NAMES = "node/host/sanity/programs", "node/host/sanity/environment", "node/host/sanity/names"
+
 FAULTS = (
+    Fault("program-replaced", "software", "a program that gates trust is another file", _program, {"path": "/usr/bin/all_reduce_perf"}, _PROGRAMS),
+    Fault("nccl-conf", "software", "somebody wrote /etc/nccl.conf", _nccl_conf, {"setting": "NCCL_NET=Socket"}, _ENVIRONMENT),
+    Fault("hosts-poisoned", "software", "/etc/hosts has another address of a node", _poisoned, {"name": "node02", "address": "192.0.2.99"}, _NAMES),
+    Fault("dns-broken", "software", "the name server does not answer", _dns, {"server": "192.0.2.53"}, _NAMES),
+    Fault("dimm-other", "memory", "a memory module was swapped for another of the same kind", _dimm_other, {**DIMM, "serial": "80CE0BAD"}),
+    Fault("module-other", "optics", "an optical module was swapped for another of the same kind", _module_other, {**NIC, "serial": "MT2421FT0BAD"}),
     Fault("host-unreachable", "management", "the cable of the host's management network is out: it boots, and nobody reaches it", _management_down),
     Fault("nouveau-loaded", "driver", "nouveau is bound at boot unless it is denied: install denies it", _nouveau, at_boot=True),
     Fault("cpu-offline", "cpu", "a hardware thread is offline", _cpu_offline, {"cpu": 17}, _CPU),

@@ -28,7 +28,7 @@ Description=Device firmware and kernel probing
 DefaultDependencies=no
 ConditionPathExists=/opt/hw/state.json
 After=systemd-remount-fs.service
-Before=sysinit.target systemd-modules-load.service network-pre.target
+Before=sysinit.target systemd-modules-load.service systemd-sysctl.service network-pre.target
 Wants=network-pre.target
 
 [Service]
@@ -53,7 +53,7 @@ Restart=always
 WantedBy=multi-user.target
 """
 _UNITS = {"hw-firmware.service": (_FIRMWARE, "sysinit.target"), "hw-devices.service": (_DEVICES, "multi-user.target")}
-_DIVERTED = {
+_REPLACED = {
     "modprobe": ("kmod", "modprobe"),
     "rmmod": ("kmod", "rmmod"),
     "lsmod": ("kmod", "lsmod"),
@@ -67,19 +67,18 @@ _DIVERTED = {
     "swapon": ("host.tools", "swapon"),
 }
 """Programs of the distribution that ask the kernel about devices, and the module and function that answer instead."""
-_SHIPPED_IN_USR = ("lscpu", "prlimit")
-"""Diverted programs whose package ships them below /usr; Debian 12 ships the others below /bin and /sbin."""
 _OWN = {
     "usr/lib/hw/firmware": ("firmware", "main"),
     "usr/lib/hw/devices": ("hwd", "main"),
     "usr/lib/hw/nvml": ("nvml", "main"),
     "usr/lib/hw/collective": ("collective", "main"),
+    "usr/lib/hw/site-services": ("sitehost", "main"),
     "usr/lib/hw/switch-reapply": ("switch.apply", "main"),
 }
 
 
 def install(rootfs: Path) -> None:
-    """Copy the library, its launchers and its units into ``rootfs``, and divert the kernel tools; may be repeated."""
+    """Copy the library, its launchers and its units into ``rootfs``, and put the kernel tools in place; may be repeated."""
     library = rootfs / _LIBRARY / "hwsim"
     shutil.rmtree(library, ignore_errors=True)
     shutil.copytree(_HERE / "hwsim", library, ignore=shutil.ignore_patterns("__pycache__"))
@@ -89,8 +88,8 @@ def install(rootfs: Path) -> None:
     write_text(rootfs / "usr/lib/python3/dist-packages/hw-zipcache.pth", _ZIPCACHE)
     (rootfs / "var/cache/hw-python").mkdir(parents=True, exist_ok=True)
     _compile(rootfs)
-    for name, (module, function) in _DIVERTED.items():
-        _divert(rootfs, name, module, function)
+    for name, (module, function) in _REPLACED.items():
+        _replace(rootfs, name, module, function)
     for name, (text, target) in _UNITS.items():
         _unit(rootfs, name, text, target)
 
@@ -127,7 +126,7 @@ def write_text(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _divert(rootfs: Path, name: str, module: str, function: str) -> None:
+def _replace(rootfs: Path, name: str, module: str, function: str) -> None:
     place = next((rootfs / folder / name for folder in ("usr/sbin", "sbin", "usr/bin", "bin") if _lexists(rootfs / folder / name)), None)
     real = rootfs / _LIBRARY / "real" / name
     if place is None and not _lexists(real):
@@ -136,20 +135,21 @@ def _divert(rootfs: Path, name: str, module: str, function: str) -> None:
         assert place is not None  # noqa: S101  (narrowing only)
         real.parent.mkdir(parents=True, exist_ok=True)
         place.rename(real)
-        _record_diversion(rootfs, place, name)
     target = place or rootfs / "usr/sbin" / name
     write_program(target, launcher(module, function))
+    _ship(rootfs, target)
 
 
-def _record_diversion(rootfs: Path, place: Path, name: str) -> None:
-    """Tell dpkg, so that an upgrade of the distribution's package does not overwrite our program."""
-    table = rootfs / "var/lib/dpkg/diversions"
-    if not table.parent.is_dir():
-        return
-    shipped = f"/{place.relative_to(rootfs)}".replace("/usr/sbin/", "/sbin/").replace("/usr/bin/", "/bin/")
-    shipped = f"/usr{shipped}" if name in _SHIPPED_IN_USR else shipped
-    lines = table.read_text() if table.exists() else ""
-    table.write_text(f"{lines}{shipped}\n/usr/lib/hw/real/{name}\n:\n")
+def _ship(rootfs: Path, place: Path) -> None:
+    """Let the distribution's package have shipped our program: its list of checksums names ours, as it would on a machine with this hardware."""
+    path = str(place.relative_to(rootfs))
+    listed = {path, path.removeprefix("usr/")}
+    for sums in sorted((rootfs / "var/lib/dpkg/info").glob("*.md5sums")):
+        lines = sums.read_text(errors="surrogateescape").splitlines()
+        ours = hashlib.md5(place.read_bytes(), usedforsecurity=False).hexdigest()
+        changed = [f"{ours}  {line[34:]}" if line[34:] in listed else line for line in lines]
+        if changed != lines:
+            sums.write_text("".join(f"{line}\n" for line in changed), errors="surrogateescape")
 
 
 def _lexists(path: Path) -> bool:

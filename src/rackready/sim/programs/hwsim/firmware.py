@@ -33,6 +33,7 @@ def main(_argv: list[str]) -> int:
     hosttree.own_folders()
     lay_out()
     hosttree.cover_command_line()
+    hosttree.cover_numa_balancing()
     hosttree.report(store.hardware())
     coldplug()
     return 0

@@ -32,6 +32,7 @@ class Devices:
         self._reported = len(self._state["xids"])
         self._ports: dict[str, Port] = {}
         hosttree.services(self._state)
+        hosttree.foreign(self._state)
 
     def step(self) -> None:
         """Do one round."""
@@ -56,6 +57,7 @@ class Devices:
             hosttree.write(state)
             hosttree.follow(state, self._state)
             hosttree.services(state)
+            hosttree.foreign(state)
         self._reported, self._state, self._ports = len(state["xids"]), state, {}
 
 

@@ -13,6 +13,9 @@ from .. import kmsg, machine, paths, rdmatree
 _CPU = "/sys/devices/system/cpu"
 _EDAC = "/sys/devices/system/edac/mc"
 _UNITS = "/run/systemd/system"
+_KEPT = "/var/lib/hw/kept"
+"""Where what a foreign hand wrote over is kept."""
+_ABSENT = b"\0absent"
 _FAILING = """[Unit]
 Description=%s
 
@@ -54,6 +57,8 @@ def write(state: dict[str, Any]) -> None:
     for size, count in host["hugepages"].items():
         _put(f"/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages", count)
     _put("/run/hw/cmdline", host["cmdline"])
+    if not paths.at("/run/hw/numa_balancing").exists():  # the kernel's default where there are several NUMA nodes; then it is software's to set
+        _put("/run/hw/numa_balancing", int(host["numa_nodes"] > 1))
     for nic in machine.nics():
         if rdmatree.folder(nic).is_dir():
             _put(f"/sys/class/infiniband/{nic['rdma_device']}/fw_ver", nic["fw"])
@@ -125,6 +130,32 @@ def services(state: dict[str, Any]) -> None:
         _systemctl("reset-failed", name)
 
 
+def foreign(state: dict[str, Any]) -> None:
+    """Put foreign texts in the place of files as the state says, and the earlier ones back when it does not any more."""
+    wanted = state.get("host", {}).get("foreign_files", {})
+    kept = paths.at(_KEPT)
+    for path in sorted(set(wanted) | {_unquoted(place.name) for place in kept.glob("*")}):
+        copy, place = kept / path.replace("/", "%"), paths.at(path)
+        if path in wanted and not copy.exists():
+            kept.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(place.read_bytes() if place.exists() else _ABSENT)
+        before = copy.read_bytes()
+        if path in wanted:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            text = wanted[path]["text"].encode()
+            place.write_bytes(before + text if wanted[path]["more"] and before != _ABSENT else text)
+        elif before == _ABSENT:
+            place.unlink(missing_ok=True)
+            copy.unlink()
+        else:
+            place.write_bytes(before)
+            copy.unlink()
+
+
+def _unquoted(name: str) -> str:
+    return name.replace("%", "/")
+
+
 def follow(state: dict[str, Any], last: dict[str, Any]) -> None:
     """Report what is new since the last look: machine checks, and links that went down for a moment."""
     seen = len(last.get("host", {}).get("machine_checks", []))
@@ -156,6 +187,12 @@ def cover_command_line() -> None:
     """Show the state's kernel command line: a container shows its host's otherwise."""
     if Path("/run/hw/cmdline").exists():
         subprocess.run(["mount", "--bind", "/run/hw/cmdline", "/proc/cmdline"], check=True)
+
+
+def cover_numa_balancing() -> None:
+    """Give the machine a switch of its own for automatic NUMA balancing: all containers share that of their host's kernel otherwise."""
+    if Path("/run/hw/numa_balancing").exists() and Path("/proc/sys/kernel/numa_balancing").exists():
+        subprocess.run(["mount", "--bind", "/run/hw/numa_balancing", "/proc/sys/kernel/numa_balancing"], check=True)
 
 
 def _systemctl(*words: str) -> None:

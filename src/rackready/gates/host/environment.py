@@ -1,0 +1,144 @@
+"""The environment in which programs are measured: no file and no login sets a variable that changes a measurement behind the gate's back."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from rackready.design.facts import NodeFacts
+from rackready.gates import base
+from rackready.gates.host.reading import Answers, HostGate, Tool, Wanted
+from rackready.gates.judge import Judge
+
+SESSION = Tool("env", ("env",), "coreutils")
+SSHD = Tool("sshd", ("sshd", "-T"), "openssh-server", keep=r"^(setenv|acceptenv|permituserenvironment)\b")
+PACKAGED = Tool("verify", ("dpkg", "--verify", "openmpi-common"), "dpkg")
+NCCL = ("/etc/nccl.conf", "/root/.nccl.conf", "/home/*/.nccl.conf")
+MCA = ("/etc/openmpi/openmpi-mca-params.conf", "/root/.openmpi/mca-params.conf", "/home/*/.openmpi/mca-params.conf")
+UCX = ("/etc/ucx/ucx.conf",)
+PRELOAD = "/etc/ld.so.preload"
+SHELL = (
+    "/etc/environment", "/etc/environment.d/*.conf", "/etc/security/pam_env.conf", "/etc/profile", "/etc/profile.d/*.sh", "/etc/bash.bashrc",
+    "/root/.bashrc", "/root/.bash_profile", "/root/.profile", "/root/.pam_environment", "/root/.ssh/environment",
+)  # fmt: skip
+PREFIXES = ("NCCL_", "UCX_", "UCC_", "OMPI_", "PMIX_", "PRTE_", "CUDA_")
+NAMES = ("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT")
+HARMLESS = frozenset({"CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_DIR", "CUDA_VERSION"})
+"""Variables that only say where the toolkit lies."""
+_SETTING = re.compile(r"^\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*$")
+"""NAME = value, as NCCL (src/misc/param.cc), UCX and Open MPI's parameter files have it, one a line."""
+_SHELL = re.compile(r"(?:^|[\s;&({])([A-Za-z_]\w*)(?:=|\s+(?:DEFAULT|OVERRIDE)=)(\"[^\"]*\"|'[^']*'|[^\s;&)}]*)")
+"""Anywhere in a line: VAR=value, and VAR DEFAULT=value OVERRIDE=value as pam_env.conf(5) has it."""
+_STEP = (
+    "Take it out, or declare it with its value in the gate set (inputs of node/host/sanity/environment: `allow: {{{name}: '{value}'}}`), then repair the node."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One variable that something sets. ``where``: file and line."""
+
+    where: str
+    name: str
+    value: str
+
+
+class Environment(HostGate):
+    """No file and no login of the node sets a variable that changes a measurement, other than the site declares."""
+
+    id = "node/host/sanity/environment"
+    looks = True
+    what = "environment"
+
+    class Inputs(base.Inputs):
+        """What the site sets on purpose."""
+
+        allow: dict[str, str] = Field(
+            {}, description="variable (NCCL_IB_HCA, or an Open MPI parameter such as btl) to the value that it must have wherever it is set"
+        )
+
+    inputs: Inputs
+
+    def wanted(self, facts: NodeFacts) -> Wanted:  # noqa: ARG002 - the same on every node
+        """Read the environment of a login, what sshd lets in, and every file that sets variables."""
+        return Wanted((SESSION, SSHD, PACKAGED), (*NCCL, *MCA, *UCX, *SHELL, PRELOAD))
+
+    def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
+        """Refuse every setting that is not declared; each is named once, by the file that sets it."""
+        node = facts.node.name
+        session = found.text("env")
+        sshd = found.text("sshd")
+        changed = found.text("verify", good=None)
+        if session is None or sshd is None or changed is None:
+            return
+        settings = [item for item in self._files(found, changed) if self.inputs.allow.get(item.name) != item.value]
+        named = {item.name for item in settings}
+        live = (Setting("environment of a login", name, value) for name, value in _variables(session) if name not in named)
+        settings += [item for item in live if self.inputs.allow.get(item.name) != item.value]
+        judge.judged += 1
+        for item in settings:
+            declared = self.inputs.allow.get(item.name)
+            step = _STEP.format(name=item.name, value=item.value)
+            expected = f"{item.name}={declared}, as the site declares" if declared is not None else "not set: it changes what is measured"
+            judge.fail(f"{node} {item.where}", f"{item.name} is set", expected, f"{item.name}={item.value}", step)
+        self._preload(judge, node, found)
+        _sshd(judge, node, sshd)
+
+    @staticmethod
+    def _files(found: Answers, changed: str) -> Iterator[Setting]:
+        for pattern in SHELL:
+            for path, text in found.matching(pattern).items():
+                yield from (item for item in _settings(path, text, _SHELL) if changes(item.name))
+        for pattern in (*NCCL, *UCX):
+            for path, text in found.matching(pattern).items():
+                yield from _settings(path, text)
+        for pattern in MCA:
+            for path, text in found.matching(pattern).items():
+                if path != MCA[0] or any(line.split()[-1:] == [path] for line in changed.splitlines()):  # as its package ships it: nobody's doing
+                    yield from _settings(path, text)
+
+    @staticmethod
+    def _preload(judge: Judge, node: str, found: Answers) -> None:
+        text = found.matching(PRELOAD).get(PRELOAD, "")
+        loaded = [word for line in text.splitlines() for word in line.split("#")[0].replace(":", " ").split()]
+        judge.judged += 1
+        if loaded:
+            step = "Take it out: this library is loaded into every program of the node, those that measure among them."
+            judge.fail(f"{node} {PRELOAD}", "library is loaded into every program", "none", ", ".join(loaded), step)
+
+
+def changes(name: str) -> bool:
+    """Whether a variable changes what is measured."""
+    return name in NAMES or (name.startswith(PREFIXES) and name not in HARMLESS)
+
+
+def _variables(session: str) -> list[tuple[str, str]]:
+    rows = (line.partition("=") for line in session.splitlines())
+    return [(name, value) for name, mark, value in rows if mark and changes(name)]
+
+
+def _settings(path: str, text: str, pattern: re.Pattern[str] = _SETTING) -> Iterator[Setting]:
+    for number, line in enumerate(text.splitlines(), 1):
+        for name, value in pattern.findall(line.split("#")[0]):
+            yield Setting(f"{path} line {number}", name, value.strip("\"'"))
+
+
+def _sshd(judge: Judge, node: str, text: str) -> None:
+    """Refuse what sshd sets for every login, and names that a client may bring along."""
+    judge.judged += 1
+    for line in text.splitlines():
+        key, _, value = line.strip().partition(" ")
+        step = f"Take it out of sshd's configuration (`sshd -T | grep -i {key}`): a gate logs in by SSH."
+        if key.lower() == "setenv" and any(changes(word.partition("=")[0]) for word in value.split()):
+            judge.fail(f"{node} sshd", "SetEnv", "no variable that changes what is measured", value, step)
+        elif key.lower() == "acceptenv" and any(_lets_in(pattern) for pattern in value.split()):
+            judge.fail(f"{node} sshd", "AcceptEnv", "no variable that changes what is measured", value, step)
+
+
+def _lets_in(pattern: str) -> bool:
+    probes: Mapping[str, None] = dict.fromkeys([*NAMES, *(f"{prefix}{rest}" for prefix in PREFIXES for rest in ("NET", "DEBUG", "VISIBLE_DEVICES", "TLS"))])
+    return changes(pattern.rstrip("*?")) or any(fnmatch.fnmatch(name, pattern) for name in probes)

@@ -1,0 +1,120 @@
+"""Names: the node finds itself, the site's nodes and what the site needs under their right addresses, and a name server answers it."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from rackready.gates import base
+from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.formats import printed
+from rackready.gates.formats.error import FormatError
+from rackready.gates.judge import Judge
+from rackready.gates.shipped import command, document, sealed
+from rackready.model.outcome import Verdict
+from rackready.ondevice import names as script
+
+_KEY = "names"
+_HOSTS = (
+    "Correct /etc/hosts on the node; a name that the site maps otherwise on purpose is declared in the gate set (inputs of node/host/sanity/names: `hosts`)."
+)
+_SERVER = "Correct /etc/resolv.conf on the node, or mend the name server: every lookup of a name waits for it."
+_WORKS = frozenset({"NOERROR", "NXDOMAIN", "SERVFAIL"})
+"""Answers of a name server that does its work; SERVFAIL is all that one without the internet can say of a name of no zone of its own."""
+
+
+class Names(Gate):
+    """The node resolves its own name, the site's nodes and what the site needs rightly, and a name server answers."""
+
+    id = "node/host/sanity/names"
+    looks = True
+    covers = frozenset({"node"})
+
+    class Inputs(base.Inputs):
+        """What else a site knows by name."""
+
+        resolve: tuple[str, ...] = Field((), description="further names that every node must resolve, e.g. of a file server or of a license server")
+        hosts: dict[str, str] = Field({}, description="name to the address that is right for it on every node, where the site file has another or none")
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
+        """One script per node."""
+        wanted = json.dumps({"resolve": sorted({*facts.needed, *self.inputs.resolve, *self.inputs.hosts})})
+        return [Run.of_node(node, command(_KEY, node, script, wanted)) for node in nodes]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
+        """Hold what names resolve to against the site file."""
+        node = run.nodes[0]
+        judge = Judge()
+        output = outputs.get(_KEY)
+        if judge.trouble(trouble(output, node, "resolution of names")) or output is None:
+            return judge.verdict(node)
+        try:
+            found = sealed(document(output, script.FORMAT, printed.Names), script.digest)
+        except FormatError as error:
+            judge.error(node, "resolution of names unreadable", "a complete document", error, "Run the gate again.")
+            return judge.verdict(node)
+        _own(judge, node, facts.names.get(node) or str(facts.nodes[node].node.address), found)
+        self._hosts(judge, node, facts, found)
+        self._needed(judge, node, facts, found)
+        _servers(judge, node, found["servers"])
+        if not judge.errors and not judge.fails:
+            judge.measured.add(node)
+        return judge.verdict(node)
+
+    def _hosts(self, judge: Judge, node: str, facts: GateFacts, found: Mapping[str, Any]) -> None:
+        """No entry of /etc/hosts leads to another address than the site file's: such an entry wins over DNS."""
+        judge.judged += 1
+        right = {**facts.names, **self.inputs.hosts}
+        for name, address in found["hosts"]:
+            known = right.get(name.lower())
+            own = name.lower() in {node, found["hostname"].lower()} and _loopback(address)
+            if known and address != known and not own:
+                judge.fail(f"{node} /etc/hosts", f"name {name}", known, address, _HOSTS)
+
+    def _needed(self, judge: Judge, node: str, facts: GateFacts, found: Mapping[str, Any]) -> None:
+        for name in sorted({*facts.needed, *self.inputs.resolve, *self.inputs.hosts}):
+            judge.judged += 1
+            there, known = found["resolved"].get(name, []), self.inputs.hosts.get(name)
+            if not there:
+                judge.fail(node, f"name {name} does not resolve", known or "an address", "none", _SERVER)
+            elif known and known not in there:
+                judge.fail(node, f"name {name}", known, ", ".join(there), _HOSTS)
+
+
+def _own(judge: Judge, node: str, address: str, found: Mapping[str, Any]) -> None:
+    """The node's own name leads to the node: launchers and the scheduler's daemon look themselves up."""
+    judge.judged += 1
+    hostname = found["hostname"]
+    there = found["resolved"].get(hostname, [])
+    strange = [other for other in there if other not in {address, *found["addresses"]} and not _loopback(other)]
+    step = f"Give {hostname} the address {address} in DNS or in /etc/hosts on the node."
+    if not there:
+        judge.fail(node, f"its own name {hostname} does not resolve", address, "no address", step)
+    elif strange:
+        judge.fail(node, f"its own name {hostname} leads to another machine", address, ", ".join(strange), step)
+
+
+def _loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address.split("%", maxsplit=1)[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _servers(judge: Judge, node: str, servers: Sequence[Mapping[str, Any]]) -> None:
+    """One name server must answer; that others are silent is noted. A node without one resolves by its own files alone."""
+    if not servers:
+        judge.remark("no name server in /etc/resolv.conf: names are resolved by files alone")
+        return
+    judge.judged += 1
+    bad = [f"{server['address']}: {server['answer'] or 'no answer'}" for server in servers if server["answer"] not in _WORKS]
+    if len(bad) == len(servers):
+        judge.fail(node, "no name server answers", "an answer of one of them", "; ".join(bad), _SERVER)
+    elif bad:
+        judge.remark(f"silent name servers: {'; '.join(bad)}")

@@ -1,0 +1,100 @@
+"""The programs whose words gates trust: each is the file that its package shipped. A broken or replaced one makes every measurement worthless."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints
+
+from rackready.gates import base
+from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.formats import printed
+from rackready.gates.formats.error import FormatError
+from rackready.gates.judge import Judge
+from rackready.gates.node_parts import LIBRARIES, MEASURING
+from rackready.gates.shipped import command, document, sealed
+from rackready.model.outcome import Verdict
+from rackready.ondevice import trusted_programs as script
+
+_KEY = "programs"
+READING = (
+    *("nvidia-smi", "nv-fabricmanager", "nvidia-persistenced", "nvidia-ctk", "nvidia-imex", "nvidia-imex-ctl", "mlxlink", "mlnx_qos", "show_gids"),
+    *("ethtool", "dmidecode", "smartctl", "lspci", "lscpu", "lsblk", "findmnt", "chronyc", "prlimit", "swapon", "dmesg", "journalctl", "systemctl"),
+    *("getent", "ldconfig", "sysctl", "dpkg", "dpkg-query", "env", "date", "python3", "sshd", "ip", "podman", "docker", "nerdctl", "ctr"),
+)
+"""Programs that read for gates, and those by which programs are found and run."""
+_STEP = "Look who put it there; install its package anew (`apt-get install --reinstall {package}`), then `rackready repair {node} --reason '...'`."
+_FOREIGN = (
+    "Install it from a package, or declare the file in the gate set (inputs of node/host/sanity/programs: `sha256: {{{path}: {sha256}}}`, "
+    "or `unchecked: [{path}]`)."
+)
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Programs(Gate):
+    """Every program and library that gates trust is the one that its package shipped, or that the site declares."""
+
+    id = "node/host/sanity/programs"
+    looks = True
+    covers = frozenset({"node"})
+
+    class Inputs(base.Inputs):
+        """Files that are the site's own: built from source, or another build than the package's."""
+
+        sha256: dict[Annotated[str, StringConstraints(pattern=r"^/")], Sha256] = Field(
+            {}, description="path of a program or library to its SHA-256: held to this, whatever package it belongs to"
+        )
+        unchecked: tuple[Annotated[str, StringConstraints(pattern=r"^/")], ...] = Field(
+            (), description="paths of programs of no package that are taken as they are: a figure of such a program is as good as the program"
+        )
+
+    inputs: Inputs
+
+    def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
+        """One script per node."""
+        wanted = json.dumps({"programs": sorted({*MEASURING, *READING}), "libraries": sorted(LIBRARIES)}, sort_keys=True)
+        return [Run.of_node(node, command(_KEY, node, script, wanted, timeout_s=180)) for node in nodes]
+
+    def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:  # noqa: ARG002 - the same for all
+        """Hold every file that is there against its package's checksum, else against what the site declares."""
+        node = run.nodes[0]
+        judge = Judge()
+        output = outputs.get(_KEY)
+        if judge.trouble(trouble(output, node, "comparison of programs")) or output is None:
+            return judge.verdict(node)
+        try:
+            found = sealed(document(output, script.FORMAT, printed.TrustedPrograms), script.digest)
+        except FormatError as error:
+            judge.error(node, "comparison of programs unreadable", "a complete document", error, "Run the gate again.")
+            return judge.verdict(node)
+        if "error" in found or not found.get("files"):
+            judge.error(node, "programs not compared", "programs with their packages' checksums", found.get("error", "no program found"), "Run the gate again.")
+            return judge.verdict(node)
+        for name, file in sorted(found["files"].items()):
+            self._file(judge, node, name, file)
+        judge.metric("programs", node, len(found["files"]), "1")
+        if not judge.errors and not judge.fails:
+            judge.measured.add(node)
+        return judge.verdict(node)
+
+    def _file(self, judge: Judge, node: str, name: str, file: Mapping[str, Any]) -> None:
+        judge.judged += 1
+        path, package, where = file["path"], file["package"], f"{node} {file['path']}"
+        declared = self.inputs.sha256.get(path) or self.inputs.sha256.get(file["real"])
+        if declared is not None:
+            if file["sha256"] != declared:
+                judge.fail(where, f"{name} is not the file that the site declares", f"SHA-256 {declared}", file["sha256"], "Put the declared file back.")
+        elif package is None:
+            if path in self.inputs.unchecked or file["real"] in self.inputs.unchecked:
+                judge.remark(f"{path} belongs to no package and is taken as it is (declared)")
+            else:
+                step = _FOREIGN.format(path=path, sha256=file["sha256"])
+                judge.fail(where, f"{name} belongs to no package", "a program of a package, or one that the site declares", file["real"], step)
+        elif file["wanted"] is None:
+            step = _FOREIGN.format(path=path, sha256=file["sha256"])
+            judge.error(where, f"{name} cannot be compared", f"a checksum in package {package}", "none", step)
+        elif file["md5"] != file["wanted"]:
+            expected = f"MD5 {file['wanted']}, as {package} {file['version']} ships it"
+            judge.fail(where, f"{name} is not the file of its package", expected, f"MD5 {file['md5']}", _STEP.format(package=package, node=node))

@@ -1,0 +1,66 @@
+"""Looks at nodes: every gate that only reads is run anew, on nodes in production, too. A certificate counts for what was seen again now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from rackready.evidence.store import EvidenceStore
+from rackready.gates.board import Kept
+from rackready.gates.fingerprint import gather
+from rackready.gates.node_parts import Seen, see, with_parts
+from rackready.gates.phase import connect, run_gates
+from rackready.handover.policy import LOOK_S, Decision, light, looks
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import EvidenceRecord, Fingerprint
+from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.profile import GateSetEntry
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
+
+_SEEN = "seen again: {checks} checks passed; what was measured under load still counts"
+
+
+def fingerprints(ctx: PhaseContext, site: Site, nodes: Sequence[str]) -> tuple[dict[str, Fingerprint | Finding], dict[str, Seen | Finding]]:
+    """Return what every node is right now, and its parts, read anew unless this campaign just did; or why that cannot be said.
+
+    A node that does not say who it is is not asked for its parts.
+    """
+    paths = EnvPaths(ctx.root, ctx.env)
+    ledger = Ledger.open(paths.database)
+    try:
+        with connect(site, paths, nodes) as (connection, _launcher):
+            prints = gather(connection, site, nodes)
+            readable = [node for node, found in prints.items() if isinstance(found, Fingerprint)]
+            seen = see(connection, site, EvidenceStore.open(ledger, paths.raw), ledger, ctx.campaign, readable, LOOK_S)
+        return with_parts(prints, ledger), seen
+    finally:
+        ledger.close()
+
+
+def unseen(decision: Decision) -> bool:
+    """Whether a look is due."""
+    return any(light(gate) for gate in decision.objections)
+
+
+def to_load(entries: Sequence[GateSetEntry], decision: Decision) -> str:
+    """Return why a node must be measured under load, empty when a look is all that may be due."""
+    due = (decision.objections[entry.id] for entry in entries if entry.required and entry.id in decision.objections and not light(entry.id))
+    return next(due, "")
+
+
+def kept(records: Mapping[str, EvidenceRecord], decision: Decision) -> dict[str, Verdict]:
+    """Return gate -> the verdict that counts: it is not run again."""
+    return {name: record.verdict for name, record in records.items() if name in decision.counting}
+
+
+def look(ctx: PhaseContext, counts: Kept) -> dict[str, NodeResult]:
+    """Run the gates that are due on nodes of which only a look is due; ``counts``: what is not run, node by node. Told is only what does not pass."""
+    if not counts:
+        return {}
+    out = {}
+    for node, result in run_gates(ctx, list(counts), kept=counts, quiet=True).items():
+        seen = [gate for gate in result.data.get("gates", {}) if looks(gate) and gate not in counts[node]]
+        out[node] = replace(result, message=_SEEN.format(checks=len(seen))) if result.outcome is Outcome.PASS else result
+    return out

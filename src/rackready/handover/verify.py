@@ -1,0 +1,64 @@
+"""Verifies certificates: a node is looked at as it is now, and its certificate counts for what is seen again, and for nothing else."""
+
+from __future__ import annotations
+
+from rackready.design.site import load_site
+from rackready.gates.node_parts import Seen
+from rackready.handover.certificate import require
+from rackready.handover.certify import Desk, entries
+from rackready.handover.look import fingerprints, kept, look, to_load
+from rackready.handover.policy import light
+from rackready.ledger.store import Ledger
+from rackready.model.evidence import Fingerprint
+from rackready.model.outcome import Finding, Outcome
+from rackready.model.phase import NodeResult, PhaseContext
+from rackready.model.problems import RackreadyError
+from rackready.paths import EnvPaths
+
+_AGAIN = "Run `rackready deploy`: it measures again what is void, and certifies the node."
+
+
+def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
+    """Look at every node, in production or not, and say whether its certificate counts for what was seen. Nothing is loaded.
+
+    What a look finds is a fail like any other; a certificate that is missing, damaged or of another state of the node is an error.
+    """
+    site = load_site(ctx.env, root=ctx.root)
+    paths = EnvPaths(ctx.root, ctx.env)
+    prints, parts = fingerprints(ctx, site, nodes)
+    out = {node: NodeResult(Outcome.ERROR, str(found)) for node, found in [*prints.items(), *parts.items()] if isinstance(found, Finding)}
+    able = {node: found for node, found in prints.items() if node not in out and isinstance(found, Fingerprint)}
+    ledger = Ledger.open(paths.database)
+    try:
+        desk = Desk(ctx, site, paths, ledger)
+        counts = {}
+        for node, found in able.items():
+            decision, records = desk.decided(node, found)
+            # Gates that load are not run by a look, whether they count or not: that they do not is said below.
+            rest = {gate: record.verdict for gate, record in records.items() if not light(gate)}
+            counts[node] = {**rest, **kept(records, decision)}
+        looked = look(ctx, counts)
+        return out | {node: _verified(desk, paths, node, able[node], parts[node], result) for node, result in looked.items()}
+    finally:
+        ledger.close()
+
+
+def _verified(desk: Desk, paths: EnvPaths, node: str, found: Fingerprint, seen: Seen | Finding, looked: NodeResult) -> NodeResult:
+    """Return what a look and the certificate say together: a fail of the look counts first."""
+    if looked.outcome is Outcome.FAIL:
+        return looked
+    try:
+        certificate = require(paths, node, found)
+    except RackreadyError as error:
+        return NodeResult(Outcome.ERROR, str(error))
+    then = certificate.predicate.get("parts", "")
+    if isinstance(seen, Seen) and then != seen.digest:
+        what = "; ".join(seen.changed) or f"list of parts {seen.digest[:12]}, certified {then[:12] or 'none'}"
+        return NodeResult(Outcome.ERROR, f"{node}: certificate - Expected: made for the parts that it has now Actual: {what}. {_AGAIN}")
+    decision, _records = desk.decided(node, found)
+    why = to_load(entries(desk.site), decision)
+    if why:
+        return NodeResult(Outcome.ERROR, f"{node}: certificate - Expected: its evidence counts Actual: {why} {_AGAIN}")
+    if looked.outcome is not Outcome.PASS:
+        return looked
+    return NodeResult(Outcome.PASS, f"certificate of {certificate.predicate['issued']} counts: {looked.message}", data={"certificate": certificate.digest})

@@ -1,0 +1,39 @@
+"""What drifts on deployed nodes behind rackready's back, and the words by which each is named. Played at the end of test_main_job.py, on its rack."""
+
+from __future__ import annotations
+
+HARDWARE = {
+    "node02": (("nvlink-down", "--gpu", "2"), ("ecc-uncorrectable", "--gpu", "5", "--severity", "7"), ("clock-offset", "--severity", "2.5")),
+    "node03": (("bios-version",), ("dimm-other",), ("module-other",)),
+}
+"""Node -> faults of its hardware; of node02 none that changes the list of its parts, so that a look finds them on a node in production."""
+
+HAND = {
+    "node03": (
+        "echo NCCL_NET=Socket > /etc/nccl.conf",
+        "printf '#!/bin/sh\\nexit 0\\n' > /usr/bin/all_reduce_perf",
+        "echo '192.0.2.99 node02' >> /etc/hosts",
+        "echo 'nameserver 192.0.2.53' > /etc/resolv.conf",
+    ),
+    "node01": ("sysctl -q -w kernel.numa_balancing=1", "chmod 0777 /tmp"),
+}
+"""Node -> what a foreign hand does on it."""
+
+NAMED = {
+    "node02": (
+        "node02 gpu2: NVLink down - Expected: 18 links active Actual: 17",
+        "node02 gpu5: ",
+        "node02: clock offset - Expected: at most 0.05 s Actual: ",
+    ),
+    "node03": (
+        "BIOS was ",
+        "memory module DIMM_P0_C1 was ",
+        "module of mlx5_",
+        "program all_reduce_perf was /usr/bin/all_reduce_perf ",
+        "node03 /usr/bin/all_reduce_perf: all_reduce_perf is not the file of its package - Expected: MD5 ",
+        "node03 /etc/nccl.conf line 1: NCCL_NET is set - Expected: not set: it changes what is measured Actual: NCCL_NET=Socket",
+        "node03 /etc/hosts: name node02 - Expected: ",
+        "node03: no name server answers - Expected: an answer of one of them Actual: 192.0.2.53: no answer",
+    ),
+}  # fmt: skip
+"""Node -> how its drift is named in the progress of the next deploy."""
