@@ -98,6 +98,7 @@ def _nodes(ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[
     from rackready.gates.phase import run_gates  # noqa: PLC0415
     from rackready.gates.set_run import run_set  # noqa: PLC0415
     from rackready.gates.site_gates import require_gates  # noqa: PLC0415
+    from rackready.handover.offer import keep_off  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
@@ -115,6 +116,8 @@ def _nodes(ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[
     progress.print(f"{what} on {', '.join(nodes)} ...", markup=False)
     ctx = PhaseContext(env, paths.root, campaign)
     with ControllerLock(paths.lock, f"rackready gate run {what} --env {env}", paths.database):
+        for line in keep_off(ctx).lines:
+            progress.print(line, style="yellow", markup=False)
         _refuse_in_production(ctx, what, wanted_ids, nodes)
         return run_set(ctx, nodes, gate_set) if gate_set else run_gates(ctx, nodes, only=ids)
 

@@ -36,6 +36,7 @@ def retire(
 
 def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN401 - PhaseContext, imported where it is needed
     from rackready.drivers.process import reap  # noqa: PLC0415
+    from rackready.handover.offer import keep_off  # noqa: PLC0415
     from rackready.handover.retire import look, retire  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
@@ -46,8 +47,10 @@ def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN4
     with ControllerLock(paths.lock, f"rackready retire {node}", paths.database):
         ledger = Ledger.open(paths.database)
         for line in reap(ledger):
-            progress.print(f"[yellow]ended what an earlier run left behind: {line}[/]")
+            progress.print(f"ended what an earlier run left behind: {line}", style="yellow", markup=False)
         ledger.close()
+        for line in keep_off(ctx).lines:
+            progress.print(line, style="yellow", markup=False)
         result = retire(ctx, node, reason)
     good = result.outcome is Outcome.PASS
     if output is Format.JSON:

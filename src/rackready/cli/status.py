@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -13,25 +14,36 @@ from rackready.ledger.lock import is_held
 from rackready.paths import EnvPaths
 
 if TYPE_CHECKING:
-    from rackready.ledger.store import Ledger
+    from rackready.ledger.store import Ledger, NodeRow
+    from rackready.model.site import Site
 
 CUT_OFF = "cut off"
 """Shown of a campaign whose controller was killed: the record still says running."""
 
 
-def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
-    """Show every node's state and why it is there. Reads only; needs no root and no lock."""
+def status(
+    env: Env = "sim",
+    scheduler: Annotated[bool, typer.Option("--scheduler/--no-scheduler", help="Ask the scheduler, at most 5 s, whether it offers nodes that are out.")] = True,  # noqa: FBT002
+    output: Output = Format.TEXT,
+) -> None:
+    """Show every node's state and why it is there. Reads only; needs no root and no lock.
+
+    While a node is in quarantine or retired, the scheduler is asked whether it offers that node to jobs: this is an alarm. One that does
+    not answer within 5 s is said, and changes no exit code.
+    """
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
-    rows = {}
+    rows: dict[str, NodeRow] = {}
     campaigns: list[dict[str, Any]] = []
+    found = Watched()
     if Ledger.exists(paths.database):
         ledger = Ledger.read_only(paths.database)
         rows = {row.name: row for row in ledger.states()}
         campaigns = _campaigns(ledger, paths)
+        found = _watched(ledger, site, paths) if scheduler else found
     nodes = []
     for node in site.nodes():
         row = rows.get(node.name)
@@ -42,10 +54,12 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
                 "reason": row.reason if row else "",
                 "phase": row.phase if row else "",
                 "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(row.since)) if row else None,
+                "offered": found.offered.get(node.name),
             }
         )
     latest = campaigns[0] if campaigns else None
     document = {"env": env, "nodes": nodes, "campaign": {key: latest[key] for key in ("id", "kind", "status")} if latest else None}
+    document |= {"alarms": found.alarms, "not_asked": found.not_asked}
     if output is Format.JSON:
         print_json(document)
         return
@@ -55,8 +69,30 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
     for item in nodes:
         table.add_row(item["name"], item["state"], item["phase"], item["since"] or "", item["reason"])
     console.print(table)
+    for alarm in found.alarms:
+        console.print(f"ALARM {alarm}", style="bold red", markup=False)
+    for text in found.not_asked:
+        console.print(text, style="yellow", markup=False)
     if latest and latest["status"] in {CUT_OFF, "interrupted"}:
         console.print(f"campaign {latest['id']} was {latest['status']}: the same command ({latest['kind']}) goes on where it stopped", markup=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What the scheduler says of nodes that are out. ``offered``: whether it offers each, as far as it was asked; ``not_asked``: why it was not."""
+
+    offered: dict[str, bool] = field(default_factory=dict)
+    alarms: list[str] = field(default_factory=list)
+    not_asked: list[str] = field(default_factory=list)
+
+
+def _watched(ledger: Ledger, site: Site, paths: EnvPaths) -> Watched:
+    from rackready.handover.offer import STATUS_S, alarm, not_asked, offers, out_of_use  # noqa: PLC0415 - SSH takes a while to load
+
+    rows = out_of_use(ledger, site)
+    found = offers(site, paths, list(rows), limit_s=STATUS_S, reads=True)
+    alarms = [alarm(rows[node], now) for node, now in found.offered.items()]
+    return Watched({node: node in found.offered for node in found.asked}, alarms, list(not_asked(found.unknown)))
 
 
 def _campaigns(ledger: Ledger, paths: EnvPaths) -> list[dict[str, Any]]:
