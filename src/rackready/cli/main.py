@@ -42,6 +42,7 @@ COMMANDS = {
     "evidence": "evidence",
     "repair": "repair",
     "retire": "retire",
+    "hostkey": "hostkey",
     "doctor": "doctor",
     "schema": "schema",
     "import": "import_data",
