@@ -11,10 +11,12 @@ from typing import Annotated
 
 import typer
 
+from rackready.cli import evidence_aside
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
 from rackready.model.outcome import Outcome
 
-app = typer.Typer(help="Evidence: import outputs that were captured elsewhere.", no_args_is_help=True)
+app = typer.Typer(help="Evidence: import outputs that were captured elsewhere, and show what was set aside as damaged.", no_args_is_help=True)
+app.command("set-aside")(evidence_aside.show)
 _PASSED = frozenset({Outcome.PASS, Outcome.SKIP})
 
 

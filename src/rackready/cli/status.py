@@ -44,7 +44,7 @@ def status(
         rows = {row.name: row for row in ledger.states()}
         campaigns = _campaigns(ledger, paths)
         found = _watched(ledger, site, paths) if scheduler else found
-    nodes = []
+    nodes: list[dict[str, Any]] = []
     for node in site.nodes():
         row = rows.get(node.name)
         nodes.append(
@@ -58,7 +58,7 @@ def status(
             }
         )
     latest = campaigns[0] if campaigns else None
-    document = {"env": env, "nodes": nodes, "campaign": {key: latest[key] for key in ("id", "kind", "status")} if latest else None}
+    document: dict[str, Any] = {"env": env, "nodes": nodes, "campaign": {key: latest[key] for key in ("id", "kind", "status")} if latest else None}
     document |= {"alarms": found.alarms, "not_asked": found.not_asked}
     if output is Format.JSON:
         print_json(document)

@@ -182,8 +182,9 @@ def load_pins(client: paramiko.SSHClient, known_hosts: Path) -> None:
             entry = paramiko.hostkeys.HostKeyEntry.from_line(line)
         except (paramiko.SSHException, paramiko.hostkeys.InvalidHostKey, ValueError):
             continue
-        for name in entry.hostnames or [] if entry is not None and entry.key is not None else []:
-            client.get_host_keys().add(name, entry.key.get_name(), entry.key)
+        if entry is not None and entry.key is not None:
+            for name in entry.hostnames or []:
+                client.get_host_keys().add(name, entry.key.get_name(), entry.key)
 
 
 def way_out(name: str) -> str:

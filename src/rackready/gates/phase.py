@@ -20,13 +20,14 @@ from rackready.gates.bmc.guard import bmcs, cycler
 from rackready.gates.bmc.interrupted import give_back
 from rackready.gates.board import Board, Kept
 from rackready.gates.conclude import conclude
+from rackready.gates.damage import set_aside
 from rackready.gates.fingerprint import gather
 from rackready.gates.fleet_stage import judge_fleet
 from rackready.gates.last_pass import last_passes
 from rackready.gates.launch import launcher
 from rackready.gates.machines import Machines
 from rackready.gates.merge import merged
-from rackready.gates.recorder import Recorder, not_run, skipped
+from rackready.gates.recorder import PHASE, Recorder, not_run, skipped
 from rackready.gates.registry import gate as make_gate
 from rackready.gates.runner import Connection, Launcher, Runner
 from rackready.gates.site_facts import site_facts
@@ -130,6 +131,7 @@ class Stage:
         """Take the fingerprint of every node and make ready to run."""
         prints = gather(connection, site, nodes)
         facts = site_facts(site, nodes, last_passes(store, ledger, nodes, prints))
+        set_aside(store, ledger, campaign, PHASE)
         recorder = Recorder(store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)})
         runner = Runner(connection, facts, recorder.attempt, launcher, bmc=bmcs(site, ledger, campaign, paths))
         return cls(Board(site, facts, recorder, prints), runner)

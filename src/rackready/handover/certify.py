@@ -10,6 +10,7 @@ from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
+from rackready.gates.damage import set_aside
 from rackready.gates.fingerprint import gather
 from rackready.gates.phase import connect
 from rackready.handover.certificate import issue, statement
@@ -37,8 +38,12 @@ def run_certify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     found = fingerprints(site, paths, nodes)
     ledger = Ledger.open(paths.database)
     try:
-        desk = _Desk(ctx, site, paths, ledger)
-        return {node: desk.certify(node, found[node]) for node in nodes}
+        store = EvidenceStore.read_only(ledger, paths.raw)
+        desk = _Desk(ctx, site, paths, ledger, store)
+        out = {node: desk.certify(node, found[node]) for node in nodes}
+        if not ctx.check:
+            set_aside(store, ledger, ctx.campaign, "certify")
+        return out
     finally:
         ledger.close()
 
@@ -51,12 +56,13 @@ class _Desk:
     site: Site
     paths: EnvPaths
     ledger: Ledger
+    store: EvidenceStore
 
     def certify(self, node: str, found: Fingerprint | Finding) -> NodeResult:
         if isinstance(found, Finding):
             return NodeResult(Outcome.ERROR, str(found))
         moment = Moment(time.time(), found.boot_id, self.ledger.last_change(node))
-        records = EvidenceStore.read_only(self.ledger, self.paths.raw).valid(node, desired_digest(self.site, node), found, moment.changed)
+        records = self.store.valid(node, desired_digest(self.site, node), found, moment.changed)
         skips = self.site.gates.skipped(node, today())
         decision = decide(node, entries(self.site), records, skips, moment)
         if not decision.allowed:
