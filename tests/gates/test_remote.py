@@ -14,6 +14,7 @@ import pytest
 
 from rackready.drivers.process import STOP, Interrupted
 from rackready.drivers.remote import Host, Job, Remote, UnreachableError, launch_key
+from rackready.drivers.ssh import fingerprint
 from tests.gates.sshserver import Server, serve
 
 
@@ -127,9 +128,13 @@ def test_a_host_key_that_was_not_pinned_is_refused(server: Server, tmp_path: Pat
     wrong.write_text(f"[127.0.0.1]:{server.port} {other.get_name()} {other.get_base64()}\n", encoding="ascii")
     answer = connect(server, known_hosts=wrong).run("node01", ("true",), timeout_s=10)
     assert answer.exit_code is None
-    assert answer.failure == "node01: its SSH host key is not the one that was pinned; provision the node again if it was reinstalled"
+    step = "If it was installed anew, or the pinned key was lost, `rackready hostkey accept node01` shows both keys and pins the new one"
+    pinned, shown = fingerprint(other), fingerprint(server.host_key)
+    text = f"node01: SSH host key changed, no login was tried - Expected: {pinned} Actual: {shown}. {step}; if not, find out who answers there."
+    assert answer.failure == text
     unknown = connect(server, known_hosts=tmp_path / "none").run("node01", ("true",), timeout_s=10)
-    assert "not found in known_hosts" in unknown.failure
+    text = f"node01: SSH host key, no login was tried - Expected: one pinned in {tmp_path / 'none'} Actual: none. {step}; if not, find out who answers there."
+    assert unknown.failure == text
 
 
 def test_a_key_that_is_refused_is_said(server: Server, tmp_path: Path) -> None:

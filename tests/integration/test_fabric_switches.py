@@ -152,6 +152,7 @@ def test_another_host_key_is_refused(project: Project) -> None:
         result = run(project, "leaf02")["leaf02"]
         assert result.outcome is Outcome.ERROR
         assert f"leaf02 ({address}:22): host key - Expected: the one pinned in {pins} Actual: another." in result.message
+        assert "`rackready hostkey accept leaf02` shows both keys and pins the new one" in result.message
     finally:
         pins.write_text(before, encoding="utf-8")
 

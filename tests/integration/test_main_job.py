@@ -66,6 +66,23 @@ def test_mere_repeat_does_not_launder_the_fault(project: Project) -> None:
     assert project.events() == before, "nothing was begun on it"
 
 
+def test_quarantined_node_that_was_resumed_by_hand_is_an_alarm_and_is_drained_again(project: Project) -> None:
+    project.ssh(
+        "slurmctl", "scontrol update nodename=node03 state=resume; true"
+    )  # it never joined: Slurm takes the drain away, and says that its state is invalid
+    assert not sinfo(project)["node03"].startswith("drain")
+    _, shown = project.json("status")
+    (alarm,) = shown["alarms"]
+    assert alarm.startswith("node03: quarantined, and the scheduler offers it to jobs - Expected: drained Actual: "), alarm
+    assert {node["name"]: node["offered"] for node in shown["nodes"]} == {"node01": None, "node02": None, "node03": True, "node04": None}
+    assert not sinfo(project)["node03"].startswith("drain"), "status touches nothing"
+    code, document = project.json("deploy", "--limit", "node03")
+    assert (code, document["drained"], document["changed"]) == (1, ["node03"], [])
+    assert sinfo(project)["node03"].startswith("drain")
+    assert "node03 rackready: quarantined: node03 gpu2: NVLink down" in project.ssh("slurmctl", "sinfo -R -h -N -o '%N %E'")
+    assert project.json("status")[1]["alarms"] == []
+
+
 def test_repaired_node_comes_back(project: Project) -> None:
     assert project.run("sim", "clear", "node03")[0] == 0
     assert project.run("repair", "node03", "--reason", "GPU baseboard replaced")[0] == 0

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from rackready.design.site import load_site
+from rackready.drivers.ssh import fingerprint, pinned
 from rackready.sim.packages import build_repo
 from tests.integration.project import Project
 
@@ -47,6 +48,32 @@ def test_both_are_taken_up_again_once_mended(project: Project) -> None:
     assert code == 0, document
     times = [entry["node"] for entry in project.power_log() if entry["action"] == "on"]
     assert sorted(times) == ["node01", "node02", "node03", "node04"], "nobody was powered on twice"
+
+
+def test_a_new_host_key_is_refused_and_accepted_by_one_command(project: Project) -> None:
+    """node04 is installed anew by its owner: its host key is another one."""
+    old = pinned(project.paths.known_hosts, project.address("node04"))
+    project.ssh("node04", "rm /etc/ssh/ssh_host_*; ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key; systemctl restart ssh")
+    code, document = project.json("install", "--limit", "node04", "--check")
+    assert code == 1
+    assert "`rackready hostkey accept node04` shows both keys and pins the new one" in rows(document)["node04"]["reason"], document
+    code, refused = project.json("hostkey", "accept", "node04")
+    assert (code, refused["error"].partition(" - ")[0]) == (2, "hostkey accept node04")
+    code, document = project.json("hostkey", "accept", "node04", "--yes")
+    (row,) = document["hosts"]
+    new = project.ssh("node04", "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub").split()[1]
+    assert (code, row["outcome"], row["pinned"], row["shown"]) == (0, "accepted", fingerprint(old), f"ssh-ed25519 {new}")
+    assert row["serial"] == {"expected": "SIM-DGXH100-0004", "actual": "SIM-DGXH100-0004"}
+
+
+def test_lost_pins_are_rebuilt_for_the_whole_site(project: Project) -> None:
+    project.paths.known_hosts.unlink()
+    code, document = project.json("hostkey", "accept", "--all", "--yes")
+    assert code == 0, document
+    assert {row["name"]: row["outcome"] for row in document["hosts"]} == dict.fromkeys(
+        ["node01", "node02", "node03", "node04", "leaf01", "leaf02", "scheduler"], "accepted"
+    )
+    assert len(project.paths.known_hosts.read_text(encoding="utf-8").splitlines()) == 7
 
 
 HOLD = (

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import paramiko
 import pytest
 
+from rackready.drivers.hostkey_accept import HOST_KEY
 from rackready.drivers.redfish import Bmc, BmcIdentityError, BmcLoginError
+from rackready.drivers.ssh import fingerprint, text_of
 from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 from rackready.stacks import machine as module
@@ -68,6 +71,35 @@ def test_powers_on_waits_and_pins(rack: FakeRack, node: FakeNode, ledger: Ledger
 def test_the_boot_target_is_the_one_asked_for(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
     machine(rack, ledger, boot="Pxe").ensure(made=False)
     assert node.asked == ["boot Pxe Once", "On"]
+
+
+def fresh(rack: FakeRack, node: FakeNode) -> None:
+    """The machine comes up with another key: an installer made it."""
+    rack.set_power(node, "Off")
+    node.host_key = paramiko.ECDSAKey.generate(bits=256)
+
+
+def test_an_installation_of_ours_pins_its_new_key_by_itself_also_after_a_kill(
+    rack: FakeRack, node: FakeNode, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(rack, ledger).ensure(made=False)
+    machine(rack, ledger).remove(made=True)
+    fresh(rack, node)
+    with monkeypatch.context() as patch:
+        patch.setattr(module.ssh, "wait_and_pin", killed)
+        with pytest.raises(Killed):
+            machine(rack, ledger, boot="Pxe").ensure(made=False)
+    assert machine(rack, ledger, boot="Pxe").ensure(made=False).host_key == text_of(node.host_key)
+    entry = ledger.entries("node01")[-1]
+    assert (entry.operation, entry.status, entry.result) == (HOST_KEY, "done", {"pinned": fingerprint(node.host_key)})
+
+
+def test_one_installation_excuses_one_new_key_and_no_later_one(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:
+    machine(rack, ledger, boot="Pxe").ensure(made=False)
+    fresh(rack, node)
+    rack.set_power(node, "On")
+    with pytest.raises(MachineIncompleteError, match=r"SSH host key changed, no login was tried - .*`rackready hostkey accept node01` shows both keys"):
+        machine(rack, ledger, boot="Pxe").ensure(made=True)
 
 
 def test_a_running_machine_is_adopted_and_left_on(rack: FakeRack, node: FakeNode, ledger: Ledger) -> None:

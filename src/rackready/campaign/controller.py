@@ -21,6 +21,7 @@ from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.request import Request
 from rackready.design.names import listed
 from rackready.drivers.process import STOP, busy, kill_all_children, reap
+from rackready.handover.offer import Kept, keep_off
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import UNFINISHED, EventRow, Ledger
 from rackready.paths import EnvPaths
@@ -41,6 +42,8 @@ class Finished:
     campaign: str
     results: dict[str, dict[str, Any]]
     resumed: bool
+    drained: tuple[str, ...] = ()
+    """Nodes in quarantine that the scheduler offered when it began: they are drained again."""
 
 
 def run_campaign(paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show) -> Finished:
@@ -55,9 +58,27 @@ def run_campaign(paths: EnvPaths, wanted: Request, *, command: str, say: Say, sh
             for line in reap(ledger):
                 say(f"ended what an earlier run left behind: {line}")
             request, resumed = _choose(paths, ledger, wanted, say)
-            return _drive(paths, ledger, request, resumed=resumed, command=command, say=say, show=show)
+            kept = _kept_off(request, say)
+            finished = _drive(paths, ledger, request, resumed=resumed, command=command, say=say, show=show)
+            return replace(finished, drained=kept.drained)
         finally:
             ledger.close()
+
+
+def keep_off_alone(paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show) -> Finished:
+    """Do what a campaign does first, where none of the chosen nodes can be taken up. Raises ControllerBusyError."""
+    del show  # there is no progress
+    if wanted.check:
+        return Finished(wanted.campaign, {}, resumed=False)
+    with ControllerLock(paths.lock, command, paths.database):
+        return Finished(wanted.campaign, {}, resumed=False, drained=_kept_off(wanted, say).drained)
+
+
+def _kept_off(request: Request, say: Say) -> Kept:
+    kept = keep_off(request.context())
+    for line in kept.lines:
+        say(line)
+    return kept
 
 
 def _choose(paths: EnvPaths, ledger: Ledger, wanted: Request, say: Say) -> tuple[Request, bool]:

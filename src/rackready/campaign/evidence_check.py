@@ -12,6 +12,7 @@ from rackready.design.site import load_site
 from rackready.drivers.scheduler.base import PREFIX
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.evidence.store import EvidenceStore
+from rackready.gates.damage import set_aside
 from rackready.gates.phase import run_gates
 from rackready.gates.registry import gate
 from rackready.handover.certify import entries, fingerprints
@@ -161,6 +162,8 @@ def _standings(ctx: PhaseContext, site: Site, nodes: list[str]) -> tuple[list[St
     try:
         store = EvidenceStore.read_only(ledger, paths.raw)
         out = [standing(site, store, ledger, node, prints[node], campaign=ctx.campaign, again=ctx.again) for node in nodes if node not in unsaid]
+        if not ctx.check:
+            set_aside(store, ledger, ctx.campaign, "validate")
         for item in out:
             if item.why and not item.failed:
                 ledger.event(ctx.campaign, item.node, "validate", f"to be measured: {item.why}")

@@ -48,12 +48,13 @@ def exit_code(rows: list[NodeSummary]) -> int:
     return 0 if rows and all(row.outcome in CONTINUES for row in rows) else 1
 
 
-def document(campaign: str, rows: list[NodeSummary], *, seconds: float, resumed: bool) -> dict[str, Any]:
-    """Return the JSON document of a finished campaign."""
+def document(campaign: str, rows: list[NodeSummary], *, seconds: float, resumed: bool, drained: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the JSON document of a finished campaign. ``drained``: nodes in quarantine that the scheduler offered when it began."""
     return {
         "campaign": campaign,
         "resumed": resumed,
         "seconds": round(seconds, 1),
+        "drained": list(drained),
         "changed": sorted(row.name for row in rows if row.changed),
         "nodes": [asdict(row) for row in rows],
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from rackready.campaign.applied import record_applied
-from rackready.campaign.controller import Finished, run_campaign
+from rackready.campaign.controller import Finished, keep_off_alone, run_campaign
 from rackready.campaign.request import Request, new_request
 from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
 from rackready.cli.output import Format, console, env_paths, print_json, print_reasons, print_table, progress
@@ -35,15 +35,13 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     begun = time.monotonic()
     able, held = _without_those_out(paths, nodes)
     request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again)
-    finished = Finished(request.campaign, {}, resumed=False)
-    if able:
-        command = command_words(kind, env=env, limit=limit, check=check, again=again)
-        finished = run_campaign(paths, request, command=command, say=lambda text: progress.print(text, style="yellow"), show=show)
+    command = command_words(kind, env=env, limit=limit, check=check, again=again)
+    finished = (run_campaign if able else keep_off_alone)(paths, request, command=command, say=_say, show=show)
     ledger = Ledger.open(paths.database)
     rows = summarise(ledger, able, finished.results) + held
     rows.sort(key=lambda row: nodes.index(row.name))
     ledger.close()
-    result = document(finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed)
+    result = document(finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed, drained=finished.drained)
     result |= _reports(paths, finished.campaign)
     if output is Format.JSON:
         print_json(result)
@@ -93,14 +91,18 @@ def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], li
             words = f"is retired ({row.reason}) and left out. Take it out of the site file; if it is to come back"
         else:
             words = "is in quarantine and left alone. When it is repaired"
-        progress.print(f"{row.name} {words}: rackready repair {row.name} --reason '...'", style="yellow", markup=False)
+        progress.print(f"{row.name} {words}: rackready repair {row.name} --reason '...'", style="yellow")
     return [name for name in nodes if name not in {row.name for row in held}], held
+
+
+def _say(text: str) -> None:
+    progress.print(text, style="yellow")
 
 
 def show(event: EventRow) -> None:
     """Print one line of progress."""
     stamp = time.strftime("%H:%M:%S", time.localtime(event.at))
-    progress.print(f"{stamp} {event.node:<10} {event.phase:<10} {event.text}", style=_STYLE.get(event.level, ""), markup=False)
+    progress.print(f"{stamp} {event.node:<10} {event.phase:<10} {event.text}", style=_STYLE.get(event.level, ""))
 
 
 def _reports(paths: EnvPaths, campaign: str) -> dict[str, Any]:
@@ -115,7 +117,7 @@ def _record(paths: EnvPaths, site: Site, request: Request, finished: Finished, r
     try:
         record_applied(paths, site, request, finished, rows)
     except (RackreadyError, OSError) as error:
-        progress.print(f"what was applied could not be recorded: {error}", style="yellow", markup=False)
+        progress.print(f"what was applied could not be recorded: {error}", style="yellow")
 
 
 def _print(rows: list[NodeSummary], result: dict[str, Any]) -> None:
@@ -124,7 +126,7 @@ def _print(rows: list[NodeSummary], result: dict[str, Any]) -> None:
     print_reasons((row.name, row.reason) for row in rows)
     ready = sum(1 for row in rows if row.state == NodeState.READY.value)
     console.print(f"{ready} of {len(rows)} nodes ready, {result['seconds']} s")
-    if not result["changed"] and all(row.outcome == "pass" for row in rows):
+    if not result["changed"] and not result["drained"] and all(row.outcome == "pass" for row in rows):
         console.print("nothing was changed: the site is as its file says")
     console.print(f"report: {result['report_html']}\n        {result['report_json']}")
 

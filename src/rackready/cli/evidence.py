@@ -11,10 +11,12 @@ from typing import Annotated
 
 import typer
 
+from rackready.cli import evidence_aside
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
 from rackready.model.outcome import Outcome
 
-app = typer.Typer(help="Evidence: import outputs that were captured elsewhere.", no_args_is_help=True)
+app = typer.Typer(help="Evidence: import outputs that were captured elsewhere, and show what was set aside as damaged.", no_args_is_help=True)
+app.command("set-aside")(evidence_aside.show)
 _PASSED = frozenset({Outcome.PASS, Outcome.SKIP})
 
 
@@ -68,9 +70,9 @@ def import_evidence(
         print_json({"campaign": campaign, "by": who, "captured_by": capture.manifest.by, "imported": rows})
     else:
         for row in rows:
-            console.print(f"{row['node']} {row['gate']}: {row['outcome']}", markup=False)
+            console.print(f"{row['node']} {row['gate']}: {row['outcome']}")
             for text in (*row["findings"], *row["lacks"]):
-                console.print(f"  {text}", markup=False)
+                console.print(f"  {text}")
     outcomes = {item.verdict.outcome for item in found}
     raise typer.Exit(0 if outcomes <= _PASSED else 1 if Outcome.FAIL in outcomes else 2)
 
@@ -112,6 +114,6 @@ def export_kit(
         print_json({"kits": [{"folder": str(kit.folder), "gates": list(kit.gates), "left_out": kit.left_out} for kit in kits]})
         return
     for kit in kits:
-        console.print(f"{kit.folder}: {len(kit.gates)} gates. There: python3 collect.py --by NAME; here: rackready evidence import ARCHIVE", markup=False)
+        console.print(f"{kit.folder}: {len(kit.gates)} gates. There: python3 collect.py --by NAME; here: rackready evidence import ARCHIVE")
         for name, why in kit.left_out.items():
-            console.print(f"  not in it: {name}: {why}", markup=False)
+            console.print(f"  not in it: {name}: {why}")

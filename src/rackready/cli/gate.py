@@ -26,7 +26,7 @@ def list_gates(ctx: typer.Context, env: Env = "sim", output: Output = Format.TEX
 
     wanted = inputs_of(ctx, env)
     if not wanted:
-        progress.print(f"{env} has no site file: which gates are in its set is not known", markup=False)
+        progress.print(f"{env} has no site file: which gates are in its set is not known")
     sets = {name: {entry.id for entry in gate_set(name).gates} for name in known("gate_sets")}
     rows: list[dict[str, Any]] = [
         {

@@ -197,7 +197,7 @@ _PATIENCE_S = 5.0
 
 def _read(path: str) -> str:
     """Return an output; '-': from standard input. Raises RackreadyError when it cannot be read, or does not end."""
-    waits = threading.Timer(_PATIENCE_S, progress.print, [f"--input {path}: its end is waited for; Ctrl-C stops"], {"markup": False})
+    waits = threading.Timer(_PATIENCE_S, progress.print, [f"--input {path}: its end is waited for; Ctrl-C stops"])
     waits.daemon = True
     waits.start()
     try:
@@ -228,13 +228,13 @@ def _text(path: str, file: IO[bytes]) -> str:
 
 
 def _print(gate_id: str, verdict: Verdict) -> None:
-    console.print(f"{gate_id}: {verdict.outcome.value}" + (f" ({verdict.note})" if verdict.note else ""), markup=False)
+    console.print(f"{gate_id}: {verdict.outcome.value}" + (f" ({verdict.note})" if verdict.note else ""))
     for finding in verdict.findings:
-        console.print(f"  {finding}", markup=False)
+        console.print(f"  {finding}")
     for metric in verdict.metrics:
-        console.print(f"  {metric.name} on {metric.target}: {metric.value:g} {_unit(metric.unit)}".rstrip(), markup=False)
+        console.print(f"  {metric.name} on {metric.target}: {metric.value:g} {_unit(metric.unit)}".rstrip())
     for bound in verdict.criteria:
-        console.print(f"  {bound.label}: {bound.metric} {bound.op.value} {bound.bound:g} {_unit(bound.unit)}".rstrip() + f" ({bound.source})", markup=False)
+        console.print(f"  {bound.label}: {bound.metric} {bound.op.value} {bound.bound:g} {_unit(bound.unit)}".rstrip() + f" ({bound.source})")
 
 
 def _unit(unit: str) -> str:

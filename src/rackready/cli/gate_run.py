@@ -61,7 +61,7 @@ def _show(what: str, campaign: str, results: dict[str, NodeResult], output: Form
         print_json(document)
         return
     for name, result in results.items():
-        console.print(f"{name}: {result.outcome.value}" + (f"\n  {result.message}" if result.message else ""), markup=False)
+        console.print(f"{name}: {result.outcome.value}" + (f"\n  {result.message}" if result.message else ""))
 
 
 def _here(ids: list[str], gate_set: str, campaign: str, about: tuple[str, int | None, Path | None]) -> dict[str, NodeResult]:
@@ -73,10 +73,10 @@ def _here(ids: list[str], gate_set: str, campaign: str, about: tuple[str, int | 
     entries, what = _entries(ids, gate_set), " ".join(ids) or gate_set
     if gate_set:
         entries = [entry for entry in entries if entry.id.startswith("node/")]
-        progress.print(f"of set {gate_set}: the {len(entries)} gates of one node", markup=False)
+        progress.print(f"of set {gate_set}: the {len(entries)} gates of one node")
     place = this_machine.here(profile or None, gpus)
     paths = this_machine.store_paths(store)
-    progress.print(f"{what} on this machine, as {place.platform.id} with {place.platform.gpus} GPUs; evidence in {paths.state} ...", markup=False)
+    progress.print(f"{what} on this machine, as {place.platform.id} with {place.platform.gpus} GPUs; evidence in {paths.state} ...")
     with ControllerLock(paths.lock, f"rackready gate run {what} --local", paths.database):
         return {place.name: this_machine.run_here(place, paths, entries, campaign)}
 
@@ -98,6 +98,7 @@ def _nodes(ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[
     from rackready.gates.phase import run_gates  # noqa: PLC0415
     from rackready.gates.set_run import run_set  # noqa: PLC0415
     from rackready.gates.site_gates import require_gates  # noqa: PLC0415
+    from rackready.handover.offer import keep_off  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.model.phase import PhaseContext  # noqa: PLC0415
 
@@ -112,9 +113,11 @@ def _nodes(ids: list[str], gate_set: str, campaign: str, env: str, wanted: list[
     require(site, nodes, "gate run")
     what = " ".join(ids) or f"--set {gate_set}"
     wanted_ids = [entry.id for entry in _entries(ids, gate_set)]
-    progress.print(f"{what} on {', '.join(nodes)} ...", markup=False)
+    progress.print(f"{what} on {', '.join(nodes)} ...")
     ctx = PhaseContext(env, paths.root, campaign)
     with ControllerLock(paths.lock, f"rackready gate run {what} --env {env}", paths.database):
+        for line in keep_off(ctx).lines:
+            progress.print(line, style="yellow")
         _refuse_in_production(ctx, what, wanted_ids, nodes)
         return run_set(ctx, nodes, gate_set) if gate_set else run_gates(ctx, nodes, only=ids)
 

@@ -134,7 +134,7 @@ def _applied(env: str, gate_id: str) -> None:
             return
         records = EvidenceStore.read_only(Ledger.read_only(paths.database), paths.raw).newest(gate_id).values()
     except RackreadyError as error:
-        progress.print(f"bounds as they were applied cannot be read: {error}", markup=False)
+        progress.print(f"bounds as they were applied cannot be read: {error}")
         return
     last = max((record for record in records if record.verdict.criteria), key=lambda record: record.id, default=None)
     if last is not None:
@@ -159,7 +159,7 @@ def _head(document: dict[str, Any]) -> None:
 
 
 def _say(text: str) -> None:
-    console.print(text, markup=False)
+    console.print(text)
 
 
 def inputs_of(ctx: typer.Context, env: str) -> dict[str, dict[str, Any]]:
@@ -197,7 +197,7 @@ def facts_for(env: str, profile: str, nodes: int, gpus: int | None = None) -> Ga
     wanted = profile or (site.nodes()[0].platform if site else "")
     server = platform_of(wanted, gpus)
     if server.id != wanted or gpus is not None:
-        progress.print(f"profile {wanted}: taken as {server.id} with {server.gpus} GPUs", markup=False)
+        progress.print(f"profile {wanted}: taken as {server.id} with {server.gpus} GPUs")
     found = facts(server, nodes)
     if site is None:
         return found

@@ -54,7 +54,7 @@ def manifest(
     if output is Format.JSON:
         print_json({"machines": len(machines), "file": str(target), "nodes": [machine.node for machine in machines]})
     else:
-        console.print(f"{len(machines)} machines written to {target}; their passwords lie in {secrets} (mode 0600)", markup=False)
+        console.print(f"{len(machines)} machines written to {target}; their passwords lie in {secrets} (mode 0600)")
 
 
 def _text(file: Path) -> str:

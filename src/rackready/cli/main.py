@@ -44,6 +44,7 @@ COMMANDS = {
     "certificate": "certificate",
     "repair": "repair",
     "retire": "retire",
+    "hostkey": "hostkey",
     "doctor": "doctor",
     "schema": "schema",
     "import": "import_data",

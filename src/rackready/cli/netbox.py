@@ -76,7 +76,7 @@ def import_netbox(
     if output is Format.JSON:
         print_json({"file": str(into), "nodes": nodes, "links": len(made.document["links"]), "missing": made.missing, "left_out": made.left_out})
         return
-    console.print(f"{nodes} nodes and {len(made.document['links'])} links written to {into}", markup=False)
+    console.print(f"{nodes} nodes and {len(made.document['links'])} links written to {into}")
     for title, lines in (("to be filled in", made.missing), ("left out", made.left_out)):
         _show(title, list(lines))
 
@@ -88,7 +88,7 @@ def _text(made: Imported) -> str:
 
 def _show(title: str, lines: list[str]) -> None:
     if lines:
-        console.print("\n".join(block(title, lines, _SHOWN)), markup=False)
+        console.print("\n".join(block(title, lines, _SHOWN)))
 
 
 @app.command("netbox")
@@ -119,7 +119,7 @@ def export_netbox(
         print_json({"written": yes, "steps": [step.text for step in todo]})
     else:
         _show("written to NetBox" if yes else "NetBox differs", [step.text for step in todo])
-        console.print("no difference" if not todo else "done" if yes else "nothing was written: --yes writes it", markup=False)
+        console.print("no difference" if not todo else "done" if yes else "nothing was written: --yes writes it")
     raise typer.Exit(1 if todo and not yes else 0)
 
 

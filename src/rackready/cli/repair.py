@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress, said
 from rackready.model.problems import RackreadyError
+from rackready.paths import EnvPaths
 
 if TYPE_CHECKING:
     from rackready.ledger.store import Ledger
@@ -22,7 +24,7 @@ def repair(
 ) -> None:
     """Begin a new epoch of a node: what was recorded before counts no longer, and it comes back at reachable.
 
-    One that is on offer is held in the scheduler first. A campaign that was cut off is not gone on with: its next run would
+    One that the scheduler offers, whatever its state, is held there first. A campaign that was cut off is not gone on with: its next run would
     leave out, on this node too, what it had done before the repair.
     """
     from rackready.design.site import load_site  # noqa: PLC0415
@@ -44,10 +46,10 @@ def repair(
     with ControllerLock(paths.lock, f"rackready repair {node}", paths.database):
         ledger = Ledger.open(paths.database)
         for line in reap(ledger):
-            progress.print(f"ended what an earlier run left behind: {line}", style="yellow", markup=False)
+            progress.print(f"ended what an earlier run left behind: {line}", style="yellow")
         _hold(PhaseContext(env, paths.root, ""), ledger, node, f"repaired: {reason}")
         for campaign in ledger.supersede(node):
-            progress.print(f"campaign {campaign} was cut off and is not gone on with: {node} goes through every phase again", style="yellow", markup=False)
+            progress.print(f"campaign {campaign} was cut off and is not gone on with: {node} goes through every phase again", style="yellow")
         epoch = ledger.raise_epoch(node, f"repaired: {reason}")
         ledger.done(ledger.change_begins(node, "repair"), {"reason": reason})
         ledger.set_state(node, NodeState.REACHABLE, f"repaired: {reason}")
@@ -60,18 +62,35 @@ def repair(
 
 
 def _hold(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:
-    """Keep jobs off a node that was handed over. Raises RackreadyError, with nothing recorded, when the scheduler cannot do it."""
+    """Keep jobs off a node that the scheduler offers. Raises RackreadyError, with nothing recorded, when one that is on offer cannot be held.
+
+    A node that is ready is held by our own record; of any other the scheduler is asked. Where it does not answer, that is said: the next
+    deploy asks again before it touches the node.
+    """
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.handover.offer import ASK_S, keep_off, not_asked, offers  # noqa: PLC0415
     from rackready.handover.phase import hold_nodes  # noqa: PLC0415
     from rackready.model.outcome import Outcome  # noqa: PLC0415
     from rackready.model.state import NodeState  # noqa: PLC0415
 
+    _warn(keep_off(ctx, but=node).lines)
     row = ledger.state(node)
-    if row is None or row.state is not NodeState.READY:
-        return
+    state = row.state if row is not None else NodeState.DECLARED
+    if state is not NodeState.READY:
+        found = offers(load_site(ctx.env, root=ctx.root), EnvPaths(ctx.root, ctx.env), [node], limit_s=ASK_S, reads=False)
+        _warn(not_asked(found.unknown))
+        if node not in found.offered:
+            return
+        _warn([f"{node} is {state.value}, and the scheduler offered it to jobs ({found.offered[node].state}): it is drained until it is handed over again"])
     held = hold_nodes(ctx, [node], {node: reason})[node]
     if held.outcome is not Outcome.PASS:
-        message = f"{held.message} {node} is ready and on offer: nothing was recorded. Run again once the scheduler can hold it."
+        message = f"{held.message} {node} is {state.value} and on offer: nothing was recorded. Run again once the scheduler can hold it."
         raise RackreadyError(message)
+
+
+def _warn(lines: Iterable[str]) -> None:
+    for line in lines:
+        progress.print(line, style="yellow")
 
 
 def register(app: typer.Typer) -> None:

@@ -48,7 +48,7 @@ def report(
         with written.json.open(encoding="utf-8") as file:
             shutil.copyfileobj(file, sys.stdout)
     else:
-        console.print(f"{written.html}\n{written.json}\n{junit or written.junit}", markup=False)
+        console.print(f"{written.html}\n{written.json}\n{junit or written.junit}")
     if set(written.outcomes) - {"pass", "skip"}:
         raise typer.Exit(1)
 

@@ -30,12 +30,13 @@ def retire(
         print_json({"name": node, "done": False, "steps": lines})
         return
     for line in lines:
-        console.print(line, markup=False)
-    console.print("nothing was touched: with --yes it is done", markup=False)
+        console.print(line)
+    console.print("nothing was touched: with --yes it is done")
 
 
 def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN401 - PhaseContext, imported where it is needed
     from rackready.drivers.process import reap  # noqa: PLC0415
+    from rackready.handover.offer import keep_off  # noqa: PLC0415
     from rackready.handover.retire import look, retire  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
@@ -48,12 +49,14 @@ def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN4
         for line in reap(ledger):
             progress.print(f"ended what an earlier run left behind: {line}", style="yellow")
         ledger.close()
+        for line in keep_off(ctx).lines:
+            progress.print(line, style="yellow")
         result = retire(ctx, node, reason)
     good = result.outcome is Outcome.PASS
     if output is Format.JSON:
         print_json({"name": node, "done": good, "changed": result.changed, "message": result.message})
     else:
-        console.print(result.message, markup=False)
+        console.print(result.message)
         if good:
             console.print(f"`rackready deploy` leaves it out. Take it out of the site file: `rackready fabric --env {ctx.env}` then clears its switch ports.")
     raise typer.Exit(0 if good else 1)

@@ -33,7 +33,7 @@ def register(parent: typer.Typer) -> None:
 
 def _rack(env: str) -> Rack:
     began = time.monotonic()
-    return Rack(env_paths(env).root, env, say=lambda text: progress.print(f"[{time.monotonic() - began:5.1f} s] {text}", markup=False))
+    return Rack(env_paths(env).root, env, say=lambda text: progress.print(f"[{time.monotonic() - began:5.1f} s] {text}"))
 
 
 @app.command()
@@ -43,9 +43,9 @@ def up(env: Env = "sim", output: Output = Format.TEXT) -> None:
     if output is Format.JSON:
         print_json({"changes": result.changes, "seconds": round(result.seconds, 1)})
     elif result.changes:
-        console.print(f"simulated rack is up ({result.seconds:.0f} s)", markup=False)
+        console.print(f"simulated rack is up ({result.seconds:.0f} s)")
     else:
-        console.print(f"simulated rack is up, nothing changed ({result.seconds:.0f} s)", markup=False)
+        console.print(f"simulated rack is up, nothing changed ({result.seconds:.0f} s)")
 
 
 @app.command()
@@ -56,7 +56,7 @@ def down(env: Env = "sim", output: Output = Format.TEXT) -> None:
         print_json({"removed": removed})
     else:
         what = f"{len(removed)} things removed" if removed else "there was nothing to remove"
-        console.print(f"simulated rack is down: {what}", markup=False)
+        console.print(f"simulated rack is down: {what}")
 
 
 @app.command()
@@ -68,8 +68,8 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
     else:
         for row in found["machines"]:
             faulty = ", ".join(_words(item) for item in row.get("faults", []))
-            console.print(f"{row['name']:12} {row['kind']:10} {row['address']:15} {row['state']:8} {faulty}".rstrip(), markup=False)
-        console.print(f"rack: {'up' if found['up'] else 'not up: run `rackready sim up`'}", markup=False)
+            console.print(f"{row['name']:12} {row['kind']:10} {row['address']:15} {row['state']:8} {faulty}".rstrip())
+        console.print(f"rack: {'up' if found['up'] else 'not up: run `rackready sim up`'}")
     raise typer.Exit(0 if found["up"] else 1)
 
 
@@ -90,7 +90,7 @@ def inject(
     if output is Format.JSON:
         print_json({"node": node, "fault": recorded})
     else:
-        console.print(f"{node}: {_words(recorded)} injected", markup=False)
+        console.print(f"{node}: {_words(recorded)} injected")
 
 
 @app.command()
@@ -100,7 +100,7 @@ def clear(node: Node, fault: Repaired = None, env: Env = "sim", output: Output =
     if output is Format.JSON:
         print_json({"node": node, "cleared": cleared})
     else:
-        console.print(f"{node}: {cleared} fault{'' if cleared == 1 else 's'} repaired", markup=False)
+        console.print(f"{node}: {cleared} fault{'' if cleared == 1 else 's'} repaired")
     raise typer.Exit(1 if fault and not cleared else 0)
 
 
@@ -113,7 +113,7 @@ def faults(output: Output = Format.TEXT) -> None:
         return
     for fault in FAULTS.values():
         takes = " ".join(f"--{key} {shlex.quote(str(value))}" for key, value in fault.params.items())
-        console.print(f"{fault.name:32} {fault.description}{f' ({takes})' if takes else ''}", markup=False)
+        console.print(f"{fault.name:32} {fault.description}{f' ({takes})' if takes else ''}")
 
 
 def _given(words: list[str]) -> dict[str, Any]:

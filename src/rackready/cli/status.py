@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,29 +13,40 @@ from rackready.ledger.lock import is_held
 from rackready.paths import EnvPaths
 
 if TYPE_CHECKING:
-    from rackready.ledger.store import EventRow, Ledger
+    from rackready.ledger.store import EventRow, Ledger, NodeRow
+    from rackready.model.site import Site
 
 CUT_OFF = "cut off"
 """Shown of a campaign whose controller was killed: the record still says running."""
 
 
-def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
-    """Show every node's state, why it is there, and what runs on it now. Reads only; needs no root and no lock."""
+def status(
+    env: Env = "sim",
+    scheduler: Annotated[bool, typer.Option("--scheduler/--no-scheduler", help="Ask the scheduler, at most 5 s, whether it offers nodes that are out.")] = True,  # noqa: FBT002
+    output: Output = Format.TEXT,
+) -> None:
+    """Show every node's state, why it is there, and what runs on it now. Reads only; needs no root and no lock.
+
+    While a node is in quarantine or retired, the scheduler is asked whether it offers that node to jobs: this is an alarm. One that does
+    not answer within 5 s is said, and changes no exit code.
+    """
     from rackready.design.site import load_site  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
 
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
-    rows = {}
+    rows: dict[str, NodeRow] = {}
     doing: dict[str, EventRow] = {}
     campaigns: list[dict[str, Any]] = []
+    found = Watched()
     if Ledger.exists(paths.database):
         ledger = Ledger.read_only(paths.database)
         rows = {row.name: row for row in ledger.states()}
         campaigns = _campaigns(ledger, paths)
         if campaigns and campaigns[0]["status"] == "running":
             doing = ledger.newest_events(campaigns[0]["id"])
-    nodes = []
+        found = _watched(ledger, site, paths) if scheduler else found
+    nodes: list[dict[str, Any]] = []
     for node in site.nodes():
         row = rows.get(node.name)
         nodes.append(
@@ -44,17 +56,23 @@ def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
                 "reason": row.reason if row else "",
                 "phase": row.phase if row else "",
                 "since": _utc(row.since) if row else None,
+                "offered": found.offered.get(node.name),
                 "now": {"at": _utc(now.at), "phase": now.phase, "text": now.text} if (now := doing.get(node.name)) else None,
             }
         )
     latest = campaigns[0] if campaigns else None
-    document = {"env": env, "nodes": nodes, "campaign": {key: latest[key] for key in ("id", "kind", "status")} if latest else None}
+    document: dict[str, Any] = {"env": env, "nodes": nodes, "campaign": {key: latest[key] for key in ("id", "kind", "status")} if latest else None}
+    document |= {"alarms": found.alarms, "not_asked": found.not_asked}
     if output is Format.JSON:
         print_json(document)
         return
     _print(nodes, f"{env}: campaign {latest['id']} {latest['status']}" if latest else f"{env}: nothing was deployed yet")
+    for alarm in found.alarms:
+        console.print(f"ALARM {alarm}", style="bold red")
+    for text in found.not_asked:
+        console.print(text, style="yellow")
     if latest and latest["status"] in {CUT_OFF, "interrupted"}:
-        console.print(f"campaign {latest['id']} was {latest['status']}: the same command ({latest['kind']}) goes on where it stopped", markup=False)
+        console.print(f"campaign {latest['id']} was {latest['status']}: the same command ({latest['kind']}) goes on where it stopped")
 
 
 def _print(nodes: list[dict[str, Any]], title: str) -> None:
@@ -69,6 +87,24 @@ def _print(nodes: list[dict[str, Any]], title: str) -> None:
 
 def _utc(at: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What the scheduler says of nodes that are out. ``offered``: whether it offers each, as far as it was asked; ``not_asked``: why it was not."""
+
+    offered: dict[str, bool] = field(default_factory=dict)
+    alarms: list[str] = field(default_factory=list)
+    not_asked: list[str] = field(default_factory=list)
+
+
+def _watched(ledger: Ledger, site: Site, paths: EnvPaths) -> Watched:
+    from rackready.handover.offer import STATUS_S, alarm, not_asked, offers, out_of_use  # noqa: PLC0415 - SSH takes a while to load
+
+    rows = out_of_use(ledger, site)
+    found = offers(site, paths, list(rows), limit_s=STATUS_S, reads=True)
+    alarms = [alarm(rows[node], now) for node, now in found.offered.items()]
+    return Watched({node: node in found.offered for node in found.asked}, alarms, list(not_asked(found.unknown)))
 
 
 def _campaigns(ledger: Ledger, paths: EnvPaths) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from rackready.drivers.ssh import way_out
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
 
@@ -140,7 +141,7 @@ class Events:
             return
         step = "Check that the node is up and that its address and key in the site file are right, then run again."
         if any(mark in words for mark in _HOST_KEY):
-            step = "If the node was set up anew, run `rackready provision`, which pins its host key; else find out who answers at its address."
+            step = way_out(node)
         self.unreachable[node] = f"{node}: {self.phase}: cannot log in - Expected: SSH answers with the pinned host key Actual: {words.rstrip('.')}. {step}"
         self.tell(node, self.unreachable[node], "error")
 

@@ -17,6 +17,10 @@ PATIENCE_S = 60.0
 _TIMEOUT_S = 15.0
 
 
+SCHEDULER = "scheduler"
+"""The name under which `rackready hostkey accept` takes the scheduler's controller."""
+
+
 class HostKeyError(RackreadyError):
     """A host's key could not be read."""
 
@@ -34,24 +38,29 @@ def pin_at_first_contact(known_hosts: Path, host: str, port: int, name: str, *, 
     where = known_name(host, port)
     if ssh.pinned(known_hosts, where):
         return ""
-    key = _shown(host, port, name, patience_s)
-    ssh.pin(known_hosts, where, f"{key.get_name()} {key.get_base64()}")
-    return f"pinned the host key that {name} showed at first contact ({key.get_name()} {key.fingerprint})"
+    key = shown_key(host, port, name, patience_s=patience_s)
+    ssh.pin(known_hosts, where, key)
+    return f"pinned the host key that {name} showed at first contact ({ssh.fingerprint(key)})"
 
 
-def _shown(host: str, port: int, name: str, patience_s: float) -> paramiko.PKey:
+def shown_key(host: str, port: int, name: str, *, expected: str = "", patience_s: float = 0.0) -> str:
+    """Return the key that a host shows now ("ssh-ed25519 AAAA..."); of several kinds that of ``expected``, the pinned key. Nobody logs in.
+
+    A host that does not answer is asked again for ``patience_s`` seconds. Raises HostKeyError when it shows no key.
+    """
     deadline = time.monotonic() + patience_s
     while True:
         try:
             with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection, paramiko.Transport(connection) as transport:
+                ssh.prefer(transport, expected)
                 transport.start_client(timeout=_TIMEOUT_S)
-                return transport.get_remote_server_key()
+                return ssh.text_of(transport.get_remote_server_key())
         except (OSError, EOFError, paramiko.SSHException) as error:
             check_stop()
             if time.monotonic() < deadline:
                 time.sleep(1.0)
                 continue
             reason = str(error) or error.__class__.__name__
-            expected = f"an answer within {patience_s:.0f} s"
-            message = f"{name} ({host}:{port}): no SSH service - Expected: {expected} Actual: {reason}. Check its power, network and address."
+            wanted = f"an answer within {patience_s or _TIMEOUT_S:.0f} s"
+            message = f"{name} ({host}:{port}): no SSH service - Expected: {wanted} Actual: {reason}. Check its power, network and address."
             raise HostKeyError(message) from error

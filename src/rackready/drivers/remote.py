@@ -19,6 +19,7 @@ from pathlib import Path
 
 import paramiko
 
+from rackready.drivers import ssh
 from rackready.drivers.process import OUTPUT_LIMIT, STOP, Interrupted
 from rackready.model.problems import RackreadyError
 from rackready.ondevice import end_session
@@ -28,6 +29,8 @@ _POLL_S = 0.05
 _GRACE_S = 10.0
 _SESSIONS = 8
 _AGAIN_S = 0.25
+_NOT_PINNED = "not found in known_hosts"
+"""What paramiko's RejectPolicy says of a host without a pinned key (paramiko/client.py)."""
 _RUN = secrets.token_hex(4)
 """Names this process in what it leaves on nodes while it works, so that a later run can tell leftovers from its own work."""
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what fails is in the answer; paramiko would say it a second time, on our output
@@ -177,11 +180,13 @@ class Remote:
             line = self._line(node)
             return line, line.transport().open_session(timeout=_CONNECT_S)
         except paramiko.BadHostKeyException as error:
-            raise UnreachableError(f"{node}: its SSH host key is not the one that was pinned; provision the node again if it was reinstalled") from error
+            raise UnreachableError(_changed(node, error)) from error
         except paramiko.AuthenticationException as error:
             raise UnreachableError(f"{node}: SSH refuses our key for user {self._hosts[node].user}") from error
         except (OSError, EOFError, paramiko.SSHException) as error:
             self.give_back(node, line)
+            if _NOT_PINNED in str(error):
+                raise UnreachableError(_unpinned(node, self._known_hosts)) from error
             reason = str(error) or error.__class__.__name__
             kind = _RefusedError if isinstance(error, paramiko.ChannelException) else UnreachableError
             raise kind(f"{node}: SSH to {self._hosts[node].address}:{self._hosts[node].port} failed ({reason})") from error
@@ -205,8 +210,7 @@ class Remote:
 
     def _connect(self, host: Host) -> paramiko.SSHClient:
         client = paramiko.SSHClient()
-        if self._known_hosts.exists():
-            client.load_host_keys(str(self._known_hosts))
+        ssh.load_pins(client, self._known_hosts)
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
         client.connect(
             host.address,
@@ -223,6 +227,15 @@ class Remote:
         if transport is not None:
             transport.set_keepalive(15)
         return client
+
+
+def _changed(node: str, error: paramiko.BadHostKeyException) -> str:
+    expected, actual = ssh.fingerprint(error.expected_key), ssh.fingerprint(error.key)
+    return f"{node}: SSH host key changed, no login was tried - Expected: {expected} Actual: {actual}. {ssh.way_out(node)}"
+
+
+def _unpinned(node: str, known_hosts: Path) -> str:
+    return f"{node}: SSH host key, no login was tried - Expected: one pinned in {known_hosts} Actual: none. {ssh.way_out(node)}"
 
 
 class Job:

@@ -111,9 +111,9 @@ def _contact(target: SshTarget, key: paramiko.PKey, expected: str) -> HostFacts:
     transport = paramiko.Transport(sock)
     try:
         transport.banner_timeout = transport.auth_timeout = _BANNER_S
-        _prefer(transport, expected)
+        prefer(transport, expected)
         transport.start_client(timeout=_BANNER_S)
-        host_key = _text(transport.get_remote_server_key())
+        host_key = text_of(transport.get_remote_server_key())
         if expected and host_key != expected:
             raise _changed(target, expected, host_key)
         transport.auth_publickey(target.user, key)
@@ -134,7 +134,7 @@ def _run(transport: paramiko.Transport, command: str) -> str:
     return str(out.decode("ascii", "replace").strip())
 
 
-def _prefer(transport: paramiko.Transport, expected: str) -> None:
+def prefer(transport: paramiko.Transport, expected: str) -> None:
     """Ask for the kind of key that is pinned, so that a host that has gained another kind is not taken for a stranger."""
     kind = expected.split(" ", 1)[0]
     kinds = ["rsa-sha2-512", "rsa-sha2-256"] if kind == "ssh-rsa" else [kind]
@@ -145,9 +145,7 @@ def _prefer(transport: paramiko.Transport, expected: str) -> None:
 
 def pinned(known_hosts: Path, host: str) -> str:
     """Return the key pinned for a host of known_hosts ("ssh-ed25519 AAAA..."), "" when there is none."""
-    if not known_hosts.exists():
-        return ""
-    for line in known_hosts.read_text(encoding="utf-8").splitlines():
+    for line in _lines(known_hosts):
         name, _, key = line.partition(" ")
         if name == host:
             return " ".join(key.split()[:2])
@@ -161,16 +159,38 @@ def pin(known_hosts: Path, host: str, key: str) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX)
         if pinned(known_hosts, host) == key:
             return
-        lines = known_hosts.read_text(encoding="utf-8").splitlines() if known_hosts.exists() else []
-        kept = [line for line in lines if line.partition(" ")[0] != host]
+        kept = [line for line in _lines(known_hosts) if line.partition(" ")[0] != host]
         fresh = known_hosts.with_name(known_hosts.name + ".new")
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8", errors="surrogateescape") as out:
             out.write("\n".join([*kept, f"{host} {key}"]) + "\n")
             out.flush()
             os.fsync(out.fileno())
         fresh.replace(known_hosts)
     finally:
         os.close(fd)
+
+
+def _lines(known_hosts: Path) -> list[str]:
+    """Return the lines of the pins; bytes that are no text stay what they are when the lines are written again."""
+    return known_hosts.read_text(encoding="utf-8", errors="surrogateescape").splitlines() if known_hosts.exists() else []
+
+
+def load_pins(client: paramiko.SSHClient, known_hosts: Path) -> None:
+    """Let a client know the pinned keys. A damaged line pins nothing, as for OpenSSH: its host is refused, and all others go on."""
+    for line in _lines(known_hosts):
+        try:
+            entry = paramiko.hostkeys.HostKeyEntry.from_line(line)
+        except (paramiko.SSHException, paramiko.hostkeys.InvalidHostKey, ValueError):
+            continue
+        if entry is not None and entry.key is not None:
+            for name in entry.hostnames or []:
+                client.get_host_keys().add(name, entry.key.get_name(), entry.key)
+
+
+def way_out(name: str) -> str:
+    """Return the next step for a host whose key is not the pinned one, or is not pinned: the same in every message."""
+    accept = f"`rackready hostkey accept {name}` shows both keys and pins the new one"
+    return f"If it was installed anew, or the pinned key was lost, {accept}; if not, find out who answers there."
 
 
 def _private_key(target: SshTarget) -> paramiko.PKey:
@@ -184,7 +204,8 @@ def _private_key(target: SshTarget) -> paramiko.PKey:
         raise SshLoginError(text) from error
 
 
-def _text(key: paramiko.PKey) -> str:
+def text_of(key: paramiko.PKey) -> str:
+    """Return a key as known_hosts holds it: its kind, and the key in base64."""
     return f"{key.get_name()} {b64encode(key.asbytes()).decode('ascii')}"
 
 
@@ -197,15 +218,17 @@ def _refused(target: SshTarget) -> SshLoginError:
 
 def _changed(target: SshTarget, expected: str, found: str) -> HostKeyChangedError:
     return HostKeyChangedError(
-        f"{target.where}: SSH host key changed, no login was tried - Expected: {_fingerprint(expected)} Actual: {_fingerprint(found)}. "
-        f"If the node was reinstalled on purpose, forget the old key with `ssh-keygen -R '{target.host}' -f {target.known_hosts}` and run again; "
-        "otherwise find out who answers there."
+        f"{target.where}: SSH host key changed, no login was tried - Expected: {fingerprint(expected)} Actual: {fingerprint(found)}. {way_out(target.node)}"
     )
 
 
-def _fingerprint(key: str) -> str:
-    kind, _, blob = key.partition(" ")
-    digest = hashlib.sha256(b64decode(blob)).digest()
+def fingerprint(key: str | paramiko.PKey) -> str:
+    """Return a host key as `ssh-keygen -l` names it: its kind, and SHA256: with the digest in base64 without padding (OpenSSH, sshkey.c)."""
+    kind, _, blob = (key if isinstance(key, str) else text_of(key)).partition(" ")
+    try:
+        digest = hashlib.sha256(b64decode(blob, validate=True)).digest()
+    except ValueError:
+        return f"{kind} (damaged, no key)"
     return f"{kind} SHA256:{b64encode(digest).decode('ascii').rstrip('=')}"
 
 

@@ -16,7 +16,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from rackready.evidence.aside import Lost, put_aside
+from rackready.evidence.damage import Damaged, judged, stand_in
+from rackready.evidence.rows import rows
 from rackready.evidence.scrub import scrub
+from rackready.evidence.standing import counts, failed_since, standing, stands, usable
 from rackready.ledger.append_only import append_only, lifted
 from rackready.ledger.schema import KEY
 from rackready.ledger.store import Ledger, put_campaign
@@ -49,6 +53,9 @@ _nodes = sa.Table(
 for _table in (_records, _nodes):
     append_only(_table)
 
+_WHOLE = (_records.c.id, _records.c.campaign, _records.c.gate, _records.c.target, _records.c.outcome, _records.c.started, _records.c.record, _records.c.sha256)
+"""What a record is judged from: its text, and the columns beside it, which must say the same."""
+
 
 class EvidenceError(RackreadyError):
     """Evidence cannot be written, or what is stored is not what was written."""
@@ -59,6 +66,8 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 EMPTY = hashlib.sha256(b"").hexdigest()
 """Of an output of no bytes: what it says is known without the store."""
 
+
+_AGAIN = "Measure again: a node's pass that was judged from it counts no longer."
 
 _DIGITS = 20
 """Of an id's time, ns since 1970."""
@@ -74,12 +83,16 @@ def _id(at: int) -> str:
 
 
 class EvidenceStore:
-    """Reads and appends. There is no method that changes or removes, and the database refuses both."""
+    """Reads and appends. There is no method that changes or removes, and the database refuses both.
+
+    A record that is damaged costs only itself: it is left out, or an error takes its place, and ``put_aside`` keeps what was found there.
+    """
 
     def __init__(self, ledger: Ledger, raw: Path) -> None:
         self._ledger = ledger
         self._raw = raw
         self._there = False
+        self._damaged: dict[str, Damaged | Lost] = {}
 
     @classmethod
     def open(cls, ledger: Ledger, raw: Path) -> EvidenceStore:
@@ -120,8 +133,9 @@ class EvidenceStore:
         data = scrub(text).encode()
         digest = hashlib.sha256(data).hexdigest()
         path = Path(self._name(digest))
-        if not self._is_whole(digest):
+        if why := self._lack(digest):
             try:
+                put_aside(self._ledger, [Lost(digest, path, why)] if path.exists() else [], "")
                 _write(path, zlib.compress(data, 6))
             except OSError as error:
                 why = f"Expected: a writable folder with room Actual: {error.strerror}. Free disk space or correct its owner, then run again."
@@ -143,35 +157,41 @@ class EvidenceStore:
 
     def _content(self, digest: str) -> bytes | None:
         """Return what is stored under a hash, None where nothing is. Raises EvidenceError when it is damaged."""
-        step = "Measure again: a node's pass that was judged from it counts no longer."
         try:
             with open(self._name(digest), "rb", buffering=0) as file:  # noqa: PTH123 - a report reads them by the hundred thousand
                 data = zlib.decompress(file.read())
         except FileNotFoundError:
             return None
         except (OSError, zlib.error) as error:
-            raise EvidenceError(f"raw output {digest} cannot be read - Expected: a stored output Actual: {error}. {step}") from error
+            raise EvidenceError(f"raw output {digest} cannot be read - Expected: a stored output Actual: {error}. {_AGAIN}") from error
         if hashlib.sha256(data).hexdigest() != digest:
-            raise EvidenceError(f"raw output {digest} - Expected: content of that hash Actual: another. {step}")
+            raise EvidenceError(f"raw output {digest} - Expected: content of that hash Actual: another. {_AGAIN}")
         return data
 
-    def _is_whole(self, digest: str, *, elsewhere: bool = False) -> bool:
-        """Whether an output is stored as it was written. ``elsewhere``: what a stored output that is not here stands for."""
+    def _lack(self, digest: str, *, elsewhere: bool = False) -> str:
+        """Return why an output is not stored as it was written, "" when it is. ``elsewhere``: one that is not here lies on another machine."""
         try:
             data = self._content(digest)
-        except EvidenceError:
-            return False
-        return elsewhere if data is None else True
+        except EvidenceError as error:
+            return str(error).partition("Actual: ")[2].removesuffix(f" {_AGAIN}").rstrip(".")
+        return "none" if data is None and not elsewhere else ""
 
-    def _backed(self, record: EvidenceRecord) -> bool:
-        """Whether what a record was judged from is still what was written.
+    def _backed(self, record: EvidenceRecord) -> EvidenceRecord:
+        """Return a record if what it was judged from is still what was written, else an error in its place.
 
         All of it is read, for a file's size is not on record: some 15 ms of a processor for a node with 82 outputs of 20 kB, as reading its records takes.
         On a server that several machines share, outputs that are not here lie on the machine that measured (docs/adr/0010): only a damaged one tells
         something. Those of runs over several nodes stand in the runs' own records and are not looked at.
         """
         digests = {digest for raw in record.raw for digest in (raw.stdout_sha256, raw.stderr_sha256)} - {EMPTY}
-        return all(self._is_whole(digest, elsewhere=not self._ledger.alone) for digest in digests)
+        lost = [
+            Lost(one, Path(self._name(one)), why, record.gate, record.target)
+            for one in sorted(digests)
+            if (why := self._lack(one, elsewhere=not self._ledger.alone))
+        ]
+        self._damaged |= {item.digest: item for item in lost}
+        what, expected = f"evidence of {record.gate} lost a raw output (record {record.id})", "the output that it was judged from"
+        return stand_in(record, what, expected, lost[0].actual) if lost else record
 
     def _written(self) -> bool:
         """Whether there are tables: a store that was never written has none. Once there, they stay, and are not asked for again."""
@@ -188,56 +208,69 @@ class EvidenceStore:
             return lifted(connection, (_records, _nodes))
 
     def records(self, *, node: str | None = None, gate: str | None = None, campaign: str | None = None, target: str | None = None) -> list[EvidenceRecord]:
-        """Return records, oldest first. Raises EvidenceError when one is not what was written."""
-        if not self._written():
-            return []
-        query = sa.select(_records.c.record, _records.c.sha256, _records.c.id).order_by(_records.c.id)
+        """Return records, oldest first; those that are damaged are left out."""
+        return [record for record in self._select(node, gate, campaign, target) if isinstance(record, EvidenceRecord)]
+
+    def _select(self, node: str | None, gate: str | None, campaign: str | None, target: str | None) -> list[EvidenceRecord | Damaged]:
+        query = sa.select(*_WHOLE).order_by(_records.c.id)
         for column, value in ((_records.c.gate, gate), (_records.c.campaign, campaign), (_records.c.target, target)):
             if value is not None:
                 query = query.where(column == value)
         if node is not None:
             query = query.where(_records.c.id.in_(sa.select(_nodes.c.record_id).where(_nodes.c.node == node)))
-        with self._ledger.read() as connection:
-            return [_checked(row.id, row.record, row.sha256) for row in connection.execute(query)]
+        return [found for _, found in self._read(query)]
+
+    def _read(self, query: sa.Select[Any], **parameters: str) -> Iterator[tuple[Mapping[str, Any], EvidenceRecord | Damaged]]:
+        """Yield each row with its record, or with what is wrong with it, which is noted."""
+        if not self._written():
+            return
+        for row in rows(self._ledger, query, _records.c.id, parameters):
+            found = judged(row)
+            if isinstance(found, Damaged):
+                self._damaged[found.id] = found
+            yield row, found
+
+    def put_aside(self, campaign: str) -> list[Damaged | Lost]:
+        """Keep, as proof, what was found in the place of evidence that was read and is damaged. Returns what was not set aside before.
+
+        Call it only where something may be written. Raises LedgerError, and EvidenceError when a file cannot be moved.
+        """
+        found = list(self._damaged.values())
+        try:
+            return put_aside(self._ledger, found, campaign)
+        except OSError as error:
+            why = f"Expected: a writable folder Actual: {error.strerror}. Free disk space or correct its owner, then run again."
+            raise EvidenceError(f"{self._raw}: a damaged output cannot be set aside - {why}") from error
 
     def concluded(self, target: str) -> dict[str, EvidenceRecord]:
-        """Return gate -> the newest record about a target, in the order in which gates were first measured; older ones are not read. Raises EvidenceError.
+        """Return gate -> the newest record about a target, in the order in which gates were first measured; older ones are not read.
 
         A fail stands in the place of a newer record that does not cover it, as ``valid`` has it: of the same hardware and software, and from the target's
-        last change on.
+        last change on. An error stands in the place of a record that is damaged.
         """
-        if not self._written():
-            return {}
-        with self._ledger.read() as connection:
-            rows = connection.execute(_concluded(), {"target": target}).all()
-            found = {row.gate: _checked(row.id, row.record, row.sha256) for row in rows}
-            behind = [row.failed for row in rows if row.failed not in {None, row.id}]
-            query = sa.select(_records.c.gate, _records.c.record, _records.c.sha256, _records.c.id).where(_records.c.id.in_(behind))
-            fails = [_checked(row.id, row.record, row.sha256) for row in connection.execute(query)] if behind else []
+        found: dict[str, EvidenceRecord] = {}
+        behind: list[str] = []
+        for row, record in self._read(_concluded(), target=target):
+            found[row["gate"]] = usable(record)
+            behind += [row["failed"]] if row["failed"] not in {None, row["id"]} else []
+        query = sa.select(*_WHOLE).where(_records.c.id.in_(behind))
+        fails = [fail for _, fail in self._read(query)] if behind else []
         since = self._ledger.last_change(target) if fails else 0.0
-        return found | {fail.gate: _standing(fail, found[fail.gate]) for fail in fails if _stands(fail, found[fail.gate], since)}
+        return found | {fail.gate: standing(usable(fail), found[fail.gate]) for fail in fails if stands(fail, found[fail.gate], since)}
 
     def last(self, targets: Collection[str]) -> Iterator[EvidenceRecord]:
-        """Yield the newest record about each of these targets, whatever its gate, a few at a time. Raises EvidenceError when one is not what was written."""
-        if not self._written():
-            return
+        """Yield the newest record about each of these targets, whatever its gate, a few at a time; those that are damaged are left out."""
         newest = sa.select(sa.func.max(_records.c.id)).group_by(_records.c.target)
-        query = sa.select(_records.c.record, _records.c.sha256, _records.c.id, _records.c.target).where(_records.c.id.in_(newest))
-        with self._ledger.read() as connection:
-            for row in connection.execution_options(yield_per=256).execute(query):
-                if row.target in targets:
-                    yield _checked(row.id, row.record, row.sha256)
+        for row, record in self._read(sa.select(*_WHOLE).where(_records.c.id.in_(newest))):
+            if row["target"] in targets and isinstance(record, EvidenceRecord):
+                yield record
 
     def over_several(self, campaign: str) -> Iterator[EvidenceRecord]:
-        """Yield a campaign's records in which more than one node took part, oldest first, a few at a time. Raises EvidenceError."""
-        if not self._written():
-            return
+        """Yield a campaign's records in which more than one node took part, oldest first, a few at a time; an error in the place of a damaged one."""
         several = sa.select(_nodes.c.record_id).join(_records, _records.c.id == _nodes.c.record_id).where(_records.c.campaign == campaign)
         several = several.group_by(_nodes.c.record_id).having(sa.func.count() > 1)
-        query = sa.select(_records.c.record, _records.c.sha256, _records.c.id).where(_records.c.id.in_(several)).order_by(_records.c.id)
-        with self._ledger.read() as connection:
-            for row in connection.execution_options(yield_per=256).execute(query):
-                yield _checked(row.id, row.record, row.sha256)
+        for _, record in self._read(sa.select(*_WHOLE).where(_records.c.id.in_(several)).order_by(_records.c.id)):
+            yield usable(record)
 
     def valid(self, node: str, desired_digest: str, fingerprint: Fingerprint | None = None, fails_since: float = math.inf) -> dict[str, EvidenceRecord]:
         """Return gate -> the newest conclusion about a node, as far as it counts for what the node is wanted to be now.
@@ -245,34 +278,32 @@ class EvidenceStore:
         A conclusion is the record whose target is the node itself; of pair and cluster gates, too. It counts while it was made
         under this desired digest and, when ``fingerprint`` is given, on exactly this hardware, firmware and software, in whatever
         boot: whether a reboot or age voids it is the gate set's to say (handover.policy). Only the newest conclusion of a gate is
-        looked at: an older pass never covers a newer fail. Beside a GPU that did not say who it is, and where the outputs that it was
-        judged from are gone or damaged, only fails count. A fail from ``fails_since`` on (seconds since 1970: the node's last change)
-        stands against a newer pass as well: measuring until it passes would launder a fault.
+        looked at: an older pass never covers a newer fail. Beside a GPU that did not say who it is only fails count. A fail from
+        ``fails_since`` on (seconds since 1970: the node's last change) stands against a newer pass as well: measuring until it passes
+        would launder a fault. Where the record, or an output that a pass was judged from, is gone or damaged, an error stands in its
+        place: it counts for nothing, and says why.
         """
-        found: dict[str, EvidenceRecord] = {}
-        for record in self.records(target=node):
+        found: dict[str, EvidenceRecord | Damaged] = {}
+        for record in self._select(None, None, None, node):
             before = found.get(record.gate)
-            if before is None or not (_failed_since(before, fails_since) and _counts(before, node, desired_digest, fingerprint)):
+            if before is None or not (failed_since(before, fails_since) and counts(before, node, desired_digest, fingerprint)):
                 found[record.gate] = record
-        counting = {gate: record for gate, record in found.items() if _counts(record, node, desired_digest, fingerprint)}
-        return {gate: record for gate, record in counting.items() if record.verdict.outcome is Outcome.FAIL or self._backed(record)}
+        counting = {gate: usable(record) for gate, record in found.items() if counts(record, node, desired_digest, fingerprint)}
+        return {gate: self._backed(record) if record.verdict.outcome is Outcome.PASS else record for gate, record in counting.items()}
 
     def newest(self, gate: str, most: int = 2048) -> dict[str, EvidenceRecord]:
-        """Return target -> the newest record of a gate, of the targets that were measured last. Raises EvidenceError when one is not what was written."""
-        if not self._written():
-            return {}
+        """Return target -> the newest record of a gate, of the targets that were measured last; those that are damaged are left out."""
         last = sa.select(sa.func.max(_records.c.id)).where(_records.c.gate == gate).group_by(_records.c.target)
         last = last.order_by(sa.func.max(_records.c.id).desc()).limit(most)
-        query = sa.select(_records.c.record, _records.c.sha256, _records.c.id, _records.c.target).where(_records.c.id.in_(last))
-        with self._ledger.read() as connection:
-            return {row.target: _checked(row.id, row.record, row.sha256) for row in connection.execute(query)}
+        query = sa.select(*_WHOLE).where(_records.c.id.in_(last))
+        return {record.target: record for _, record in self._read(query) if isinstance(record, EvidenceRecord)}
 
     def _name(self, digest: str) -> str:
         return f"{self._raw}/{digest[:2]}/{digest}.z"
 
 
 @cache
-def _concluded() -> sa.Select[tuple[str, str, str, str, str | None]]:
+def _concluded() -> sa.Select[Any]:
     """Return the query of a target's newest records, with each gate's newest fail.
 
     Made once: a report of a large site asks it for every node, and making it takes as long as asking.
@@ -280,7 +311,7 @@ def _concluded() -> sa.Select[tuple[str, str, str, str, str | None]]:
     failed = sa.func.max(sa.case((_records.c.outcome == Outcome.FAIL.value, _records.c.id))).label("failed")
     ends = sa.select(sa.func.max(_records.c.id).label("last"), sa.func.min(_records.c.id).label("first"), failed)
     ends_of = ends.where(_records.c.target == sa.bindparam("target")).group_by(_records.c.gate).subquery()
-    query = sa.select(_records.c.gate, _records.c.record, _records.c.sha256, _records.c.id, ends_of.c.failed)
+    query = sa.select(*_WHOLE, ends_of.c.failed)
     query = query.join(ends_of, ends_of.c.last == _records.c.id)
     return query.order_by(ends_of.c.first)
 
@@ -329,35 +360,3 @@ def _row(record: EvidenceRecord) -> dict[str, str]:
         "record": text,
         "sha256": hashlib.sha256(text.encode()).hexdigest(),
     }
-
-
-def _failed_since(record: EvidenceRecord, since: float) -> bool:
-    return record.verdict.outcome is Outcome.FAIL and record.started.timestamp() >= since
-
-
-def _stands(fail: EvidenceRecord, newer: EvidenceRecord, since: float) -> bool:
-    """Whether a fail is of what the newer record is of. One that proves no host never stood; a newer one that proves none covers nothing."""
-    then, now = (next((item for item in record.fingerprints if item.node == fail.target), None) for record in (fail, newer))
-    return _failed_since(fail, since) and then is not None and (now is None or then.identity() == now.identity())
-
-
-def _standing(fail: EvidenceRecord, newer: EvidenceRecord) -> EvidenceRecord:
-    """Return a fail with a note of what came after it."""
-    note = f"{newer.verdict.outcome.value} at {newer.started:%Y-%m-%d %H:%M} UTC ({newer.campaign}); the fail stands until `rackready repair {fail.target}`"
-    note = f"{fail.verdict.note}; {note}" if fail.verdict.note else note
-    return fail.model_copy(update={"verdict": fail.verdict.model_copy(update={"note": note})})
-
-
-def _counts(record: EvidenceRecord, node: str, desired_digest: str, fingerprint: Fingerprint | None) -> bool:
-    of_node = next((item for item in record.fingerprints if item.node == node), None)
-    if of_node is None or of_node.desired_digest != desired_digest:
-        return False
-    if of_node.unread and record.verdict.outcome is not Outcome.FAIL:
-        return False
-    return fingerprint is None or of_node.identity() == fingerprint.identity()
-
-
-def _checked(record_id: str, text: str, digest: str) -> EvidenceRecord:
-    if hashlib.sha256(text.encode()).hexdigest() != digest:
-        raise EvidenceError(f"evidence {record_id} - Expected: the record as it was written Actual: changed. The store was tampered with: measure again.")
-    return EvidenceRecord.model_validate_json(text)

@@ -20,6 +20,7 @@ from rackready.gates.bmc.guard import bmcs, cycler
 from rackready.gates.bmc.interrupted import give_back
 from rackready.gates.board import Board, Kept
 from rackready.gates.conclude import conclude
+from rackready.gates.damage import set_aside
 from rackready.gates.fingerprint import gather
 from rackready.gates.fleet_stage import judge_fleet
 from rackready.gates.last_pass import last_passes
@@ -27,7 +28,7 @@ from rackready.gates.launch import launcher
 from rackready.gates.machines import Machines
 from rackready.gates.merge import merged
 from rackready.gates.node_parts import with_parts
-from rackready.gates.recorder import Recorder, not_run, skipped
+from rackready.gates.recorder import PHASE, Recorder, not_run, skipped
 from rackready.gates.registry import gate as make_gate
 from rackready.gates.runner import Connection, Launcher, Runner
 from rackready.gates.site_facts import site_facts
@@ -133,6 +134,7 @@ class Stage:
         """Take the fingerprint of every node and make ready to run."""
         prints = with_parts(gather(connection, site, nodes), ledger)
         facts = site_facts(site, nodes, last_passes(store, ledger, nodes, prints))
+        set_aside(store, ledger, campaign, PHASE)
         recorder = Recorder(store, ledger, campaign, {name: found for name, found in prints.items() if isinstance(found, Fingerprint)})
         runner = Runner(connection, facts, recorder.attempt, launcher, bmc=bmcs(site, ledger, campaign, paths))
         return cls(Board(site, facts, recorder, prints), runner)

@@ -12,6 +12,7 @@ from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.board import Kept
+from rackready.gates.damage import set_aside
 from rackready.gates.fingerprint import gather
 from rackready.gates.phase import connect
 from rackready.handover.certificate import issue, statement
@@ -44,12 +45,16 @@ def run_certify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     found, parts = (fingerprints(site, paths, nodes), {}) if ctx.check else seen_now(ctx, site, nodes)
     ledger = Ledger.open(paths.database)
     try:
-        desk = Desk(ctx, site, paths, ledger)
+        store = EvidenceStore.read_only(ledger, paths.raw)
+        desk = Desk(ctx, site, paths, ledger, store)
         out = {node: NodeResult(Outcome.ERROR, str(item)) for node, item in [*found.items(), *parts.items()] if isinstance(item, Finding)}
         able = {node: item for node, item in found.items() if node not in out and isinstance(item, Fingerprint)}
         seen = {} if ctx.check else look(ctx, desk.unseen(able))
         out |= {node: result for node, result in seen.items() if result.outcome is not Outcome.PASS}
-        return out | {node: desk.certify(node, item) for node, item in able.items() if node not in out}
+        out |= {node: desk.certify(node, item) for node, item in able.items() if node not in out}
+        if not ctx.check:
+            set_aside(store, ledger, ctx.campaign, "certify")
+        return out
     finally:
         ledger.close()
 
@@ -62,6 +67,7 @@ class Desk:
     site: Site
     paths: EnvPaths
     ledger: Ledger
+    store: EvidenceStore
 
     def unseen(self, found: Mapping[str, Fingerprint]) -> Kept:
         """Return the nodes of which a look is due and no more, each with the verdicts that count."""
@@ -75,7 +81,7 @@ class Desk:
     def decided(self, node: str, found: Fingerprint) -> tuple[Decision, dict[str, EvidenceRecord]]:
         """Return what policy says of a node now, and the evidence by which it says it. A dry run looks at nothing: there an earlier look will do."""
         moment = Moment(time.time(), found.boot_id, self.ledger.last_change(node), "" if self.ctx.check else self.ctx.campaign)
-        records = EvidenceStore.read_only(self.ledger, self.paths.raw).valid(node, desired_digest(self.site, node), found, moment.changed)
+        records = self.store.valid(node, desired_digest(self.site, node), found, moment.changed)
         return decide(node, entries(self.site), records, self.site.gates.skipped(node, today()), moment), records
 
     def certify(self, node: str, found: Fingerprint) -> NodeResult:

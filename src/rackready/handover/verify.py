@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rackready.design.site import load_site
+from rackready.evidence.store import EvidenceStore
 from rackready.gates.node_parts import Seen
 from rackready.handover.certificate import require
 from rackready.handover.certify import Desk, entries
@@ -30,7 +31,7 @@ def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     able = {node: found for node, found in prints.items() if node not in out and isinstance(found, Fingerprint)}
     ledger = Ledger.open(paths.database)
     try:
-        desk = Desk(ctx, site, paths, ledger)
+        desk = Desk(ctx, site, paths, ledger, EvidenceStore.read_only(ledger, paths.raw))
         counts = {}
         for node, found in able.items():
             decision, records = desk.decided(node, found)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rackready.drivers import ssh
+from rackready.drivers.hostkey_accept import HOST_KEY
 from rackready.drivers.redfish import Bmc, BmcError, BootTarget, PowerAction
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
@@ -22,6 +23,8 @@ POWER_OFF = "power-off"
 _LAG_S = 20.0
 """How long a BMC may take to show a power-on that it has accepted. Our choice: slow controllers show it after some 10 s."""
 _SETTLE_S = 120.0
+_INSTALL = "install"
+"""In what a pin observed: the power-on that installed the machine whose key it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +76,27 @@ class Machine:
             powered = self._power_on(bmc, found.power)
         state = MachineState(power="On", made=made or powered)
         self._say("powered on, waiting for SSH" if powered else "was on already, left as it is; waiting for SSH")
-        reinstalled = powered and self._args.boot is not BootTarget.HDD
+        installs = self._installs() if powered else 0
         try:
-            facts = ssh.wait_and_pin(self._target, timeout_s=self._args.timeout_s, reinstalled=reinstalled, proceed=self._proceed)
+            facts = ssh.wait_and_pin(self._target, timeout_s=self._args.timeout_s, reinstalled=bool(installs), proceed=self._proceed)
         except RackreadyError as error:
             raise MachineIncompleteError(state, str(error)) from error
+        if installs:
+            pin = self._ledger.begin(self._args.node, HOST_KEY, hashlib.sha256(facts.host_key.encode()).hexdigest(), {_INSTALL: installs})
+            self._ledger.done(pin.token, {"pinned": ssh.fingerprint(facts.host_key)})
         self._say("SSH answers, host key pinned")
         return MachineState("On", state.made, facts.host_key, facts.boot_id)
+
+    def _installs(self) -> int:
+        """Return the token of our power-on that installs the machine anew and whose host key is not pinned yet, 0 for none.
+
+        Such an installation is one reason for one new key: the same power-on, found done by a later run, excuses no other.
+        """
+        on = self._ledger.latest(self._args.node, POWER_ON)
+        if on is None or self._args.boot is BootTarget.HDD:
+            return 0
+        pins = [entry for entry in self._ledger.entries(self._args.node) if entry.operation == HOST_KEY and entry.status == "done"]
+        return 0 if any(entry.observed.get(_INSTALL) == on.token for entry in pins) else on.token
 
     def observe(self) -> tuple[str, str]:
         """Return (power state, ""), or ("Unknown", why) when the BMC cannot tell: refresh must not stop at one bad BMC."""

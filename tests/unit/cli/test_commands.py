@@ -92,6 +92,7 @@ def test_repair_brings_a_quarantined_node_back_in_a_new_epoch(project: Path) -> 
     (project / ".rackready/lab").mkdir(parents=True)
     ledger = Ledger.open(project / ".rackready/lab/state.sqlite")
     ledger.set_state("node03", NodeState.QUARANTINED, "gpu2: NVLink down")
+    without_scheduler(project)
     done = rackready(project, "repair", "node03", "--reason", "baseboard replaced", "--env", "lab", "--output", "json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"name": "node03", "state": "reachable", "epoch": 2, "reason": "repaired: baseboard replaced"}
@@ -137,6 +138,7 @@ def test_repair_of_a_node_of_a_campaign_that_was_cut_off(project: Path) -> None:
     for campaign, nodes in (("c1", ["node01", "node02"]), ("c2", ["node03", "node04"])):
         ledger.put_campaign(campaign, env="lab", kind="deploy", nodes=nodes, site_digest="d", abi="1", status="interrupted")
     ledger.set_state("node03", NodeState.INSTALLED)
+    without_scheduler(project)
     done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
     assert done.returncode == 0, done.stderr
     assert done.stderr == "campaign c2 was cut off and is not gone on with: node03 goes through every phase again\n"
@@ -238,6 +240,7 @@ def test_quarantined_node_is_left_alone_by_a_mere_repeat(project: Path) -> None:
     (project / ".rackready/lab").mkdir(parents=True)
     ledger = Ledger.open(project / ".rackready/lab/state.sqlite")
     ledger.set_state("node03", NodeState.QUARANTINED, "node03 gpu2: NVLink down")
+    without_scheduler(project)
     done = rackready(project, "deploy", "--env", "lab", "--limit", "node03", "--output", "json")
     assert done.returncode == 1, done.stderr
     assert "rackready repair node03 --reason" in done.stderr
@@ -312,6 +315,7 @@ def test_a_retired_node_is_left_out_and_that_is_said(project: Path) -> None:
     (project / ".rackready/lab").mkdir(parents=True)
     ledger = Ledger.open(project / ".rackready/lab/state.sqlite")
     ledger.set_state("node03", NodeState.RETIRED, "sold")
+    without_scheduler(project)
     done = rackready(project, "deploy", "--env", "lab", "--limit", "node03", "--output", "json")
     assert done.returncode == 0, done.stderr
     assert "node03 is retired (sold) and left out. Take it out of the site file; if it is to come back: rackready repair node03 --reason" in done.stderr

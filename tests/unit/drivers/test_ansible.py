@@ -124,7 +124,10 @@ def test_items_of_a_loop_are_all_named_once() -> None:
     ("words", "step"),
     [
         ("Failed to connect to the host via ssh: connect to host 10.0.0.2 port 22: No route to host", "Check that the node is up"),
-        ("Failed to connect to the host via ssh: Host key verification failed.", "run `rackready provision`, which pins its host key"),
+        (
+            "Failed to connect to the host via ssh: Host key verification failed.",
+            "pinned key was lost, `rackready hostkey accept node02` shows both keys and pins",
+        ),
     ],
 )
 def test_unreachable_node_is_an_error(words: str, step: str) -> None:

@@ -13,6 +13,11 @@ from rackready.drivers import ssh
 from rackready.drivers.ssh import HostKeyChangedError, SshLoginError, SshTarget, SshTimeoutError, pin, pinned, wait_and_pin
 from tests.stacks.fake_rack import FakeRack
 
+WAY_OUT = (
+    "If it was installed anew, or the pinned key was lost, `rackready hostkey accept node01` shows both keys and pins the new one; "
+    "if not, find out who answers there."
+)
+
 
 @pytest.fixture
 def rack(tmp_path: Path) -> Iterator[FakeRack]:
@@ -70,10 +75,10 @@ def test_a_changed_host_key_is_refused_and_the_pin_stays(rack: FakeRack, target:
     rack.set_power(rack.nodes[0], "On")
     with pytest.raises(
         HostKeyChangedError,
-        match=r"SSH host key changed, no login was tried - Expected: ecdsa\S+ SHA256:\S+ Actual: ecdsa\S+ SHA256:\S+ If the node was reinstalled",
+        match=r"SSH host key changed, no login was tried - Expected: ecdsa\S+ SHA256:\S+ Actual: ecdsa\S+ SHA256:\S+ If it was installed anew",
     ) as caught:
         wait_and_pin(target, timeout_s=5)
-    assert f"ssh-keygen -R '{target.host}' -f {target.known_hosts}" in str(caught.value)
+    assert str(caught.value).endswith(WAY_OUT)
     assert pinned(target.known_hosts, target.host) == old
 
 
@@ -119,3 +124,13 @@ def test_many_hosts_pin_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(known.read_text().splitlines()) == 30
+
+
+def test_a_damaged_line_pins_nothing_and_spoils_no_other(tmp_path: Path) -> None:
+    known, good = tmp_path / "known_hosts", paramiko.ECDSAKey.generate(bits=256)
+    known.write_bytes(b"192.0.2.1 ssh-ed25519 AAAA\n192.0.2.2 ssh-ed25519 \xff\n192.0.2.3\n\n192.0.2.4 " + text(good).encode() + b"\n")
+    client = paramiko.SSHClient()
+    ssh.load_pins(client, known)
+    assert list(client.get_host_keys()) == ["192.0.2.4"]
+    assert client.get_host_keys()["192.0.2.4"][good.get_name()] == good
+    assert pinned(known, "192.0.2.3") == ""

@@ -12,6 +12,7 @@ import pytest
 from rackready.drivers.scheduler import remote
 from rackready.drivers.scheduler.base import SchedulerError, SchedulerNode
 from rackready.drivers.scheduler.slurm import SlurmAdapter
+from rackready.drivers.ssh import fingerprint
 from rackready.model.site import SlurmHandover
 from rackready.paths import EnvPaths
 
@@ -132,3 +133,20 @@ def test_a_controller_that_stays_away_is_said(wire: Wire, adapter: SlurmAdapter)
     wire.loses, wire.shut = EOFError(), True
     with pytest.raises(SchedulerError, match=r"^Slurm controller 192\.0\.2\.5:22: SSH - Expected: user op is let in with .* Actual: \[Errno 111\] "):
         adapter.show("node01")
+
+
+def test_a_controller_with_another_host_key_is_refused_with_both_and_the_way_out(wire: Wire, adapter: SlurmAdapter, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned, shown = paramiko.ECDSAKey.generate(bits=256), paramiko.ECDSAKey.generate(bits=256)
+
+    def other(*_: object, **__: object) -> None:
+        raise paramiko.BadHostKeyException("192.0.2.5", shown, pinned)
+
+    wire.loses = EOFError()
+    monkeypatch.setattr(Client, "connect", other)
+    with pytest.raises(SchedulerError) as caught:
+        adapter.show("node01")
+    assert str(caught.value) == (
+        f"Slurm controller 192.0.2.5:22: SSH host key changed, no login was tried - Expected: {fingerprint(pinned)} Actual: {fingerprint(shown)}. "
+        "If it was installed anew, or the pinned key was lost, `rackready hostkey accept scheduler` shows both keys and pins the new one; "
+        "if not, find out who answers there."
+    )

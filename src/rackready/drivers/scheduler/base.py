@@ -47,6 +47,11 @@ class SchedulerNode:
         """Whether the present drain was set by rackready."""
         return self.reason.startswith(PREFIX)
 
+    @property
+    def on_offer(self) -> bool:
+        """Whether jobs may start on it, now or when it comes back: a node that is down and not drained may do so by itself at any moment."""
+        return self.usable or (self.down and not self.drained)
+
 
 @dataclass(frozen=True, slots=True)
 class Job:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import paramiko
 
-from rackready.drivers.hostkeys import pin_at_first_contact
+from rackready.drivers import ssh
+from rackready.drivers.hostkeys import SCHEDULER, known_name, pin_at_first_contact
 from rackready.drivers.scheduler.base import SchedulerError
 from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.model.site import SlurmHandover
@@ -20,6 +21,19 @@ _READS = ("squeue ", "scontrol show ", "sinfo ")
 def connect_slurm(handover: SlurmHandover, paths: EnvPaths) -> SlurmAdapter:
     """Return the adapter of a Slurm cluster. Raises SchedulerError when its controller does not let us in."""
     pin_at_first_contact(paths.known_hosts, str(handover.controller), handover.port, "the Slurm controller")
+    return _connected(handover, paths)
+
+
+def read_slurm(handover: SlurmHandover, paths: EnvPaths) -> SlurmAdapter:
+    """Return the same without writing anything: a controller whose host key is not pinned yet is not asked. Raises SchedulerError."""
+    where = known_name(str(handover.controller), handover.port)
+    if not ssh.pinned(paths.known_hosts, where):
+        expected = f"its host key in {paths.known_hosts}"
+        raise SchedulerError(f"Slurm controller {where}: SSH - Expected: {expected} Actual: none, and this command writes none. {ssh.way_out(SCHEDULER)}")
+    return _connected(handover, paths)
+
+
+def _connected(handover: SlurmHandover, paths: EnvPaths) -> SlurmAdapter:
     session = _Session(handover, paths)
     return SlurmAdapter(session.run, session.where, close=session.close)
 
@@ -55,7 +69,7 @@ class _Session:
 
 def _connect(handover: SlurmHandover, paths: EnvPaths, where: str) -> paramiko.SSHClient:
     client = paramiko.SSHClient()
-    client.load_host_keys(str(paths.known_hosts))
+    ssh.load_pins(client, paths.known_hosts)
     client.set_missing_host_key_policy(paramiko.RejectPolicy())
     try:
         client.connect(
@@ -69,6 +83,10 @@ def _connect(handover: SlurmHandover, paths: EnvPaths, where: str) -> paramiko.S
             banner_timeout=_TIMEOUT_S,
             auth_timeout=_TIMEOUT_S,
         )
+    except paramiko.BadHostKeyException as error:
+        expected, actual = ssh.fingerprint(error.expected_key), ssh.fingerprint(error.key)
+        message = f"Slurm controller {where}: SSH host key changed, no login was tried - Expected: {expected} Actual: {actual}. {ssh.way_out(SCHEDULER)}"
+        raise SchedulerError(message) from error
     except (OSError, paramiko.SSHException) as error:
         expected = f"user {handover.user} is let in with {handover.private_key}"
         message = f"Slurm controller {where}: SSH - Expected: {expected} Actual: {str(error) or type(error).__name__}. Correct handover in the site file."

@@ -10,6 +10,7 @@ import paramiko
 from netmiko import ConnectHandler
 from netmiko.exceptions import NetmikoAuthenticationException, NetmikoBaseException, NetmikoTimeoutException
 
+from rackready.drivers.ssh import way_out
 from rackready.drivers.switch.base import SwitchError
 
 _BEGIN, _END = "__rb", "__rc="
@@ -138,7 +139,4 @@ def _first_line(error: BaseException) -> str:
 
 
 def _changed_key(where: str, known_hosts: Path) -> str:
-    return (
-        f"{where}: host key - Expected: the one pinned in {known_hosts} Actual: another. "
-        "If the switch was replaced or reinstalled, remove its line there and run again; if not, somebody is in between."
-    )
+    return f"{where}: host key - Expected: the one pinned in {known_hosts} Actual: another. {way_out(where.split(' ', 1)[0])}"

@@ -1,0 +1,42 @@
+"""`rackready evidence set-aside`: damaged evidence that was set aside, and the bytes that are kept as proof."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
+from rackready.model.problems import RackreadyError
+
+
+def show(
+    proof: Annotated[str, typer.Option("--proof", help="Write the bytes that were found in the place of this one (its id) to standard output.")] = "",
+    env: Env = "sim",
+    output: Output = Format.TEXT,
+) -> None:
+    """List damaged evidence that was set aside: where, when, why, and the digest of what was found. What is kept is never changed or removed."""
+    from rackready.evidence.aside import proof as bytes_of  # noqa: PLC0415
+    from rackready.evidence.aside import set_aside  # noqa: PLC0415
+    from rackready.ledger.store import Ledger  # noqa: PLC0415
+
+    paths = env_paths(env)
+    if not Ledger.exists(paths.database):
+        raise RackreadyError(f"evidence set-aside --env {env} - Expected: a ledger Actual: none. Nothing was deployed yet.")
+    ledger = Ledger.read_only(paths.database)
+    if proof:
+        found = bytes_of(ledger, proof)
+        if found is None:
+            raise RackreadyError(f"--proof {proof} - Expected: an id of `rackready evidence set-aside` Actual: none of that name. Correct it.")
+        sys.stdout.buffer.write(found)
+        return
+    rows = set_aside(ledger)
+    if output is Format.JSON:
+        print_json({"set_aside": rows})
+        return
+    for row in rows:
+        where = f"file {row['file']}" if row["file"] else f"`--proof {row['id']}`" if row["sha256"] else "nothing was left"
+        console.print(f"{row['at']} {row['why']}\n  found: SHA-256 {row['sha256'] or 'of nothing'}, {where}")
+    if not rows:
+        console.print("nothing was set aside")

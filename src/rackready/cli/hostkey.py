@@ -1,0 +1,159 @@
+"""`rackready hostkey accept`: shows the key that a host has now beside the pinned one, and pins it when somebody says so."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.model.problems import RackreadyError
+
+if TYPE_CHECKING:
+    from rackready.drivers.hostkey_accept import Shown
+    from rackready.paths import EnvPaths
+
+app = typer.Typer(help="SSH host keys of nodes, switches and the scheduler's controller.", no_args_is_help=True)
+
+_EVIDENCE = (
+    "A new host key can mean that the node was installed anew: its fingerprint decides what of its evidence still counts. `rackready deploy` reads it first."
+)
+_ACCEPTED, _SAME, _LEFT, _ERROR = "accepted", "unchanged", "left", "error"
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command group to the application."""
+    parent.add_typer(app, name="hostkey")
+
+
+@app.callback()
+def _group() -> None:
+    """Keep `accept` a word of its own: an application with one command would leave it out."""
+
+
+@app.command("accept")
+def accept(
+    host: Annotated[list[str] | None, typer.Argument(help="Node or switch of the site, or `scheduler`; several may be named.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every host of the site, e.g. where known_hosts was lost.")] = False,  # noqa: FBT002 - a flag
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. A node's key is then accepted only where its BMC answers with the site's serial.")] = False,  # noqa: FBT002
+    env: Env = "sim",
+    output: Output = Format.TEXT,
+) -> None:
+    """Show the pinned host key, the one that the host shows now, and the serial that the node's BMC answers; pin the new key when that is confirmed.
+
+    Nobody logs in for it. A BMC that answers for another machine stops it. Exit: 0 every key is pinned, 1 some is not, 2 refused.
+    """
+    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.drivers.hostkey_accept import look, places  # noqa: PLC0415
+
+    if bool(host) == every:
+        raise RackreadyError(f"hostkey accept - Expected: names of hosts, or --all Actual: {'both' if host else 'neither'}. Give one of them.")
+    paths = env_paths(env)
+    found = look(paths, places(load_site(env, root=paths.root), host or [], leave_out=_retired(paths)))
+    if output is Format.TEXT:
+        _show(found)
+    wanted = _confirmed(found, yes=yes)
+    rows = _pinned(paths, found, wanted, yes=yes, env=env)
+    if output is Format.JSON:
+        print_json({"hosts": rows})
+    else:
+        _say(rows)
+    raise typer.Exit(0 if all(row["outcome"] in {_ACCEPTED, _SAME} for row in rows) else 1)
+
+
+def _retired(paths: EnvPaths) -> list[str]:
+    from rackready.ledger.store import Ledger  # noqa: PLC0415
+    from rackready.model.state import NodeState  # noqa: PLC0415
+
+    if not Ledger.exists(paths.database):
+        return []
+    return [row.name for row in Ledger.read_only(paths.database).states() if row.state is NodeState.RETIRED]
+
+
+def _show(found: list[Shown]) -> None:
+    from rackready.drivers.hostkey_accept import named  # noqa: PLC0415
+
+    for item in (item for item in found if item.differs):
+        lines = [f"{item.place.name} {item.place.address}:{item.place.port}", f"  pinned: {named(item.pinned)}", f"  shown:  {named(item.shown)}"]
+        for line in [*lines, f"  BMC:    {_bmc(item)}"]:
+            console.print(line)
+
+
+def _bmc(item: Shown) -> str:
+    if item.place.kind != "node":
+        return f"none: compare the key with what the {item.place.kind}'s own console says"
+    return f"not read: {item.bmc}" if item.bmc else f"serial {item.serial}, as in the site file"
+
+
+def _confirmed(found: list[Shown], *, yes: bool) -> bool:
+    """Ask once for all. Raises RackreadyError where nobody can answer."""
+    names = [item.place.name for item in found if item.differs]
+    if yes or not names:
+        return yes
+    if not sys.stdin.isatty():
+        expected = "an answer at a terminal, or --yes"
+        raise RackreadyError(
+            f"hostkey accept {' '.join(names)} - Expected: {expected} Actual: no terminal. Nothing was pinned: compare the keys, then add --yes."
+        )
+    what = f"the key that {names[0]} shows" if len(names) == 1 else f"the {len(names)} keys of {', '.join(names)}"
+    progress.print(f"Pin {what}? [y/N] ", end="")
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _pinned(paths: EnvPaths, found: list[Shown], wanted: bool, *, yes: bool, env: str) -> list[dict[str, Any]]:  # noqa: FBT001 - the answer
+    """Pin what was accepted. Returns a row per host."""
+    from rackready.drivers.hostkey_accept import accept as pin  # noqa: PLC0415
+    from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
+    from rackready.ledger.store import Ledger  # noqa: PLC0415
+
+    able = [item for item in found if item.differs and wanted and not (yes and item.unproven())]
+    told: dict[str, str] = {}
+    if able:
+        campaign = f"hostkey-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+        with ControllerLock(paths.lock, f"rackready hostkey accept --env {env}", paths.database):
+            ledger = Ledger.open(paths.database)
+            try:
+                for item in able:
+                    told[item.place.name] = pin(paths, ledger, item)
+                    ledger.event(campaign, item.place.name, "hostkey", told[item.place.name], "warn")
+            finally:
+                ledger.close()
+    return [_row(item, told.get(item.place.name, ""), yes=yes) for item in found]
+
+
+def _row(item: Shown, told: str, *, yes: bool) -> dict[str, Any]:
+    from rackready.drivers.hostkey_accept import named  # noqa: PLC0415
+
+    outcome, message = _outcome(item, told, yes=yes)
+    return {
+        "name": item.place.name,
+        "kind": item.place.kind,
+        "address": item.place.address,
+        "port": item.place.port,
+        "pinned": named(item.pinned) if item.pinned else None,
+        "shown": named(item.shown) if item.shown else None,
+        "serial": {"expected": item.wanted or None, "actual": item.serial or None},
+        "outcome": outcome,
+        "message": message,
+    }
+
+
+def _outcome(item: Shown, told: str, *, yes: bool) -> tuple[str, str]:
+    from rackready.drivers.hostkey_accept import named  # noqa: PLC0415
+
+    if told:
+        return _ACCEPTED, told
+    if item.trouble:
+        return _ERROR, item.trouble
+    if not item.differs:
+        return _SAME, f"{item.place.name}: pinned already, {named(item.shown)}"
+    return (_ERROR, item.unproven()) if yes else (_LEFT, f"{item.place.name}: left as it was")
+
+
+def _say(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        (progress if row["outcome"] == _ERROR else console).print(row["message"])
+    if any(row["outcome"] == _ACCEPTED and row["kind"] == "node" for row in rows):
+        console.print(_EVIDENCE)

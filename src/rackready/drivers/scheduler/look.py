@@ -1,0 +1,45 @@
+"""Asking a scheduler about nodes within a time limit, changing nothing: for commands that must go on when it does not answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from rackready.drivers.scheduler.base import SchedulerAdapter, SchedulerError, SchedulerNode
+from rackready.model.problems import RackreadyError
+
+Answer = SchedulerNode | RackreadyError
+
+
+def look(connect: Callable[[], SchedulerAdapter], nodes: Sequence[str], limit_s: float) -> dict[str, Answer]:
+    """Return node -> what the scheduler says of it, or why that is not known; after ``limit_s`` seconds whatever has come.
+
+    The scheduler is asked in a daemon thread: SSH has a limit for each step, and only their sum is what the caller waits for.
+    """
+    answers: dict[str, Answer] = {}
+    defects: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            with connect() as adapter:
+                for node in nodes:
+                    answers[node] = _shown(adapter, node)
+        except RackreadyError as error:
+            answers.update(dict.fromkeys([node for node in nodes if node not in answers], error))
+        except Exception as error:  # noqa: BLE001 - carried over to the caller's thread, which raises it
+            defects.append(error)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if defects:
+        raise defects[0]
+    silence = SchedulerError(f"the scheduler - Expected: an answer within {limit_s:g} s Actual: none. See whether its controller runs and can be reached.")
+    return {node: answers.get(node, silence) for node in nodes}
+
+
+def _shown(adapter: SchedulerAdapter, node: str) -> Answer:
+    try:
+        return adapter.show(node)
+    except RackreadyError as error:
+        return error

@@ -1,0 +1,132 @@
+"""Damaged evidence, set aside: what was found in its place is kept as proof, with where, when and its digest. Append-only like evidence itself."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from rackready.evidence.damage import Damaged
+from rackready.ledger.append_only import append_only
+from rackready.ledger.schema import KEY
+from rackready.ledger.store import Ledger
+
+FOLDER = "set-aside"
+"""Beside the folder of raw outputs: files that stood in the place of one and were not it."""
+
+_metadata = sa.MetaData()
+
+_aside = sa.Table(
+    "evidence_set_aside",
+    _metadata,
+    sa.Column("id", KEY, primary_key=True),
+    sa.Column("kind", sa.String, nullable=False, comment="record or raw output"),
+    sa.Column("name", sa.String, nullable=False, index=True, comment="id of the record, or SHA-256 of the raw output, as it should be"),
+    sa.Column("campaign", sa.String, nullable=False, comment="in which it was found"),
+    sa.Column("gate", sa.String, nullable=False),
+    sa.Column("target", sa.String, nullable=False),
+    sa.Column("at", sa.String, nullable=False, comment="when it was found"),
+    sa.Column("why", sa.Text, nullable=False),
+    sa.Column("sha256", sa.String, nullable=False, comment="of what was found; empty when nothing could be read"),
+    sa.Column("found", sa.LargeBinary, nullable=False, comment="what was found in the place of a record"),
+    sa.Column("file", sa.String, nullable=False, comment="where what was found in the place of a raw output lies now"),
+)
+append_only(_aside)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A raw output that is gone or damaged. ``path``: where it should lie; ``gate`` and ``target``: of the record that was judged from it, when known."""
+
+    digest: str
+    path: Path
+    actual: str
+    gate: str = ""
+    target: str = ""
+
+    def text(self) -> str:
+        """Return what is wrong, without a next step."""
+        begins = f"{self.target}: evidence of {self.gate} lost" if self.target else "evidence lost"
+        return f"{begins} raw output {self.digest[:12]} - Expected: the output that it was judged from Actual: {self.actual}."
+
+
+def put_aside(ledger: Ledger, damaged: Sequence[Damaged | Lost], campaign: str) -> list[Damaged | Lost]:
+    """Keep what was found in the place of evidence, and return what was not set aside before. Raises LedgerError.
+
+    A record's bytes go into the database; a file is moved out of the way, so that the output can be stored again when it is measured again.
+    Its row is written first: a kill in between leaves the file where it is, and the next run sets it aside.
+    """
+    if not damaged:
+        return []
+    ledger.make(_metadata)
+    with ledger.read() as connection:
+        known = {(row.name, row.why) for row in connection.execute(sa.select(_aside.c.name, _aside.c.why))}
+    fresh = [item for item in damaged if (_name(item), item.text()) not in known or (isinstance(item, Lost) and item.path.exists())]
+    for item in fresh:
+        row = _row(item, campaign)
+        with ledger.write() as connection:
+            connection.execute(sa.insert(_aside).values(**row))
+        if isinstance(item, Lost) and row["file"]:
+            Path(row["file"]).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            item.path.replace(row["file"])
+    return fresh
+
+
+def set_aside(ledger: Ledger) -> list[dict[str, Any]]:
+    """Return everything that was set aside, oldest first, without the bytes."""
+    with ledger.read() as connection:
+        if not sa.inspect(connection).has_table(_aside.name):
+            return []
+        columns = [column for column in _aside.c if column.name != "found"]
+        return [dict(row) for row in connection.execute(sa.select(*columns).order_by(_aside.c.id)).mappings()]
+
+
+def proof(ledger: Ledger, id_: str) -> bytes | None:
+    """Return the bytes that were found in the place of a record, None when nothing of that id was set aside."""
+    with ledger.read() as connection:
+        if not sa.inspect(connection).has_table(_aside.name):
+            return None
+        found = connection.execute(sa.select(_aside.c.found).where(_aside.c.id == id_)).scalar()
+    return None if found is None else bytes(found)
+
+
+def _name(item: Damaged | Lost) -> str:
+    return item.id if isinstance(item, Damaged) else item.digest
+
+
+def _row(item: Damaged | Lost, campaign: str) -> dict[str, Any]:
+    now = time.time_ns()
+    found, file = (item.found, "") if isinstance(item, Damaged) else (_bytes(item.path), _place(item, now))
+    return {
+        "id": f"{now:020d}-{secrets.token_hex(4)}",
+        "kind": "record" if isinstance(item, Damaged) else "raw output",
+        "name": _name(item),
+        "campaign": campaign,
+        "gate": item.gate,
+        "target": item.target,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "why": item.text(),
+        "sha256": hashlib.sha256(found).hexdigest() if found else "",
+        "found": found if isinstance(item, Damaged) else b"",
+        "file": file,
+    }
+
+
+def _bytes(path: Path) -> bytes:
+    """Return what a file holds, nothing where it cannot be read: it is moved all the same."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _place(item: Lost, now: int) -> str:
+    there = item.path.exists() or item.path.is_symlink()
+    return str(item.path.parent.parent.parent / FOLDER / f"{item.path.name}.{now}") if there else ""

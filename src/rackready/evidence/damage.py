@@ -1,0 +1,126 @@
+"""What became of evidence that is not what was written: each record by itself, in words, and with a stand-in that never counts as a pass."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from rackready import __version__
+from rackready.model.evidence import EvidenceRecord
+from rackready.model.outcome import Finding, Outcome, Verdict
+
+_SHORT = 12
+"""Digits of a digest in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A record that cannot be used. Of its columns what the database says; ``found``: what is stored in its place, "" when it cannot be read.
+
+    ``expected`` and ``actual``: what is wrong with it.
+    """
+
+    id: str
+    campaign: str
+    gate: str
+    target: str
+    outcome: str
+    started: str
+    expected: str
+    actual: str
+    found: bytes
+
+    @property
+    def at(self) -> datetime:
+        """When it was measured, as far as its columns or its id tell; its id begins with the nanoseconds since 1970."""
+        try:
+            begun = datetime.fromisoformat(self.started)
+            return begun if begun.tzinfo else begun.replace(tzinfo=UTC)
+        except ValueError:
+            digits = re.match(r"\d{1,19}", self.id.lstrip("0"))
+            return datetime.fromtimestamp(int(digits[0]) / 10**9 if digits else 0, UTC)
+
+    def was_fail(self) -> bool:
+        """Whether a fail was recorded: damage turns none into something that may be measured until it passes."""
+        return self.outcome == Outcome.FAIL.value
+
+    def text(self) -> str:
+        """Return what is wrong, without a next step."""
+        return f"{self.target}: evidence of {self.gate} is damaged (record {self.id}) - Expected: {self.expected} Actual: {self.actual}."
+
+    def stand_in(self) -> EvidenceRecord:
+        """Return what takes its place where a gate's newest record is wanted: an error, or the fail that it was; it belongs to no hardware."""
+        return stand_in(self, f"evidence of {self.gate} is damaged (record {self.id})", self.expected, self.actual, fail=self.was_fail())
+
+
+def stand_in(of: Damaged | EvidenceRecord, what: str, expected: str, actual: str, *, fail: bool = False) -> EvidenceRecord:
+    """Return an error in the place of evidence that cannot be used, or a fail where one was recorded."""
+    again = "It counts for nothing: `rackready validate` sets it aside as proof and measures again."
+    repaired = f"A fail was recorded and stands: when the node is repaired, `rackready repair {of.target} --reason '...'`."
+    finding = Finding(where=of.target, what=what, expected=expected, actual=actual, next_step=repaired if fail else again)
+    at = of.at if isinstance(of, Damaged) else of.started
+    return EvidenceRecord(
+        id=of.id,
+        campaign=of.campaign,
+        gate=of.gate,
+        target=of.target,
+        nodes=[of.target],
+        fingerprints=[],
+        verdict=Verdict(outcome=Outcome.FAIL if fail else Outcome.ERROR, findings=[finding]),
+        rackready_version=__version__,
+        started=at,
+        finished=at,
+    )
+
+
+def judged(row: Mapping[str, Any]) -> EvidenceRecord | Damaged:
+    """Return the record of a row (id, campaign, gate, target, outcome, started, record, sha256), or what is wrong with it.
+
+    ``unreadable`` in the row: why the database could not give the record.
+    """
+    stored = row["record"]
+    found = stored.encode("utf-8", "surrogatepass") if isinstance(stored, str) else bytes(stored or b"")
+    digest = hashlib.sha256(found).hexdigest()
+    if why := row.get("unreadable"):
+        return _damaged(row, found, "a record that the database can read", str(why))
+    if not found:
+        return _damaged(row, found, "a record", "nothing")
+    if digest != row["sha256"]:
+        return _damaged(row, found, f"the record as it was written, of SHA-256 {str(row['sha256'])[:_SHORT]}", f"content of {digest[:_SHORT]}")
+    try:
+        record = EvidenceRecord.model_validate_json(found)
+    except ValidationError as error:
+        return _damaged(row, found, f"a record that rackready {__version__} reads", _misread(found, error))
+    said = {"id": record.id, "campaign": record.campaign, "gate": record.gate, "target": record.target, "outcome": record.verdict.outcome.value}
+    other = [name for name in said if said[name] != row[name]]
+    return record if not other else _damaged(row, found, f"{other[0]} {said[other[0]]}, as in the record", f"{other[0]} {row[other[0]]} beside it")
+
+
+def _damaged(row: Mapping[str, Any], found: bytes, expected: str, actual: str) -> Damaged:
+    columns = {name: str(row[name]) for name in ("id", "campaign", "gate", "target", "outcome", "started")}
+    return Damaged(**columns, expected=expected, actual=actual, found=found)
+
+
+def _misread(found: bytes, error: ValidationError) -> str:
+    """Return why a text is no record of ours: it is of a newer release, no JSON, or lacks something."""
+    try:
+        content = json.loads(found)
+    except ValueError:
+        return "no JSON"
+    version = content.get("rackready_version") if isinstance(content, dict) else None
+    if isinstance(version, str) and _order(version) > _order(__version__):
+        return f"one that the newer rackready {version} wrote"
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the whole"
+    return f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+
+
+def _order(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]

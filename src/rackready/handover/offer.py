@@ -1,0 +1,120 @@
+"""Nodes that are out (quarantined, retired) and that the scheduler offers all the same, because somebody resumed them by hand: an alarm, and drained again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rackready.design.names import listed
+from rackready.design.site import load_site
+from rackready.drivers.scheduler.base import SchedulerNode, UnknownNodeError
+from rackready.drivers.scheduler.look import look
+from rackready.drivers.scheduler.registry import adapter_for, reader_for
+from rackready.handover.phase import hold_nodes
+from rackready.handover.production import PHASE
+from rackready.ledger.store import Ledger, NodeRow
+from rackready.model.outcome import Outcome
+from rackready.model.phase import PhaseContext
+from rackready.model.problems import RackreadyError
+from rackready.model.site import Site
+from rackready.model.state import NodeState
+from rackready.paths import EnvPaths
+
+OUT = frozenset({NodeState.QUARANTINED, NodeState.RETIRED})
+"""States of nodes on which no job may start."""
+
+STATUS_S = 5.0
+"""Seconds for which `rackready status` waits for the scheduler in all. Judgement: a person waits for the table."""
+
+ASK_S = 15.0
+"""Seconds for which a command that may write waits for it before it begins. Judgement: a controller under load answers `scontrol` within some seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What a scheduler says of nodes that are out. ``offered``: those on which jobs may start; ``unknown``: why it could not be asked, by node."""
+
+    asked: frozenset[str] = frozenset()
+    offered: Mapping[str, SchedulerNode] = field(default_factory=dict)
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+
+def offers(site: Site, paths: EnvPaths, nodes: Sequence[str], *, limit_s: float, reads: bool) -> Offers:
+    """Return which of these nodes the scheduler offers. With ``reads`` nothing is written, not even a host key at first contact.
+
+    It is not asked when there is no node to ask about. One that it does not have gets no jobs from it.
+    """
+    if not nodes:
+        return Offers()
+    connect = reader_for if reads else adapter_for
+    answers = look(lambda: connect(site, paths), nodes, limit_s)
+    unknown = {node: str(answer) for node, answer in answers.items() if isinstance(answer, RackreadyError) and not isinstance(answer, UnknownNodeError)}
+    offered = {node: answer for node, answer in answers.items() if isinstance(answer, SchedulerNode) and answer.on_offer}
+    return Offers(frozenset(nodes) - set(unknown), offered, unknown)
+
+
+def out_of_use(ledger: Ledger, site: Site) -> dict[str, NodeRow]:
+    """Return those nodes of the site that are out, with what is on record."""
+    known = {node.name for node in site.nodes()}
+    return {row.name: row for row in ledger.states() if row.state in OUT and row.name in known}
+
+
+def alarm(row: NodeRow, now: SchedulerNode) -> str:
+    """Return the words about a node that is out and on offer."""
+    step = f"`rackready deploy` drains it before anything else. If it was repaired: `rackready repair {row.name} --reason '...'`."
+    return f"{row.name}: {row.state.value}, and the scheduler offers it to jobs - Expected: drained Actual: {now.state}. {step}"
+
+
+def not_asked(unknown: Mapping[str, str]) -> dict[str, str]:
+    """Return the words about nodes of which the scheduler could not say it, one line for all that share a cause, with those nodes."""
+    causes: dict[str, list[str]] = {}
+    for node, why in unknown.items():
+        causes.setdefault(why.removeprefix(f"{node}: "), []).append(node)
+    return {f"{listed(nodes)}: whether the scheduler offers what is quarantined or retired is not known: {why}": listed(nodes) for why, nodes in causes.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What ``keep_off`` did. ``drained``: nodes; ``lines``: what is to be said."""
+
+    drained: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+
+
+def keep_off(ctx: PhaseContext, but: str = "") -> Kept:
+    """Drain every node of the site that is out and that the scheduler offers. Call it only while holding the controller lock; a dry run does nothing.
+
+    ``but``: a node that the caller holds itself.
+
+    What somebody else drained is not on offer and stays as it is. A scheduler that does not answer is said, and stops nobody: what needs
+    its word asks for it again.
+    """
+    paths = EnvPaths(ctx.root, ctx.env)
+    if ctx.check or not Ledger.exists(paths.database):
+        return Kept()
+    site = load_site(ctx.env, root=ctx.root)
+    ledger = Ledger.open(paths.database)
+    try:
+        rows = {node: row for node, row in out_of_use(ledger, site).items() if node != but}
+        found = offers(site, paths, list(rows), limit_s=ASK_S, reads=False)
+        drained, lines = _drain(ctx, rows, found.offered)
+        lines |= not_asked(found.unknown)
+        for line, node in lines.items():
+            ledger.event(ctx.campaign, node, PHASE, line, "warn")
+        return Kept(tuple(drained), tuple(lines))
+    finally:
+        ledger.close()
+
+
+def _drain(ctx: PhaseContext, rows: Mapping[str, NodeRow], offered: Mapping[str, SchedulerNode]) -> tuple[list[str], dict[str, str]]:
+    """Drain the nodes, each with what is on record of it. Returns those for which that worked, and the words about every one with its node."""
+    reasons = {node: f"{rows[node].state.value}: {rows[node].reason}" for node in offered}
+    drained, lines = [], {}
+    for node, result in hold_nodes(ctx, list(offered), reasons).items():
+        begins = f"{node} is {rows[node].state.value}, and the scheduler offered it to jobs ({offered[node].state}): "
+        if result.outcome is Outcome.PASS:
+            drained.append(node)
+            lines[f"{begins}drained. If it was repaired: rackready repair {node} --reason '...'"] = node
+        else:
+            lines[f"{begins}it could not be drained: {result.message} Drain it by hand."] = node
+    return drained, lines
