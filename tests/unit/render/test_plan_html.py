@@ -71,6 +71,7 @@ def test_problems_and_facts_of_others_are_shown() -> None:
     text = page([rack(1)], problems=[Problem("racks[0]", "is odd - Expected: even Actual: odd.", "Mend it.")], facts={"cables": "1,024"})
     assert '<span class="bad">racks[0]</span>: is odd - Expected: even Actual: odd. Mend it.' in text
     assert "<li>cables<b>1,024</b></li>" in text
+    assert text.index("Problems (1)") < text.index("<li>racks<b>"), "problems come before figures"
 
 
 def test_missing_figures_are_called_not_published() -> None:
