@@ -1,18 +1,12 @@
-"""Cables as text: one CSV for the site, written as a stream, and one printable page a rack with its list and labels."""
+"""Cables and the bill of materials as CSV, written as streams."""
 
 from __future__ import annotations
 
 import csv
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
-from pathlib import Path
-from typing import Any, TextIO
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from collections.abc import Iterable
+from typing import TextIO
 
 from rackready.design.cabling.types import BomLine, Cable
-from rackready.render.environment import template_root
 
 CSV_COLUMNS = (
     "label",
@@ -70,58 +64,3 @@ def write_bom(lines: Iterable[BomLine], file: TextIO) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(BOM_COLUMNS)
     writer.writerows((line.group, line.part, line.description, line.needed, line.spare, line.total, line.source) for line in lines)
-
-
-def rack_ends(cables: Iterable[Cable]) -> dict[str, list[tuple[Cable, bool]]]:
-    """Return the cable ends of every rack: (cable, whether it is end B). A cable inside one rack has both ends there."""
-    racks: dict[str, list[tuple[Cable, bool]]] = defaultdict(list)
-    for cable in cables:
-        racks[cable.a_rack].append((cable, False))
-        racks[cable.b_rack].append((cable, True))
-    return dict(sorted(racks.items()))
-
-
-def rack_page(site: str, rack: str, ends: Sequence[tuple[Cable, bool]]) -> str:
-    """Return the page of one rack: a self-contained file that prints on A4. Every value is escaped."""
-    rows = sorted((_end(cable, other=other) for cable, other in ends), key=lambda row: (row["unit"], row["device"], row["order"], row["label"]))
-    return _template().render(site=site, rack=rack, rows=rows)
-
-
-def write_rack_pages(site: str, cables: Iterable[Cable], folder: Path) -> Iterator[Path]:
-    """Write one page a rack into a folder that exists, and yield each path as it is done."""
-    for rack, ends in rack_ends(cables).items():
-        path = folder / f"cables-{rack}.html"
-        path.write_text(rack_page(site, rack, ends), encoding="utf-8")
-        yield path
-
-
-def _end(cable: Cable, *, other: bool) -> dict[str, Any]:
-    run = cable.run
-    sides = [(run.a, run.a_port, cable.a_sub, cable.a_part), (run.b, run.b_port, cable.b_sub, cable.b_part)]
-    (near, port, sub, part), (far, far_port, far_sub, far_part) = reversed(sides) if other else sides
-    fixed = cable.a_part == cable.cable_part
-    return {
-        "unit": near.device.unit,
-        "device": near.device.name,
-        "order": (len(near.name), near.name, sub),
-        "port": port,
-        "connector": "" if fixed else sub + 1,
-        "part": "" if fixed else part,
-        "far_rack": far.device.rack,
-        "far_unit": far.device.unit,
-        "far_device": far.device.name,
-        "far_port": far_port,
-        "far_connector": "" if fixed else far_sub + 1,
-        "far_part": "" if fixed else far_part,
-        "length": f"{cable.length_m:.2f}",
-        "stock": f"{cable.stock_m:g}",
-        "cable": cable.cable_part,
-        "label": cable.label,
-        "problem": cable.problem,
-    }
-
-
-@cache
-def _template() -> Template:
-    pages = Environment(loader=FileSystemLoader(template_root()), undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return pages.get_template("plan/cables_rack.html.j2")

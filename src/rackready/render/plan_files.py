@@ -15,7 +15,8 @@ from rackready.design.plan import Plan
 from rackready.design.subnets import Subnet, managed_by, subnets
 from rackready.design.tenants import port_key, tenants
 from rackready.model.site import Site
-from rackready.render.cables import write_bom, write_csv, write_rack_pages
+from rackready.render.cable_pages import write_rack_pages
+from rackready.render.cables import write_bom, write_csv
 from rackready.render.plan_html import plan_html
 from rackready.render.plan_text import facts
 
@@ -42,7 +43,8 @@ def write_plan(plan: Plan, document: Mapping[str, Any], folder: Path) -> list[st
         write_tenants(plan, file)
     with _opened(folder / "cords.csv") as file:
         write_cords(plan, file)
-    _only(pages, {path.name for path in write_rack_pages(plan.site.name, plan.cables.cables, pages)})
+    looks = {rack.name: rack for rack in plan.racks}
+    _only(pages, {path.name for path in write_rack_pages(plan.site.name, plan.cables.cables, pages, looks)})
     return ["plan.html", "plan.json", "cables.csv", "cords.csv", "bom.csv", "addresses.csv", "networks.csv", "tenants.csv", "cables/"]
 
 
