@@ -133,9 +133,11 @@ def test_files(project: Path) -> None:
     assert json.loads(done.stdout)["written"]["files"] == [
         "plan.html",
         "plan.json",
+        "plan.xlsx",
         "cables.csv",
         "cords.csv",
         "bom.csv",
+        "elevations.csv",
         "addresses.csv",
         "networks.csv",
         "tenants.csv",
