@@ -69,10 +69,9 @@ def _end(cable: Cable, *, other: bool) -> _Sorted:
     else:
         near, port, sub, part, far, far_port, far_sub, far_part = a, a_port, a_sub, choice.a_part, b, b_port, b_sub, choice.b_part
     sub += fibre
-    if choice.a_part == choice.cable_part:  # plugs are fixed on: no module and no connector of one
-        modules = ("", "", "", "")
-    else:
-        modules = (str(sub + 1), _escaped(part), str(far_sub + fibre + 1), _escaped(far_part))
+    # Plugs that are fixed on have neither module nor connector.
+    fixed = choice.a_part == choice.cable_part
+    modules = ("", "", "", "") if fixed else (str(sub + 1), _escaped(part), str(far_sub + fibre + 1), _escaped(far_part))
     device, there = near.device, far.device
     name, at = _escaped(device.name), _escaped(port)
     rack, far_name, far_at = _escaped(there.rack), _escaped(there.name), _escaped(far_port)
