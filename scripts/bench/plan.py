@@ -1,7 +1,8 @@
 """How long loading, checking and the full plan of a site take, and how that grows. usage: scripts/bench/plan.py [GPUS ...].
 
 ``seconds`` are those of a first plan, as `rackready plan` makes it when nothing was applied yet; ``compared_cpu_seconds`` come on top when all was, for the
-facts of every device and their comparison (``compared_mib``: peak memory then).
+facts of every device and their comparison (``compared_mib``: peak memory then). ``write_seconds`` and ``write_cpu_seconds`` are those of all files that
+`--write` adds (``written_mib``: their size, ``write_mib``: peak memory then).
 The site is the largest example (DGX B200, three tiers), cut to so many GPUs. One JSON line per case. The time of making the site's YAML text is not counted;
 reading it is.
 """
@@ -11,7 +12,10 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rackready.design.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -66,11 +70,12 @@ def _measured(gpus: int, file: Path, clock: Clock) -> Line:
     loaded = clock.line()
     plan = plan_site(site)
     planned = clock.line()
-    summary(plan, None, difference({}, device_facts(plan, ())))
+    document = summary(plan, None, difference({}, device_facts(plan, ())))
     whole = clock.line()
     if plan.problems:
         raise SystemExit("\n".join(str(problem) for problem in plan.problems))
     parts = {"load_seconds": loaded["seconds"], "plan_seconds": _less(planned, loaded), "plan_mib": planned["peak_mib"]}
+    parts |= _written(plan, document)
     applied = device_facts(plan)
     again = Clock()
     if difference(applied, device_facts(plan, applied)):
@@ -78,6 +83,22 @@ def _measured(gpus: int, file: Path, clock: Clock) -> Line:
     more = again.line()
     parts |= {"compared_cpu_seconds": more["cpu_seconds"], "compared_mib": more["peak_mib"]}
     return {"bench": "plan", "n": gpus, "nodes": len(site.nodes()), "cables": len(plan.cables.cables), **whole, **parts}
+
+
+def _written(plan: Plan, document: dict[str, Any]) -> Line:
+    from rackready.render.plan_files import write_plan  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        clock = Clock()
+        write_plan(plan, document, Path(folder))
+        spent = clock.line()
+        size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+    return {
+        "write_seconds": spent["seconds"],
+        "write_cpu_seconds": spent["cpu_seconds"],
+        "write_mib": spent["peak_mib"],
+        "written_mib": round(size / 2**20),
+    }
 
 
 def _less(after: Line, before: Line) -> float:

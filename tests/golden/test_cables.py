@@ -10,7 +10,8 @@ from rackready.design.cabling.bom import bill_of_materials
 from rackready.design.cabling.plan import plan_cables
 from rackready.design.cabling.runs import site_runs
 from rackready.design.cabling.types import CablePlan
-from rackready.render.cables import write_bom, write_csv
+from rackready.render.cables import BOM_COLUMNS, CSV_COLUMNS, bom_rows, cable_rows
+from rackready.render.tables import Table, write_csv
 from tests.unit.design.cabling.kit import catalogue, lab, parse
 
 HERE = Path(__file__).resolve().parent / "plan"
@@ -30,11 +31,12 @@ def compare(name: str, text: str) -> None:
 
 def test_cables_are_as_reviewed() -> None:
     file = io.StringIO()
-    assert write_csv(plan().cables, file) == 38
+    assert write_csv(Table("cables", CSV_COLUMNS, lambda: cable_rows(plan().cables)), file) == 38
     compare("lab-4-nodes-cables.csv", file.getvalue())
 
 
 def test_bill_of_materials_is_as_reviewed() -> None:
     file = io.StringIO()
-    write_bom(bill_of_materials(plan().cables, catalogue(), 5, {"switch": {"sn5600": 2, "sn2201": 1}, "node": {"dgx_h100": 4}}), file)
+    lines = bill_of_materials(plan().cables, catalogue(), 5, {"switch": {"sn5600": 2, "sn2201": 1}, "node": {"dgx_h100": 4}})
+    write_csv(Table("bom", BOM_COLUMNS, lambda: bom_rows(lines)), file)
     compare("lab-4-nodes-bom.csv", file.getvalue())

@@ -25,7 +25,7 @@ def record_applied(paths: EnvPaths, site: Site, request: Request, finished: Fini
     done = applied_keys(site, [row for row in rows if row.name in finished.results])
     if done:
         # Only what was and is applied is compared; nothing of capacity or of what is to be ordered is planned for it.
-        record(paths.state, device_facts(lay(site), {*done, *read(paths.state).facts}), done, finished.campaign)
+        record(paths.state, device_facts(lay(site), {*done, *read(paths.state).facts}), done, finished.campaign, site=site.name)
     return done
 
 

@@ -18,6 +18,7 @@ from rackready.design.plan import SLACK_M, SPARES_PCT, plan_site
 from rackready.design.plan_beyond import with_plan
 from rackready.design.plan_summary import summary
 from rackready.design.site import load_site
+from rackready.design.yaml import read_yaml
 from rackready.ledger import applied
 from rackready.model import site as intent
 from rackready.model.problems import RackreadyError, SiteInvalidError
@@ -66,9 +67,9 @@ def _plan(paths: EnvPaths, env: str, site: Path | None, inputs: tuple[float, flo
 
         require_gates(wanted, str(site or paths.site_file))
     made = plan_site(wanted, slack_m=inputs[0], spares_pct=inputs[1])
-    before = applied.read(paths.state)
+    before, not_compared = _before(paths, site, wanted.name)
     different = difference(before.facts, device_facts(made, before.facts))
-    document = summary(made, before.at, different)
+    document = summary(made, before.at, different, not_compared)
     if write is not None:
         from rackready.render.plan_files import write_plan  # noqa: PLC0415 - only who writes files pays for templates
 
@@ -83,6 +84,27 @@ def _loaded(paths: EnvPaths, env: str, site: Path | None) -> intent.Site:
         return load_site(env, site_file=site, root=paths.root)
     except SiteInvalidError as error:
         raise with_plan(error) from error
+
+
+def _before(paths: EnvPaths, file: Path | None, name: str) -> tuple[applied.Applied, str]:
+    """Return what was applied to the site of that name in the environment, and why nothing is compared where another site was applied there."""
+    before = applied.read(paths.state)
+    if before.at is None or file is None or (paths.site_file.exists() and file.samefile(paths.site_file)):
+        return before, ""
+    theirs = before.site or _name_in(paths.site_file)
+    if theirs == name:
+        return before, ""
+    whose = f"from site {theirs}" if theirs else "from a site whose name was not recorded"
+    return applied.Applied(), f"environment {paths.env} was deployed {whose}, and this file describes site {name}"
+
+
+def _name_in(file: Path) -> str:
+    """Return the site's name in a site file; empty when it has none that can be read. For records of releases that did not note the name."""
+    try:
+        document = read_yaml(file)
+    except SiteInvalidError:
+        return ""
+    return str(document.get("name", "")) if isinstance(document, dict) else ""
 
 
 def _finite(*options: tuple[str, float]) -> None:

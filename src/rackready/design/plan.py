@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rackready.design.addresses import AddressPlan, addresses, number_notes
 from rackready.design.addresses_fabric import trunk_problem
+from rackready.design.bom_devices import device_lines
 from rackready.design.cabling.bom import bill_of_materials
 from rackready.design.cabling.catalogue import Catalogue, StockError
 from rackready.design.cabling.cords import cord_lines, cord_notes
@@ -67,7 +68,8 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
         given = addresses(site, made)
         racks = tuple(racks_of(site, made))
         report = capacity(racks, site.facility, unplaced_of(site, made))
-        bom = (*bill_of_materials(cabling.cables, catalogue, spares_pct, _models(site, fabric)), *cord_lines(racks, spares_pct))
+        ordered = bill_of_materials(cabling.cables, catalogue, spares_pct, _models(site, fabric))
+        bom = (*ordered, *device_lines(site), *cord_lines(racks, spares_pct))
         trunks = trunk_problem(site, fabric) if made is not None else ""
         texts = [*fabric.problems, *cabling.problems, *given.problems, *([trunks] if trunks else [])]
         problems = tuple(dict.fromkeys([*(_problem(text) for text in texts), *report.problems]))

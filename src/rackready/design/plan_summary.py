@@ -11,8 +11,11 @@ from rackready.design.diff import Difference
 from rackready.design.plan import Plan, switch_models
 
 
-def summary(plan: Plan, against: str | None = None, different: Difference | None = None) -> dict[str, Any]:
-    """Return the document. ``against``: when the last deploy was recorded (UTC), None when nothing was; ``different``: what has changed since."""
+def summary(plan: Plan, against: str | None = None, different: Difference | None = None, not_compared: str = "") -> dict[str, Any]:
+    """Return the document. ``against``: when the last deploy was recorded (UTC), None when nothing was; ``different``: what has changed since.
+
+    ``not_compared``: why what was applied is not compared with this plan; empty when it is, or when nothing was applied.
+    """
     site = plan.site
     return {
         "site": site.name,
@@ -30,7 +33,7 @@ def summary(plan: Plan, against: str | None = None, different: Difference | None
         "bill_of_materials": [asdict(line) | {"total": line.total} for line in plan.bom],
         "problems": [asdict(problem) for problem in plan.problems],
         "notes": list(plan.notes),
-        "difference": None if different is None else _difference(against, different),
+        "difference": None if different is None else _difference(against, different, not_compared),
     }
 
 
@@ -113,9 +116,10 @@ def _power_spof(plan: Plan) -> list[str]:
     return out
 
 
-def _difference(against: str | None, different: Difference) -> dict[str, Any]:
+def _difference(against: str | None, different: Difference, not_compared: str) -> dict[str, Any]:
     return {
         "against": against,
+        "not_compared": not_compared,
         "added": list(different.added),
         "changed": {key: [asdict(change) for change in fields] for key, fields in different.changed.items()},
         "removed": list(different.removed),

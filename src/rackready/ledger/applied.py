@@ -26,11 +26,15 @@ class AppliedError(RackreadyError):
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """``facts``: key of a device (``node gpu01``) to what was applied to it. ``at``: when last, UTC, None when never."""
+    """``facts``: key of a device (``node gpu01``) to what was applied to it. ``at``: when last, UTC, None when never.
+
+    ``site``: name of the site that was applied; empty when never, and in a record of a release that did not note it.
+    """
 
     at: str | None = None
     facts: dict[str, Facts] = field(default_factory=dict)
     campaigns: dict[str, str] = field(default_factory=dict)
+    site: str = ""
 
 
 def read(state: Path) -> Applied:
@@ -53,11 +57,12 @@ def _applied(document: Mapping[str, Any]) -> Applied:
     wrong = [key for key, entry in devices.items() if digest(entry["facts"]) != entry["digest"]]
     if wrong:
         raise ValueError(f"{wrong[0]} does not match its digest")
-    return Applied(document["at"], {key: entry["facts"] for key, entry in devices.items()}, {key: entry["campaign"] for key, entry in devices.items()})
+    facts = {key: entry["facts"] for key, entry in devices.items()}
+    return Applied(document["at"], facts, {key: entry["campaign"] for key, entry in devices.items()}, str(document.get("site", "")))
 
 
-def record(state: Path, planned: Mapping[str, Facts], done: Collection[str], campaign: str) -> Applied:
-    """Record that the devices of these keys are now as planned, and return all that is applied.
+def record(state: Path, planned: Mapping[str, Facts], done: Collection[str], campaign: str, *, site: str = "") -> Applied:
+    """Record that the devices of these keys are now as planned, and return all that is applied. ``site``: name of the site that they belong to.
 
     What the plan does not name any more is forgotten as soon as everything that it names has been applied: then nothing of the earlier site is in use.
     """
@@ -66,14 +71,14 @@ def record(state: Path, planned: Mapping[str, Facts], done: Collection[str], cam
     campaigns = dict(before.campaigns) | dict.fromkeys(done, campaign)
     if all(key in facts and facts[key] == wanted for key, wanted in planned.items()):
         facts = {key: facts[key] for key in planned}
-    after = Applied(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), facts, {key: campaigns[key] for key in facts})
+    after = Applied(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), facts, {key: campaigns[key] for key in facts}, site or before.site)
     _write(state / FILE, after)
     return after
 
 
 def _write(path: Path, applied: Applied) -> None:
     devices = {key: {"campaign": applied.campaigns[key], "digest": digest(facts), "facts": facts} for key, facts in sorted(applied.facts.items())}
-    text = json.dumps({"schema": SCHEMA, "at": applied.at, "devices": devices})
+    text = json.dumps({"schema": SCHEMA, "at": applied.at, "site": applied.site, "devices": devices})
     scratch = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

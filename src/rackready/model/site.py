@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from rackready.model.base import Line, MacAddress, Model, Name, Names, PathLine, ProfileId, RangeText, SecretRef
+from rackready.model.base import Line, MacAddress, Model, Name, Names, PathLine, ProfileId, RangeText, SecretRef, Told
 from rackready.model.baseline import Baseline
 from rackready.model.facility import Facility, Feed, Hall, RackCooling
 from rackready.model.network import Fabric, Link, Networks, NicPlan, PortGroup, Qos, Rail, Tenant
@@ -134,6 +134,7 @@ class Rack(Model):
     feeds: list[Feed] = Field(default_factory=list, description="supplies of the rack")
     cooling: RackCooling | None = None
     max_weight_kg: float | None = Field(None, gt=0, description="load that rack and floor carry, kg")
+    model: Told | None = Field(None, min_length=2, description="maker's model or part number of the rack, for the bill of materials")
 
 
 class Switch(Model):
@@ -182,6 +183,7 @@ class Device(Model):
     inlet: Inlet | None = Field(None, description="inlet of one supply, IEC 60320")
     management: ManagementPort | None = Field(None, description="its management port; without it no cable to it is listed")
     weight_kg: float | None = Field(None, gt=0)
+    model: Told | None = Field(None, min_length=2, description="maker's model or part number, for the bill of materials")
     serial: Line | None = Field(None, min_length=1)
     bmc: Bmc | None = Field(None, description="its Redfish service (power shelf, PDU, coolant distribution unit); null: gates do not ask it")
 

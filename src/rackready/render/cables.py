@@ -1,18 +1,11 @@
-"""Cables as text: one CSV for the site, written as a stream, and one printable page a rack with its list and labels."""
+"""Cables and the bill of materials as rows of their tables."""
 
 from __future__ import annotations
 
-import csv
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
-from pathlib import Path
-from typing import Any, TextIO
+from collections.abc import Iterable, Iterator
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-
-from rackready.design.cabling.types import BomLine, Cable
-from rackready.render.environment import template_root
+from rackready.design.cabling.types import BomLine, Cable, label_of
+from rackready.render.tables import Row
 
 CSV_COLUMNS = (
     "label",
@@ -38,90 +31,34 @@ CSV_COLUMNS = (
     "problem",
 )
 """``piece`` names the physical cable: rows that share it are one splitter or twin-port cable."""
+CSV_NUMBERS = frozenset({"length_m", "stock_m"})
+"""Columns whose text is a number with the decimals that people read."""
 BOM_COLUMNS = ("group", "part", "description", "needed", "spare", "total", "source")
 
 
-def write_csv(cables: Iterable[Cable], file: TextIO) -> int:
-    """Write the list of cables, one row each, and return how many there were. Nothing but the row at hand is held."""
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    count = 0
-    for count, cable in enumerate(cables, 1):  # noqa: B007 - the count is the result
-        writer.writerow(_row(cable))
-    return count
+def cable_rows(cables: Iterable[Cable]) -> Iterator[Row]:
+    """Yield one row a cable."""
+    return map(_row, cables)
 
 
-def _row(cable: Cable) -> tuple[object, ...]:
-    run = cable.run
-    a, b = run.a.device, run.b.device
-    fixed = cable.a_part == cable.cable_part
-    stock = f"{cable.stock_m:g}" if cable.stock_m else ""
+def _row(cable: Cable) -> Row:
+    run, fibre, length, choice, leader, mark = cable
+    a, a_port, a_sub, b, b_port, b_sub, link = run
+    near, far = a.device, b.device
+    label = f"{near.name}:{a_port}/{far.name}:{b_port}{mark}"
+    piece = label if leader is run else label_of(leader) + mark
+    # Plugs that are fixed on have neither module nor connector.
+    ends = ("", "", "", "") if choice.a_part == choice.cable_part else (a_sub + fibre + 1, choice.a_part, b_sub + fibre + 1, choice.b_part)
     return (
-        cable.label,
-        run.kind,
-        *(a.rack, a.unit, a.name, run.a_port, "" if fixed else cable.a_sub + 1, "" if fixed else cable.a_part),
-        *(b.rack, b.unit, b.name, run.b_port, "" if fixed else cable.b_sub + 1, "" if fixed else cable.b_part),
-        *(run.rate, f"{cable.length_m:.2f}", stock, cable.medium, cable.cable_part, cable.group, cable.problem),
+        label,
+        link.kind,
+        *(near.rack, near.unit, near.name, a_port, ends[0], ends[1]),
+        *(far.rack, far.unit, far.name, b_port, ends[2], ends[3]),
+        *(link.rate, f"{length:.2f}", f"{choice.stock_m:g}" if choice.stock_m else "", choice.medium, choice.cable_part, piece, choice.problem),
     )
 
 
-def write_bom(lines: Iterable[BomLine], file: TextIO) -> None:
-    """Write the bill of materials as CSV."""
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(BOM_COLUMNS)
-    writer.writerows((line.group, line.part, line.description, line.needed, line.spare, line.total, line.source) for line in lines)
-
-
-def rack_ends(cables: Iterable[Cable]) -> dict[str, list[tuple[Cable, bool]]]:
-    """Return the cable ends of every rack: (cable, whether it is end B). A cable inside one rack has both ends there."""
-    racks: dict[str, list[tuple[Cable, bool]]] = defaultdict(list)
-    for cable in cables:
-        racks[cable.a_rack].append((cable, False))
-        racks[cable.b_rack].append((cable, True))
-    return dict(sorted(racks.items()))
-
-
-def rack_page(site: str, rack: str, ends: Sequence[tuple[Cable, bool]]) -> str:
-    """Return the page of one rack: a self-contained file that prints on A4. Every value is escaped."""
-    rows = sorted((_end(cable, other=other) for cable, other in ends), key=lambda row: (row["unit"], row["device"], row["order"], row["label"]))
-    return _template().render(site=site, rack=rack, rows=rows)
-
-
-def write_rack_pages(site: str, cables: Iterable[Cable], folder: Path) -> Iterator[Path]:
-    """Write one page a rack into a folder that exists, and yield each path as it is done."""
-    for rack, ends in rack_ends(cables).items():
-        path = folder / f"cables-{rack}.html"
-        path.write_text(rack_page(site, rack, ends), encoding="utf-8")
-        yield path
-
-
-def _end(cable: Cable, *, other: bool) -> dict[str, Any]:
-    run = cable.run
-    sides = [(run.a, run.a_port, cable.a_sub, cable.a_part), (run.b, run.b_port, cable.b_sub, cable.b_part)]
-    (near, port, sub, part), (far, far_port, far_sub, far_part) = reversed(sides) if other else sides
-    fixed = cable.a_part == cable.cable_part
-    return {
-        "unit": near.device.unit,
-        "device": near.device.name,
-        "order": (len(near.name), near.name, sub),
-        "port": port,
-        "connector": "" if fixed else sub + 1,
-        "part": "" if fixed else part,
-        "far_rack": far.device.rack,
-        "far_unit": far.device.unit,
-        "far_device": far.device.name,
-        "far_port": far_port,
-        "far_connector": "" if fixed else far_sub + 1,
-        "far_part": "" if fixed else far_part,
-        "length": f"{cable.length_m:.2f}",
-        "stock": f"{cable.stock_m:g}",
-        "cable": cable.cable_part,
-        "label": cable.label,
-        "problem": cable.problem,
-    }
-
-
-@cache
-def _template() -> Template:
-    pages = Environment(loader=FileSystemLoader(template_root()), undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return pages.get_template("plan/cables_rack.html.j2")
+def bom_rows(lines: Iterable[BomLine]) -> Iterator[Row]:
+    """Yield the bill of materials."""
+    for line in lines:
+        yield line.group, line.part, line.description, line.needed, line.spare, line.total, line.source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rackready.design.capacity.parts import Device, RackInput, collapse, least
 from rackready.design.capacity.report import NodeLoad
@@ -18,17 +19,37 @@ MOST_BOXES = 16
 MOST_BARS = 20
 
 
-def elevation(rack: RackInput, alike: Sequence[str] = ()) -> str:
-    """Return one rack from the front, unit 1 at the bottom. ``alike``: all racks that look like it, itself included."""
-    names = list(alike) or [rack.name]
+@dataclass(slots=True)
+class Look:
+    """Racks that look alike from the front: the first of them, the names of all, and what their devices are called, in the order of the first's devices.
+
+    A name that begins with its rack's is written with an ellipsis for it, since then it is that of every rack; another is shown where all racks are
+    named alike at that place, and its first and last where they differ.
+    """
+
+    rack: RackInput
+    names: list[str]
+    called: list[str]
+    last: list[str]
+
+    def labels(self) -> dict[int, str]:
+        """Return the label of every device, by its place among the rack's devices."""
+        pairs = enumerate(zip(self.called, self.last, strict=True))
+        return {place: first if first == last else f"{first} .. {last}" for place, (first, last) in pairs}
+
+
+def elevation(rack: RackInput, look: Look | None = None) -> str:
+    """Return one rack from the front, unit 1 at the bottom, each device with its name and model. ``look``: of all racks that look like it."""
+    names = look.names if look is not None else [rack.name]
+    labels = look.labels() if look is not None and len(names) > 1 else {place: device.name for place, device in enumerate(rack.devices)}
     title = f"rack {rack.name}" if len(names) == 1 else f"racks {collapse(names)}"
     height = rack.height_u * UNIT_H
-    placed = [device for device in rack.devices if device.unit is not None and device.model.rack_units > 0]
-    loose = [device for device in rack.devices if device not in placed]
+    placed = [(device, labels[place]) for place, device in enumerate(rack.devices) if device.unit is not None and device.model.rack_units > 0]
+    loose = [device for device in rack.devices if device.unit is None or device.model.rack_units == 0]
     parts = [svg.text(24, 14, svg.shortened(title.replace(" racks)", ")"), RACK_W, 6.8), "strong"), svg.box(24, 22, RACK_W, height, "frame")]
     parts += [svg.text(2, 22 + height - (unit - 1) * UNIT_H - 3, str(unit), "small") for unit in range(1, rack.height_u + 1, 5)]
-    for device in placed:
-        parts += _device(device, 22 + height, named=len(names) == 1)
+    for device, label in placed:
+        parts += _device(device, 22 + height, label)
     draw = f"{rack.max_w / 1000:.1f} kW"
     foot = [f"{rack.used_u} of {rack.height_u} U, {f'at least {draw}' if rack.unpublished else f'{draw} at most'}"]
     unknown = sum(1 for device in rack.devices if device.model.max_w is None)
@@ -38,20 +59,31 @@ def elevation(rack: RackInput, alike: Sequence[str] = ()) -> str:
     return svg.picture((RACK_W + 30, height + 32 + 13 * len(foot)), title, parts)
 
 
-def _device(device: Device, bottom: float, *, named: bool) -> list[str]:
-    """Return the box of one device. In a picture that stands for many racks its model is written, since names differ."""
+def _device(device: Device, bottom: float, name: str) -> list[str]:
+    """Return the box of one device."""
     height = device.model.rack_units * UNIT_H
     top = bottom - ((device.unit or 1) - 1) * UNIT_H - height
-    label = f"{device.name}  {device.model.label}" if named else device.model.label
-    return [svg.box(25, top + 0.5, RACK_W - 2, height - 1, device.kind), svg.text(30, top + height / 2 + 3.5, svg.shortened(label, RACK_W - 12), "label")]
+    label = svg.shortened(f"{name}  {device.model.label}", RACK_W - 12)
+    return [svg.box(25, top + 0.5, RACK_W - 2, height - 1, device.kind), svg.text(30, top + height / 2 + 3.5, label, "label")]
 
 
-def alike(racks: Sequence[RackInput]) -> list[tuple[RackInput, list[str]]]:
+def alike(racks: Sequence[RackInput]) -> list[Look]:
     """Return racks that look alike from the front together: the same models in the same units."""
-    groups: dict[tuple[object, ...], tuple[RackInput, list[str]]] = {}
+    groups: dict[tuple[object, ...], Look] = {}
     for rack in racks:
-        groups.setdefault((rack.shape[0], rack.height_u), (rack, []))[1].append(rack.name)
+        key = (rack.shape[0], rack.height_u)
+        called = [_called(device.name, rack.name) for device in rack.devices]
+        look = groups.get(key)
+        if look is None:
+            groups[key] = Look(rack, [rack.name], called, called)
+        else:
+            look.names.append(rack.name)
+            look.last = called
     return list(groups.values())
+
+
+def _called(device: str, rack: str) -> str:
+    return f"…{device.removeprefix(rack)}" if device.startswith(rack) and device != rack else device
 
 
 def fabric(plan: FabricPlan, width: float = 1100) -> str:

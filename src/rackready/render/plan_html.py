@@ -33,10 +33,10 @@ def _template(name: str) -> Template:
     return env.get_template(f"plan/{name}.html.j2")
 
 
-def elevations(groups: Sequence[tuple[RackInput, list[str]]]) -> list[dict[str, object]]:
+def elevations(looks: Sequence[pictures.Look]) -> list[dict[str, object]]:
     """Return one picture for racks that look alike, with all their names; those that most racks share first."""
-    shown = sorted(groups, key=lambda group: -len(group[1]))[:MOST_ELEVATIONS]
-    return [{"svg": pictures.elevation(rack, names), "count": len(names), "names": names} for rack, names in shown]
+    shown = sorted(looks, key=lambda look: -len(look.names))[:MOST_ELEVATIONS]
+    return [{"svg": pictures.elevation(look.rack, look), "count": len(look.names), "names": look.names} for look in shown]
 
 
 def rows(racks: Sequence[RackLoad]) -> Iterator[tuple[str, str]]:

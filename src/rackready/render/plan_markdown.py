@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rackready.render.plan_text import facts, problem_text
+from rackready.render.plan_text import facts, nothing_before, problem_text
 
 LIMIT = 65_000
 """Characters. GitHub refuses comments above 65,536 ("body is too long (maximum is 65536 characters)"); the rest is room for what a pipeline adds."""
@@ -15,13 +15,17 @@ Section = tuple[str, str, Sequence[str]]
 
 
 def plan_markdown(document: Mapping[str, Any], limit: int = LIMIT) -> str:
-    """Return the comment. Long lists are cut, each with how many more there are, so that the whole has at most ``limit`` characters."""
-    head = [f"## Plan of {cell(document['site'])}", "", verdict(document), ""]
-    head += ["| | |", "|---|---|", *(f"| {cell(name)} | {cell(text)} |" for name, text in facts(document)), "", ""]
-    start = "\n".join(head)
+    """Return the comment: the verdict, problems, figures, then lists.
+
+    Long lists are cut, each with how many more there are, so that the whole has at most ``limit`` characters.
+    """
+    head = f"## Plan of {cell(document['site'])}\n\n{verdict(document)}\n\n"
+    figures = "\n".join(["| | |", "|---|---|", *(f"| {cell(name)} | {cell(text)} |" for name, text in facts(document)), "", ""])
     sections = [section for section in _sections(document) if section[2]]
-    room = limit - len(start) - sum(len(_folded(section, 0)) + len(_MORE) for section in sections)
-    return start + "".join(_cut(sections, room))
+    room = limit - len(head) - len(figures) - sum(len(_folded(section, 0)) + len(_MORE) for section in sections)
+    texts = _cut(sections, room)
+    first = 1 if document["problems"] else 0
+    return head + "".join([*texts[:first], figures, *texts[first:]])
 
 
 _MORE = "\n1,000,000 more\n"
@@ -51,7 +55,7 @@ def verdict(document: Mapping[str, Any]) -> str:
     counts = {name: len(different[name]) for name in ("added", "changed", "removed")}
     if not any(counts.values()):
         return "**No change.**"
-    since = f"since {different['against']}" if different["against"] else "nothing was applied yet"
+    since = f"since {different['against']}" if different["against"] else cell(nothing_before(different))
     return f"**Changes: {counts['added']:,} added, {counts['changed']:,} changed, {counts['removed']:,} removed** ({since})."
 
 

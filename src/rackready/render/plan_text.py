@@ -14,10 +14,11 @@ SHOWN = 20
 
 def plan_text(document: Mapping[str, Any], shown: int = SHOWN) -> str:
     """Return the text, ending with a newline."""
-    lines = [f"plan of {document['site']}", *(f"  {name:<12}{text}" for name, text in facts(document))]
+    lines = [f"plan of {document['site']}"]
+    lines += block("problems", [problem_text(problem) for problem in document["problems"]], shown)
+    lines += [f"  {name:<12}{text}" for name, text in facts(document)]
     lines += block("single points of failure", document["single_points_of_failure"], shown)
     lines += block("notes", document["notes"], shown)
-    lines += block("problems", [problem_text(problem) for problem in document["problems"]], shown)
     lines += _difference(document["difference"], shown)
     return "\n".join(lines) + "\n"
 
@@ -137,10 +138,16 @@ def _difference(different: Mapping[str, Any] | None, shown: int) -> list[str]:
     if different is None:
         return []
     since = different["against"]
-    head = f"compared with what was applied (last on {since})" if since else "nothing was applied yet"
+    head = f"compared with what was applied (last on {since})" if since else nothing_before(different)
     changed = [f"{key}: {_change(change)}" for key, rows in different["changed"].items() for change in rows]
     parts = block("added", different["added"], shown) + block("changed fields", changed, shown) + block("removed", different["removed"], shown)
     return [head, *(parts or ["no change"])]
+
+
+def nothing_before(different: Mapping[str, Any]) -> str:
+    """Return why everything is new: nothing was applied, or what was applied is of another site."""
+    other = different.get("not_compared")
+    return f"not compared: {other}" if other else "nothing was applied yet"
 
 
 def _change(change: Mapping[str, str]) -> str:

@@ -21,7 +21,7 @@ __all__ = ["project"]
 
 def deployed(project: Path) -> None:
     facts = device_facts(plan_site(load_site("lab", root=project)))
-    record(EnvPaths(project, "lab").state, facts, list(facts), "c1")
+    record(EnvPaths(project, "lab").state, facts, list(facts), "c1", site="sim")
 
 
 def test_before_any_deploy_all_is_added_and_the_exit_code_is_1(project: Path) -> None:
@@ -54,6 +54,37 @@ def test_change_is_shown_by_device_and_field(project: Path) -> None:
     assert changed["node node02"][0]["after"] == "OTHER"
 
 
+@pytest.mark.parametrize("noted", ["sim", ""], ids=["named", "older-record"])
+def test_another_site_is_not_compared_with_what_an_environment_has(project: Path, noted: str) -> None:
+    facts = device_facts(plan_site(load_site("lab", root=project)))
+    record(EnvPaths(project, "lab").state, facts, list(facts), "c1", site=noted)
+    other = str(ROOT / "inventories/examples/h100-1su-infiniband.yml")
+    done = rackready(project, "plan", "--env", "lab", "--site", other)
+    assert done.returncode == 1, done.stderr
+    told = "not compared: environment lab was deployed from site sim, and this file describes site h100-1su"
+    assert f"\n{told}\n" in done.stdout
+    assert "removed" not in done.stdout
+    found = json.loads(rackready(project, "plan", "--env", "lab", "--site", other, "--output", "json").stdout)["difference"]
+    assert (found["against"], found["removed"], found["changed"], found["not_compared"]) == (None, [], {}, told.removeprefix("not compared: "))
+    assert (
+        "**Changes: 43 added, 0 changed, 0 removed** (not compared: environment"
+        in rackready(project, "plan", "--env", "lab", "--site", other, "--output", "markdown").stdout
+    )
+
+
+@pytest.mark.parametrize("noted", ["sim", ""], ids=["named", "older-record"])
+def test_a_draft_of_the_same_site_is_compared(project: Path, noted: str) -> None:
+    facts = device_facts(plan_site(load_site("lab", root=project)))
+    record(EnvPaths(project, "lab").state, facts, list(facts), "c1", site=noted)
+    draft = project / "draft.yml"
+    site = yaml.safe_load((project / "inventories/lab/site.yml").read_text(encoding="utf-8"))
+    site["racks"][0]["nodes"][1]["serial"] = "OTHER"
+    draft.write_text(yaml.safe_dump(site), encoding="utf-8")
+    done = rackready(project, "plan", "--env", "lab", "--site", str(draft))
+    assert done.returncode == 1, done.stderr
+    assert "\nchanged fields (1)\n  node node02: serial: " in done.stdout
+
+
 def test_invalid_site_lists_everything_and_the_exit_code_is_2(project: Path) -> None:
     spoil(project)
     done = rackready(project, "plan", "--env", "lab", "--output", "json")
@@ -74,7 +105,8 @@ def test_plan_with_a_problem_is_printed_with_it_and_the_exit_code_is_2(project: 
     file.write_text(yaml.safe_dump(site), encoding="utf-8")
     done = rackready(project, "plan", "--env", "lab", "--site", str(file))
     assert done.returncode == 2
-    assert "problems (" in done.stdout
+    first, *lines = done.stdout.splitlines()
+    assert (first, lines[0].startswith("problems (")) == ("plan of h100-1su", True), "problems first, then the figures"
     assert "ups-1: ups (100 kW) is over its rating" in done.stdout
 
 
@@ -101,9 +133,11 @@ def test_files(project: Path) -> None:
     assert json.loads(done.stdout)["written"]["files"] == [
         "plan.html",
         "plan.json",
+        "plan.xlsx",
         "cables.csv",
         "cords.csv",
         "bom.csv",
+        "elevations.csv",
         "addresses.csv",
         "networks.csv",
         "tenants.csv",

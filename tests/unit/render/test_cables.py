@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rackready.design.cabling.types import Cable
-from rackready.render.cables import CSV_COLUMNS, rack_ends, rack_page, write_csv, write_rack_pages
+from rackready.render.cable_pages import rack_ends, rack_page, write_rack_pages
+from rackready.render.cables import CSV_COLUMNS, cable_rows
+from rackready.render.tables import Table, write_csv
 from tests.unit.design.cabling.kit import Bench, floor
 
 HALL = floor(near=(0, 4))
@@ -26,9 +29,13 @@ def cables(name: str = "gpu01") -> tuple[Cable, ...]:
     return bench.plan(HALL).cables
 
 
+def table(listed: Iterable[Cable]) -> Table:
+    return Table("cables", CSV_COLUMNS, lambda: cable_rows(listed))
+
+
 def test_csv_has_one_row_a_cable_and_reads_back() -> None:
     file = io.StringIO()
-    assert write_csv(cables(), file) == 4
+    assert write_csv(table(cables()), file) == 4
     rows = list(csv.DictReader(io.StringIO(file.getvalue())))
     assert tuple(rows[0]) == CSV_COLUMNS
     assert (rows[0]["a_device"], rows[0]["b_port"], rows[0]["b_connector"], rows[1]["b_connector"]) == ("gpu010", "swp1s0", "1", "2")
@@ -47,7 +54,7 @@ def test_csv_is_written_row_by_row() -> None:
             lengths.append(len(file.getvalue()))
             yield cable
 
-    write_csv(stream(), file)
+    write_csv(table(stream()), file)
     assert lengths == sorted(set(lengths))
 
 
@@ -58,10 +65,10 @@ def test_every_cable_stands_on_the_pages_of_both_its_racks() -> None:
 
 def test_a_page_lists_units_from_below_and_has_a_label_for_each_end() -> None:
     page = rack_page("lab", "r", rack_ends(cables())["r"])
-    units = [int(unit) for unit in re.findall(r'<td><span class="tick"></span></td><td class="number">(\d+)</td>', page)]
+    units = [int(unit) for unit in re.findall(r"<tr(?: class=bad)?><td></td><td>(\d+)</td>", page)]
     assert units == [1, 20, 20, 20, 22]
-    assert page.count('<div class="flag">') == 5
-    assert '<tr class="bad">' in page
+    assert page[page.index('<div class="flags">') :].count("<div>") == 5
+    assert page.count("<tr class=bad>") == 1
 
 
 def test_a_page_needs_nothing_from_outside_and_prints() -> None:
@@ -81,3 +88,15 @@ def test_pages_are_written_one_a_rack(tmp_path: Path) -> None:
     paths = list(write_rack_pages("lab", cables(), tmp_path))
     assert [path.name for path in paths] == ["cables-near.html", "cables-nowhere.html", "cables-r.html"]
     assert all(path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>") for path in paths)
+
+
+def test_pages_of_a_large_site_are_quick() -> None:
+    """20,000 ends take 0.1 s of processor time; cell by cell through a template they took 0.6 s: writing the plan of 100,000 GPUs has 600,000."""
+    ends = rack_ends(cables())["r"] * 4_000
+    spent = []
+    for _ in range(3):
+        began = time.process_time()
+        rack_page("lab", "r", ends)
+        spent.append(time.process_time() - began)
+    assert len(ends) == 20_000
+    assert min(spent) < 0.3

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
-from typing import TextIO
 
 from rackready.design.plan import Plan, plan_site
-from rackready.render.plan_files import write_addresses, write_networks, write_tenants
+from rackready.render.plan_tables import plan_tables
+from rackready.render.tables import write_csv
 from tests.unit.design.written import Change, change, example, parse
 
 
@@ -19,14 +18,14 @@ def planned(name: str, *changes: Change) -> Plan:
     return plan_site(parse(document))
 
 
-def rows(write: Callable[[Plan, TextIO], None], plan: Plan) -> list[dict[str, str]]:
+def rows(name: str, plan: Plan) -> list[dict[str, str]]:
     file = io.StringIO()
-    write(plan, file)
+    write_csv(next(table for table in plan_tables(plan) if table.name == name), file)
     return list(csv.DictReader(io.StringIO(file.getvalue())))
 
 
 def test_an_address_comes_with_what_its_port_needs() -> None:
-    found = rows(write_addresses, planned("b200-4su-roce", change("networks.in_band.vlan", 100)))
+    found = rows("addresses", planned("b200-4su-roce", change("networks.in_band.vlan", 100)))
     by_key = {(row["device"], row["network"]): row for row in found}
     node = by_key["a02-n1", "in_band"]
     assert (node["address"], node["prefix"], node["vlan"], node["gateway"]) == ("10.21.0.75", "26", "100", "10.21.0.65")
@@ -35,7 +34,7 @@ def test_an_address_comes_with_what_its_port_needs() -> None:
 
 
 def test_an_address_that_lies_in_no_pool_is_listed_alone() -> None:
-    found = rows(write_addresses, planned("mixed-metal-virtual", change("racks.0.nodes.0.address", {"first": "192.0.2.11"})))
+    found = rows("addresses", planned("mixed-metal-virtual", change("racks.0.nodes.0.address", {"first": "192.0.2.11"})))
     assert next(list(row.values()) for row in found if row["device"] == "train-1") == ["train-1", "in_band", "", "", "192.0.2.11", "", "", "", ""]
 
 
@@ -46,12 +45,12 @@ def test_an_as_number_is_listed_also_without_loopbacks() -> None:
         del networks["loopbacks"]
 
     for plan in (planned("b200-4su-roce"), planned("b200-4su-roce", alone)):
-        numbers = [row["as_number"] for row in rows(write_addresses, plan) if row["device"] == "spine-001" and row["as_number"]]
+        numbers = [row["as_number"] for row in rows("addresses", plan) if row["device"] == "spine-001" and row["as_number"]]
         assert numbers == ["4200000008"]
 
 
 def test_every_subnet_comes_with_gateway_and_relays() -> None:
-    found = rows(write_networks, planned("b200-4su-roce"))
+    found = rows("networks", planned("b200-4su-roce"))
     assert found[0] == dict(
         zip(
             ("network", "rack", "unit", "rail", "plane", "subnet", "gateway", "vlan", "mtu", "dhcp_relays"),
@@ -66,12 +65,12 @@ def test_every_subnet_comes_with_gateway_and_relays() -> None:
 
 
 def test_a_network_that_is_not_routed_is_one_subnet() -> None:
-    found = rows(write_networks, planned("mixed-metal-virtual", change("networks.oob.routed", value=False)))
+    found = rows("networks", planned("mixed-metal-virtual", change("networks.oob.routed", value=False)))
     assert [(row["rack"], row["subnet"], row["gateway"]) for row in found if row["network"] == "oob"] == [("", "10.50.0.0/20", "10.50.0.1")]
 
 
 def test_every_node_of_a_tenant_is_listed() -> None:
-    found = rows(write_tenants, planned("mixed-metal-virtual"))
+    found = rows("tenants", planned("mixed-metal-virtual"))
     assert [row["node"] for row in found if row["tenant"] == "training"] == ["train-1", "train-2", "train-3", "train-4"]
     assert found[-1] == {"tenant": "inference", "node": "vm-b10", "vlan": "1202", "vrf": "inference", "vni": "", "pkey": ""}
-    assert {row["pkey"] for row in rows(write_tenants, planned("h100-1su-infiniband"))} == {"0x8011", "0x8012"}
+    assert {row["pkey"] for row in rows("tenants", planned("h100-1su-infiniband"))} == {"0x8011", "0x8012"}

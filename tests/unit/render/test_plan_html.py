@@ -56,6 +56,14 @@ def test_every_rack_is_named_and_alike_ones_share_a_picture() -> None:
         assert f"<td>{item.name}</td>" in text
     assert text.count('aria-label="racks r0001 .. r0032 (32 racks)"') == 1
     assert "x 32<details>" in text
+    assert text.count(">…-n0  dgx_h100<") == 1, "a device is named also in the picture of many racks"
+
+
+def test_devices_of_racks_alike_are_named_by_the_first_and_the_last() -> None:
+    racks = [RackInput(f"net{n}", (Device(f"leaf-{n}", DGX, 1), Device("same", ODD, 40, "device"))) for n in (1, 2, 3)]
+    text = page(racks)
+    assert ">leaf-1 .. leaf-3  dgx_h100<" in text
+    assert ">same  odd<" in text
 
 
 def test_names_are_escaped_everywhere() -> None:
@@ -71,6 +79,7 @@ def test_problems_and_facts_of_others_are_shown() -> None:
     text = page([rack(1)], problems=[Problem("racks[0]", "is odd - Expected: even Actual: odd.", "Mend it.")], facts={"cables": "1,024"})
     assert '<span class="bad">racks[0]</span>: is odd - Expected: even Actual: odd. Mend it.' in text
     assert "<li>cables<b>1,024</b></li>" in text
+    assert text.index("Problems (1)") < text.index("<li>racks<b>"), "problems come before figures"
 
 
 def test_missing_figures_are_called_not_published() -> None:

@@ -34,7 +34,7 @@ def test_first_line_says_what_a_reader_must_know(document: dict[str, Any]) -> No
     problem = {"path": "racks[0]", "message": "a | b", "hint": ""}
     text = plan_markdown(document | {"problems": [problem]})
     assert "**Not valid: 1 problems.**" in text
-    assert "<details open><summary>Problems (1)</summary>" in text
+    assert text.index("**Not valid") < text.index("<details open><summary>Problems (1)</summary>") < text.index("| nodes |"), "problems come before figures"
 
 
 @pytest.mark.parametrize("count", [100, 1_000, 20_000])
