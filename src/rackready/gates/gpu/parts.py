@@ -43,6 +43,13 @@ def empty_places(facts: NodeFacts, present: Iterable[str]) -> str:
     return f" (none at {'; '.join(missing)})" if missing else ""
 
 
+def count_step(found: int, wanted: int) -> str:
+    """Return the next step where an output has another number of GPUs than the platform."""
+    if found < wanted:
+        return "See the gate node/gpu/sanity/inventory: a GPU is missing."
+    return "Correct the node's platform in site.yml: it has fewer GPUs than the node. For an output that was captured elsewhere, correct --profile or --gpus."
+
+
 def gpus(facts: GateFacts, node: str) -> int:
     """Return how many GPUs the node must have."""
     return facts.nodes[node].platform.gpus
