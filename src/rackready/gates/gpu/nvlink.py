@@ -192,10 +192,9 @@ def _complete(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkG
     judge.judged += 1
     wanted = set(range(facts.platform.gpus))
     if set(states) != wanted:
-        expected, actual = (f"{len(numbers)} ({', '.join(f'GPU {number}' for number in sorted(numbers))})" for numbers in (wanted, set(states)))
         other = "Give the links of every GPU: `nvidia-smi nvlink -s` without -i."
         step = parts.count_step(len(states), len(wanted)) if len(states) != len(wanted) else other
-        judge.fail(node, "GPUs in nvidia-smi nvlink", expected, actual, step)
+        judge.fail(node, "GPUs in nvidia-smi nvlink", parts.numbers(wanted), parts.numbers(states), step)
 
 
 def _same_gpus(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu] | None, counters: dict[int, LinkGpu] | None) -> bool:
