@@ -138,7 +138,10 @@ class DcgmDiagnostic(Gate):
                 "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
             )
             return
-        self._judge(judge, facts, node, diagnostic)
+        if diagnostic.untold:
+            self._too_little(judge, where, diagnostic)
+        else:
+            self._judge(judge, facts, node, diagnostic)
         self._exit_code(judge, where, output)
         if self.says_eud:
             judge.remark(_eud(diagnostic, set(range(facts.nodes[node].platform.gpus))))
@@ -153,15 +156,29 @@ class DcgmDiagnostic(Gate):
             "Check `systemctl status nvidia-dcgm` and that no job holds the GPUs, then run the gate again.",
         )
 
+    def _too_little(self, judge: Judge, where: str, diagnostic: dcgm_diag.Diagnostic) -> None:
+        """A document that does not tell what a pass rests on measures nothing; a test that failed in it did fail."""
+        version = f"DCGM {diagnostic.version}" if diagnostic.version else "DCGM without a version number (3.0 and earlier print none)"
+        expected = "DCGM 3.3 or later, which tells the GPUs, their serial numbers and the severity of each warning"
+        actual = f"{version} does not tell {', '.join(diagnostic.untold)}"
+        judge.error(where, "DCGM diagnostic tells too little", expected, actual, "Update DCGM (`dcgmi -v` says its version), then run the gate again.")
+        for result in diagnostic.results:
+            if result.status in {"Fail", "Warn"}:
+                self._result(judge, where.split(maxsplit=1)[0], result)
+
     def _judge(self, judge: Judge, facts: GateFacts, node: str, diagnostic: dcgm_diag.Diagnostic) -> None:
         count = facts.nodes[node].platform.gpus
         wanted = set(range(count))
         judge.judged += 1
         judge.count("gpus_diagnosed", node, len(set(diagnostic.gpus)), count, f"platform profile {facts.nodes[node].platform.id}")
-        if set(diagnostic.gpus) != wanted:
-            judge.fail(
-                node, "GPUs in the diagnostic", f"{count} GPUs", f"{len(set(diagnostic.gpus))}", "Check the inventory gate: a GPU is missing or inactive."
-            )
+        found = set(diagnostic.gpus)
+        if len(found) < count:
+            judge.fail(node, "GPUs in the diagnostic", f"{count} GPUs", f"{len(found)}", "Check the inventory gate: a GPU is missing or inactive.")
+        elif len(found) > count:
+            judge.fail(node, "GPUs in the diagnostic", f"{count} GPUs", f"{len(found)}", parts.count_step(len(found), count))
+        elif found != wanted:
+            step = "Run `dcgmi discovery -l`: it says how DCGM numbers the GPUs."
+            judge.fail(node, "GPUs in the diagnostic", parts.numbers(wanted), parts.numbers(found), step)
         _same_gpus(judge, facts, node, diagnostic)
         named = {result.test for result in diagnostic.results if result.entity != "summary" and result.status != "Pass"}
         eud = _eud_installed(diagnostic)
@@ -257,8 +274,8 @@ def _same_gpus(judge: Judge, facts: GateFacts, node: str, diagnostic: dcgm_diag.
 
 
 def _asks_for_repair(result: dcgm_diag.Result) -> list[dcgm_diag.Warned]:
-    """Return the warnings of a result that ask for a repair of the GPU."""
-    return [warning for warning in result.warnings if dcgm_diag.SEVERITY.get(warning.severity) in _CONTRADICTED]
+    """Return the warnings of a result that ask for a repair of the GPU, or of which nobody knows what they ask for."""
+    return [warning for warning in result.warnings if dcgm_diag.SEVERITY.get(warning.severity, "isolate") in _CONTRADICTED]
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rackready.gates import offline
 from rackready.gates.formats import smi_topo
 from rackready.gates.formats.error import FormatError
 from rackready.gates.offline import facts
@@ -115,6 +116,87 @@ def test_links_that_are_down_or_slow_are_named() -> None:
         "node01 gpu5 nvlink0: NVLink speed - Expected: 26.562 GB/s (NVIDIA Health Validation, check nvlink_bandwidth_count_speed) Actual: 19.922 GB/s. "
         + NVLINK_STEP,
     ]
+
+
+ALL_INACTIVE = "Unable to retrieve NVLink information as all links are inActive"
+HANDLE = "Unable to determine the device handle for GPU{}: GPU is lost.  Reboot the system to recover this GPU\n"
+
+
+def refused(report: str, gpu: int, words: str) -> str:
+    """A report in which NVML gives no links of a GPU: one line stands in place of them."""
+    head, rest = report.split(f"GPU {gpu}: ", 1)
+    heading, _, links_ = rest.partition("\n")
+    _, sign, others = links_.partition(f"GPU {gpu + 1}: ")
+    return f"{head}GPU {gpu}: {heading}\n{words}\n{sign}{others}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [ALL_INACTIVE, "Unable to retrieve Nvlink information as all links are inActive", "Unable to retrieve NVLink information: Unknown Error"],
+)
+@pytest.mark.parametrize("sign", ["NVML: ", "NVML:", "\t NVML: "])
+@pytest.mark.parametrize("code", [0, 255])
+def test_a_gpu_whose_links_nvml_does_not_give_fails_by_name(words: str, sign: str, code: int) -> None:
+    status, errors = links(8, lambda _gpu, _link: "26.562 GB/s"), counters(8, HOPPER, {})
+    verdict = judge(f"{S}nvlink", {"status": refused(status, 6, sign + words), "errors": refused(errors, 6, sign + words)}, exit_code=code)
+    wanted = f"node01 gpu6: no NVLink active - Expected: 18 links active Actual: NVML: {words}. {NVLINK_STEP}"
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == ([wanted], Outcome.FAIL, 7 * 18)
+
+
+def test_counters_that_nvml_does_not_give_are_an_error_of_their_gpu() -> None:
+    status, errors = links(8, lambda _gpu, _link: "26.562 GB/s"), counters(8, HOPPER, {})
+    verdict = judge(f"{S}nvlink", {"status": status, "errors": refused(errors, 2, "NVML: Unable to get error counters: Unknown Error")})
+    step = "Run `nvidia-smi nvlink -e` by hand."
+    wanted = f"node01 gpu2: NVLink error counters not reported - Expected: its links Actual: NVML: Unable to get error counters: Unknown Error. {step}"
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == ([wanted], Outcome.ERROR, 7 * 18)
+
+
+def test_links_beside_a_refusal_to_give_them_are_an_error() -> None:
+    status = links(8, lambda _gpu, _link: "26.562 GB/s").replace("\t Link 3: 26.562 GB/s", f"NVML: {ALL_INACTIVE}", 1)
+    verdict = judge(f"{S}nvlink", {"status": status, "errors": counters(8, HOPPER, {})})
+    said = "GPU 0 has links, and NVML's refusal to give them (exit code 0)"
+    wanted = f"node01: nvidia-smi nvlink -s unreadable - Expected: GPUs and their links Actual: {said}. Run `nvidia-smi nvlink -s` by hand on the node."
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome) == ([wanted], Outcome.ERROR)
+
+
+@pytest.mark.parametrize("printed", ["5: 0000:C3:00.0", " 0000:C3:00.0", "0000:C3:00.0"])
+def test_a_gpu_that_does_not_answer_fails_by_name(printed: str) -> None:
+    said = HANDLE.format(printed)
+    verdict = judge(f"{S}nvlink", {"status": said, "errors": said}, exit_code=15)
+    words = said.split(": ", 2 if printed.startswith("5") else 1)[-1].strip().rstrip(".").replace("  ", " ")
+    actual = f"0000:C3:00.0: {words}" if printed.startswith("5") else words
+    step = "Power the node off and on; if it comes back, replace the GPU: docs/runbooks/gpu.md."
+    assert str(verdict.findings[0]) == f"node01 gpu5: GPU lost - Expected: a GPU that answers Actual: {actual}. {step}"
+    assert (verdict.outcome, verdict.measured) == (Outcome.FAIL, [])
+
+
+MISSING = "See the gate node/gpu/sanity/inventory: a GPU is missing."
+MORE = "Correct the node's platform in site.yml: it has fewer GPUs than the node. For an output that was captured elsewhere, correct --profile or --gpus."
+
+
+@pytest.mark.parametrize(
+    ("shown", "gpus", "says"),
+    [
+        (7, 8, f"Expected: 8 ({', '.join(f'GPU {gpu}' for gpu in range(8))}) Actual: 7 ({', '.join(f'GPU {gpu}' for gpu in range(7))}). {MISSING}"),
+        (2, 1, f"Expected: 1 (GPU 0) Actual: 2 (GPU 0, GPU 1). {MORE}"),
+    ],
+)
+def test_fewer_and_more_gpus_are_told_apart(shown: int, gpus: int, says: str) -> None:
+    known = offline.facts(offline.platform_of("dgx_h100", gpus))
+    found = gate(f"{S}nvlink")
+    texts = {"status": links(shown, lambda _gpu, _link: "26.562 GB/s"), "errors": counters(shown, HOPPER, {})}
+    verdict = evaluate(found, known, found.plan(known, ["node01"])[0], texts, 0)
+    assert (str(verdict.findings[0]), verdict.outcome) == (f"node01: GPUs in nvidia-smi nvlink - {says}", Outcome.FAIL)
+
+
+def test_one_gpu_of_another_number_is_named() -> None:
+    """The links of GPU 7 alone, as -i 7 prints them."""
+    known = offline.facts(offline.platform_of("dgx_h100", 1))
+    found = gate(f"{S}nvlink")
+    texts = {"status": links(1, lambda _gpu, _link: "26.562 GB/s"), "errors": counters(1, HOPPER, {})}
+    verdict = evaluate(found, known, found.plan(known, ["node01"])[0], {key: text_.replace("GPU 0:", "GPU 7:") for key, text_ in texts.items()}, 0)
+    wanted = "node01: GPUs in nvidia-smi nvlink - Expected: 1 (GPU 0) Actual: 1 (GPU 7). Give the links of every GPU: `nvidia-smi nvlink -s` without -i."
+    assert (str(verdict.findings[0]), verdict.outcome) == (wanted, Outcome.FAIL)
 
 
 def test_old_drivers_print_whole_gigabytes() -> None:

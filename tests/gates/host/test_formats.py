@@ -181,7 +181,17 @@ TRACKING = "C0000202,192.0.2.2,3,1700000000.0,{},0.0,0.0,0.0,0.0,0.0,{},{},64.0,
         (chrony.parse, "", "empty output"),
         (chrony.parse, "a,b\n", "2 fields, Expected: 14 (chronyc -c tracking)"),
         (chrony.parse, ",".join(["0"] * 13 + ["Wrong"]), "leap status 'Wrong' is a word that is not known"),
-        (chrony.parse, ",".join(["0", "x", "three", *["0"] * 10, "Normal"]), "not a number: invalid literal for int() with base 10: 'three'"),
+        (chrony.parse, ",".join(["C0000202", "x", "three", *["0"] * 10, "Normal"]), "not a number: invalid literal for int() with base 10: 'three'"),
+        (chrony.parse, ",".join(["C0000202", "x", "3", "0", "0", "much", *["0"] * 7, "Normal"]), "not a number: could not convert string to float: 'much'"),
+        *(
+            (chrony.parse, ",".join([reference, "", "10", *["0"] * 10, "Normal"]), f"reference id {reference!r}, Expected: eight hexadecimal digits")
+            for reference in ("\u200b7F7F0101", "7F7F\x000101", "7\u22127F0101", "7F7F01  01", "7F7F010", "")
+        ),
+        (
+            chrony.parse,
+            ",".join(["7F7F0102", "", "10", *["0"] * 10, "Normal"]),
+            "reference id 7F7F0102 without a source, Expected: a source, or reference id 7F7F0101 or 00000000",
+        ),
         *(
             (chrony.parse, TRACKING.format(*times), NO_TIMES.format(*times))
             for times in (("nan", "0", "0"), ("inf", "0", "0"), ("0", "nan", "0"), ("0", "-5", "0"), ("0", "0", "inf"), ("0", "9", "-9"))

@@ -192,6 +192,7 @@ TEXTS = [
         for reference, name, stratum, own in (
             ("7F7F0101", "", 10, ", its own clock (reference 7F7F0101, chrony's local mode)"),
             ("C0000202", "192.0.2.2", 16, ""),
+            ("00000000", "", 3, ""),
             ("C0000202", "192.0.2.2", 0, ""),
         )
     ),

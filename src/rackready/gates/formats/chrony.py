@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 from rackready.gates.formats.error import FormatError
 
 _FIELDS = 14
 _LEAPS = frozenset({"Normal", "Insert second", "Delete second", "Not synchronised"})
+_NUMBERS = range(3, 13)
+"""Fields that hold a number: time of the last measurement, offsets, frequencies, delay, dispersion and interval."""
+_REFERENCE = re.compile(r"[0-9A-F]{8}")
+_NONE = "00000000"
 _OWN = "7F7F0101"
 """Reference id of the local mode: chronyd gives out its own clock, and follows no source (chronyc(1), tracking, Reference ID)."""
 _MOST = 15
@@ -31,12 +36,12 @@ class Tracking:
     @property
     def synchronised(self) -> bool:
         """Whether the daemon follows a source: not by its own word alone, since one that follows itself calls that normal."""
-        return self.leap != "Not synchronised" and not self.alone and 0 < self.stratum <= _MOST
+        return self.leap != "Not synchronised" and not self.alone and self.reference != _NONE and 0 < self.stratum <= _MOST
 
     @property
     def alone(self) -> bool:
         """Whether the daemon gives out its own clock (chrony.conf(5), local)."""
-        return self.reference.upper() == _OWN
+        return self.reference == _OWN
 
     @property
     def max_error(self) -> float:
@@ -55,10 +60,20 @@ def parse(text: str) -> Tracking:
     leap = fields[13].strip()
     if leap not in _LEAPS:
         raise FormatError(f"leap status {leap!r} is a word that is not known")
+    _source(fields[0], fields[1])
     try:
-        stratum, (offset, delay, dispersion) = int(fields[2]), (float(fields[place]) for place in (4, 10, 11))
+        stratum, numbers = int(fields[2]), {place: float(fields[place]) for place in _NUMBERS}
     except ValueError as error:
         raise FormatError(f"not a number: {error}") from error
-    if not all(map(math.isfinite, (offset, delay, dispersion))) or min(delay, dispersion) < 0:
+    offset, delay, dispersion = (numbers[place] for place in (4, 10, 11))
+    if not all(map(math.isfinite, numbers.values())) or min(delay, dispersion) < 0:
         raise FormatError(f"offset {offset:g} s, root delay {delay:g} s and root dispersion {dispersion:g} s, Expected: numbers, the latter two not below 0")
-    return Tracking(fields[0].strip(), fields[1] or fields[0], stratum, offset, delay, dispersion, leap)
+    return Tracking(fields[0], fields[1] or fields[0], stratum, offset, delay, dispersion, leap)
+
+
+def _source(reference: str, name: str) -> None:
+    """Compare the reference id with the source beside it: the local mode and a clock without a source have an empty one."""
+    if not _REFERENCE.fullmatch(reference):
+        raise FormatError(f"reference id {reference[:40]!r}, Expected: eight hexadecimal digits")
+    if not name.strip() and reference not in {_OWN, _NONE}:
+        raise FormatError(f"reference id {reference} without a source, Expected: a source, or reference id {_OWN} or {_NONE}")

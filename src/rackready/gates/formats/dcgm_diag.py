@@ -1,12 +1,16 @@
-"""Reads `dcgmi diag -j` of DCGM 3.x and 4.x into one shape.
+"""Reads `dcgmi diag -j` of DCGM 3.3 to 4.x into one shape, and of earlier versions as far as they tell.
 
-3.x: root key ``DCGM GPU Diagnostic``, results carry ``gpu_id`` as a string; ``GPU Device IDs`` are PCI device ids ("2330"), one a GPU; the Deployment
+Up to 3.2: results carry ``gpu_ids``, a warning is a text without a severity, and the GPUs have no serial numbers; up to 3.0 there is no version and no list
+of GPUs either (HelperJsonAddResult and HelperJsonBuildOutput in dcgmi/Diag.cpp, v2.4.7 to v3.3.1).
+
+3.3: root key ``DCGM GPU Diagnostic``, results carry ``gpu_id`` as a string; ``GPU Device IDs`` are PCI device ids ("2330"), one a GPU; the Deployment
 category has one result a test for the node, and the message of a warning stands there under ``warnings``. 4.x: root key ``DCGM Diagnostic``, results
 carry ``entity_group`` and ``entity_id``, and ``info`` is a list. A document without test categories is a diagnostic that did not run.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +18,9 @@ from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 _STATUSES = frozenset({"Pass", "Fail", "Skip", "Warn"})
+_DEVICE_ID = re.compile(r"(?:0x)?[0-9A-Fa-f]{4}")
+_SERIAL = re.compile(r"[ -~]*")
+_EARLIER = re.compile(r"(?:[12]\.|3\.[0-2]\.)")
 SEVERITY = {0: "none", 1: "monitor", 2: "isolate", 3: "unknown", 4: "triage", 5: "config", 6: "reset"}
 
 
@@ -52,6 +59,8 @@ class Diagnostic:
     results: tuple[Result, ...]
     eud: str = ""
     """Version of the extended utility diagnostic, where the document's head has one: it does not say that it ran."""
+    untold: tuple[str, ...] = ()
+    """What this document does not tell, though a judgement rests on it."""
 
     def tests(self) -> list[str]:
         """Names of the tests that the run reports, in its order."""
@@ -74,39 +83,75 @@ def parse(text: str) -> Diagnostic:
         raise FormatError(message) from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Devices:
+    """The GPUs of a document: serial number and PCI device id by number, as far as it tells them."""
+
+    gpus: tuple[int, ...]
+    serials: tuple[str, ...]
+    ids: tuple[str, ...]
+
+
 def _diagnostic(document: dict[str, Any]) -> Diagnostic:
     if "DCGM Diagnostic" in document:
-        body, meta = document["DCGM Diagnostic"], document.get("metadata", {})
-        entities = [entity for group in document.get("entity_groups", []) if group["entity_group"] == "GPU" for entity in group["entities"]]
-        gpus = tuple(_number(entity, "entity_id") for entity in entities)
-        serials = tuple(str(entity.get("serial_num", "")) for entity in entities)
-        ids = [entity.get("device_id", "") for entity in entities]
+        body, meta, devices, earlier = document["DCGM Diagnostic"], document.get("metadata", {}), _entities(document), False
     elif "DCGM GPU Diagnostic" in document:
-        body, meta = document["DCGM GPU Diagnostic"], document
-        named = document.get("GPU Device Serials", {})
-        ids = document.get("GPU Device IDs", [])
-        gpus = tuple(int(gpu) for gpu in named) or tuple(range(len(ids)))
-        serials = tuple(str(serial) for serial in named.values())
+        body, meta, devices = document["DCGM GPU Diagnostic"], document, _listed(document)
+        earlier = not devices.gpus or _EARLIER.match(str(meta.get("version", ""))) is not None
     else:
         message = f"neither 'DCGM Diagnostic' nor 'DCGM GPU Diagnostic' among {sorted(document)[:5]}"
         raise FormatError(message)
     if "runtime_error" in body:
         raise DiagnosticDidNotRunError(str(body["runtime_error"]).strip())
-    results = tuple(
-        result for category in body.get("test_categories", []) for test in category["tests"] for result in _results(_word(category, "category"), test)
-    )
+    tests = [(_word(category, "category"), test) for category in body.get("test_categories", []) for test in category["tests"]]
+    results = tuple(result for category, test in tests for result in _results(category, test))
     if not results:
         message = "no test categories: the diagnostic did not run"
         raise DiagnosticDidNotRunError(message)
-    return Diagnostic(
-        str(meta.get("version", body.get("version", ""))),
-        str(meta.get("Driver Version Detected", "")),
-        gpus,
-        serials,
-        tuple(str(found).strip().lower().removeprefix("0x") for found in ids if str(found).strip()),
-        results,
-        str(meta.get("EUD Test Version", "")),
-    )
+    version = str(meta.get("version", body.get("version", "")))
+    earlier |= any("gpu_ids" in item for _, test in tests for item in test["results"])
+    untold = _untold(devices, earlier=earlier)
+    driver, eud = str(meta.get("Driver Version Detected", "")), str(meta.get("EUD Test Version", ""))
+    return Diagnostic(version, driver, devices.gpus, devices.serials, devices.ids, results, eud, untold)
+
+
+def _entities(document: dict[str, Any]) -> _Devices:
+    """Return the GPUs that DCGM 4 lists: each with a device id, and with its serial number where it has one (HelperJsonAddEntities in dcgmi/Diag.cpp)."""
+    found = [entity for group in document.get("entity_groups", []) if group["entity_group"] == "GPU" for entity in group["entities"]]
+    gpus = tuple(_number(entity, "entity_id") for entity in found)
+    return _devices(gpus, [entity.get("serial_num", "") for entity in found], [entity["device_id"] for entity in found])
+
+
+def _listed(document: dict[str, Any]) -> _Devices:
+    """Return the GPUs that DCGM 3.3 lists: device ids one after the other, serial numbers by number of the GPU, of those that have one."""
+    named, ids = document.get("GPU Device Serials", {}), document.get("GPU Device IDs", [])
+    gpus = tuple(sorted({*(int(gpu) for gpu in named), *range(len(ids))}))
+    return _devices(gpus, list(named.values()), list(ids))
+
+
+def _devices(gpus: tuple[int, ...], serials: list[object], ids: list[object]) -> _Devices:
+    """Return the GPUs. Raises FormatError: a serial number or a device id that is none, or as many ids as there are GPUs."""
+    for serial in serials:
+        if not isinstance(serial, str) or not _SERIAL.fullmatch(serial):
+            raise FormatError(f"serial number {serial!r} is none")
+    words = [str(found).strip() for found in ids]
+    known = tuple(word.lower().removeprefix("0x") for word in words if word)
+    if known and len(known) != len(gpus):
+        raise FormatError(f"{len(gpus)} GPUs, and PCI device ids of {len(known)}")
+    if bad := [word for word in words if word and not _DEVICE_ID.fullmatch(word)]:
+        raise FormatError(f"PCI device id {bad[0][:40]!r}, Expected: four hexadecimal digits")
+    return _Devices(gpus, tuple(str(serial) for serial in serials), known)
+
+
+def _untold(devices: _Devices, *, earlier: bool) -> tuple[str, ...]:
+    """Return what a document does not tell. ``earlier``: it is of DCGM before 3.3."""
+    lacks = [
+        ("which GPUs it found", not devices.gpus and earlier),
+        ("the PCI device ids of the GPUs", not devices.ids and (earlier or bool(devices.gpus))),
+        ("the serial numbers of the GPUs", earlier and not any(devices.serials)),
+        ("the severity of its warnings", earlier),
+    ]
+    return tuple(what for what, lack in lacks if lack)
 
 
 def _results(category: str, test: dict[str, Any]) -> list[Result]:
@@ -130,7 +175,7 @@ def _result(category: str, name: str, item: dict[str, Any]) -> Result:
         gpu=gpu,
         entity=entity,
         status=status.capitalize(),
-        warnings=tuple(_warned(warning) for warning in item.get("warnings", [])),
+        warnings=_warnings(item.get("warnings", [])),
         info="; ".join(str(part) for part in info) if isinstance(info, list) else str(info),
     )
 
@@ -140,18 +185,31 @@ def _entity(category: str, item: dict[str, Any]) -> tuple[int | None, str]:
         group = _word(item, "entity_group")
         if group != "GPU":
             return None, group
+    if "gpu_ids" in item:
+        gpus = [int(gpu) for gpu in str(item["gpu_ids"]).split(",")]
+        return gpus[0] if len(gpus) == 1 else None, ", ".join(f"gpu{gpu}" for gpu in gpus)
     if "entity_id" in item or "gpu_id" in item:
         gpu = _number(item, "entity_id" if "entity_id" in item else "gpu_id")
         return gpu, f"gpu{gpu}"
     if category == "Deployment":  # 3.x: the software of the node, without a GPU
         return None, "node"
-    message = "a result without entity_id or gpu_id"
+    message = "a result without entity_id, gpu_id or gpu_ids"
     raise FormatError(message)
+
+
+def _warnings(said: object) -> tuple[Warned, ...]:
+    """Return the warnings of a result: a list, or a text of DCGM before 3.3."""
+    if isinstance(said, str):
+        return (Warned(" ".join(said.split()), -1, -1),) if said.strip() else ()
+    if not isinstance(said, list):
+        raise FormatError(f"warnings {said!r} are no list")
+    return tuple(_warned(warning) for warning in said)
 
 
 def _warned(warning: dict[str, Any]) -> Warned:
     text = warning["warning"] if "warning" in warning else warning["warnings"]
-    return Warned(" ".join(str(text).split()), int(warning.get("error_id", -1)), int(warning.get("error_severity", -1)))
+    numbers = [value if type(value := warning.get(key)) is int else -1 for key in ("error_id", "error_severity")]
+    return Warned(" ".join(str(text).split()), *numbers)
 
 
 def _word(item: dict[str, Any], key: str) -> str:

@@ -9,11 +9,16 @@ from typing import Any
 
 from rackready.gates.formats.error import FormatError
 
+_XML = re.compile(r"<(?:[?!][^>]*>\s*<)*(?P<root>[A-Za-z_][\w.-]*)?")
+_MORE = "Extra data"
+"""What Python's decoder says where something follows a whole document."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
-    """Return the document that a tool printed. Raises FormatError: empty, cut off, damaged, nested without end, NaN, Infinity, half a character, a key twice.
+    """Return the document that a tool printed.
+
+    Raises FormatError: empty, no JSON, two documents, cut off, damaged, nested without end, NaN, Infinity, half a character, a key twice.
 
     Python would take those two words for numbers, and 1e999 for the second; a bound that is held against them says nothing. Of a key that an object
     has twice it would keep the second value alone: two answers to one question, of which nobody knows the right one (RFC 8259, 4: unpredictable).
@@ -27,11 +32,11 @@ def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
         raise FormatError("empty output")
     start = text.find("{") if after_words else 0
     if start < 0:
-        raise FormatError(" ".join(text.split())[:160])
+        raise FormatError(_xml(text) or " ".join(text.split())[:160])
     try:
         document = json.loads(text[start:], parse_constant=_no_number, parse_float=_finite, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
-        raise FormatError(f"JSON cut off or damaged at line {error.lineno} column {error.colno}") from error
+        raise FormatError(_damage(text[start:], error)) from error
     except FormatError:
         raise
     except ValueError as error:
@@ -41,6 +46,24 @@ def load(text: str, *, after_words: bool = False) -> Any:  # noqa: ANN401 - JSON
     if _SURROGATE.search(text):
         _whole_characters(document)
     return document
+
+
+def _damage(text: str, error: json.JSONDecodeError) -> str:
+    """Return what was printed instead of one document."""
+    begin = text.lstrip()
+    if xml := _xml(text):
+        return xml
+    if begin[:1].isalpha():
+        return f"no JSON, but {begin.splitlines()[0].strip()[:80]!r}"
+    if error.msg == _MORE and text[error.pos] in "{[":
+        return f"two JSON documents, the second at line {error.lineno}: the output of one command is wanted"
+    return f"JSON cut off or damaged at line {error.lineno} column {error.colno}"
+
+
+def _xml(text: str) -> str:
+    """Return what to call an XML document that was given instead of JSON; empty for anything else."""
+    found = _XML.match(text.lstrip())
+    return f"XML ({found['root'] or 'without a root element'}), not JSON" if found else ""
 
 
 def _whole_characters(document: Any) -> None:  # noqa: ANN401 - JSON

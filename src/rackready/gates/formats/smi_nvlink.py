@@ -1,4 +1,8 @@
-"""Reads `nvidia-smi nvlink -s` (states and speeds) and `nvidia-smi nvlink -e` (error counters), of all drivers: the counters' names differ."""
+"""Reads `nvidia-smi nvlink -s` (states and speeds) and `nvidia-smi nvlink -e` (error counters), of all drivers: the counters' names differ.
+
+A GPU whose links NVML does not give has one line in place of them, e.g. `NVML: Unable to retrieve NVLink information as all links are inActive` (`Nvlink`
+in drivers of R590: NVIDIA/open-gpu-kernel-modules issue 1150). A GPU that does not answer has no heading, only `Unable to determine the device handle`.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +15,37 @@ _GPU = re.compile(r"^GPU (?P<index>\d+): (?P<name>.+?) \(UUID: (?P<uuid>[^)]+)\)
 _SPEED = re.compile(r"^Link (?P<link>\d+): (?P<speed>\d+(?:\.\d+)?) GB/s$")
 _INACTIVE = re.compile(r"^Link (?P<link>\d+): <inactive>$")
 _COUNTER = re.compile(r"^Link (?P<link>\d+): (?P<name>[A-Z][A-Za-z0-9 -]*?)\s*: (?P<value>\S.*)$")
+_NVML = re.compile(r"^NVML: ?(?P<text>\S.*)$")
+_HANDLE = re.compile(r"^Unable to determine the device handle for (?:GPU ?)?(?P<gpu>[0-9A-Fa-f:.]+): (?P<text>\S.*)$")
 _RATE = re.compile(r"^\d+(?:\.\d+)?e-\d+$")
 
 
 @dataclass(slots=True)
 class LinkGpu:
-    """One GPU, with its model as printed. ``speeds``: link -> GB/s, None when it is inactive. ``counters``: link -> name -> value as printed."""
+    """One GPU, with its model as printed. ``speeds``: link -> GB/s, None when it is inactive. ``counters``: link -> name -> value as printed.
+
+    ``refused``: NVML's words in place of the links; empty where there are links.
+    """
 
     index: int
     uuid: str
     name: str = ""
     speeds: dict[int, float | None] = field(default_factory=dict)
     counters: dict[int, dict[str, str]] = field(default_factory=dict)
+    refused: str = ""
 
 
-def status(text: str) -> dict[int, LinkGpu]:
+@dataclass(frozen=True, slots=True)
+class LinkReport:
+    """One output. ``lost``: GPU as printed (a number or a PCI address) -> the driver's words, for GPUs that do not answer."""
+
+    gpus: dict[int, LinkGpu]
+    lost: dict[str, str]
+
+
+def status(text: str) -> LinkReport:
     """Return every GPU's links. Raises FormatError for a line that is neither a GPU nor a link."""
-    found: dict[int, LinkGpu] = {}
+    found = LinkReport({}, {})
     for gpu, line in _lines(text, found):
         speed = _SPEED.match(line)
         match = speed or _INACTIVE.match(line)
@@ -39,9 +57,9 @@ def status(text: str) -> dict[int, LinkGpu]:
     return found
 
 
-def errors(text: str) -> dict[int, LinkGpu]:
+def errors(text: str) -> LinkReport:
     """Return every GPU's counters. Raises FormatError for a line that is neither a GPU nor a counter."""
-    found: dict[int, LinkGpu] = {}
+    found = LinkReport({}, {})
     for gpu, line in _lines(text, found):
         match = _COUNTER.match(line)
         if match is None:
@@ -63,20 +81,32 @@ def bit_error_rate(text: str) -> float:
     return float(text)
 
 
-def _lines(text: str, found: dict[int, LinkGpu]) -> list[tuple[LinkGpu, str]]:
+def _lines(text: str, found: LinkReport) -> list[tuple[LinkGpu, str]]:
+    """Add the GPUs to the report and return the lines of their links."""
     if not text.strip():
         raise FormatError("empty output")
     out: list[tuple[LinkGpu, str]] = []
     gpu: LinkGpu | None = None
-    for raw in text.splitlines():
-        line = " ".join(raw.split())
+    for line in filter(None, (" ".join(raw.split()) for raw in text.splitlines())):
         if match := _GPU.match(line):
-            gpu = LinkGpu(int(match["index"]), match["uuid"], match["name"])
-            if gpu.index in found:
-                raise FormatError(f"GPU {gpu.index} is there twice")
-            found[gpu.index] = gpu
-        elif line and gpu is None:
+            gpu = _new(found, LinkGpu(int(match["index"]), match["uuid"], match["name"]))
+        elif match := _HANDLE.match(line):
+            found.lost[match["gpu"]] = match["text"].rstrip(".")
+        elif gpu is None:
             raise FormatError(f"no list of GPUs and links, but {line[:80]!r}")
-        elif line and gpu is not None:
+        elif match := _NVML.match(line):
+            gpu.refused = match["text"].rstrip(".")
+        else:
             out.append((gpu, line))
+    for gpu in found.gpus.values():
+        if gpu.refused and any(of is gpu for of, _ in out):
+            raise FormatError(f"GPU {gpu.index} has links, and NVML's refusal to give them")
     return out
+
+
+def _new(found: LinkReport, gpu: LinkGpu) -> LinkGpu:
+    if gpu.index in found.gpus:
+        raise FormatError(f"GPU {gpu.index} is there twice: the output of two commands?")
+    if any(gpu.uuid == other.uuid for other in found.gpus.values()):
+        raise FormatError(f"{gpu.uuid} is there twice")
+    return found.gpus.setdefault(gpu.index, gpu)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from pydantic import Field
 
@@ -13,7 +13,8 @@ from rackready.gates import base, models
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import smi_nvlink
 from rackready.gates.formats.error import FormatError
-from rackready.gates.formats.smi_nvlink import LinkGpu
+from rackready.gates.formats.smi_nvlink import LinkGpu, LinkReport
+from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 from rackready.model.profile import NvLink
@@ -70,20 +71,30 @@ class NvLinks(Gate):
         if of_node.gpu.nvlink is None:
             judge.nothing(f"GPU {of_node.gpu.id} has no NVLink: there is nothing to judge")
             return judge.verdict(node)
-        states = _read(judge, outputs.get("status"), node, "nvidia-smi nvlink -s", smi_nvlink.status)
-        counters = _read(judge, outputs.get("errors"), node, "nvidia-smi nvlink -e", smi_nvlink.errors)
+        reports = [
+            _read(judge, outputs.get(key), node, what, parse)
+            for key, what, parse in (("status", "nvidia-smi nvlink -s", smi_nvlink.status), ("errors", "nvidia-smi nvlink -e", smi_nvlink.errors))
+        ]
+        for name, words in {name: words for report in reports if report for name, words in report.lost.items()}.items():
+            lost(judge, of_node, name, words)
+        states, counters = (report.gpus if report else None for report in reports)
         if counters is not None:
             _same_counters(judge, node, counters)
-        if _same_gpus(judge, of_node, node, states, counters) and states is not None and _complete(judge, of_node, node, states):
+        if _same_gpus(judge, of_node, node, states, counters) and states:
+            _complete(judge, of_node, node, states)
             for gpu in states.values():
                 counted = counters.get(gpu.index) if counters is not None else None
-                if counters is not None and counted is None:
-                    judge.error(f"{node} gpu{gpu.index}", "NVLink error counters not reported", "its links", "nothing", "Run `nvidia-smi nvlink -e` by hand.")
+                if counters is not None and not gpu.refused and (counted is None or counted.refused):
+                    said = f"NVML: {counted.refused}" if counted else "nothing"
+                    judge.error(f"{node} gpu{gpu.index}", "NVLink error counters not reported", "its links", said, "Run `nvidia-smi nvlink -e` by hand.")
                 self._gpu(judge, of_node.gpu.nvlink, node, gpu, counted)
         return judge.verdict(node)
 
     def _gpu(self, judge: Judge, wanted: NvLink, node: str, gpu: LinkGpu, counted: LinkGpu | None) -> None:
         where = f"{node} gpu{gpu.index}"
+        if gpu.refused:
+            judge.fail(where, "no NVLink active", f"{wanted.links} links active", f"NVML: {gpu.refused}", _STEP)
+            return
         active = {link: speed for link, speed in gpu.speeds.items() if speed is not None}
         judge.count("nvlinks_active", where, len(active), wanted.links, "GPU profile")
         if len(active) != wanted.links:
@@ -94,9 +105,10 @@ class NvLinks(Gate):
         for link, speed in active.items():
             bad = len(judge.fails) + len(judge.errors)
             self._speed(judge, wanted, f"{where} nvlink{link}", speed)
-            if counted is not None:
-                self._errors(judge, f"{where} nvlink{link}", counted.counters.get(link, {}))
-            if counted is not None and len(judge.fails) + len(judge.errors) == bad:
+            if counted is None or counted.refused:
+                continue
+            self._errors(judge, f"{where} nvlink{link}", counted.counters.get(link, {}))
+            if len(judge.fails) + len(judge.errors) == bad:
                 judge.measured.add(f"{node}/gpu{gpu.index}/nvlink{link}")
 
     @staticmethod
@@ -155,26 +167,35 @@ def _command(node: str, key: str, option: str) -> Command:
     return Command(key=key, node=node, argv=("nvidia-smi", "nvlink", option), timeout_s=60)
 
 
-def _read(judge: Judge, output: Output | None, node: str, what: str, parse: object) -> dict[int, LinkGpu] | None:
+def lost(judge: Judge, facts: NodeFacts, name: str, words: str) -> None:
+    """Fail for a GPU that does not answer; ``name``: its number or PCI address, as nvidia-smi printed it."""
+    part = f"gpu{name}" if name.isdigit() else parts.name(facts, name)
+    step = "Power the node off and on; if it comes back, replace the GPU: docs/runbooks/gpu.md."
+    judge.fail(f"{facts.node.name} {part}", "GPU lost", "a GPU that answers", words, step)
+
+
+def _read(judge: Judge, output: Output | None, node: str, what: str, parse: Callable[[str], LinkReport]) -> LinkReport | None:
     if judge.trouble(trouble(output, node, what)) or output is None:
         return None
     try:
-        found: dict[int, LinkGpu] = parse(output.stdout)  # type: ignore[operator]
+        found = parse(output.stdout)
     except FormatError as error:
         judge.error(node, f"{what} unreadable", "GPUs and their links", f"{error} (exit code {output.exit_code})", f"Run `{what}` by hand on the node.")
         return None
-    if output.exit_code != 0:
+    if output.exit_code != 0 and not found.lost and not any(gpu.refused for gpu in found.gpus.values()):
         judge.error(
             node, f"{what} contradicts itself", "exit code 0 with a list of links", f"exit code {output.exit_code}", f"Run `{what}` by hand on the node."
         )
     return found
 
 
-def _complete(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu]) -> bool:
+def _complete(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu]) -> None:
     judge.judged += 1
-    if set(states) != set(range(facts.platform.gpus)):
-        judge.fail(node, "GPUs in nvidia-smi nvlink", f"{facts.platform.gpus}", f"{len(states)}", "See the gate node/gpu/sanity/inventory: a GPU is missing.")
-    return bool(states)
+    wanted = set(range(facts.platform.gpus))
+    if set(states) != wanted:
+        other = "Give the links of every GPU: `nvidia-smi nvlink -s` without -i."
+        step = parts.count_step(len(states), len(wanted)) if len(states) != len(wanted) else other
+        judge.fail(node, "GPUs in nvidia-smi nvlink", parts.numbers(wanted), parts.numbers(states), step)
 
 
 def _same_gpus(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu] | None, counters: dict[int, LinkGpu] | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 from rackready.design.facts import NodeFacts
@@ -41,6 +41,18 @@ def empty_places(facts: NodeFacts, present: Iterable[str]) -> str:
     found = {short(pci) for pci in present}
     missing = [f"{address}, the place of gpu{at}" for at, address in enumerate(facts.platform.gpu_pci) if short(address) not in found]
     return f" (none at {'; '.join(missing)})" if missing else ""
+
+
+def count_step(found: int, wanted: int) -> str:
+    """Return the next step where an output has another number of GPUs than the platform."""
+    if found < wanted:
+        return "See the gate node/gpu/sanity/inventory: a GPU is missing."
+    return "Correct the node's platform in site.yml: it has fewer GPUs than the node. For an output that was captured elsewhere, correct --profile or --gpus."
+
+
+def numbers(found: Collection[int]) -> str:
+    """Return how many GPUs an output has, with their numbers: '1 (GPU 7)'."""
+    return f"{len(found)} ({', '.join(f'GPU {number}' for number in sorted(found))})"
 
 
 def gpus(facts: GateFacts, node: str) -> int:

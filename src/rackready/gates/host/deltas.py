@@ -24,6 +24,8 @@ from rackready.model.outcome import Op, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
 
 _REPLAYS = Tool("nvidia-smi", ("nvidia-smi", "-q"), "nvidia-open", keep=r"^GPU [0-9A-Fa-f:.]+$|Replays Since Reset")
+_ANSWERED = frozenset({0, 15})
+"""Exit codes of nvidia-smi (its manual): 15 where a GPU is lost, which its output names."""
 _AER = ("aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal")
 _GT_S = {1: 2.5e9, 2: 5e9, 3: 8e9, 4: 16e9, 5: 32e9, 6: 64e9}
 _BER = 1e-12
@@ -217,6 +219,6 @@ def _gpu_values(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, int
     if len(replays) == facts.platform.gpus:
         out.update({f"gpu{index}/pcie_replay": int(count) for index, count in enumerate(replays)})
     if facts.gpu.nvlink is not None:
-        out.update(nvlink_deltas.values(judge, facts, found.text("nvlink") or ""))
+        out.update(nvlink_deltas.values(judge, facts, found.text("nvlink", good=_ANSWERED) or ""))
         judge.judged += 1
     return out

@@ -37,7 +37,7 @@ def links(judge: Judge, facts: NodeFacts, texts: Sequence[str], seconds: float) 
     ``texts``: what nvidia-smi said before and after the load. One that cannot be read is an error already (`values`).
     """
     try:
-        before, after = (smi_nvlink.errors(text) for text in texts)
+        before, after = (smi_nvlink.errors(text).gpus for text in texts)
     except FormatError:
         return
     for gpu in sorted(after):
@@ -86,14 +86,17 @@ def values(judge: Judge, facts: NodeFacts, text: str) -> dict[str, int]:
     """Return the faults that all links of a GPU count, by kind: every counter that is no traffic, no error correction and none that a healthy link has."""
     out: dict[str, int] = {}
     try:
-        gpus = smi_nvlink.errors(text)
+        found = smi_nvlink.errors(text)
     except FormatError as error:
         judge.error(facts.node.name, "NVLink counters unreadable", "every GPU's counters", error, "Run `nvidia-smi nvlink -e` by hand.")
         return out
-    for gpu in gpus.values():
+    for name, words in found.lost.items():
+        nvlink.lost(judge, facts, name, words)
+    for gpu in found.gpus.values():
         out[f"gpu{gpu.index}/nvlink_inactive"] = (facts.gpu.nvlink.links if facts.gpu.nvlink else 0) - len(gpu.counters)
         if not gpu.counters or not all(nvlink.FAULTS & counters.keys() for counters in gpu.counters.values()):
-            judge.error(f"{facts.node.name} gpu{gpu.index}", "NVLink faults not counted", "a counter of faults on every link", "none", AGAIN)
+            said = f"NVML: {gpu.refused}" if gpu.refused else "none"
+            judge.error(f"{facts.node.name} gpu{gpu.index}", "NVLink faults not counted", "a counter of faults on every link", said, AGAIN)
         for name, value in (item for counters in gpu.counters.values() for item in counters.items()):
             if value.isdigit() and not name.endswith("BER") and name not in nvlink.WATCHED and not nvlink.PLAIN.match(name):
                 key = f"gpu{gpu.index}/nvlink_{name.removesuffix(' Errors').lower().replace(' ', '_')}"

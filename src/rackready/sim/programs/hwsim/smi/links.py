@@ -6,6 +6,9 @@ import sys
 
 from ..machine import Gpu
 
+_ALL_INACTIVE = "NVML: Unable to retrieve NVLink information as all links are inActive"
+"""In place of a GPU's links, none of which is active (leptonai/gpud issue 1085, of a B200; Azure/azurehpc-health-checks test/data, of an A100)."""
+
 
 def main(argv: list[str], gpus: list[Gpu]) -> int:
     """Print link status (-s), capabilities (-c) or error counters (-e), of all GPUs or of -i N."""
@@ -16,11 +19,13 @@ def main(argv: list[str], gpus: list[Gpu]) -> int:
         return 6
     lost = next((gpu for gpu in chosen if gpu.lost), None)
     if lost is not None:
-        sys.stdout.write(f"Unable to determine the device handle for GPU{lost.index}: GPU is lost\n")
+        sys.stdout.write(f"Unable to determine the device handle for GPU{lost.index}: {lost.bus_id[4:]}: GPU is lost.  Reboot the system to recover this GPU\n")
         return 15
     for gpu in chosen:
         sys.stdout.write(f"GPU {gpu.index}: {gpu.part['name']} (UUID: {gpu.part['uuid']})\n")
-        if any(arg in {"-s", "--status"} for arg in argv):
+        if gpu.part["nvlink"]["links"] and all(link["state"] != "active" for link in gpu.part["nvlink"]["links"]):
+            sys.stdout.write(f"{_ALL_INACTIVE}\n")
+        elif any(arg in {"-s", "--status"} for arg in argv):
             _status(gpu)
         elif any(arg in {"-e", "--errorcounters"} for arg in argv):
             _errors(gpu)
