@@ -23,6 +23,10 @@ class _Box:
     loc: Loc
 
 
+_MEASURED_M = 0.01
+"""Two figures of one way that differ by no more than this are one, m. Judgement: nobody measures a hall more finely."""
+
+
 def check_units(subject: Subject) -> list[Found]:
     """Return what overlaps in racks, sticks out at their top, or has no unit."""
     site = subject.site
@@ -111,8 +115,8 @@ def _halls(site: Site, lost: Lost) -> list[Found]:
             out += unknown(name, known, here, "hall", lost.of("halls"))
             back = known[name].ways_m.get(hall.name, way) if name in known else way
             # Said once, where the second of the two is written.
-            if back != way and name in before:
-                text = f"the way from {hall.name} to {name} is {way:g} m, and {back:g} m from {name} to {hall.name} - Expected: one length."
+            if abs(back - way) > _MEASURED_M and name in before:
+                text = f"the way from {hall.name} to {name} is {way:.12g} m, and {back:.12g} m from {name} to {hall.name} - Expected: one length."
                 out.append(Found(here, text, "Measure it from entry to entry, and say it once."))
         before.add(hall.name)
     return out

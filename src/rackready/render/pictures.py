@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rackready.design.capacity.limits import kilowatts, over
 from rackready.design.capacity.parts import Device, RackInput, collapse, least
 from rackready.design.capacity.report import NodeLoad
 from rackready.design.topology.spof import counted
@@ -149,11 +150,12 @@ def power_bars(nodes: Sequence[NodeLoad], width: float = 1100) -> str:
     parts = [svg.text(4, 16, title, "strong")]
     for row, (node, usable) in enumerate(shown):
         y = 28 + row * 22.0
-        over = node.worst_w > usable + 0.5
-        loads = f"{least(partial=node.partial)}{node.load_w / 1000:.1f} / {node.worst_w / 1000:.1f} of {usable / 1000:.1f} kW{' OVER' if over else ''}"
+        above = over(node.worst_w, usable)
+        most, worst = kilowatts(node.worst_w, usable) if above else (f"{usable / 1000:.1f} kW", f"{node.worst_w / 1000:.1f} kW")
+        loads = f"{least(partial=node.partial)}{node.load_w / 1000:.1f} / {worst.removesuffix(' kW')} of {most}{' OVER' if above else ''}"
         parts += [
             svg.text(4, y + 12, svg.shortened(f"{node.kind} {node.name}", 150), "label"),
-            svg.box(160, y, scale * node.worst_w / usable, 15, "over" if over else "worst"),
+            svg.box(160, y, scale * node.worst_w / usable, 15, "over" if above else "worst"),
             svg.box(160, y + 4, scale * node.load_w / usable, 7, "load"),
             svg.text(width - 232, y + 12, loads, "label"),
         ]

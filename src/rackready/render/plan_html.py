@@ -8,6 +8,7 @@ from functools import cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from rackready.design.capacity.limits import kilowatts
 from rackready.design.capacity.losses import LossCase, tally
 from rackready.design.capacity.notes import NOT_PUBLISHED
 from rackready.design.capacity.parts import RackInput, least
@@ -30,6 +31,7 @@ def _template(name: str) -> Template:
     env = Environment(loader=FileSystemLoader(template_root()), undefined=StrictUndefined, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     env.filters["kw"] = lambda watts: NOT_PUBLISHED if watts is None else f"{watts / 1000:,.1f}"
     env.filters["kg"] = lambda weight: NOT_PUBLISHED if weight is None else f"{weight:,.0f}"
+    env.filters["against"] = lambda seen, usable: "/".join(text.removesuffix(" kW") for text in reversed(kilowatts(seen, usable)))
     return env.get_template(f"plan/{name}.html.j2")
 
 

@@ -21,7 +21,6 @@ _BOARD = "hgx_"
 _DPU = "bluefield"
 """How a BlueField's own BMC calls its system (NVIDIA/bare-metal-manager-core 7778162, bmc-mock's nvidia_dpu.tar.gz; it says SystemType Physical)."""
 _LINKS = ("ComputerSystems", "ManagerForServers")
-_STEP = "Give bmc.address of the server's own BMC, or correct platform of {node} in the site file; a server model without a profile needs one of its own."
 
 
 def ask(node: str, *trails: str, timeout_s: float = documents.TIMEOUT_S) -> Command:
@@ -60,7 +59,8 @@ def _is_of(judge: Judge, facts: NodeFacts, found: Told) -> bool:
 
 def _stranger(judge: Judge, facts: NodeFacts, actual: str) -> bool:
     node, platform = facts.node.name, facts.platform
-    judge.error(f"{node} BMC", "another machine answers", f"a {platform.product} ({platform.id})", actual, _STEP.format(node=node))
+    step = f"Give bmc.address of the server's own BMC, or correct platform of {node} in the site file; a server model without a profile needs one of its own."
+    judge.error(f"{node} BMC", "another machine answers", f"a {platform.product} ({platform.id})", actual, step)
     return False
 
 

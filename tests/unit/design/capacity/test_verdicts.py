@@ -220,3 +220,17 @@ def test_air_cooled_rack_of_many_racks_is_told_by_its_models() -> None:
     assert texts(report) == [
         "rack r1: gb200_nvl72 is liquid-cooled - Expected: cooling of kind liquid or hybrid Actual: air. Place it in a rack with a liquid loop."
     ]
+
+
+def test_page_and_picture_show_an_overload_by_figures_that_differ() -> None:
+    power = [PowerNode(name="rpp", kind="rpp", rating_kw=9.9992)]
+    item = rack("r1", *stack(DUAL, 5), feeds=(Feed(name="a", source="rpp"),))
+    report = capacity([item], Facility(power=power))
+    page = plan_html("x", report, [item])
+    assert "10.0 / 10.000 of 9.999 kW OVER" in page
+
+
+def test_an_overload_of_one_loss_shows_figures_that_differ() -> None:
+    item = rack("r1", *stack(DUAL, 5), feeds=pdus("rpp-a", "rpp-b"))
+    page = plan_html("x", capacity([item], tree(rating_kw=9.9992)), [item])
+    assert "rpp-b 10.000/9.999 kW" in page

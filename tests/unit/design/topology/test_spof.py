@@ -56,3 +56,12 @@ def test_cores_share_what_a_lost_one_takes() -> None:
     assert plan.losses[-1].text == (
         "core-0001 to core-0064 (64 switches), each: one of 64 cores between all pods: its loss takes 1.56 % of that capacity from 64 switches below."
     )
+
+
+def test_what_a_topology_says_of_a_tier_that_it_does_not_have_is_refused() -> None:
+    more = {"spine_oversubscription": "2:1", "core": {"model": "qm9700"}}
+    plan = fabric(32, 32, 64, **more)
+    assert plan.problems == (
+        "topology.spine_oversubscription: two tiers carry these nodes - Expected: no spine_oversubscription Actual: 2:1. Remove it, or say tiers: 3.",
+        "topology.core: two tiers carry these nodes - Expected: no core Actual: qm9700. Remove it, or say tiers: 3.",
+    )
