@@ -130,10 +130,10 @@ def test_a_host_key_that_was_not_pinned_is_refused(server: Server, tmp_path: Pat
     assert answer.exit_code is None
     step = "If it was installed anew, or the pinned key was lost, `rackready hostkey accept node01` shows both keys and pins the new one"
     pinned, shown = fingerprint(other), fingerprint(server.host_key)
-    text = f"node01: SSH host key changed, no login was tried - Expected: {pinned} Actual: {shown}. {step}; if not, find out who answers there."
+    text = f"node01: SSH host key changed, no login was tried - Expected: {pinned} Actual: {shown}. {step}; if not, find out who answers there"
     assert answer.failure == text
     unknown = connect(server, known_hosts=tmp_path / "none").run("node01", ("true",), timeout_s=10)
-    text = f"node01: SSH host key, no login was tried - Expected: one pinned in {tmp_path / 'none'} Actual: none. {step}; if not, find out who answers there."
+    text = f"node01: SSH host key, no login was tried - Expected: one pinned in {tmp_path / 'none'} Actual: none. {step}; if not, find out who answers there"
     assert unknown.failure == text
 
 

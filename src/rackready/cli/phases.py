@@ -11,7 +11,7 @@ from rackready.cli.deploy import Check, Limit
 from rackready.cli.output import Env, Format, Output
 
 _PHASES: dict[str, tuple[tuple[str, ...], str]] = {
-    "provision": (("provision",), "Power nodes on through their BMCs and pin their host keys (Pulumi)."),
+    "provision": (("provision",), "Power nodes on through their BMCs; pin the host keys of those that are new to it (Pulumi)."),
     "install": (("install",), "Install and pin driver, fabric manager, CUDA, container toolkit, DCGM (Ansible)."),
     "fabric": (("fabric",), "Configure switches and the nodes' RoCE settings, and read them back."),
     "validate": (("validate",), "Run the gates of the site's set whose evidence is missing, void or too old."),

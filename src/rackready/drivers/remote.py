@@ -231,11 +231,11 @@ class Remote:
 
 def _changed(node: str, error: paramiko.BadHostKeyException) -> str:
     expected, actual = ssh.fingerprint(error.expected_key), ssh.fingerprint(error.key)
-    return f"{node}: SSH host key changed, no login was tried - Expected: {expected} Actual: {actual}. {ssh.way_out(node)}"
+    return f"{node}: SSH host key changed, no login was tried - Expected: {expected} Actual: {actual}. {ssh.way_out(node)}".rstrip(".")
 
 
 def _unpinned(node: str, known_hosts: Path) -> str:
-    return f"{node}: SSH host key, no login was tried - Expected: one pinned in {known_hosts} Actual: none. {ssh.way_out(node)}"
+    return f"{node}: SSH host key, no login was tried - Expected: one pinned in {known_hosts} Actual: none. {ssh.way_out(node)}".rstrip(".")
 
 
 class Job:

@@ -70,7 +70,11 @@ def not_asked(unknown: Mapping[str, str]) -> dict[str, str]:
     causes: dict[str, list[str]] = {}
     for node, why in unknown.items():
         causes.setdefault(why.removeprefix(f"{node}: "), []).append(node)
-    return {f"{listed(nodes)}: whether the scheduler offers what is quarantined or retired is not known: {why}": listed(nodes) for why, nodes in causes.items()}
+    lines = {}
+    for why, nodes in causes.items():
+        whom = "it" if len(nodes) == 1 else "them"
+        lines[f"{listed(nodes)}: whether the scheduler gives {whom} jobs is not known: {why}"] = listed(nodes)
+    return lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ __all__ = ["scene"]
 FINDING = "node03 gpu2: NVLink down - Expected: 18 links active Actual: 17. Read docs/runbooks/nvlink-down.md."
 OURS = f"rackready: quarantined: {FINDING}"
 SAID = "node03 is quarantined, and the scheduler offered it to jobs (IDLE): drained. If it was repaired: rackready repair node03 --reason '...'"
-SILENT = "node03: whether the scheduler offers what is quarantined or retired is not known: no answer."
+SILENT = "node03: whether the scheduler gives it jobs is not known: no answer."
 
 
 def quarantined(scene: Scene, now: SchedulerNode = IDLE) -> None:
@@ -82,7 +82,7 @@ def test_a_scheduler_that_cannot_be_asked_is_said_and_stops_nobody(scene: Scene)
     quarantined(scene)
     scene.ledger.set_state("node04", NodeState.RETIRED, "sold")
     scene.cluster.silent = {"node03", "node04"}
-    text = "node03, node04: whether the scheduler offers what is quarantined or retired is not known: no answer."
+    text = "node03, node04: whether the scheduler gives them jobs is not known: no answer."
     assert keep_off(scene.ctx) == Kept((), (text,))
     assert scene.told() == [("node03, node04", "hold", text)]
 
@@ -114,7 +114,7 @@ def test_a_scheduler_that_hangs_is_waited_for_no_longer_than_the_limit(scene: Sc
     monkeypatch.setattr(offer, "ASK_S", 0.05)
     lines = keep_off(scene.ctx).lines
     over.set()
-    text = "node03: whether the scheduler offers what is quarantined or retired is not known: the scheduler - Expected: an answer within 0.05 s Actual: none."
+    text = "node03: whether the scheduler gives it jobs is not known: the scheduler - Expected: an answer within 0.05 s Actual: none."
     assert lines == (f"{text} See whether its controller runs and can be reached.",)
 
 
@@ -134,7 +134,7 @@ def test_a_look_writes_nothing_and_a_controller_without_a_pinned_key_is_not_aske
     assert (found.asked, found.offered) == (frozenset(), {})
     where = f"{site.handover.controller}" if site.handover.kind == "slurm" else ""
     text = (
-        f"node03: whether the scheduler offers what is quarantined or retired is not known: Slurm controller {where}: SSH - Expected: its host key in "
+        f"node03: whether the scheduler gives it jobs is not known: Slurm controller {where}: SSH - Expected: its host key in "
         f"{paths.known_hosts} Actual: none, and this command writes none. If it was installed anew, or the pinned key was lost, "
         "`rackready hostkey accept scheduler` shows both keys and pins the new one; if not, find out who answers there."
     )

@@ -89,7 +89,8 @@ def _connect(handover: SlurmHandover, paths: EnvPaths, where: str) -> paramiko.S
         raise SchedulerError(message) from error
     except (OSError, paramiko.SSHException) as error:
         expected = f"user {handover.user} is let in with {handover.private_key}"
-        message = f"Slurm controller {where}: SSH - Expected: {expected} Actual: {str(error) or type(error).__name__}. Correct handover in the site file."
+        step = "See whether it is up and answers there, or correct handover in the site file."
+        message = f"Slurm controller {where}: SSH - Expected: {expected} Actual: {str(error) or type(error).__name__}. {step}"
         raise SchedulerError(message) from error
 
     transport = client.get_transport()
