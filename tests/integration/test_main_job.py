@@ -166,6 +166,8 @@ def test_no_drift_hides_behind_evidence(project: Project) -> None:
     for event in project.events():
         if event.campaign == document["campaign"]:
             told[event.node] = f"{told.get(event.node, '')}\n{event.text}"
+    for record in project.evidence(document["campaign"]):
+        told[record.target] = "\n".join([told.get(record.target, ""), *(str(finding) for finding in record.verdict.findings)])
     unsaid = [words for node, those in NAMED.items() for words in those if words not in told[node]]
     assert unsaid == [], told
     assert all(state.startswith("drain") for name, state in sinfo(project).items() if name in NAMED)
