@@ -16,18 +16,13 @@ description:
   - Says in C(written) which files and folders were (in a dry run, would be) changed, and in C(differs) the same in words.
 options:
   folders: {description: folders that are made where they are absent, type: list, elements: path, default: []}
-  shared: {description: "folders of all users, such as /tmp: mode 1777", type: list, elements: path, default: []}
-  kernel: {description: "kernel settings (sysctl) that are to be in force; one that this kernel does not have is left out", type: dict, default: {}}
   files: {description: files with C(path), C(content) and C(mode) (default 0644), type: list, elements: dict, default: []}
 author: rackready
 """
 
-SYSCTL = Path("/proc/sys")
 FILE = {"path": {"type": "path", "required": True}, "content": {"type": "str", "required": True}, "mode": {"type": "str", "default": "0644"}}
 OPTIONS = {
     "folders": {"type": "list", "elements": "path", "default": []},
-    "shared": {"type": "list", "elements": "path", "default": []},
-    "kernel": {"type": "dict", "default": {}},
     "files": {"type": "list", "elements": "dict", "default": [], "options": FILE},
 }
 
@@ -36,8 +31,6 @@ def main() -> None:
     """Read the options, bring folders and files to them, say what changed."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True, no_log=True)  # no_log: whole files are not for the node's journal
     written = [path for path in module.params["folders"] if folder(module, Path(path))]
-    written += [path for path in module.params["shared"] if folder(module, Path(path), "1777")]
-    written += [name for name, value in module.params["kernel"].items() if setting(module, SYSCTL / name.replace(".", "/"), str(value))]
     diff = []
     for wish in module.params["files"]:
         before = text(module, Path(wish["path"]))
@@ -47,21 +40,12 @@ def main() -> None:
     module.exit_json(changed=bool(written), written=written, differs=[f"{path} is not as wanted" for path in written], diff=diff)
 
 
-def folder(module: AnsibleModule, path: Path, mode: str = "0755") -> bool:
+def folder(module: AnsibleModule, path: Path) -> bool:
     """Have the folder; returns whether something was to be changed."""
     absent = not path.is_dir()
     if absent and not module.check_mode:
         path.mkdir(parents=True)
-    return bool(attributes(module, path, mode, changed=absent))
-
-
-def setting(module: AnsibleModule, path: Path, wanted: str) -> bool:
-    """Have a kernel setting in force; returns whether something was to be changed."""
-    if not path.exists() or path.read_text(encoding="ascii").split() == wanted.split():
-        return False
-    if not module.check_mode:
-        path.write_text(f"{wanted}\n", encoding="ascii")
-    return True
+    return bool(attributes(module, path, "0755", changed=absent))
 
 
 def text(module: AnsibleModule, path: Path) -> str | None:

@@ -33,7 +33,7 @@ class Stub:
     def set_fs_attributes_if_different(self, wanted: dict[str, str], changed: bool) -> bool:  # noqa: FBT001 - Ansible's signature
         assert (wanted["owner"], wanted["group"]) == ("root", "root")
         path, mode = Path(wanted["path"]), int(wanted["mode"], 8)
-        differs = path.stat().st_mode & 0o7777 != mode
+        differs = path.stat().st_mode & 0o777 != mode
         if not self.check_mode:
             path.chmod(mode)
         return changed or differs
@@ -54,14 +54,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[s
     spec.loader.exec_module(module)
     (tmp_path / "tmp").mkdir()
 
-    monkeypatch.setattr(module, "SYSCTL", tmp_path / "sys")
-
-    def call(  # the module's own options
-        *, check: bool = False, folders: tuple[str, ...] = (), shared: tuple[str, ...] = (), kernel: dict[str, int] | None = None, **files: str
-    ) -> dict[str, Any]:
+    def call(*, check: bool = False, folders: tuple[str, ...] = (), **files: str) -> dict[str, Any]:
         wishes = [{"path": str(tmp_path / name), "content": content, "mode": "0640"} for name, content in files.items()]
         params = {"folders": [str(tmp_path / name) for name in folders], "files": wishes}
-        params |= {"shared": [str(tmp_path / name) for name in shared], "kernel": kernel or {}}
         monkeypatch.setattr(module, "AnsibleModule", lambda **_: Stub(params, tmp_path / "tmp", check_mode=check))
         with pytest.raises(Ended) as ended:
             module.main()
@@ -101,25 +96,3 @@ def test_a_folder_in_the_place_of_a_file_is_refused(run: Callable[..., dict[str,
     (tmp_path / "one").mkdir()
     said = run(one="1\n")
     assert said == {"msg": f"Expected: {tmp_path}/one is a file Actual: it is a folder. Remove it on the node, then run again.", "failed": True}
-
-
-def test_a_kernel_setting_that_is_not_in_force_is_named_and_set_and_one_that_there_is_not_is_left_out(
-    run: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
-    (tmp_path / "sys/kernel").mkdir(parents=True)
-    (tmp_path / "sys/kernel/numa_balancing").write_text("1\n")
-    wanted = {"kernel.numa_balancing": 0, "kernel.no_such": 1}
-    assert run(check=True, kernel=wanted)["written"] == ["kernel.numa_balancing"]
-    assert (tmp_path / "sys/kernel/numa_balancing").read_text() == "1\n"
-    assert run(kernel=wanted)["written"] == ["kernel.numa_balancing"]
-    assert (tmp_path / "sys/kernel/numa_balancing").read_text() == "0\n"
-    assert run(kernel=wanted)["changed"] is False
-
-
-def test_a_folder_of_all_users_gets_its_sticky_bit_back(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
-    (tmp_path / "t").mkdir()
-    (tmp_path / "t").chmod(0o777)
-    assert run(check=True, shared=("t",))["written"] == [str(tmp_path / "t")]
-    assert run(shared=("t",))["written"] == [str(tmp_path / "t")]
-    assert (tmp_path / "t").stat().st_mode & 0o7777 == 0o1777
-    assert run(shared=("t",))["changed"] is False

@@ -23,7 +23,7 @@ Severity = Annotated[
 Repaired = Annotated[str | None, typer.Argument(help="Fault to repair; all of the node's when absent.")]
 Chosen = Annotated[str, typer.Argument(help="Fault; `rackready sim faults` lists them.")]
 
-_DEGREES = ("severity", "factor", "count", "width", "gen", "rate", "mask", "code", "microseconds", "mtu", "share")
+_DEGREES = ("severity", "factor", "count", "width", "gen", "rate", "mask", "code", "microseconds", "seconds", "mtu", "share")
 
 
 def register(parent: typer.Typer) -> None:

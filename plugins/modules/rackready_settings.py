@@ -1,0 +1,54 @@
+"""Kernel settings in force and folders of all users, in one call: what differs from what is wanted is corrected now, whoever changed it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = """
+module: rackready_settings
+short_description: keep kernel settings in force, and folders of all users as they must be
+description:
+  - Compares first; says in C(written) what was (in a dry run, would be) changed.
+  - A kernel setting that this kernel does not have is left out.
+options:
+  kernel: {description: "sysctl keys and the values that are to be in force", type: dict, default: {}}
+  shared: {description: "folders of all users, such as /tmp: root's, mode 1777", type: list, elements: path, default: []}
+author: rackready
+"""
+
+OPTIONS = {"kernel": {"type": "dict", "default": {}}, "shared": {"type": "list", "elements": "path", "default": []}}
+SYSCTL = Path("/proc/sys")
+
+
+def main() -> None:
+    """Read the options, correct what differs, say what changed."""
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    written = [name for name, value in module.params["kernel"].items() if setting(module, SYSCTL / name.replace(".", "/"), str(value))]
+    written += [path for path in module.params["shared"] if folder(module, Path(path))]
+    module.exit_json(changed=bool(written), written=written)
+
+
+def setting(module: AnsibleModule, path: Path, wanted: str) -> bool:
+    """Have a kernel setting in force; returns whether something was to be changed."""
+    if not path.exists() or path.read_text(encoding="ascii").split() == wanted.split():
+        return False
+    if not module.check_mode:
+        path.write_text(f"{wanted}\n", encoding="ascii")
+    return True
+
+
+def folder(module: AnsibleModule, path: Path) -> bool:
+    """Have a folder in which all users write, each to its own files; returns whether something was to be changed."""
+    absent = not path.is_dir()
+    if absent and not module.check_mode:
+        path.mkdir(parents=True)
+    if not path.exists():
+        return absent
+    wanted = module.load_file_common_arguments({"mode": "1777", "owner": "root", "group": "root"}, path=str(path))
+    return bool(module.set_fs_attributes_if_different(wanted, absent))
+
+
+if __name__ == "__main__":
+    main()
