@@ -12,7 +12,7 @@ from rackready.handover import certify
 from rackready.model.evidence import RawOutput
 from rackready.model.outcome import Outcome
 from rackready.model.phase import PhaseContext
-from tests.unit.campaign.test_evidence_check import COUNTS, NODES, R3, Rack, rack
+from tests.unit.campaign.test_evidence_check import NODES, R3, SEEN, Rack, rack
 from tests.unit.evidence.test_damage import spoil
 
 __all__ = ["rack"]
@@ -41,7 +41,7 @@ def test_one_node_measures_one_gate_again_and_its_neighbour_counts_on(rack: Rack
     ready(rack)
     key = damage(rack)
     out = rack.run()
-    assert (out["node02"].outcome, out["node02"].message) == (Outcome.PASS, COUNTS)
+    assert (out["node02"].outcome, out["node02"].message) == (Outcome.PASS, SEEN)
     assert rack.due() == {"node01": {R3}}
     assert (rack.taken, rack.returned) == ({}, []), "no neighbour is drained"
     told = [(event.node, event.level, event.text) for event in rack.ledger.events("c1")]
@@ -60,7 +60,7 @@ def test_measured_again_it_counts_and_is_said_no_more(rack: Rack) -> None:
     rack.run()
     rack.measured("node01", R3, hours_ago=0.0)
     told = len(rack.ledger.events("c1"))
-    assert {result.message for result in rack.run().values()} == {COUNTS}
+    assert {result.message for result in rack.run().values()} == {SEEN}
     assert len(rack.ledger.events("c1")) == told
 
 
@@ -76,7 +76,8 @@ def test_a_dry_run_names_it_and_sets_nothing_aside(rack: Rack) -> None:
 def test_certify_refuses_one_node_by_name_and_certifies_the_other(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
     ready(rack)
     key = damage(rack)
-    monkeypatch.setattr(certify, "fingerprints", rack.fingerprints)
+    monkeypatch.setattr(certify, "seen_now", rack.seen_now)
+    monkeypatch.setattr(certify, "look", rack.look)
     out = certify.run_certify(PhaseContext("sim", rack.ctx.root, "c1"), NODES)
     assert {node: result.outcome for node, result in out.items()} == {"node01": Outcome.FAIL, "node02": Outcome.PASS}
     assert out["node01"].message.startswith(f"node01: {R3} - Expected: pass Actual: error. {words(key)}")

@@ -9,7 +9,8 @@ from rackready.design.cabling.nvlink import nvlink_notes
 from rackready.design.capacity.parts import DeviceModel, RackInput
 from rackready.design.plan import plan_site
 from rackready.model.facility import Feed
-from rackready.render.plan_files import write_cords
+from rackready.render.plan_tables import plan_tables
+from rackready.render.tables import write_csv
 from tests.unit.design.capacity.racks import DGX, DUAL, TRAY, pdus, rack, stack
 from tests.unit.design.written import example, parse
 
@@ -68,7 +69,7 @@ def test_what_has_no_cord_is_said_with_its_reason() -> None:
 def test_the_file_has_a_row_a_cord() -> None:
     plan = plan_site(parse(example("h100-1su-infiniband")))
     file = StringIO()
-    write_cords(plan, file)
+    write_csv(next(table for table in plan_tables(plan) if table.name == "cords"), file)
     head, first, *rest = file.getvalue().splitlines()
     assert head == "rack,unit,device,supply,feed,source,phase,outlet,inlet,length_m,part"
     assert first == "a01,3,a01-n1,1,pdu-1,busway-1,L1,C19,,2.0,no part number published"
