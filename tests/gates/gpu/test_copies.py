@@ -255,7 +255,7 @@ def test_words_of_an_error_and_a_second_output_are_no_pass(out: str, said: str |
 def test_one_output_for_two_launches_is_one_launch() -> None:
     outputs = {"before": SMI, "copy-0": JSON, "copy-1": JSON, "after": later(SMI)}
     verdict = judge(COPY, outputs, {"launches": 2})
-    wanted = "node01: two launches of nvbandwidth with one output - Expected: 2 outputs Actual: 1 different ones. Give the output of each launch. On a node: run the gate again."
+    wanted = "node01: launches of nvbandwidth with one output - Expected: 2 outputs Actual: 1 that differ. Give the output of each launch. On a node: run the gate again."
     assert (says(verdict), verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
 
 

@@ -89,13 +89,9 @@ class NvBandwidth(Gate):
         return judge.verdict(node)
 
     def _launched(self, judge: Judge, facts: GateFacts, node: str, outputs: Outputs, runs: Sequence[Bandwidths]) -> bool:
-        """Whether these are launches on the node's GPUs, and each another one: bandwidths of two launches differ in their last digits."""
+        """Whether these are launches on the node's GPUs, and each another one."""
         texts = [outputs[f"copy-{number}"].stdout for number in range(len(runs))]
-        if len(set(texts)) != len(texts):
-            step = "Give the output of each launch. On a node: run the gate again."
-            judge.error(node, "two launches of nvbandwidth with one output", f"{len(texts)} outputs", f"{len(set(texts))} different ones", step)
-            return False
-        return all(_on_these(judge, facts.nodes[node], node, one.devices) for one in runs if one.devices)
+        return twice.distinct(judge, node, "nvbandwidth", texts) and all(_on_these(judge, facts.nodes[node], node, one.devices) for one in runs if one.devices)
 
     @staticmethod
     def _read(judge: Judge, facts: GateFacts, node: str, outputs: Outputs, number: int) -> Bandwidths | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Output
 from rackready.gates.formats.smi_xml import SmiLog
@@ -18,6 +20,15 @@ def other_texts(judge: Judge, node: str, before: Output | None, after: Output | 
     if before is None or after is None or before.stdout != after.stdout:
         return True
     judge.error(node, "one report before and after the load", "two reports", "the same output twice", _STEP)
+    return False
+
+
+def distinct(judge: Judge, node: str, program: str, texts: Sequence[str]) -> bool:
+    """Whether each of several launches has an output of its own: what they measure differs in its last digits."""
+    if len(set(texts)) == len(texts):
+        return True
+    step = "Give the output of each launch. On a node: run the gate again."
+    judge.error(node, f"launches of {program} with one output", f"{len(texts)} outputs", f"{len(set(texts))} that differ", step)
     return False
 
 
