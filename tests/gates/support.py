@@ -40,6 +40,11 @@ def between(body: str, local: str, remote: str) -> str:
     return re.sub(r"GID: [\d:]+", lambda _: f"GID: {':'.join(f'{byte:02d}' for byte in (*[0] * 10, 255, 255, *map(int, next(ends).split('.'))))}", body)
 
 
+def later(report: str, clock: str = "06:05:00") -> str:
+    """A report of nvidia-smi (one of our fixtures, of 06:00:00) as it would be made at another time of that day."""
+    return report.replace("<timestamp>Sun Nov 22 06:00:00 2026<", f"<timestamp>Sun Nov 22 {clock} 2026<")
+
+
 def launched(body: str, number: int) -> str:
     """What a launch of NCCL's tests says (those of our fixtures, whose process ids begin with 41), as another launch would: by other processes."""
     return re.sub(r"\b41(\d{3})\b", rf"{41 + number}\1", body)

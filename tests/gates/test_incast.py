@@ -334,8 +334,8 @@ ERRORS = [
         "a switch of another kind",
         {"after_leaf01": Said("== swp9 qos\nsh: 1: nv: not found\n")},
         (
-            "leaf01: switch counters unreadable - Expected: NVUE's JSON of every port Actual: swp9 qos: JSON cut off or damaged at line 2 column 1: "
-            "sh: 1: nv: not found. Check that `nv show interface PORT counters qos -o json` answers on the switch."
+            "leaf01: switch counters unreadable - Expected: NVUE's JSON of every port Actual: swp9 qos: no JSON, but 'sh: 1: nv: not found'. "
+            "Check that `nv show interface PORT counters qos -o json` answers on the switch."
         ),
     ),
     (

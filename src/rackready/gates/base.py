@@ -246,6 +246,9 @@ REGISTRY: dict[str, type[Gate]] = {}
 NOT_RUN = "Run the gate again; if it stays so, report a bug."
 """Next step where a command has no output. Where outputs are handed in (`gate evaluate`), the one that is missing is asked for instead."""
 
+AGAIN = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+"""Next step where an output is not understood. Where outputs are handed in there is no record of them, and no hash (gates/offline.py)."""
+
 
 def trouble(output: Output | None, where: str, what: str) -> Finding | None:
     """Return why an output cannot be judged at all, None when the command ran to an end of its own."""

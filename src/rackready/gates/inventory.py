@@ -10,7 +10,7 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.base import AGAIN, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
@@ -61,7 +61,7 @@ class Inventory(Gate):
                 "GPU inventory unreadable",
                 "a complete inventory document",
                 error,
-                "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`).",
+                AGAIN,
             )
             return judge.verdict(node)
         if "error" in found:

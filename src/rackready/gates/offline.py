@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
 from rackready.design.facts import NicFacts, NodeFacts
-from rackready.gates.base import Gate, GateFacts, Output, Run
+from rackready.gates.base import AGAIN, Gate, GateFacts, Output, Run
 from rackready.gates.runner import evaluated
 from rackready.model.base import SecretRef
 from rackready.model.outcome import Verdict
@@ -20,6 +20,8 @@ _BMCS = IPv4Address("198.18.0.0")
 _HOSTS = IPv4Address("198.19.0.0")
 _MOST = 240
 """Nodes that fit a rail's /24."""
+_GIVE_WHOLE = "Give the whole output of the gate's command (`rackready gate show` lists it); if it stays so, attach the file to a bug report."
+"""Next step where an output that was handed in is not understood: nothing of it is recorded, and nothing is run here."""
 SOFTWARE = "hgx-r580-debian12"
 """Version set that is taken where none is named."""
 
@@ -92,7 +94,9 @@ def _node(index: int, platform: PlatformProfile, software_id: str) -> NodeFacts:
 
 def evaluate(gate: Gate, facts_: GateFacts, run: Run, captured: Mapping[str, Captured]) -> Verdict:
     """Judge captured outputs by command key, with the code that judges what rackready measures itself; what that code cannot take is an error."""
-    return evaluated(gate, facts_, run, outputs(run, captured))
+    verdict = evaluated(gate, facts_, run, outputs(run, captured))
+    findings = [item.model_copy(update={"next_step": _GIVE_WHOLE}) if item.next_step == AGAIN else item for item in verdict.findings]
+    return verdict.model_copy(update={"findings": findings})
 
 
 def outputs(run: Run, captured: Mapping[str, Captured]) -> dict[str, Output]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from rackready.sim.programs.hwsim.dcgm import engine, proftester
 from rackready.sim.programs.hwsim.dcgm import main as dcgm
 from rackready.sim.programs.hwsim.perf import copies
 from rackready.sim.programs.hwsim.smi import main as smi
+from rackready.sim.programs.hwsim.smi import xml
 
 DRIVER = "580.173.02"
 Program = Callable[[list[str]], int]
@@ -134,6 +136,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *broken: tuple[str, di
     monkeypatch.setattr("os.geteuid", lambda: 0)
     slept: list[float] = []
     monkeypatch.setattr("time.sleep", slept.append)
+    monkeypatch.setattr(xml, "clock", lambda: time.time() + sum(slept))
     monkeypatch.setattr(kmod, "_node", lambda *_: None)
     monkeypatch.setattr(engine, "reachable", lambda: True)
     monkeypatch.setattr(rdmatree, "refresh", lambda _nic: False)

@@ -18,7 +18,7 @@ from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import under_load
 from tests.gates.gpu.test_performance import DIAG, SMI, judge, says
-from tests.gates.support import text
+from tests.gates.support import later, text
 
 BURN = "node/gpu/stress/burn"
 
@@ -39,7 +39,7 @@ def watched(report: str, loaded: int = 3) -> str:
 
 
 def burn(watch: str | None = None, after: str = SMI, dcgmi: str = DIAG, before: str = SMI, seconds: float = 120.0, **inputs: object) -> Verdict:
-    outputs = {"before": before, "dcgmi": dcgmi, "watch": watched(busy(SMI)) if watch is None else watch, "after": after}
+    outputs = {"before": before, "dcgmi": dcgmi, "watch": watched(busy(SMI)) if watch is None else watch, "after": later(after)}
     return judge(BURN, outputs, {"power_s": 60, "stress_s": 60, **inputs}, seconds=seconds)
 
 
@@ -110,7 +110,7 @@ def test_idle_clocks_and_power_under_load_fail_on_models_without_a_lowest_clock(
     found = gate(BURN, {"power_s": 60, "stress_s": 60})
     diag = DIAG.replace('"2330"', f'"{known.nodes["node01"].gpu.pci_device_id}"')
     smi = SMI.replace("NVIDIA H100 80GB HBM3", known.nodes["node01"].gpu.product_name)
-    outputs = {"before": smi, "dcgmi": diag, "watch": watched(smi.replace("<gpu_util>0 %<", "<gpu_util>100 %<")), "after": smi}
+    outputs = {"before": smi, "dcgmi": diag, "watch": watched(smi.replace("<gpu_util>0 %<", "<gpu_util>100 %<")), "after": later(smi)}
     said = {key: Output(key, "node01", "x", 0, out, seconds=120.0) for key, out in outputs.items()}
     verdict = found.evaluate(known, found.plan(known, ["node01"])[0], said)
     assert {finding.what for finding in verdict.findings} == {"power drawn under load"}
@@ -153,7 +153,7 @@ def test_a_clock_without_a_bound_is_not_said_to_be_judged() -> None:
     node = known.nodes["node01"]
     gpu = node.gpu.model_copy(update={"power": node.gpu.power.model_copy(update={"sm_clock_min": None})})
     found = gate(BURN, {"power_s": 60, "stress_s": 60})
-    outputs = {"before": SMI, "dcgmi": DIAG, "watch": watched(busy(SMI)), "after": SMI}
+    outputs = {"before": SMI, "dcgmi": DIAG, "watch": watched(busy(SMI)), "after": later(SMI)}
     said = {key: Output(key, "node01", "x", 0, out, seconds=120.0) for key, out in outputs.items()}
     notes = [found.evaluate(one, found.plan(one, ["node01"])[0], said).note for one in (known, replace(known, nodes={"node01": replace(node, gpu=gpu)}))]
     words = "no lowest SM clock under load is published for h100_sxm: recorded, not judged (input least_clock_mhz)"

@@ -17,7 +17,7 @@ from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from tests.gates.gpu.test_performance import COPY, SMI, judge, says
-from tests.gates.support import text
+from tests.gates.support import later, text
 
 JSON, TABLE = text("nvbandwidth/dgx_h100_healthy.json"), text("nvbandwidth/dgx_h100_healthy.txt")
 
@@ -30,7 +30,7 @@ def copies(
     pieces = SMI.split("\t<gpu id=")
     before = int(pieces[3].split("<replay_counter>")[1].split("<")[0])
     pieces[3] = pieces[3].replace(f"<replay_counter>{before}<", f"<replay_counter>{before + int(replays)}<")
-    outputs = {"before": SMI, "copy-0": out if out is not None else json.dumps(found), "after": "\t<gpu id=".join(pieces)}
+    outputs = {"before": SMI, "copy-0": out if out is not None else json.dumps(found), "after": later("\t<gpu id=".join(pieces))}
     return judge(COPY, outputs, {"launches": 1}, seconds=seconds)
 
 
@@ -123,7 +123,7 @@ def test_copies_that_are_equally_wrong_on_all_gpus(test: str, factor: float, fin
 def test_copies_between_peers_of_a_model_without_a_published_rate_follow_from_its_links() -> None:
     known = facts("dgx_b200", 1)
     found = gate(COPY, {"launches": 1})
-    said = {"before": SMI, "copy-0": JSON, "after": SMI}
+    said = {"before": SMI, "copy-0": JSON, "after": later(SMI)}
     verdict = found.evaluate(known, found.plan(known, ["node01"])[0], {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in said.items()})
     wanted = "at least 613.5 GB/s (derived: 0.85 x 18 links x 40.1 GB/s (NCCL src/graph/topo.h, SM100_NVLINK_BW))"
     assert wanted in {finding.expected for finding in verdict.findings if finding.what == "device_to_device_memcpy_read_ce is slow"}
@@ -133,7 +133,7 @@ def test_copies_to_a_host_over_a_link_that_is_not_published_wait_for_the_fleet()
     known = facts("dgx_h100", 1)
     bare = known.nodes["node01"].gpu.model_copy(update={"pcie": None})
     known = replace(known, nodes={"node01": replace(known.nodes["node01"], gpu=bare)})
-    found, said = gate(COPY, {"launches": 1}), {"before": SMI, "copy-0": JSON, "after": SMI}
+    found, said = gate(COPY, {"launches": 1}), {"before": SMI, "copy-0": JSON, "after": later(SMI)}
     verdict = found.evaluate(known, found.plan(known, ["node01"])[0], {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in said.items()})
     assert (verdict.outcome, verdict.note) == (Outcome.PASS, "fleet pending")
 
@@ -161,7 +161,7 @@ def test_a_gpu_that_is_gone_after_the_copies_is_seen() -> None:
     pieces = SMI.split("\t<gpu id=")
     last = pieces[8].split("\t</gpu>\n", 1)[1]
     after = "\t<gpu id=".join(pieces[:8]).replace("<attached_gpus>8<", "<attached_gpus>7<") + last
-    verdict = judge(COPY, {"before": SMI, "copy-0": JSON, "after": after}, {"launches": 1})
+    verdict = judge(COPY, {"before": SMI, "copy-0": JSON, "after": later(after)}, {"launches": 1})
     assert says(verdict) == ["node01: GPUs in nvidia-smi - Expected: 8 Actual: 7. See the gate node/gpu/sanity/inventory: a GPU is missing."]
     assert verdict.outcome is Outcome.FAIL
 
@@ -170,3 +170,111 @@ def test_the_copies_number_gpus_by_pci_address() -> None:
     """CUDA's own order is by speed: gpu3 would be another card than nvidia-smi's."""
     run = gate(COPY, {"launches": 2}).plan(facts("dgx_h100", 1), ["node01"])[0]
     assert [dict(command.env) for command in run.commands] == [{}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, {}]
+
+
+PCI = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
+OTHERS = "Run the gate again. For outputs that were captured elsewhere: give the report before the load and the one after it, of this node."
+
+
+def listed(change: Callable[[list[str]], object] = lambda _lines: None) -> str:
+    """What nvbandwidth 0.8 prints as JSON, with its list of devices (json_output.cpp, recordDevices)."""
+    found = json.loads(JSON)
+    devices = [f"{gpu}: NVIDIA H100 80GB HBM3 (00000000:{bus}:00): (node01)" for gpu, bus in enumerate(PCI)]
+    change(devices)
+    found["nvbandwidth"]["GPU Device list"] = devices
+    return json.dumps(found)
+
+
+def test_the_devices_that_nvbandwidth_lists_are_read_from_json_and_text() -> None:
+    wanted = tuple(nvbandwidth.Device("NVIDIA H100 80GB HBM3", f"0000:{bus}:00") for bus in PCI)
+    assert nvbandwidth.parse(listed()).devices == nvbandwidth.parse(TABLE).devices == wanted
+    assert says(copies(out=listed())) == []
+
+
+MODEL = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda lines: lines.__setitem__(slice(None), [line.replace("H100 80GB HBM3", "H200") for line in lines]),
+            f"nvbandwidth ran on GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: NVIDIA H200 (8 on node01). {MODEL}",
+        ),
+        (
+            lambda lines: lines.pop(),
+            (
+                "GPUs of nvbandwidth - Expected: 8 Actual: 7. "
+                "Unset CUDA_VISIBLE_DEVICES, and see the gate node/gpu/sanity/inventory: it says how many GPUs the node has."
+            ),
+        ),
+        (
+            lambda lines: lines.__setitem__(slice(2), [lines[0].replace("1b", "43"), lines[1].replace("43", "1b")]),
+            (
+                "nvbandwidth numbers the GPUs otherwise - Expected: by PCI address Actual: "
+                f"0000:43:00, 0000:1b:00, {', '.join(f'0000:{bus}:00' for bus in PCI[2:])}. "
+                "Run it with CUDA_DEVICE_ORDER=PCI_BUS_ID: else gpu3 is another GPU than nvidia-smi's."
+            ),
+        ),
+        (
+            lambda lines: lines.__setitem__(7, lines[7].replace("df", "e1")),
+            (
+                f"nvbandwidth ran on other GPUs than nvidia-smi reports - Expected: {', '.join(f'0000:{bus}:00' for bus in PCI)} "
+                f"Actual: {', '.join(f'0000:{bus}:00' for bus in (*PCI[:7], 'e1'))}. Give outputs of one node. On a node: run the gate again."
+            ),
+        ),
+    ],
+    ids=["another model", "one is missing", "another order", "another node"],
+)
+def test_copies_on_other_gpus_are_no_measurement(change: Callable[[list[str]], object], said: str) -> None:
+    verdict = copies(out=listed(change))
+    assert (says(verdict), verdict.outcome, verdict.measured) == ([f"node01: {said}"], Outcome.ERROR, [])
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        (TABLE.replace("H100 80GB HBM3", "H200"), None),
+        (f"{TABLE}[CUDA_ERROR_ILLEGAL_ADDRESS] an illegal memory access was encountered in expression cuStreamSynchronize(stream) in run() : memcpy.cpp:300\n", "nvbandwidth says: [CUDA_ERROR_ILLEGAL_ADDRESS] an illegal memory access was encountered in expression cuStreamSynchronize(stream) in run() : memcpy.cpp:300"),
+        (f"{TABLE}NVML_ERROR: [GPU is lost] in expression nvmlInit() in main() : nvbandwidth.cpp:10\n", "nvbandwidth says: NVML_ERROR: [GPU is lost] in expression nvmlInit() in main() : nvbandwidth.cpp:10"),
+        (f"{TABLE} Invalid value when checking the pattern at 0x7f3c00000000\n", "nvbandwidth says: Invalid value when checking the pattern at 0x7f3c00000000"),
+        (f"{TABLE}{TABLE}", "2 tables: the output of one command is wanted"),
+        (f"{TABLE}{JSON}", "a table and JSON: the output of one command is wanted"),
+        (f"{JSON}{JSON}", "two JSON documents, the second at line {line}: the output of one command is wanted"),
+        (f"[CUDA_ERROR_LAUNCH_FAILED] unspecified launch failure in expression x\n{JSON}", "nvbandwidth says: [CUDA_ERROR_LAUNCH_FAILED] unspecified launch failure in expression x"),
+    ],
+    ids=["another model", "CUDA", "NVML", "pattern", "two tables", "table and JSON", "two documents", "words before JSON"],
+)  # fmt: skip
+def test_words_of_an_error_and_a_second_output_are_no_pass(out: str, said: str | None) -> None:
+    verdict = copies(out=out)
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
+    if said is not None:
+        assert [item.actual for item in verdict.findings] == [f"{said.format(line=JSON.count(chr(10)) + 1)} (exit code 0)"]
+
+
+def test_one_output_for_two_launches_is_one_launch() -> None:
+    outputs = {"before": SMI, "copy-0": JSON, "copy-1": JSON, "after": later(SMI)}
+    verdict = judge(COPY, outputs, {"launches": 2})
+    wanted = "node01: launches of nvbandwidth with one output - Expected: 2 outputs Actual: 1 that differ. Give the output of each launch. On a node: run the gate again."
+    assert (says(verdict), verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (SMI, SMI, "one report before and after the load - Expected: two reports Actual: the same output twice."),
+        (later(SMI), SMI, "nvidia-smi's report after the load is older - Expected: 2026-11-22 06:05:00 or later, the time of the report before it Actual: 2026-11-22 06:00:00."),
+        (SMI, later(SMI, "yesterday"), "time of nvidia-smi's report not told - Expected: a timestamp before and after the load Actual: before 2026-11-22 06:00:00, after nothing."),
+        (SMI, later(SMI).replace("<uuid>GPU-", "<uuid>GPU-9"), None),
+    ],
+    ids=["the same file", "the other way round", "no time", "another node"],
+)  # fmt: skip
+def test_counters_before_and_after_are_of_one_node_in_this_order(before: str, after: str, said: str | None) -> None:
+    verdict = judge(COPY, {"before": before, "copy-0": JSON, "after": after}, {"launches": 1})
+    assert (verdict.outcome, verdict.measured, len(verdict.findings)) == (Outcome.ERROR, [], 1)
+    if said is not None:
+        assert says(verdict) == [f"node01: {said} {OTHERS}"]
+    else:
+        first = verdict.findings[0]
+        assert (first.what, first.expected) == ("nvidia-smi reports other GPUs after the load", "the UUIDs of before")
+        assert first.actual.endswith("and 6 more")

@@ -37,8 +37,8 @@ def says(verdict: Verdict) -> list[str]:
     return [str(finding) for finding in verdict.findings]
 
 
-def seen_by_dcgm(gpus: int, switches: int = 4, active: str = " (Active)") -> str:
-    rows = "".join(f"| {gpu}      | Name: NVIDIA H100 80GB HBM3 |\n|        | PCI Bus ID: 00000000:1{gpu}:00.0 |\n" for gpu in range(gpus))
+def seen_by_dcgm(gpus: int, switches: int = 4, active: str = " (Active)", model: str = "NVIDIA H100 80GB HBM3") -> str:
+    rows = "".join(f"| {gpu}      | Name: {model:<63}|\n|        | PCI Bus ID: 00000000:1{gpu}:00.0 |\n" for gpu in range(gpus))
     return f"{gpus} GPUs found{active}.\n+--------+\n| GPU ID |\n{rows}{switches} NvSwitches found.\n"
 
 
@@ -83,6 +83,22 @@ def test_healthy_counts_for_the_gpus_that_dcgm_sees(seen: str, message: str, out
     assert (verdict.outcome, verdict.measured) == (outcome, [])
 
 
+OTHER_MODEL = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
+
+
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_watches_of_another_model_are_none_of_this_platforms_gpus(gpus: int) -> None:
+    verdict = judge(SET, seen_by_dcgm(gpus, model="Tesla T4"), HEALTH)
+    wanted = f"node01: DCGM watches GPUs of another model - Expected: NVIDIA H100 80GB HBM3 Actual: Tesla T4 ({gpus} on node01). {OTHER_MODEL}"
+    assert (says(verdict), verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
+
+
+def test_more_gpus_than_the_platform_has_are_not_called_missing() -> None:
+    verdict = judge(SET, seen_by_dcgm(9), HEALTH)
+    step = "Correct the node's platform in site.yml: it has fewer GPUs than the node. For an output that was captured elsewhere, correct --profile or --gpus."
+    assert (says(verdict), verdict.outcome) == ([f"node01: GPUs that DCGM watches - Expected: 8 Actual: 9. {step}"], Outcome.FAIL)
+
+
 @pytest.mark.parametrize("active", ["", " (Active)"], ids=["until DCGM 4.4", "from DCGM 4.5 on"])
 def test_both_forms_of_the_discovery_are_read(active: str) -> None:
     verdict = judge(SET, seen_by_dcgm(8, active=active), HEALTH)
@@ -115,10 +131,14 @@ def test_switches_are_a_group_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("platform", "note"), [("dgx_b200", "NVSwitches are not watched: this server's host engine does not see them"), ("sys_521ge_l40s", None)]
+    ("platform", "model", "note"),
+    [
+        ("dgx_b200", "NVIDIA B200", "NVSwitches are not watched: this server's host engine does not see them"),
+        ("sys_521ge_l40s", "NVIDIA L40S", None),
+    ],
 )
-def test_a_server_whose_host_engine_sees_no_switches_is_not_held_to_any(platform: str, note: str | None) -> None:
-    verdict = judge(SET, seen_by_dcgm(8, 0), HEALTH, platform)
+def test_a_server_whose_host_engine_sees_no_switches_is_not_held_to_any(platform: str, model: str, note: str | None) -> None:
+    verdict = judge(SET, seen_by_dcgm(8, 0, model=model), HEALTH, platform)
     assert (says(verdict), verdict.note, len(verdict.measured)) == ([], note, 8)
 
 
@@ -126,9 +146,9 @@ def test_the_processors_of_an_arm_server_are_no_gpus() -> None:
     """DCGM 4 lists Grace behind the NVSwitches, in rows like a GPU's (dcgmi/Query.cpp, HelperDisplayDiscoveredCpus)."""
     row = "| {0}      | Name: Grace                                                          |\n|        | Serial number : 0x0000000{0}                                           |\n"
     processors = f"0 ConnectX found.\n+----------+\n2 CPUs found.\n+--------+\n| CPU ID |\n{row.format(0)}{row.format(1)}"
-    verdict = judge(SET, seen_by_dcgm(4, 0) + processors, HEALTH, "gb200_nvl72")
+    verdict = judge(SET, seen_by_dcgm(4, 0, model="NVIDIA GB200") + processors, HEALTH, "gb200_nvl72")
     assert (says(verdict), verdict.outcome, len(verdict.measured)) == ([], Outcome.PASS, 4)
-    lost = judge(SET, seen_by_dcgm(3, 0) + processors, HEALTH, "gb200_nvl72")
+    lost = judge(SET, seen_by_dcgm(3, 0, model="NVIDIA GB200") + processors, HEALTH, "gb200_nvl72")
     assert [item.actual for item in lost.findings] == ["3"]
 
 

@@ -132,8 +132,22 @@ def test_three_percent_are_seen_with_the_launches_of_the_site() -> None:
     run = made.plan(known, ["node01"])[0]
     slow = measured()
     row("bf16", 6, readings=[value * 0.97 for value in slow["loads"]["bf16"][6]["readings"]])(slow)
-    outputs = {command.key: Output(command.key, "node01", "x", 0, json.dumps(slow), seconds=1.0) for command in run.commands}
+    texts = {command.key: json.dumps(slow | {"seconds": at}) for at, command in enumerate(run.commands)}
+    outputs = {key: Output(key, "node01", "x", 0, said, seconds=1.0) for key, said in texts.items()}
     assert [(finding.where, finding.what) for finding in made.evaluate(known, run, outputs).findings] == [("node01 gpu6", "gemm_bf16 behind its siblings")]
+
+
+def test_one_output_for_all_launches_is_one_launch() -> None:
+    known = facts("dgx_h100", 1)
+    made = gate(GATE, {"launches": 3})
+    run = made.plan(known, ["node01"])[0]
+    outputs = {command.key: Output(command.key, "node01", "x", 0, json.dumps(measured()), seconds=1.0) for command in run.commands}
+    verdict = made.evaluate(known, run, outputs)
+    step = "Give the output of each launch. On a node: run the gate again."
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node01: launches of the GEMM with one output - Expected: 3 outputs Actual: 1 that differ. {step}"
+    ]
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
 
 @pytest.mark.parametrize("out", ["", "Traceback (most recent call last):", json.dumps(measured())[:400], "{}", "null"])

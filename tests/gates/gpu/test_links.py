@@ -243,14 +243,28 @@ def test_a_gpu_without_nvlink_has_nothing_to_judge() -> None:
 TOPO = text("topo/dgx_h100_healthy.txt")
 
 
-def test_affinity_without_compute_nics_has_nothing_to_judge() -> None:
+@pytest.mark.parametrize(
+    ("unnamed", "kept", "names", "measured"),
+    [
+        (0, 0, "its compute NICs (`nics`)", 0),
+        (8, 8, "the device names of its 8 compute NICs (`rdma_device`)", 0),
+        (1, 8, "the device names of its 8 compute NICs (`rdma_device`)", 14),
+    ],
+    ids=["no NICs", "no names", "one has no name"],
+)
+def test_affinity_of_a_platform_that_declares_nothing_is_an_error(unnamed: int, kept: int, names: str, measured: int) -> None:
     known = facts("dgx_h100", 1)
-    plain = known.nodes["node01"].platform.model_copy(update={"nics": []})
-    known = replace(known, nodes={"node01": replace(known.nodes["node01"], platform=plain)})
+    whole = known.nodes["node01"].platform
+    nics = [nic.model_copy(update={"rdma_device": ""}) if at < unnamed else nic for at, nic in enumerate(whole.nics[:kept])]
+    known = replace(known, nodes={"node01": replace(known.nodes["node01"], platform=whole.model_copy(update={"nics": nics}))})
     found = gate(f"{S}affinity")
     verdict = evaluate(found, known, found.plan(known, ["node01"])[0], {"topo": TOPO}, 0)
-    words = "platform dgx_h100: no compute NICs, or their device names are not published; nothing to hold the matrix against"
-    assert (verdict.outcome, verdict.note, verdict.measured) == (Outcome.PASS, words, [])
+    step = (
+        "Add them to the platform's profile (dgx_h100.yml) with their source: `nvidia-smi topo -m` of such a server shows them. "
+        "Where the server has no compute NICs, declare the gate's skip with that reason (site.yml gates.skip)."
+    )
+    wanted = f"node01: nothing to compare the topology with - Expected: {names} in the profile dgx_h100 Actual: not declared. {step}"
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome, len(verdict.measured)) == ([wanted], Outcome.ERROR, measured)
 
 
 def test_affinity_of_a_healthy_node() -> None:

@@ -16,7 +16,7 @@ from tests.gates.damage import Damage, apply, damages
 from tests.gates.gpu.test_copies import JSON, TABLE
 from tests.gates.gpu.test_performance import FP16, SMI, slowed
 from tests.gates.gpu.test_smi import changed
-from tests.gates.support import text
+from tests.gates.support import later, text
 from tests.gates.test_mutations import CALM
 
 S = "node/gpu/sanity/"
@@ -40,7 +40,7 @@ class Row:
         return found.evaluate(known, run, {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in texts.items()}).outcome
 
 
-COPIES = {"before": SMI, "after": SMI}
+COPIES = {"before": SMI, "after": later(SMI)}
 BAD = [
     Row(f"{S}ecc", "smi", changed(1, ("<dram_uncorrectable>0<", "<dram_uncorrectable>2<"))),
     Row(f"{S}row-remap", "smi", changed(1, ("<remapped_row_pending>No<", "<remapped_row_pending>Yes<"))),

@@ -18,6 +18,8 @@ from tests.gates.captured import evaluate
 from tests.gates.support import text
 
 TRAY = text("smi/gb200_tray_healthy.xml")
+OTHER = TRAY.replace("<uuid>GPU-0", "<uuid>GPU-1")
+"""The same of another tray: GPUs of its own."""
 
 
 def imex(size: int = 2, hosts: list[str] | None = None, **changed: Any) -> str:
@@ -43,7 +45,7 @@ def domain(texts: dict[str, str]) -> Verdict:
     run = found.plan(known, list(known.nodes))[0]
     healthy = {
         "smi-node01": TRAY,
-        "smi-node02": TRAY,
+        "smi-node02": OTHER,
         "imex-node01": imex(),
         "imex-node02": imex(),
         "address-node01": "198.19.0.1 198.18.1.1 fd00::1 \n",
@@ -68,9 +70,9 @@ def test_a_healthy_domain_passes() -> None:
 @pytest.mark.parametrize(
     ("texts", "says"),
     [
-        ({"smi-node02": TRAY.replace("<cliqueId>2<", "<cliqueId>3<", 1)}, f"node02 gpu0: another NVLink domain than most of rack - Expected: ClusterUUID 00000001-0000-0000-0000-000000000001, clique 2 Actual: 00000001-0000-0000-0000-000000000001, clique 3. {DOMAIN_STEP}"),
-        ({"smi-node02": TRAY.replace("00000001-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000000", 1)}, f"node02 gpu0: not in an NVLink domain - Expected: a ClusterUUID and a clique Actual: 00000000-0000-0000-0000-000000000000, clique 2. {DOMAIN_STEP}"),
-        ({"smi-node02": TRAY.replace("<route_unhealthy>False<", "<route_unhealthy>True<", 1)}, "node02 gpu0: fabric health: route unhealthy - Expected: False Actual: True. Check the NVLink switch trays (NMX-C configured, all trays up) before the compute trays: docs/runbooks/nvlink-down.md."),
+        ({"smi-node02": OTHER.replace("<cliqueId>2<", "<cliqueId>3<", 1)}, f"node02 gpu0: another NVLink domain than most of rack - Expected: ClusterUUID 00000001-0000-0000-0000-000000000001, clique 2 Actual: 00000001-0000-0000-0000-000000000001, clique 3. {DOMAIN_STEP}"),
+        ({"smi-node02": OTHER.replace("00000001-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000000", 1)}, f"node02 gpu0: not in an NVLink domain - Expected: a ClusterUUID and a clique Actual: 00000000-0000-0000-0000-000000000000, clique 2. {DOMAIN_STEP}"),
+        ({"smi-node02": OTHER.replace("<route_unhealthy>False<", "<route_unhealthy>True<", 1)}, "node02 gpu0: fabric health: route unhealthy - Expected: False Actual: True. Check the NVLink switch trays (NMX-C configured, all trays up) before the compute trays: docs/runbooks/nvlink-down.md."),
         ({"imex-node01": imex(status="DEGRADED")}, f"node01: IMEX domain - Expected: UP Actual: DEGRADED. {IMEX_STEP}"),
         ({"imex-node01": imex().replace('"READY"', '"UNAVAILABLE"', 1)}, f"node01: IMEX member 198.19.0.1 - Expected: READY Actual: UNAVAILABLE. {IMEX_STEP}"),
         ({"imex-node01": imex().replace('"CONNECTED"', '"DISCONNECTED"', 1)}, f"node01: IMEX connections of 198.19.0.1 - Expected: CONNECTED to every member Actual: 198.19.0.1: DISCONNECTED. {IMEX_STEP}"),
@@ -131,7 +133,7 @@ def test_addresses_and_versions_that_are_not_told_are_errors() -> None:
 
 
 def test_who_differs_is_named_also_behind_a_gpu_without_a_domain() -> None:
-    first, *others = TRAY.split("<gpu id=")
+    first, *others = OTHER.split("<gpu id=")
     others[0] = others[0].replace("00000001-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000000")
     others[2] = others[2].replace("<cliqueId>2<", "<cliqueId>3<")
     verdict = domain({"smi-node02": "<gpu id=".join([first, *others])})
@@ -162,7 +164,7 @@ def test_a_tray_that_is_named_keeps_the_others_of_its_rack_waiting_and_servers_w
 
 
 def test_two_halves_of_a_rack_blame_neither() -> None:
-    verdict = domain({"smi-node02": TRAY.replace("<cliqueId>2<", "<cliqueId>3<")})
+    verdict = domain({"smi-node02": OTHER.replace("<cliqueId>2<", "<cliqueId>3<")})
     halves = "; ".join(f"4 in ClusterUUID 00000001-0000-0000-0000-000000000001, clique {clique}" for clique in (2, 3))
     assert [str(finding) for finding in verdict.findings] == [
         f"rack: no NVLink domain has most of its GPUs - Expected: 8 GPUs in one Actual: {halves}. {DOMAIN_STEP}"
@@ -178,7 +180,7 @@ def test_an_imex_that_does_not_answer_is_an_error(broken: str) -> None:
 def test_a_gpu_without_a_health_mask_is_an_error() -> None:
     """Fabric state and status say nothing of links that run degraded."""
     mask = TRAY.split("<health>", 1)[1].split("</health>", 1)[0]
-    verdict = domain({"smi-node02": TRAY.replace(mask, "", 1)})
+    verdict = domain({"smi-node02": OTHER.replace(mask, "", 1)})
     step = "Update the driver; without its health mask a degraded link or route of the domain is not seen."
     wanted = f"node02 gpu0: fabric health not reported - Expected: the health mask of its NVLink domain Actual: nothing. {step}"
     assert [str(finding) for finding in verdict.findings] == [wanted]
@@ -192,7 +194,7 @@ def test_a_domain_of_the_wrong_size_is_an_error() -> None:
     run = found.plan(known, list(known.nodes))[0]
     texts = {
         "smi-node01": TRAY,
-        "smi-node02": TRAY,
+        "smi-node02": OTHER,
         "imex-node01": imex(18),
         "imex-node02": imex(18),
         "address-node01": "198.19.0.1",
@@ -206,3 +208,13 @@ def test_a_domain_of_the_wrong_size_is_an_error() -> None:
 def test_servers_whose_domain_is_their_own_are_left_out() -> None:
     known = facts("dgx_h100", 2)
     assert gate("rack/gpu/validation/nvlink-domain").plan(known, list(known.nodes)) == []
+
+
+def test_one_trays_report_for_two_nodes_is_an_error() -> None:
+    verdict = domain({"smi-node02": TRAY})
+    step = "Run the gate again. For outputs that were captured elsewhere: give each node its own report."
+    wanted = (
+        "node01, node02: one GPU on several nodes - Expected: GPUs of its own on every node "
+        f"Actual: GPU-00000000-0000-0000-0000-000000000000 and 3 more on each of them. {step}"
+    )
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])

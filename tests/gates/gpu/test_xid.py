@@ -277,6 +277,47 @@ def test_a_recovery_action_of_another_word_is_an_error() -> None:
 
 
 FALLEN = text("kernel/dgx_h100_gpu4_fallen.txt")
+GONE = "Vendor's action RESTART_BM: power the node off and on; if it comes back: CONTACT_SUPPORT: docs/runbooks/gpu.md."
+
+
+@pytest.mark.parametrize(
+    ("lines", "where", "said"),
+    [
+        (["NVRM: GPU 0000:43:00.0: GPU has fallen off the bus."], "node01 gpu1", "1 time at 2026-11-21T07:00:00+0000: GPU 0000:43:00.0: GPU has fallen off the bus"),
+        (
+            ["NVRM: The NVIDIA GPU 0000:43:00.0", "NVRM: (PCI ID: 10de:2330) installed in this system has", "NVRM: fallen off the bus and is not responding to commands."],
+            "node01 gpu1",
+            "1 time at 2026-11-21T07:00:00+0000: fallen off the bus and is not responding to commands",
+        ),
+        (["NVRM: fallen off the bus and is not responding to commands."] * 2, "node01", "2 times, last at 2026-11-21T07:00:00+0000: fallen off the bus and is not responding to commands"),
+    ],
+    ids=["one line", "three lines", "no GPU named"],
+)  # fmt: skip
+def test_a_gpu_that_fell_off_the_bus_without_an_xid_fails(lines: list[str], where: str, said: str) -> None:
+    log = Said(f"{NOISE}{''.join(f'2026-11-21T07:00:00+0000 node01 kernel: {line}{chr(10)}' for line in lines)}")
+    if where == "node01":
+        log = Said(log.stdout.replace("NVRM: GPU at PCI:0000:1b:00: GPU-00000000-0000-0000-0000-000000000000", "NVRM: something"))
+    wanted = f"{where}: GPU has fallen off the bus - Expected: no such line since boot Actual: {said}. {GONE}"
+    check(GATE, Case("fallen", {"log": log}, Outcome.FAIL, (wanted,)))
+    past = Case("dealt with", {"log": log, "clock": NOW}, Outcome.PASS, (), {"since": "2026-11-21T08:00:00+00:00"})
+    assert judge(GATE, past).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("log", "actual"),
+    [
+        ("2019-03-04T05:06:07+0000 node01 kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module  418.87.00\n", "1 line"),
+        ("2019-03-04T05:06:07+0000 node01 kernel: Linux version 4.15.0-45-generic (buildd@lcy01)\n", "1 line"),
+        (f"{NOISE.splitlines()[0]}\n{NOISE.splitlines()[2]}\n", "2 lines without it"),
+    ],
+    ids=["the driver alone", "the kernel alone", "no driver"],
+)
+def test_an_excerpt_of_a_log_is_an_error(log: str, actual: str) -> None:
+    finding = (
+        "node01: kernel log is an excerpt - Expected: the driver's first line ('NVRM: loading NVIDIA UNIX') and what came after it "
+        f"Actual: {actual}. Give the whole log, not lines of it. On a node: check that the driver is loaded (`lsmod`), then run the gate again."
+    )
+    check(GATE, Case("excerpt", {"log": Said(log)}, Outcome.ERROR, (finding,)))
 
 
 @pytest.mark.parametrize(

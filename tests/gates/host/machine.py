@@ -47,6 +47,8 @@ Patched = Any
 ADDRESS, SERVER = "192.0.2.11", "192.0.2.2"
 SHIPPED = "as the package ships it\n"
 LOGIN = "HOME=/root\nLANG=C\nLC_ALL=C\nPATH=/usr/sbin:/usr/bin\nSHELL=/bin/bash\nUSER=root"
+SECONDS = 60.0
+"""How long every command takes."""
 
 
 class Node:
@@ -73,6 +75,7 @@ class Node:
             self.put(f"/usr/bin/{program}", SHIPPED.rstrip())
         self.put("/etc/hosts", f"127.0.0.1 localhost\n{ADDRESS} {self.name}")
         self.put("/etc/resolv.conf", f"nameserver {SERVER}")
+        self.put("/proc/sys/kernel/random/boot_id", f"5f0c7d1e-0000-4000-8000-{name.removeprefix('node'):0>12}")
         self.put("/proc/cmdline", self.state["host"]["cmdline"])
         self.save()
         with store.change() as runtime:
@@ -106,7 +109,8 @@ class Node:
         else:
             said = self.run(list(command.argv))
             text, code = said["stdout"], said["exit_code"]
-        return Output(key=command.key, node=command.node, command="here", exit_code=code, stdout=text, seconds=60.0)
+            self.put("/proc/uptime", f"{float(paths.at('/proc/uptime').read_text().split()[0]) + SECONDS:.2f} 9000.00")
+        return Output(key=command.key, node=command.node, command="here", exit_code=code, stdout=text, seconds=SECONDS)
 
     def said(self, wanted: Mapping[str, Any]) -> str:
         """Return what one of our scripts prints."""

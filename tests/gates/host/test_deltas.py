@@ -152,3 +152,72 @@ def test_links_that_recovered_under_load_are_noted(healthy: Outputs) -> None:
     verdict = judged(healthy, before=first, after=last)
     assert verdict.outcome is Outcome.PASS
     assert str(verdict.note).endswith("node01 gpu0 under load: 3 Link recovery successful events")
+
+
+AGAIN = "Run the gate again. For readings that were captured elsewhere: give the one before the load and the one after it, of this node."
+BOOT, UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"
+
+
+def kernel(path: str, text: str | None) -> Change:
+    return lambda found: found["files"].update({path: {} if text is None else {path: text}})
+
+
+@pytest.mark.parametrize(
+    ("changes", "what", "expected", "actual"),
+    [
+        (
+            {"after": kernel(BOOT, "another")},
+            "the readings are of two boots or two nodes",
+            f"one boot ({BOOT})",
+            "5f0c7d1e-0000-4000-8000-000000000001 before, another after",
+        ),
+        (
+            {"before": kernel(BOOT, None)},
+            "the readings are of two boots or two nodes",
+            f"one boot ({BOOT})",
+            "nothing before, 5f0c7d1e-0000-4000-8000-000000000001 after",
+        ),
+        (
+            {"after": kernel(UPTIME, "4000.12 9000.00")},
+            "the readings are not of before and after the load",
+            "at least 60 s, the length of the load, from the first reading to the second",
+            "0.0 s",
+        ),
+        (
+            {"before": kernel(UPTIME, "5000.12 9000.00")},
+            "the readings are not of before and after the load",
+            "at least 60 s, the length of the load, from the first reading to the second",
+            "-940.0 s",
+        ),
+        ({"after": kernel(UPTIME, None)}, "time of a reading not told", f"seconds since boot ({UPTIME})", "nothing"),
+    ],
+    ids=["another node", "no boot", "at once", "the other way round", "no time"],
+)
+def test_readings_that_are_no_pair_are_an_error(healthy: Outputs, changes: dict[str, Change], what: str, expected: str, actual: str) -> None:
+    verdict = judged(healthy, **changes)
+    assert [str(finding) for finding in verdict.findings] == [f"node01: {what} - Expected: {expected} Actual: {actual}. {AGAIN}"]
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
+
+
+def test_one_reading_for_before_and_after_is_no_pair(healthy: Outputs) -> None:
+    verdict = judged({**healthy, "before": replace(healthy["after"], key="before")})
+    assert [str(finding) for finding in verdict.findings] == [
+        f"node01: one reading before and after the load - Expected: two readings Actual: the same output twice. {AGAIN}"
+    ]
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
+
+
+def test_readings_that_tell_no_boot_are_known_by_their_gpus(healthy: Outputs) -> None:
+    old = {key: kernel(BOOT, None) for key in ("before", "after")}
+    verdict = judged(healthy, **old)
+    words = "the readings tell no boot (they were made by an earlier version): that they are of one node is known by its GPUs alone"
+    assert verdict.outcome is Outcome.PASS
+    assert words in (verdict.note or "")
+
+    def other(found: Document) -> None:
+        kernel(BOOT, None)(found)
+        found["commands"]["nvlink"]["stdout"] = found["commands"]["nvlink"]["stdout"].replace("UUID: GPU-", "UUID: GPU-9", 2)
+
+    verdict = judged(healthy, **{**old, "after": other})
+    assert [(item.what, item.expected) for item in verdict.findings] == [("the readings are of other GPUs", "the UUIDs of the first reading")]
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])

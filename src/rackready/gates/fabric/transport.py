@@ -25,6 +25,8 @@ aws-ofi-nccl). NCCL's own is called IB and nothing more: the plugin's name begin
 _NVLINK_PATHS = frozenset({"NVL", "LOC"})
 """Kinds of path of NCCL src/graph/topo.cc that are NVLink alone; NVB goes through another GPU, PIX to SYS over PCIe."""
 _SILENT = "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_FILE)."
+_SUBSYSTEMS = "Run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH: of P2P are the channels between GPUs, of GRAPH the kinds of their paths."
+"""NCCL's own choice is INIT, BOOTSTRAP and ENV (NCCL's manual, NCCL_DEBUG_SUBSYS)."""
 _TWO = 2
 
 
@@ -167,7 +169,7 @@ def _inside(judge: Judge, wanted: Wanted, of_node: NodeFacts, node: str, log: Ho
         return
     if not log.inside or not log.paths:
         missing = "channels between its GPUs" if not log.inside else "kind of path (subsystem GRAPH)"
-        judge.error(node, "NCCL did not say how its GPUs talk", "channels between GPUs and the kind of their path", f"no {missing}", _SILENT)
+        judge.error(node, "NCCL did not say how its GPUs talk", "channels between GPUs and the kind of their path", f"no {missing}", _SUBSYSTEMS)
         return
     slow = sorted(way for way in log.inside if not way.startswith("P2P/")) + sorted(log.paths - _NVLINK_PATHS)
     step = f"Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in /etc/nccl.conf: {RUNBOOK}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.error import TWICE, FormatError
 
-_HANDLE = re.compile(r"^Handle 0x[0-9A-F]+, DMI type (\d+), \d+ bytes$")
+_HANDLE = re.compile(r"^Handle (?P<handle>0x[0-9A-F]+), DMI type (?P<kind>\d+), \d+ bytes$")
 _SIZE = re.compile(r"^(\d+) (kB|MB|GB|TB)$")
 _SCALE = {"kB": 1 / 1024**2, "MB": 1 / 1024, "GB": 1, "TB": 1024}
 _SPEED = re.compile(r"^(\d+) (?:MT/s|MHz)$")
@@ -33,6 +33,9 @@ def structures(text: str, kind: int) -> list[dict[str, str]]:
     lines = text.splitlines()
     if "dmidecode" not in lines[0]:
         raise FormatError("no line '# dmidecode VERSION' at the top: not dmidecode's output, or cut off")
+    handles = [match["handle"] for line in lines if (match := _HANDLE.match(line.rstrip()))]
+    if len(set(handles)) != len(handles):
+        raise FormatError(f"a structure is there twice: {TWICE}")
     found: list[dict[str, str]] = []
     current: dict[str, str] | None = None
     for line in lines:
@@ -42,7 +45,7 @@ def structures(text: str, kind: int) -> list[dict[str, str]]:
                 if mark:
                     current[name.strip()] = value.strip()
         elif match := _HANDLE.match(line.rstrip()):
-            current = {} if int(match[1]) == kind else None
+            current = {} if int(match["kind"]) == kind else None
             if current is not None:
                 found.append(current)
     return found

@@ -10,7 +10,7 @@ import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
 
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.error import TWICE, FormatError
 
 _STAMPS = (
     re.compile(r"^(?P<when>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\s]*) \S+ kernel: (?P<text>.*)$"),
@@ -28,6 +28,12 @@ _MENTIONS = re.compile(r"nvrm\b.*(?<![a-z0-9_])s?xid(?![a-z])|(?<![a-z0-9_])sxid
 """In whatever form: `NVRM: GPU0 Xid`, two blanks. Names of functions (`_kgspLogXid119`) are none: the driver writes them beside the Xid itself."""
 _DRIVER = "NVRM: loading NVIDIA UNIX"
 _BOOT = re.compile(r"Linux version \d")
+"""A kernel's first line, once a boot (init/main.c, start_kernel)."""
+_FALLEN = re.compile(r"NVRM: .*fallen off the bus", re.IGNORECASE)
+_OF_GPU = re.compile(r"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})")
+"""The driver names the GPU in the line itself, or two lines before it (arch/nvalloc/unix/src/osinit.c: 'The NVIDIA GPU', 'installed in this system has')."""
+FALLEN = 79
+"""The Xid of a GPU that has fallen off the bus."""
 _RULE_WORDS = re.compile(
     r"^(?P<unit>\w+)\s+(?P<severity>Fatal|Nonfatal|Non-fatal|Link Fatal)\s+XC\d+\s+i\d+\s+"
     r"Link\s+(?P<link>-?\d+)\s+\((?P<info>0x[0-9a-fA-F]+) (?P<status>0x[0-9a-fA-F]+)"
@@ -68,6 +74,10 @@ class KernelLog:
     from_boot: bool
     unreadable: tuple[str, ...]
     """Lines that speak of an Xid or SXid in a form that is not known."""
+    fallen: tuple[Event, ...] = ()
+    """GPUs that the driver says have fallen off the bus, in a line without a number; ``pci`` empty where no line names the GPU."""
+    whole: bool = True
+    """It has the driver's first line and one besides: a log of one line is an excerpt."""
 
 
 def parse(text: str) -> KernelLog:
@@ -75,20 +85,28 @@ def parse(text: str) -> KernelLog:
     xids: list[Event] = []
     sxids: list[Event] = []
     unreadable: list[str] = []
-    lines, from_boot = 0, False
+    fallen: list[Event] = []
+    lines, boots, loads, named = 0, 0, 0, ""
     for raw in _COLOUR.sub("", text).split("\n"):
         when, line = _stamp(raw.removesuffix("\r"))
         lines += when != ""
-        from_boot |= _DRIVER in line or _BOOT.search(line) is not None
+        loads += _DRIVER in line
+        boots += _BOOT.match(line) is not None
         event = _event(when, line)
+        if found := _OF_GPU.search(line):
+            named = _short(found["pci"])
         if event is not None:
             (xids if event.switch is None else sxids).append(event)
-        elif _MENTIONS.search(_letters(line)):
+        elif _MENTIONS.search(letters := _letters(line)):
             unreadable.append(raw.strip())
+        elif _FALLEN.search(letters):
+            fallen.append(Event(when, named, FALLEN, line.partition(":")[2].strip()))
     if not lines:
         message = "empty output" if not text.strip() else f"no line of a kernel log, but {text.strip().splitlines()[0][:80]!r}"
         raise FormatError(message)
-    return KernelLog(tuple(xids), tuple(sxids), lines, from_boot, tuple(unreadable))
+    if boots > 1:
+        raise FormatError(f"{boots} boots of a kernel: {TWICE}")
+    return KernelLog(tuple(xids), tuple(sxids), lines, bool(boots or loads), tuple(unreadable), tuple(fallen), whole=bool(loads) and lines > 1)
 
 
 def date(when: str) -> datetime | None:

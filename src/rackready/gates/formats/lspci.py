@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.error import TWICE, FormatError
 
 _DEVICE = re.compile(r"^([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (.+?): ")
 """A domain of a host bridge has four digits; those that Linux makes up behind a Volume Management Device begin at 10000 (drivers/pci/controller/vmd.c)."""
@@ -45,7 +45,10 @@ def parse(text: str) -> list[Bridge]:
             blocks.append([line])
         elif line.strip():
             raise FormatError(f"not the first line of a device: {line[:60]!r}")
-    return [_bridge("\n".join(block)) for block in blocks]
+    bridges = [_bridge("\n".join(block)) for block in blocks]
+    if len({bridge.address for bridge in bridges}) != len(bridges):
+        raise FormatError(f"a bridge is there twice: {TWICE}")
+    return bridges
 
 
 def _bridge(block: str) -> Bridge:

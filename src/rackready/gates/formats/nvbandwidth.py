@@ -1,18 +1,31 @@
-"""Reads nvbandwidth: its JSON (`-j`) and its text, of versions 0.4 to 0.8."""
+"""Reads nvbandwidth: its JSON (`-j`) and its text, of versions 0.4 to 0.8.
+
+The text names each device from the first version on, the JSON from 0.8 on: "GPU Device list" (NVIDIA/nvbandwidth, output.cpp and json_output.cpp).
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.error import TWICE, FormatError
 
 _RUNNING = re.compile(r"^Running (?P<name>\w+)\.$")
+_RUNNING_ANY = re.compile(r"^Running \w+\.\s*$", re.MULTILINE)
 _SUM = re.compile(r"^SUM (?P<name>\w+) (?P<value>[\d.]+)$")
+_LIST = "GPU Device list"
 _VERSION = re.compile(r"^nvbandwidth Version: (?P<version>\S+)", re.MULTILINE)
+_DEVICE = re.compile(r"^(?:Device )?(?P<number>\d+): (?P<name>.+?)(?: \((?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})(?:\.[0-7])?\)(?:: \(.*\))?)?$")
+_LISTED = re.compile(r"^Device \d+:")
+_ERROR = re.compile(
+    r"^(?:\[(?:CUDA_ERROR|cudaError)\w*\] .*|NVML_ERROR: .*|ASSERT in expression .*|(?:ERROR|Error)\b.*|Invalid value when checking the pattern .*)$",
+    re.MULTILINE,
+)
+"""What the program and its kernels say when a copy went wrong (error_handling.h, kernels.cu, nvbandwidth.cpp)."""
 _STATUSES = frozenset({"Passed", "Waived", "Failed", "Error", "Not Found", "Not Run"})
 
 
@@ -26,11 +39,20 @@ class TestCase:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU that the program lists. ``pci`` as sysfs writes it, without function; empty where it is not told (version 0.4)."""
+
+    name: str
+    pci: str
+
+
+@dataclass(frozen=True, slots=True)
 class Bandwidths:
-    """A whole run."""
+    """A whole run. ``devices`` in the order of their numbers; empty where the output has no list."""
 
     version: str
     tests: dict[str, TestCase]
+    devices: tuple[Device, ...] = ()
 
 
 def parse(text: str) -> Bandwidths:
@@ -38,6 +60,11 @@ def parse(text: str) -> Bandwidths:
     if not text.strip():
         raise FormatError("empty output")
     start = text.find("{")
+    if start >= 0 and _RUNNING_ANY.search(text):
+        raise FormatError(f"a table and JSON: {TWICE}")
+    words = text if start < 0 else text[:start]
+    if (said := _ERROR.search("\n".join(line.strip() for line in words.splitlines()))) is not None and (start >= 0 or _VERSION.search(text)):
+        raise FormatError(f"nvbandwidth says: {said[0][:160]}")
     return _document(text[start:]) if start >= 0 else _table(text)
 
 
@@ -48,11 +75,12 @@ def _document(text: str) -> Bandwidths:
         if "error" in found:
             raise FormatError(f"nvbandwidth says: {found['error']}")
         tests = [_test(item) for item in found["testcases"]]
+        devices = _devices(str(line) for line in found.get(_LIST, []))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, FormatError):
             raise
         raise FormatError(f"not the JSON of nvbandwidth -j ({type(error).__name__}: {error})") from error
-    return Bandwidths(str(found.get("git_version", "")), _unique(tests))
+    return Bandwidths(str(found.get("git_version", "")), _unique(tests), devices)
 
 
 def _test(item: dict[str, Any]) -> TestCase:
@@ -72,8 +100,27 @@ def _value(cell: object, name: str) -> float | None:
     return value
 
 
+def _devices(lines: Iterable[str]) -> tuple[Device, ...]:
+    """Return the devices of a list. Raises FormatError: a line that is none, or numbers that do not go up from 0."""
+    out = []
+    for line in lines:
+        match = _DEVICE.match(line)
+        if match is None or int(match["number"]) != len(out):
+            raise FormatError(f"a list of devices with {line[:80]!r} after {len(out)}")
+        out.append(Device(match["name"], _short(match["pci"] or "")))
+    return tuple(out)
+
+
+def _short(pci: str) -> str:
+    domain, _, rest = pci.lower().partition(":")
+    return f"{domain[-4:]}:{rest}" if rest else ""
+
+
 def _table(text: str) -> Bandwidths:
-    version = _VERSION.search(text)
+    versions = list(_VERSION.finditer(text))
+    version = versions[0] if versions else None
+    if len(versions) > 1:
+        raise FormatError(f"{len(versions)} tables: {TWICE}")
     if version is None:
         raise FormatError(f"no output of nvbandwidth, but {text.strip().splitlines()[0][:80]!r}")
     tests: list[TestCase] = []
@@ -91,7 +138,8 @@ def _table(text: str) -> Bandwidths:
             rows.append(tuple(_value(cell, name) for cell in line.split()[1:]))
     if name:
         raise FormatError(f"{name} has no sum: the output is cut off")
-    return Bandwidths(version["version"], _unique(tests))
+    devices = _devices(line for raw in text.splitlines() if (line := raw.strip()).startswith("Device ") and _LISTED.match(line))
+    return Bandwidths(version["version"], _unique(tests), devices)
 
 
 def _checked(name: str, rows: list[tuple[float | None, ...]], total: float) -> tuple[tuple[float | None, ...], ...]:

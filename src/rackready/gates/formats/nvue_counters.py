@@ -82,7 +82,7 @@ def _document(text: str, where: str) -> Mapping[str, object]:
     try:
         found = printed_json.load(text)
     except FormatError as error:
-        message = f"{where}: {error}: {' '.join(text.split())[:80]}"
+        message = f"{where}: {error}"
         raise FormatError(message) from error
     if not isinstance(found, dict):
         message = f"{where}: no JSON object"

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any
 
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.error import TWICE, FormatError
 
 _XML = re.compile(r"<(?:[?!][^>]*>\s*<)*(?P<root>[A-Za-z_][\w.-]*)?")
 _MORE = "Extra data"
@@ -56,7 +56,7 @@ def _damage(text: str, error: json.JSONDecodeError) -> str:
     if begin[:1].isalpha():
         return f"no JSON, but {begin.splitlines()[0].strip()[:80]!r}"
     if error.msg == _MORE and text[error.pos] in "{[":
-        return f"two JSON documents, the second at line {error.lineno}: the output of one command is wanted"
+        return f"two JSON documents, the second at line {error.lineno}: {TWICE}"
     return f"JSON cut off or damaged at line {error.lineno} column {error.colno}"
 
 

@@ -9,10 +9,10 @@ import math
 import re
 from dataclasses import dataclass
 
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.error import TWICE, FormatError
 
 _WORKER = re.compile(r"^Worker (?P<gpu>\d+):(?P<worker>\d+) ?\[(?P<field>\d+)\]: (?P<name>\w+): .*\((?P<value>[0-9.e+-]+) gflops\)\.?$")
-_RESULT = re.compile(r"^GPU (?P<gpu>\d+), TestField (?P<field>\d+) test(?:ing)? (?P<word>\w+)\.$")
+_RESULT = re.compile(r"^GPU (?P<gpu>\d+), TestField (?P<field>\d+) (?P<when>test|testing) (?P<word>\w+)\.$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ def parse(text: str) -> Loads:
     """Return the readings of every GPU. Raises FormatError where there are none, or one is no number."""
     readings: dict[tuple[int, int], list[float]] = {}
     results: dict[tuple[int, int], str] = {}
+    ended: set[tuple[int, int]] = set()
     for raw in text.splitlines():
         line = raw.strip()
         if worker := _WORKER.match(line):
@@ -36,6 +37,9 @@ def parse(text: str) -> Loads:
             if result["word"] not in {"PASSED", "FAILED"}:
                 raise FormatError(f"result {result['word']!r} of GPU {result['gpu']} is a word that is not known")
             key = (int(result["gpu"]), int(result["field"]))
+            if key in ended:
+                raise FormatError(f"GPU {key[0]} ends twice: {TWICE}")
+            ended |= {key} if result["when"] == "test" else set()
             results[key] = "FAILED" if "FAILED" in {result["word"], results.get(key)} else "PASSED"
     if not readings:
         first = text.strip().splitlines()[0][:100] if text.strip() else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.error import TWICE, FormatError
 
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """Nearest first: one PCIe bridge, several, the host bridge, between host bridges of a NUMA node, between NUMA nodes."""
@@ -28,14 +28,20 @@ class Topology:
 def parse(text: str) -> Topology:
     """Return the matrix. Raises FormatError where a cell, a row or a NIC's name is missing or not known."""
     lines = [_COLOURS.sub("", line) for line in text.splitlines()]
-    at = next((number for number, line in enumerate(lines) if "GPU0" in line.split() and not line.startswith("GPU0")), None)
+    headers = [number for number, line in enumerate(lines) if "GPU0" in line.split() and not line.startswith("GPU0")]
+    if len(headers) > 1:
+        raise FormatError(f"{len(headers)} matrices: {TWICE}")
+    at = headers[0] if headers else None
     if at is None:
         first = text.strip().splitlines()[0][:80] if text.strip() else ""
         raise FormatError("empty output" if not first else f"no matrix of GPUs, but {first!r}")
     columns = [word for word in lines[at].split() if _NAME.match(word)]
     names = {found["nic"]: found["device"] for line in lines if (found := _LEGEND.match(line.strip()))}
     gpus = tuple(int(name[3:]) for name in columns if name.startswith("GPU"))
-    rows = {line.split()[0]: line.split()[1 : 1 + len(columns)] for line in lines[at + 1 :] if line.split() and re.match(r"^GPU\d+$", line.split()[0])}
+    listed = [(words[0], words[1 : 1 + len(columns)]) for line in lines[at + 1 :] if (words := line.split()) and re.match(r"^GPU\d+$", words[0])]
+    rows = dict(listed)
+    if len(rows) != len(listed) or set(rows) - set(columns):
+        raise FormatError(f"rows of {', '.join(name for name, _ in listed)} under columns of {len(gpus)} GPUs")
     distance, links = _cells(columns, gpus, rows, names)
     return Topology(gpus, tuple(_device(name, names) for name in columns if not name.startswith("GPU")), distance, links)
 

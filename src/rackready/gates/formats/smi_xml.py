@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from xml.etree import ElementTree as ET
 
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.error import TWICE, FormatError
 
+_START = "<nvidia_smi_log"
 _END = "</nvidia_smi_log>"
 _NOTHING = frozenset(
     {"", "n/a", "[n/a]", "unknown error", "[unknown error]", "requested functionality has been deprecated", "not supported", "[not supported]"}
 )
+_TIME = "%a %b %d %H:%M:%S %Y"
 _NUMBER = re.compile(r"^(-?\d+(?:\.\d+)?)(?: ?[A-Za-z%/()]+)?$")
 _LOST = re.compile(r"Unable to determine the device handle for (?:GPU\s*)?(?P<gpu>[^\s]*).*?(?:is lost|Unknown Error)", re.IGNORECASE)
 _INFOROM = re.compile(r"WARNING: info[rR][oO][mM] is corrupted at gpu (?P<pci>[0-9a-fA-F:.]+)")
@@ -64,6 +67,8 @@ class SmiLog:
     """GPUs that the tool says are lost, in its words."""
     corrupt_inforom: tuple[str, ...]
     """PCI addresses of GPUs whose InfoROM the tool says is corrupt."""
+    when: datetime | None = None
+    """The node's clock when the report was made; None where it is not told."""
 
 
 class NoDriverError(FormatError):
@@ -75,7 +80,7 @@ def parse(text: str) -> SmiLog:
     # The search in any case is slow over a whole report, and lost GPUs are rare.
     lost = tuple(found["gpu"].rstrip(":") for found in _LOST.finditer(text)) if "handle" in text.lower() else ()
     corrupt = tuple(found["pci"] for found in _INFOROM.finditer(text)) if "WARNING" in text else ()
-    start, end = text.find("<nvidia_smi_log"), text.find(_END)
+    start, end = text.find(_START), text.find(_END)
     if start < 0 and lost:
         return SmiLog("", (), lost, corrupt)
     if start < 0:
@@ -85,11 +90,14 @@ def parse(text: str) -> SmiLog:
         raise FormatError("empty output" if not first else f"no report of nvidia-smi -q -x, but {first[:80]!r}")
     if end < 0:
         raise FormatError("the report is cut off: its last element is missing")
+    if (reports := text.count(_START)) > 1 or text.count(_END) > 1:
+        raise FormatError(f"{max(reports, text.count(_END))} reports of nvidia-smi -q -x: {TWICE}")
     body = text[start : end + len(_END)]
     if "<!ENTITY" in text:
         raise FormatError("the report declares entities, which nvidia-smi's never does")
     try:
-        return SmiLog(*_gpus(_root(body)), lost, corrupt)
+        root = _root(body)
+        return SmiLog(*_gpus(root), lost, corrupt, _when(root.findtext("timestamp") or ""))
     except ET.ParseError as error:
         raise FormatError(f"the report is damaged: {error}") from error
 
@@ -103,6 +111,14 @@ def _root(body: str) -> ET.Element:
         return ET.fromstring(body.replace("\n", " "))  # noqa: S314 - without entities, which the caller refuses, there is nothing to expand
     except ET.ParseError:
         return ET.fromstring(body)  # noqa: S314 - as above
+
+
+def _when(text: str) -> datetime | None:
+    """Return a report's time, e.g. 'Sun Nov 22 06:00:00 2026': nvidia-smi prints it without a zone."""
+    try:
+        return datetime.strptime(" ".join(text.split()), _TIME)  # noqa: DTZ007 - it has no zone
+    except ValueError:
+        return None
 
 
 def _gpus(root: ET.Element) -> tuple[str, tuple[SmiGpu, ...]]:

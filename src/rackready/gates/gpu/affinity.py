@@ -9,6 +9,7 @@ from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.formats import smi_topo
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_topo import Topology
+from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
@@ -52,15 +53,24 @@ class Affinity(Gate):
     def _judge(self, judge: Judge, facts: NodeFacts, node: str, found: Topology) -> None:
         judge.judged += 1
         if len(found.gpus) != facts.platform.gpus:
-            judge.fail(
-                node, "GPUs in nvidia-smi topo", f"{facts.platform.gpus}", f"{len(found.gpus)}", "See the gate node/gpu/sanity/inventory: a GPU is missing."
-            )
+            step = parts.count_step(len(found.gpus), facts.platform.gpus)
+            judge.fail(node, "GPUs in nvidia-smi topo", f"{facts.platform.gpus}", f"{len(found.gpus)}", step)
         nics = [nic for nic in facts.platform.nics if nic.rdma_device]
-        if not nics:
-            judge.nothing(f"platform {facts.platform.id}: no compute NICs, or their device names are not published; nothing to hold the matrix against")
-            return
+        if len(nics) < max(1, len(facts.platform.nics)):
+            _nothing_declared(judge, facts, node)
         for nic in nics:
             _pair(judge, node, nic.gpu, nic.rdma_device, nic.rail, found)
+
+
+def _nothing_declared(judge: Judge, facts: NodeFacts, node: str) -> None:
+    """A matrix that is compared with nothing measures nothing."""
+    profile = facts.platform.id
+    names = f"the device names of its {len(facts.platform.nics)} compute NICs (`rdma_device`)" if facts.platform.nics else "its compute NICs (`nics`)"
+    step = (
+        f"Add them to the platform's profile ({profile}.yml) with their source: `nvidia-smi topo -m` of such a server shows them. "
+        "Where the server has no compute NICs, declare the gate's skip with that reason (site.yml gates.skip)."
+    )
+    judge.error(node, "nothing to compare the topology with", f"{names} in the profile {profile}", "not declared", step)
 
 
 def _pair(judge: Judge, node: str, gpu: int, device: str, rail: int, found: Topology) -> None:

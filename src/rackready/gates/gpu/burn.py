@@ -15,7 +15,7 @@ from rackready.gates.dcgm import KEY, DcgmDiagnostic
 from rackready.gates.formats import smi_xml
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
-from rackready.gates.gpu import clocks, parts, smi
+from rackready.gates.gpu import clocks, parts, smi, twice
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import command, document
 from rackready.model.outcome import Criterion, Op, Verdict
@@ -117,23 +117,24 @@ class Burn(Load):
         node = run.nodes[0]
         judge = Judge()
         self.diagnose(judge, facts, node, outputs)
-        self._warm(judge, facts.nodes[node], node, outputs.get("watch"))
+        warm = self._warm(judge, facts.nodes[node], node, outputs.get("watch"))
         before, after = (smi.read(judge, outputs.get(key), node) for key in ("before", "after"))
-        if before is not None and after is not None and KEY in outputs:
+        if before is not None and after is not None and KEY in outputs and _of_one_load(judge, facts.nodes[node], outputs, (before, warm, after)):
             _gained(judge, facts.nodes[node], node, before, after, outputs[KEY].seconds)
         bad = {finding.where.replace(" ", "/") for finding in judge.fails + judge.errors}
         judge.measured -= bad | (judge.measured if node in bad else set())
         return judge.verdict(f"{node} {self.label}")
 
-    def _warm(self, judge: Judge, facts: NodeFacts, node: str, output: Output | None) -> None:
+    def _warm(self, judge: Judge, facts: NodeFacts, node: str, output: Output | None) -> SmiLog | None:
+        """Judge the GPUs while they were loaded; returns the report of them, None where there is none."""
         if judge.trouble(trouble(output, node, "watch under load")) or output is None:
-            return
+            return None
         try:
             found = document(output, under_load.FORMAT)
             log = smi_xml.parse(str(found.get("last", ""))) if found.get("loaded") else None
         except FormatError as error:
             judge.error(node, "watch under load unreadable", "a report of nvidia-smi under load", error, "Run the gate again.")
-            return
+            return None
         judge.judged += 1
         if log is None:
             judge.error(
@@ -143,7 +144,7 @@ class Burn(Load):
                 f"none of {found.get('samples')}",
                 "Run the gate again with a longer `power_s`.",
             )
-            return
+            return None
         smi.same_gpus(judge, facts, node, log)
         draws = found.get("draws")
         for gpu in log.gpus:
@@ -160,6 +161,7 @@ class Burn(Load):
             self._clocks(judge, facts, node, log)
         except FormatError as error:
             judge.error(node, "watch under load unreadable", "clocks in MHz", error, "Run `nvidia-smi -q -x` by hand.")
+        return log
 
     def _clocks(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
         values = {parts.name(facts, gpu.pci, gpu.position): gpu.number("clocks/sm_clock") for gpu in log.gpus}
@@ -183,6 +185,16 @@ class Burn(Load):
             judge.criterion(Criterion(metric="sm_clock_under_load", op=Op.GE, bound=bound, unit="MHz", label="floor", source=source))
         if known:
             judge.metric("sm_clock_under_load_median", node, median(known), "MHz")
+
+
+def _of_one_load(judge: Judge, facts: NodeFacts, outputs: Outputs, reports: tuple[SmiLog, SmiLog | None, SmiLog]) -> bool:
+    """Whether the reports before, under and after the load are of the same GPUs, in this order."""
+    before, warm, after = reports
+    if not twice.other_texts(judge, facts.node.name, outputs.get("before"), outputs.get("after")):
+        return False
+    if warm is not None and not (twice.same_gpus(judge, facts, before, warm, "under") and twice.same_gpus(judge, facts, warm, after)):
+        return False
+    return twice.same_gpus(judge, facts, before, after)
 
 
 def _power(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu, drawn: object) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.formats import smi_gpus
 from rackready.gates.formats.error import FormatError
+from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import command, document
 from rackready.model.outcome import Verdict
@@ -101,7 +102,7 @@ def of_the_driver(judge: Judge, node: str, count: int, gpus: Mapping[str, str]) 
     """Hold the number of GPUs that the driver on the host has (index -> UUID) against the platform's."""
     judge.count("gpus_of_the_driver", node, len(gpus), count, "platform profile")
     if len(gpus) != count:
-        judge.fail(node, "GPUs of the driver", f"{count}", f"{len(gpus)}", "See the gate node/gpu/sanity/inventory: a GPU is missing.")
+        judge.fail(node, "GPUs of the driver", f"{count}", f"{len(gpus)}", parts.count_step(len(gpus), count))
 
 
 def _names(listed: str) -> set[str]:

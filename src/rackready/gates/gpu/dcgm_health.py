@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from rackready.gates import models
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import dcgm_health
 from rackready.gates.formats.dcgm_health import Health
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.error import TWICE, FormatError
+from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
@@ -18,7 +20,7 @@ _SETTLE_S = 60
 _DCGM = "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
 _SEEN = re.compile(r"^(?P<gpus>\d+) GPUs? found(?: \(Active\))?\.", re.MULTILINE)
 """From DCGM 4.5 on with '(Active)' (dcgmi/Query.cpp, DisplayDiscoveredDevices)."""
-_ROW = re.compile(r"^\| *\d+ *\| *Name: ", re.MULTILINE)
+_ROW = re.compile(r"^\| *\d+ *\| *Name: (?P<name>.*?) *\|?$", re.MULTILINE)
 """A GPU; behind the NVSwitches an Arm server's processors stand in rows like it (HelperDisplayDiscoveredCpus in dcgmi/Query.cpp)."""
 _SWITCHES = re.compile(r"^(?P<switches>\d+) NvSwitch(?:es)? found", re.MULTILINE)
 _GROUPS = {"gpus": "g", "switches": "s"}
@@ -109,23 +111,33 @@ def _report(judge: Judge, node: str, check: Output) -> Health | None:
 
 
 def _sees_all(judge: Judge, facts: GateFacts, node: str, seen: Output) -> bool:
-    """Hold the GPUs and NVSwitches that the host engine sees against the platform: the reports name only those that are ill."""
-    found, switches = _SEEN.search(seen.stdout), _SWITCHES.search(seen.stdout)
-    rows = _ROW.findall(seen.stdout, 0, switches.start()) if switches else []
-    if found is None or int(found["gpus"]) != len(rows) or switches is None or seen.exit_code != 0:
-        actual = f"{' '.join(seen.stdout.split())[:160] or 'nothing'} (exit code {seen.exit_code})"
-        judge.error(node, "DCGM discovery unreadable", "the GPUs and NVSwitches that were found", actual, _DCGM)
+    """Compare the GPUs and NVSwitches that the host engine sees with the platform: the reports name only those that are ill."""
+    listed = _listed(judge, node, seen)
+    platform, wanted = facts.nodes[node].platform, facts.nodes[node].gpu.product_name
+    judge.judged += 1
+    if listed is None or not models.same(judge, node, "DCGM watches", [(node, name) for name in listed[0]], [wanted]):
         return False
-    platform = facts.nodes[node].platform
-    if int(found["gpus"]) != platform.gpus:
+    gpus, switches = len(listed[0]), listed[1]
+    if gpus != platform.gpus:
         step = "See the gate node/gpu/sanity/inventory; the host engine sees what the driver had when it started: restart nvidia-dcgm after a repair."
-        judge.fail(node, "GPUs that DCGM watches", platform.gpus, found["gpus"], step)
+        judge.fail(node, "GPUs that DCGM watches", platform.gpus, gpus, parts.count_step(gpus, platform.gpus) if gpus > platform.gpus else step)
         return False
-    if platform.nvswitches and int(switches["switches"]) != int(platform.nvswitches.value):
+    if platform.nvswitches and switches != int(platform.nvswitches.value):
         step = "Check libnvidia-nscq (of the driver's version) and `systemctl status nvidia-fabricmanager`, restart nvidia-dcgm: docs/runbooks/nvlink-down.md."
-        judge.fail(node, "NVSwitches that DCGM watches", int(platform.nvswitches.value), switches["switches"], step)
+        judge.fail(node, "NVSwitches that DCGM watches", int(platform.nvswitches.value), switches, step)
         return False
     return True
+
+
+def _listed(judge: Judge, node: str, seen: Output) -> tuple[list[str], int] | None:
+    """Return the models of the GPUs that DCGM lists, and the number of NVSwitches; None, with an error, where the list is not one whole list."""
+    found, switches = _SEEN.findall(seen.stdout), _SWITCHES.search(seen.stdout)
+    rows = _ROW.findall(seen.stdout, 0, switches.start()) if switches else []
+    if len(found) == 1 and int(found[0]) == len(rows) and switches is not None and seen.exit_code == 0:
+        return rows, int(switches["switches"])
+    said = f"{len(found)} lists of GPUs: {TWICE}" if len(found) > 1 else " ".join(seen.stdout.split())[:160] or "nothing"
+    judge.error(node, "DCGM discovery unreadable", "the GPUs and NVSwitches that were found", f"{said} (exit code {seen.exit_code})", _DCGM)
+    return None
 
 
 def _judge(judge: Judge, facts: GateFacts, node: str, name: str, found: Health) -> None:

@@ -16,7 +16,7 @@ from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, 
 from rackready.gates.container import ImageInputs, ended, started
 from rackready.gates.expectation import FLEET_PENDING, launches
 from rackready.gates.formats.error import FormatError
-from rackready.gates.gpu import matmul, parts
+from rackready.gates.gpu import matmul, parts, twice
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import document
@@ -91,7 +91,8 @@ class GemmTorch(Gate):
         judge = Judge()
         found = [self._read(judge, facts, node, outputs.get(f"gemm-{number}")) for number in range(self._launches(facts, node))]
         bad: set[int] = set()
-        for kind in self._kinds(facts.nodes[node]) if None not in found else ():
+        whole = None not in found and twice.distinct(judge, node, "the GEMM", [outputs[f"gemm-{number}"].stdout for number in range(len(found))])
+        for kind in self._kinds(facts.nodes[node]) if whole else ():
             rows = [one[kind] for one in found if one is not None]
             bad |= _results(judge, node, kind, rows)
             values = {gpu: median(self._steady(row[gpu]) for row in rows) for gpu in range(parts.gpus(facts, node))}

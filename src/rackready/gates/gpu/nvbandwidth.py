@@ -9,14 +9,14 @@ from statistics import median
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
-from rackready.gates import base
+from rackready.gates import base, models
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.expectation import FLEET_PENDING, IMPLAUSIBLE, Bound, launches
 from rackready.gates.formats import nvbandwidth
 from rackready.gates.formats.error import FormatError
-from rackready.gates.formats.nvbandwidth import Bandwidths
+from rackready.gates.formats.nvbandwidth import Bandwidths, Device
 from rackready.gates.formats.smi_xml import SmiLog
-from rackready.gates.gpu import parts, smi
+from rackready.gates.gpu import parts, smi, twice
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
@@ -78,7 +78,7 @@ class NvBandwidth(Gate):
         found = [self._read(judge, facts, node, outputs, number) for number in range(self._launches(facts, node))]
         runs = [one for one in found if one is not None]
         slow: set[int] = set()
-        if len(runs) == len(found):
+        if len(runs) == len(found) and self._launched(judge, facts, node, outputs, runs):
             for test in _tests(facts.nodes[node]):
                 slow |= self._test(judge, facts, node, test, runs)
         slow |= _replays(judge, facts, node, outputs)
@@ -87,6 +87,11 @@ class NvBandwidth(Gate):
         if any(_floor(facts.nodes[node], test) is None for test in _tests(facts.nodes[node])):  # then siblings judge, who may be as slow
             judge.remark(FLEET_PENDING)
         return judge.verdict(node)
+
+    def _launched(self, judge: Judge, facts: GateFacts, node: str, outputs: Outputs, runs: Sequence[Bandwidths]) -> bool:
+        """Whether these are launches on the node's GPUs, and each another one."""
+        texts = [outputs[f"copy-{number}"].stdout for number in range(len(runs))]
+        return twice.distinct(judge, node, "nvbandwidth", texts) and all(_on_these(judge, facts.nodes[node], node, one.devices) for one in runs if one.devices)
 
     @staticmethod
     def _read(judge: Judge, facts: GateFacts, node: str, outputs: Outputs, number: int) -> Bandwidths | None:
@@ -119,6 +124,22 @@ class NvBandwidth(Gate):
             slow |= _pairs(judge, node, [one.tests[test].matrix for one in runs], slow)
         units = facts.fleet * count
         return slow | compare(judge, node, values, Comparison(test, "GB/s", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
+
+
+def _on_these(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[Device]) -> bool:
+    """Compare the devices that nvbandwidth lists with the platform: rows and columns of its tables are numbered by them."""
+    judge.judged += 1
+    good = models.same(judge, node, "nvbandwidth ran on", [(node, device.name) for device in devices], [facts.gpu.product_name])
+    if len(devices) != facts.platform.gpus:
+        step = "Unset CUDA_VISIBLE_DEVICES, and see the gate node/gpu/sanity/inventory: it says how many GPUs the node has."
+        judge.error(node, "GPUs of nvbandwidth", f"{facts.platform.gpus}", f"{len(devices)}", step)
+        return False
+    told = [device.pci for device in devices if device.pci]
+    if told != sorted(told):
+        step = "Run it with CUDA_DEVICE_ORDER=PCI_BUS_ID: else gpu3 is another GPU than nvidia-smi's."
+        judge.error(node, "nvbandwidth numbers the GPUs otherwise", "by PCI address", ", ".join(told), step)
+        return False
+    return good
 
 
 def _tests(facts: NodeFacts) -> tuple[str, ...]:
@@ -230,9 +251,12 @@ def _replays(judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> set
     """Hold the replays during the copies against the rate that DCGM allows for the link's generation and width."""
     before, after = (smi.read(judge, outputs.get(key), node) for key in ("before", "after"))
     seconds = sum(output.seconds for key, output in outputs.items() if key.startswith("copy-"))
-    if before is None or after is None:
+    if before is None or after is None or not twice.other_texts(judge, node, outputs.get("before"), outputs.get("after")):
         return set()
     smi.same_gpus(judge, facts.nodes[node], node, after)
+    if not twice.same_gpus(judge, facts.nodes[node], before, after):
+        return set()
+    _copied_there(judge, facts.nodes[node], node, outputs, after)
     bad: set[int] = set()
     for position, gpu in enumerate(after.gpus):
         where = f"{node} {parts.name(facts.nodes[node], gpu.pci, gpu.position)}"
@@ -241,6 +265,20 @@ def _replays(judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> set
             bad.add(position)
             judge.fail(where, "PCIe replays while data moves", f"at most {found[1]} per minute ({_REPLAY_SOURCE})", f"{found[0]:.0f} per minute", _REPLAY_STEP)
     return bad
+
+
+def _copied_there(judge: Judge, facts: NodeFacts, node: str, outputs: Outputs, after: SmiLog) -> None:
+    """Compare the PCI addresses that nvbandwidth lists with nvidia-smi's, whose counters are read."""
+    wanted = [parts.short(gpu.pci) for gpu in after.gpus]
+    for key in sorted(key for key in outputs if key.startswith("copy-")):
+        try:
+            devices = nvbandwidth.parse(outputs[key].stdout).devices
+        except FormatError:  # an error already
+            continue
+        found = [device.pci for device in devices if device.pci]
+        if found and sorted(found) != sorted(wanted) and len(found) == facts.platform.gpus:
+            step = "Give outputs of one node. On a node: run the gate again."
+            judge.error(node, "nvbandwidth ran on other GPUs than nvidia-smi reports", ", ".join(wanted), ", ".join(found), step)
 
 
 def _replay_rate(judge: Judge, where: str, before: SmiLog, after: SmiLog, position: int, seconds: float) -> tuple[float, int] | None:

@@ -70,10 +70,11 @@ class NvLinkDomain(Gate):
                 "Run the gate on the whole rack, or declare a smaller domain (`nodes`).",
             )
         seen: dict[str, tuple[str, str]] = {}
-        for node in run.nodes:
-            log = smi.read(judge, outputs.get(f"smi-{node}"), node)
+        logs = {node: smi.read(judge, outputs.get(f"smi-{node}"), node) for node in run.nodes}
+        for node, log in logs.items():
             if log is not None:
                 seen |= _gpus(judge, facts, node, log)
+        _own_gpus(judge, {node: log for node, log in logs.items() if log is not None})
         _agree(judge, run.target, seen)
         lists = {node: _imex(judge, node, outputs, wanted, facts.nodes[node].driver) for node in run.nodes}
         if len(run.nodes) == wanted:
@@ -126,6 +127,22 @@ def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> dict[str, t
         if len(judge.fails) + len(judge.errors) == before:
             judge.measured.add(f"{node}/{part}")
     return found
+
+
+def _own_gpus(judge: Judge, logs: Mapping[str, SmiLog]) -> None:
+    """No GPU is on two nodes: one node's report under the name of two is no report of the other's GPUs."""
+    owners: dict[str, list[str]] = {}
+    for node, log in logs.items():
+        for uuid in {gpu.text("uuid") for gpu in log.gpus} - {None}:
+            owners.setdefault(str(uuid), []).append(node)
+    judge.judged += 1
+    shared = {uuid: nodes for uuid, nodes in owners.items() if len(nodes) > 1}
+    for nodes in dict.fromkeys(tuple(nodes) for nodes in shared.values()):
+        same = sorted(uuid for uuid, of in shared.items() if tuple(of) == nodes)
+        more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+        step = "Run the gate again. For outputs that were captured elsewhere: give each node its own report."
+        judge.error(", ".join(nodes), "one GPU on several nodes", "GPUs of its own on every node", f"{same[0]}{more} on each of them", step)
+        judge.measured -= {item for item in judge.measured if item.split("/", 1)[0] in nodes}
 
 
 def _agree(judge: Judge, rack: str, seen: Mapping[str, tuple[str, str]]) -> None:

@@ -59,7 +59,7 @@ def same_gpus(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
     judge.judged += 1
     judge.count("gpus_reported", node, len(log.gpus), facts.platform.gpus, f"platform profile {facts.platform.id}")
     if len(log.gpus) != facts.platform.gpus:
-        judge.fail(node, "GPUs in nvidia-smi", f"{facts.platform.gpus}", f"{len(log.gpus)}", "See the gate node/gpu/sanity/inventory: a GPU is missing.")
+        judge.fail(node, "GPUs in nvidia-smi", f"{facts.platform.gpus}", f"{len(log.gpus)}", parts.count_step(len(log.gpus), facts.platform.gpus))
     named = [(node, gpu.text("product_name") or "no model") for gpu in log.gpus]
     return models.same(judge, node, "nvidia-smi reports", named, [facts.gpu.product_name])
 

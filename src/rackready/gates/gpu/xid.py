@@ -115,6 +115,7 @@ class Xids(Gate):
             _xids(judge, facts, where, events, notes)
         for where, events in _grouped(facts, node, self._counted(log.sxids, notes)).items():
             _sxids(judge, where, events, notes)
+        self._fallen(judge, facts, node, log, notes)
         for line in log.unreadable:
             judge.error(node, "kernel log has an Xid in a form that is not known", "a known form", line, "Read the line and the vendor's catalogue.")
         _completeness(judge, node, log, exit_code)
@@ -124,6 +125,16 @@ class Xids(Gate):
         if not judge.errors:
             bad = {finding.where for finding in judge.fails}
             judge.measured.update(f"{node}/gpu{index}" for index in range(facts.platform.gpus) if f"{node} gpu{index}" not in bad)
+
+    def _fallen(self, judge: Judge, facts: NodeFacts, node: str, log: KernelLog, notes: list[str]) -> None:
+        """Fail every GPU that fell off the bus and has no Xid that says so: the driver writes one only for a GPU that it had started."""
+        known = {event.pci for event in log.xids if event.code == kernel_log.FALLEN}
+        fallen = [event for event in self._counted(log.fallen, notes) if event.pci not in known and not (known and not event.pci)]
+        for pci in dict.fromkeys(event.pci for event in fallen):
+            same = [event for event in fallen if event.pci == pci]
+            where = f"{node} {parts.name(facts, pci)}" if pci else node
+            actual = f"{_times(same)}: {same[-1].text.rstrip('.')}"
+            judge.fail(where, "GPU has fallen off the bus", "no such line since boot", actual, _step("RESTART_BM", kernel_log.FALLEN))
 
     def _counted(self, events: Sequence[Event], notes: list[str]) -> list[Event]:
         """Leave out what was before the time from which the log counts."""
@@ -141,6 +152,11 @@ def _completeness(judge: Judge, node: str, log: KernelLog, exit_code: int | None
         judge.error(
             node, "kernel log contradicts itself", "exit code 0", f"{log.lines} lines and exit code {exit_code}", "Run `journalctl --dmesg --boot` by hand."
         )
+    if log.from_boot and not log.whole:
+        what = "the driver's first line ('NVRM: loading NVIDIA UNIX') and what came after it"
+        actual = f"{log.lines} {'line' if log.lines == 1 else 'lines without it'}"
+        step = "Give the whole log, not lines of it. On a node: check that the driver is loaded (`lsmod`), then run the gate again."
+        judge.error(node, "kernel log is an excerpt", what, actual, step)
     if not log.from_boot:
         judge.error(
             node,

@@ -13,7 +13,7 @@ from rackready.gates import base, port_errors
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import complaint, dcgm_diag
 from rackready.gates.formats.error import FormatError
-from rackready.gates.host import nvlink_deltas, optics
+from rackready.gates.host import nvlink_deltas, optics, pairing
 from rackready.gates.host.counter import Counter
 from rackready.gates.host.links import folder
 from rackready.gates.host.memory import CE_PER_DAY, CE_SOURCE, COUNTS, UE_SOURCE
@@ -65,7 +65,7 @@ class CounterDeltas(Gate):
         pcie = tuple(f"/sys/bus/pci/devices/{pci}/{leaf}" for pci in parts(facts) for leaf in (*_AER, "current_link_speed"))
         nics = tuple(f"{folder(nic.rdma_device)}/counters/{leaf}" for nic in facts.nics for leaf in (*ERRORS, "port_xmit_data"))
         gpus = (_REPLAYS, nvlink_deltas.TOOL) if facts.gpu.nvlink else (_REPLAYS,)
-        return Wanted((*gpus, *(optics.tools(facts) if key == "after" else ())), (*pcie, *nics, COUNTS))
+        return Wanted((*gpus, *(optics.tools(facts) if key == "after" else ())), (*pcie, *nics, COUNTS, pairing.BOOT_ID, pairing.UPTIME))
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
         """Read, load, read again."""
@@ -86,6 +86,8 @@ class CounterDeltas(Gate):
         load = outputs.get("load")
         readings = [answers(judge, outputs.get(key), node, self.wanted(known, key), f"counters {key} the load") for key in ("before", "after")]
         if not placed(judge, known) or not self._loaded(judge, known, load) or load is None or readings[0] is None or readings[1] is None:
+            return judge.verdict(node)
+        if not pairing.paired(judge, known, (outputs["before"], outputs["after"]), (readings[0], readings[1]), load.seconds):
             return judge.verdict(node)
         before, after = (_values(judge, known, reading) for reading in readings if reading is not None)
         for counter in (*_counters(known, readings[1], load.seconds), *nvlink_deltas.counters(known, before, after)):

@@ -15,7 +15,11 @@ from rackready.gates.no_nics import NOTE
 from rackready.model.outcome import Op
 
 LOG = Tool("dmesg", ("dmesg",), "util-linux", keep=r"mlx5_core .*Link (down|up)$")
-_LINE = re.compile(r"^\[\s*(?P<at>\d+\.\d+)\] mlx5_core (?:.* )?(?P<netdev>[^\s:]+): Link (?P<way>down|up)$")
+_LINE = re.compile(
+    r"^\[\s*(?P<at>\d+\.\d+)\] mlx5_core (?:(?P<pci>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) )?(?P<netdev>[^\s:]+)(?: \([\w ]+\))?: Link (?P<way>down|up)$"
+)
+"""As netdev_info writes it: driver, PCI address, name of the interface, in brackets what it is called while it has none. The address stays when the interface
+is renamed, so it tells the NIC; the name does where no address is logged."""
 UPTIME = "/proc/uptime"
 _GRACE_SOURCE = "oci-hpc: any flap of the last 6 hours that is later than 30 minutes after boot"
 _YEAR_S = 366 * 86400
@@ -39,6 +43,16 @@ class Outage:
     def late(self, grace: float, now: float) -> float:
         """Return how long it lasted after the grace, s."""
         return (now if self.end is None else self.end) - max(self.start, grace)
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """One line of the kernel log on a link. ``pci`` with its function, empty where the line has none."""
+
+    at: float
+    pci: str
+    netdev: str
+    down: bool
 
 
 class Links(HostGate):
@@ -95,10 +109,10 @@ class Links(HostGate):
         if not placed(judge, facts):
             return
         text = found.kernel_log()
-        outages = _outages(judge, facts.node.name, text or "")
+        events = _events(judge, facts.node.name, text or "")
         for nic in facts.nics:
             good = up = self._state(judge, facts.node.name, nic, found)
-            away = outages.get(nic.netdev, [])
+            away = _outages([event for event in events if (event.pci == nic.pci if event.pci else event.netdev == nic.netdev)])
             good &= text is not None and self._flaps(judge, facts.node.name, nic, [one.start for one in away], found)
             good &= not up or self._away(judge, facts.node.name, nic, away, found)
             if good:
@@ -169,19 +183,26 @@ class Links(HostGate):
         return False
 
 
-def _outages(judge: Judge, node: str, text: str) -> dict[str, list[Outage]]:
-    """Return every network device's outages in their order; a line that is not understood is an error."""
-    out: dict[str, list[Outage]] = {}
+def _events(judge: Judge, node: str, text: str) -> list[_Event]:
+    """Return what the kernel logged of links, in its order; a line that is not understood is an error."""
+    out = []
     for line in (line.strip() for line in text.splitlines()):
         match = _LINE.match(line)
         if match is None:
             judge.error(node, "line of the kernel log not understood", "time, driver, device and Link down or up", line[:100] or "nothing", AGAIN)
-            continue
-        at, known = float(match["at"]), out.setdefault(match["netdev"], [])
-        if match["way"] == "down":
-            known.append(Outage(at, None))
-        elif known and known[-1].end is None:
-            known[-1] = Outage(known[-1].start, at)
+        else:
+            out.append(_Event(float(match["at"]), match["pci"] or "", match["netdev"], match["way"] == "down"))
+    return out
+
+
+def _outages(events: list[_Event]) -> list[Outage]:
+    """Return the times without a link of one NIC, in their order."""
+    out: list[Outage] = []
+    for event in events:
+        if event.down:
+            out.append(Outage(event.at, None))
+        elif out and out[-1].end is None:
+            out[-1] = Outage(out[-1].start, event.at)
     return out
 
 

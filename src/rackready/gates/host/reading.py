@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackready.design.facts import NodeFacts
+from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
@@ -17,7 +18,7 @@ from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import host_read
 
 KEY = "read"
-AGAIN = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
+AGAIN = base.AGAIN
 
 
 @dataclass(frozen=True, slots=True)

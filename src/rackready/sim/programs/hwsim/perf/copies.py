@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 import time
@@ -44,7 +45,9 @@ def main(argv: list[str]) -> int:
     time.sleep(_REAL_S)
     cases = [_case(name, gpus) for name in names or _TESTS]
     if "-j" in argv or "--json" in argv:
-        body = {"CUDA Runtime Version": 13000, "Driver Version": driver, "git_version": "v0.8", "testcases": cases}
+        devices = [f"{gpu.index}: {_device(gpu)}: ({os.uname().nodename})" for gpu in gpus]
+        head = {"CUDA Runtime Version": 13000, "Driver Version": driver, "GPU Device list": devices}
+        body = {**head, "git_version": "v0.8", "testcases": cases, "version": "v0.8"}
         sys.stdout.write(json.dumps({"nvbandwidth": body}, indent="\t") + "\n")
     else:
         sys.stdout.write(_text(cases, driver, gpus))
@@ -90,6 +93,11 @@ def _noisy(value: float) -> float:
     return value * random.gauss(1, _NOISE)
 
 
+def _device(gpu: Gpu) -> str:
+    """Return a device as nvbandwidth lists it from 0.8 on: no function behind its address (output.cpp, getDeviceDisplayInfo)."""
+    return f"{gpu.part['name']} ({gpu.bus_id.lower().split('.', 1)[0]})"
+
+
 def _text(cases: list[dict[str, Any]], driver: str, gpus: list[Gpu]) -> str:
     lines = [
         "nvbandwidth Version: v0.8",
@@ -100,7 +108,7 @@ def _text(cases: list[dict[str, Any]], driver: str, gpus: list[Gpu]) -> str:
         f"Driver Version: {driver}",
         "",
     ]
-    lines += [f"Device {gpu.index}: {gpu.part['name']} ({gpu.bus_id})" for gpu in gpus]
+    lines += [os.uname().nodename, *(f"Device {gpu.index}: {_device(gpu)}" for gpu in gpus)]
     for case in cases:
         if case["status"] != "Passed":
             lines += ["", "Waived:"]

@@ -31,11 +31,18 @@ _EVENT_BITS = {
 _YES = {True: "Yes", False: "No"}
 
 
+clock = time.time
+"""The node's clock."""
+
+
 def document(gpus: list[Gpu], sections: list[str]) -> str:
     """Return the report; ``sections`` as -d names them, none for all."""
     wanted = [name for section in sections for name in _SECTIONS[section]]
     lines = ['<?xml version="1.0" ?>', '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v13.dtd">', "<nvidia_smi_log>"]
-    lines += [f"\t<timestamp>{time.strftime('%a %b %e %H:%M:%S %Y')}</timestamp>", f"\t<driver_version>{machine.driver_version()}</driver_version>"]
+    lines += [
+        f"\t<timestamp>{time.strftime('%a %b %e %H:%M:%S %Y', time.localtime(clock()))}</timestamp>",
+        f"\t<driver_version>{machine.driver_version()}</driver_version>",
+    ]
     lines += [f"\t<cuda_version>{cuda_text()}</cuda_version>", f"\t<attached_gpus>{len(gpus)}</attached_gpus>"]
     for gpu in gpus:
         shown = {key: value for key, value in tree(gpu).items() if not wanted or key in wanted}

@@ -1,0 +1,78 @@
+"""Whether two readings of a node were made before and after one load: by the node's boot, the time since it, and the UUIDs of its GPUs."""
+
+from __future__ import annotations
+
+import re
+
+from rackready.design.facts import NodeFacts
+from rackready.gates.base import Output
+from rackready.gates.formats import smi_nvlink
+from rackready.gates.formats.error import FormatError
+from rackready.gates.host.reading import Answers
+from rackready.gates.judge import Judge
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+"""Drawn anew at each boot (random(4)): no two nodes have the same."""
+UPTIME = "/proc/uptime"
+_ROUNDING_S, _DRIFT = 1.0, 0.001
+"""Judgement: the load's time is taken by the controller's clock, the uptime by the node's."""
+_STEP = "Run the gate again. For readings that were captured elsewhere: give the one before the load and the one after it, of this node."
+Pair = tuple[Answers, Answers]
+
+
+def paired(judge: Judge, facts: NodeFacts, outputs: tuple[Output, Output], readings: Pair, seconds: float) -> bool:
+    """Whether counters of the second reading may be compared with the first's; else an error is added. ``seconds``: how long the load took."""
+    node = facts.node.name
+    judge.judged += 1
+    if outputs[0].stdout == outputs[1].stdout:
+        judge.error(node, "one reading before and after the load", "two readings", "the same output twice", _STEP)
+        return False
+    return _one_boot(judge, node, readings) and _apart(judge, node, readings, seconds) and _same_gpus(judge, node, readings)
+
+
+def _one_boot(judge: Judge, node: str, readings: Pair) -> bool:
+    first, last = (reading.one(BOOT_ID) for reading in readings)
+    if first is None and last is None:
+        judge.remark("the readings tell no boot (they were made by an earlier version): that they are of one node is known by its GPUs alone")
+        return True
+    if not first or first != last:
+        actual = f"{first or 'nothing'} before, {last or 'nothing'} after"
+        judge.error(node, "the readings are of two boots or two nodes", f"one boot ({BOOT_ID})", actual, _STEP)
+        return False
+    return True
+
+
+def _apart(judge: Judge, node: str, readings: Pair, seconds: float) -> bool:
+    """Two readings with a load between them are at least its length apart."""
+    if readings[0].one(BOOT_ID) is None:
+        return True
+    times = [_uptime(reading) for reading in readings]
+    if times[0] is None or times[1] is None:
+        judge.error(node, "time of a reading not told", f"seconds since boot ({UPTIME})", "nothing", _STEP)
+        return False
+    gap = times[1] - times[0]
+    if gap < seconds - max(_ROUNDING_S, _DRIFT * seconds):
+        expected = f"at least {seconds:g} s, the length of the load, from the first reading to the second"
+        judge.error(node, "the readings are not of before and after the load", expected, f"{gap:.1f} s", _STEP)
+        return False
+    return True
+
+
+def _uptime(reading: Answers) -> float | None:
+    found = re.match(r"(\d+\.\d+) ", f"{reading.one(UPTIME) or ''} ")
+    return float(found[1]) if found else None
+
+
+def _same_gpus(judge: Judge, node: str, readings: Pair) -> bool:
+    """Compare the UUIDs that nvidia-smi nvlink -e prints; what cannot be read is judged with the counters."""
+    try:
+        reports = [smi_nvlink.errors(str(reading.commands["nvlink"]["stdout"])) for reading in readings if "nvlink" in reading.commands]
+    except FormatError:
+        return True
+    if not reports:
+        return True
+    uuids = [{gpu.index: gpu.uuid for gpu in report.gpus.values()} for report in reports]
+    others = [f"gpu{index} {uuids[-1][index]} for {uuid}" for index, uuid in uuids[0].items() if uuids[-1].get(index, uuid) != uuid]
+    if others:
+        judge.error(node, "the readings are of other GPUs", "the UUIDs of the first reading", ", ".join(others[:2]), _STEP)
+    return not others
