@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rackready.cli import gate_evaluate
+from rackready.cli import captured_inputs
 from rackready.cli.output import progress
 from tests.gates.test_published_runs import RUNS, Evidence, counters, known, log, table
 
@@ -203,7 +203,7 @@ def test_a_pipe_is_read_to_its_end_and_the_wait_for_it_is_said(evaluate: Any, tm
     """As a shell's <(...) makes them; the writer comes once the line was printed."""
     pipe, printed = tmp_path / "pipe", threading.Event()
     os.mkfifo(pipe)
-    monkeypatch.setattr(gate_evaluate, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(captured_inputs, "_PATIENCE_S", 0.01)
     say = progress.print
 
     def told(text: str, *, markup: bool) -> None:
@@ -225,5 +225,5 @@ def test_a_pipe_is_read_to_its_end_and_the_wait_for_it_is_said(evaluate: Any, tm
 
 
 def test_ends_of_lines_and_bytes_that_are_no_text_are_read_as_of_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate_evaluate, "_BLOCK", 1)
-    assert gate_evaluate._text("x", io.BytesIO("a\r\n\u00fc\r".encode() + b"\xff")) == "a\n\u00fc\n\ufffd"
+    monkeypatch.setattr(captured_inputs, "_BLOCK", 1)
+    assert captured_inputs._text("x", io.BytesIO("a\r\n\u00fc\r".encode() + b"\xff")) == "a\n\u00fc\n\ufffd"
