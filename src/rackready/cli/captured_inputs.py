@@ -18,8 +18,11 @@ from rackready.model.problems import RackreadyError
 if TYPE_CHECKING:
     from rackready.gates.base import GateFacts, Run
     from rackready.gates.plain.makers import Slot
+    from rackready.gates.plain.source import Source
 
 _LAUNCH = re.compile(r"(?:^|-)launch\d+$")
+_SHOWN = 60
+"""As much of a line is shown."""
 _LOGS = frozenset({"dmesg", "journalctl"})
 
 
@@ -66,10 +69,22 @@ def texts(captured: Sequence[str], facts: GateFacts, plan: Run) -> Texts:
         if wanted in files and not (slot and slot.source.several):
             name = key or (slot.source.key if slot else wanted)
             raise RackreadyError(f"--input {item} - Expected: one file for {name} Actual: {files[wanted]} and {path}. Give each output once.")
+        if slot is None:
+            _ours(f"--input {item}", text, [other.source for name, other in found.items() if ":" in name and other.command == wanted])
         files[wanted] = path
         _put(out, plan, slot, (key or (slot.source.key if slot else wanted), wanted), f"--input {item}", text)
     _one_kind(out)
     return out
+
+
+def _ours(where: str, text: str, sources: Sequence[Source]) -> None:
+    """Refuse what is neither the document of a script of ours nor known to be the output of a tool that may stand in its place."""
+    if not sources or not text.strip() or text.lstrip().startswith("{"):
+        return
+    known = ", ".join(f"{source.key} (`{source.gives[:_SHOWN]}{' ...' if len(source.gives) > _SHOWN else ''}`)" for source in sources if "/" not in source.key)
+    first = next(line.strip() for line in text.splitlines() if line.strip())
+    step = "Give what one of them prints; KEY=FILE says which it is."
+    raise RackreadyError(f"{where} - Expected: the output of the gate's command, or of {known} Actual: {first[:_SHOWN]!r}. {step}")
 
 
 def _expected(keys: Sequence[str], every: Sequence[str], found: Mapping[str, Slot]) -> str:

@@ -47,6 +47,10 @@ def show(
         return
     _say(f"runs: {len(runs)} ({', '.join(runs[:8])}{', ...' if len(runs) > len(runs[:8]) else ''}); commands of {runs[0]}:")
     _commands(document["commands"])
+    if document["takes"]:
+        _say("`gate evaluate` also takes what these print:")
+    for key, words in document["takes"].items():
+        _say(f"  {key}: {words}")
     for variant in document["variants"]:
         refused = f" refused: {variant['left_out']}" if variant["left_out"] else ""
         _say(f"with {variant['choice']} = {variant['value']}:{refused}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from ipaddress import AddressValueError, IPv4Address
@@ -64,6 +65,6 @@ def _with(facts: GateFacts, node: str, wanted: Callable[[NicFacts], bool], chang
 
 
 def _once(option: str, where: str, values: Sequence[str]) -> None:
-    twice = next((value for value in values if values.count(value) > 1), None)
+    twice = next((value for value, times in Counter(values).items() if times > 1), None)
     if twice is not None:
         raise RackreadyError(f"{option} - Expected: a value of its own for every NIC Actual: {twice} twice on {where}. Correct it.")

@@ -64,7 +64,7 @@ def _judged(found: Gate, facts: GateFacts, run: Run, given: Mapping[str, Capture
     for command in run.commands:
         sources = sources_of(facts, command)
         if sources:
-            plain[command.key] = {source.key: [given[source.key]] for source in sources if source.key in given}
+            plain[command.key] = {source.key: [given[source.key]] for source in sources if _is(source, given)}
             lacks += [source.gives for source in sources if source.needed and source.key not in plain[command.key]]
         elif (output := _own(run, command, given)) is not None:
             texts[command.key] = output
@@ -80,7 +80,12 @@ def _judged(found: Gate, facts: GateFacts, run: Run, given: Mapping[str, Capture
 
 def _reads(facts: GateFacts, command: Command, given: Mapping[str, Captured]) -> bool:
     sources = sources_of(facts, command)
-    return any(source.key in given for source in sources) if sources else _kind(command) in given
+    return any(_is(source, given) for source in sources) if sources else _kind(command) in given
+
+
+def _is(source: Source, given: Mapping[str, Captured]) -> bool:
+    """Say whether a source is given: the same command, whatever a gate calls it."""
+    return source.key in given and any(kind.gives == source.gives for kind in KINDS if kind.key == source.key)
 
 
 def _kind(command: Command) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rackready.gates.formats.error import FormatError
 from rackready.gates.plain.source import Source, begins
@@ -21,7 +21,37 @@ _PORT = re.compile(r"^Port (?P<number>\d+):$")
 
 def listed(paths: Iterable[str]) -> Source:
     """Return the source that prints these files."""
-    return Source("files", f"grep -H '' {' '.join(paths)}", begins(r"^/(?:sys|proc)/\S+:"))
+    return Source("files", f"grep -H '' {' '.join(_braces(paths))}", begins(r"^/(?:sys|proc)/\S+:"))
+
+
+def _braces(paths: Iterable[str]) -> Iterator[str]:
+    """Yield paths in a shell's braces: those of one folder together, and folders with the same files."""
+    leaves: dict[str, list[str]] = {}
+    for path in paths:
+        folder, _, leaf = path.rpartition("/")
+        leaves.setdefault(folder, []).append(leaf)
+    folders: dict[tuple[str, ...], list[str]] = {}
+    for folder, names in leaves.items():
+        folders.setdefault(tuple(names), []).append(folder)
+    for files, alike in folders.items():
+        yield f"{_joined(alike)}/{_joined(files)}"
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Return names as one word: what they have in common before and behind what differs, whole parts of a path each."""
+    if len(names) == 1:
+        return names[0]
+    parts = [name.split("/") for name in names]
+    head = _alike(parts)
+    tail = _alike([part[head:][::-1] for part in parts])
+    ends = [len(part) - tail for part in parts]
+    middle = ",".join("/".join(part[head:end]) for part, end in zip(parts, ends, strict=True))
+    return "/".join([*parts[0][:head], f"{{{middle}}}", *parts[0][ends[0] :]])
+
+
+def _alike(parts: Sequence[Sequence[str]]) -> int:
+    """Return how many parts all paths begin with."""
+    return next((at for at, same in enumerate(zip(*parts, strict=False)) if len(set(same)) > 1), min(map(len, parts)))
 
 
 def read(text: str, paths: Iterable[str]) -> dict[str, str]:

@@ -51,7 +51,7 @@ class Inventory:
 def _gpu(gpu: smi_xml.SmiGpu, states: Mapping[str, Mapping[str, bool]] | None) -> dict[str, Any]:
     """Return one GPU under the names of the inventory; a value that the driver does not give is null, as NVML's would be."""
     device, unread = gpu.text("pci/pci_device_id"), {}
-    uuid = gpu.text("uuid")
+    uuid = gpu.text("uuid") or ""
     if states is None:
         unread["nvlinks"] = "nvidia-smi -q -x does not hold it"
     elif uuid not in states:
@@ -60,7 +60,7 @@ def _gpu(gpu: smi_xml.SmiGpu, states: Mapping[str, Mapping[str, bool]] | None) -
     return {
         "index": gpu.position,
         "name": gpu.text("product_name"),
-        "uuid": uuid,
+        "uuid": uuid or None,
         "serial": gpu.text("serial"),
         "vbios": gpu.text("vbios_version"),
         "board_part": gpu.text("board_part_number"),
