@@ -122,7 +122,7 @@ def test_what_no_tool_of_the_gate_prints_is_refused_with_those_that_there_are(ev
     code, out, err = evaluate("node/host/sanity/links", *given)
     said = (
         f"--input {tmp_path}/link - Expected: the output of the gate's command, or of dmesg (`dmesg`), "
-        "files (`grep -H '' /proc/uptime /sys/class/infiniband/{mlx5_0,mlx5_3, ...`), ibstat (`ibstat`) "
+        "files (`grep -H '' /proc/uptime /sys/class/infiniband/{mlx5_0,mlx5_3 ...`), ibstat (`ibstat`) "
         "Actual: '2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq'. Give what one of them prints; KEY=FILE says which it is."
     )
     assert (code, out, err.splitlines()[-1]) == (2, "", said)
