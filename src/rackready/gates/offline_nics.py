@@ -19,7 +19,7 @@ def with_hcas(facts: GateFacts, given: Sequence[str], option: str = "--hca") -> 
         for one in [node] if node else list(facts.nodes):
             out = _with(out, one, lambda nic, rail=rail: str(nic.rail) == rail, {"rdma_device": name}, f"{option} {item}", "rail")  # type: ignore[misc]
     for node_facts in out.nodes.values():
-        _once(option, node_facts.node.name, [nic.rdma_device for nic in node_facts.nics])
+        _once(option, node_facts.node.name, [nic.rdma_device for nic in node_facts.nics if nic.rdma_device])  # a profile may not publish them
     return out
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rackready.gates import offline
 from rackready.gates.base import Command, GateFacts, Run
 from rackready.gates.offline import Captured, evaluate
 from rackready.gates.plain.makers import made, recognised, slots
@@ -162,3 +163,13 @@ def test_outputs_are_known_by_what_they_say(node: Node) -> None:
             assert {recognised(found, output.text) for output in outputs} == {f"read:{key}"}
     assert recognised(slots(*planned(LINKS)[:2]), ibstat("mlx5_0")) == "read:ibstat"
     assert recognised(slots(*planned(DISKS)[:2]), '{"critical_warning": 0}') == "read:smart"
+
+
+def test_where_a_profile_publishes_no_nics_the_gate_says_so() -> None:
+    known = offline.facts("dgx_a100", 1)
+    run = gate(LINKS).plan(known, ["node01"])[0]
+    given = {"dmesg": [Captured("[    1.000000] a line\n")], "files": [Captured("/proc/uptime:4000.12 9000.00\n")]}
+    documents, findings = made(known, run, {"read": given})
+    assert findings == []
+    verdict = evaluate(gate(LINKS), known, run, documents)
+    assert (verdict.outcome, [finding.what for finding in verdict.findings]) == (Outcome.ERROR, ["parts cannot be found"])

@@ -178,6 +178,13 @@ def test_one_report_is_judged_by_every_gate_that_reads_it(evaluate: Any, tmp_pat
     assert "not judged: node/gpu/sanity/nvlink: it also needs `nvidia-smi nvlink -e`" in lines
 
 
+def test_a_server_whose_nics_are_not_published_is_judged_and_one_without_nvlinks_by_the_report_alone(call: Any) -> None:  # noqa: ANN401
+    for profile, judged, ended in (("dgx_a100", set(), 2), ("sys_521ge_l40s", {INVENTORY}, 1)):
+        code, out, _ = call("gate", "evaluate", "--all", "--profile", profile, "--input", str(SMI), "--output", "json")
+        found = {item["gate"]: item["outcome"] for item in json.loads(out)["gates"]}
+        assert (code, found.keys() & {INVENTORY}, "pass" in found.values()) == (ended, judged, False)
+
+
 def test_the_exit_code_is_that_of_the_worst(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
     off = printed.SMI.replace("<persistence_mode>Enabled<", "<persistence_mode>Disabled<", 1)
     unread = printed.SMI.replace("<current_ecc>Enabled<", "<current_ecc>N/A<", 1)

@@ -43,7 +43,7 @@ class HostRead:
         """Return the tools, and the files: together, one by one, and as ibstat tells them."""
         wanted = json.loads(command.argv[2])
         tools = [_tool(spec) for spec in wanted["commands"] if "each" not in spec or spec["key"] == _PER_DRIVE]
-        exact = [path for path in wanted["files"] if not _many(path)]
+        exact = _exact(wanted["files"])
         ports = any(path.startswith("/sys/class/infiniband/") for path in exact)
         more = [files.listed(exact), *([files.IBSTAT] if ports else ()), *(Source(path, f"cat {path}", needed=False) for path in exact)] if exact else []
         return (*tools, *more)
@@ -132,7 +132,7 @@ def _status(text: str) -> int:
 
 def _files(facts: NodeFacts, sources: Sequence[Source], patterns: Sequence[str], given: Given, lacking: list[Finding]) -> dict[str, dict[str, str]]:
     """Return pattern -> path -> text. A pattern of paths cannot be told whole from a list of files."""
-    exact = [path for path in patterns if not _many(path)]
+    exact = _exact(patterns)
     node, found = facts.node.name, _told(exact, given)
     lacking += [_own(facts, pattern, "a list of files, which does not show that it is whole") for pattern in patterns if _many(pattern)]
     source = next((source for source in sources if source.key == "files"), None)
@@ -141,6 +141,11 @@ def _files(facts: NodeFacts, sources: Sequence[Source], patterns: Sequence[str],
         some = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")  # noqa: PLR2004 - as many are named
         lacking.append(lack(node, some, files.listed(missing)))
     return {path: {path: found[path]} for path in exact if path in found}
+
+
+def _exact(patterns: Sequence[str]) -> list[str]:
+    """Return the paths that name one file. One of a device without a name (``//``) names none: the profile does not publish it, which the gate says."""
+    return [path for path in patterns if not _many(path) and "//" not in path]
 
 
 def _many(pattern: str) -> bool:
