@@ -74,7 +74,7 @@ def test_the_journals_own_lines_go_with_its_prefix() -> None:
         ),
         (
             before("a", TAG) + before("b", "[1,1]<stdout>:"),
-            "Expected: lines of one rank Actual: 2 (0, 1). Give the lines of each rank in a file of its own.",
+            "Expected: lines of one rank Actual: 2 ([1,0], [1,1]). Give the lines of each rank in a file of its own.",
         ),
         (
             before("a", "Nov 22 12:00:00 n1 x[7]: ") + before("b", "Nov 22 12:00:00 n2 x[7]: "),
@@ -106,7 +106,7 @@ def test_ranks_of_one_launch_share_an_output() -> None:
     log = before("n1:41001:1 [0] NCCL INFO a", TAG) + before("n2:41002:1 [0] NCCL INFO b", "[1,1]<stdout>:") + before(TABLE, TAG) + said
     found = strip(log, "--input x", launch=True)
     assert found.text == "n1:41001:1 [0] NCCL INFO a\nn2:41002:1 [0] NCCL INFO b\n" + TABLE.rstrip("\n") + "\n" + said
-    assert found.taken == ("mpirun's tags of 2 ranks, 0, 1",)
+    assert found.taken == ("mpirun's tags of 2 ranks, [1,0], [1,1]",)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,11 @@ def test_ranks_of_one_launch_share_an_output() -> None:
     [
         (
             before(TABLE, TAG) + before(TABLE, "[1,1]<stdout>:"),
-            "Expected: a table of one rank Actual: 2 (0, 1). Give the lines of each rank in a file of its own.",
+            "Expected: a table of one rank Actual: 2 ([1,0], [1,1]). Give the lines of each rank in a file of its own.",
+        ),
+        (
+            before(TABLE, TAG) + before(TABLE, "[2,0]<stdout>:"),
+            "Expected: a table of one rank Actual: 2 ([1,0], [2,0]). Give the lines of each rank in a file of its own.",
         ),
         (
             before(TABLE, TAG) + "# Avg bus bandwidth    : 480\n",
@@ -124,7 +128,7 @@ def test_ranks_of_one_launch_share_an_output() -> None:
             ),
         ),
     ],
-    ids=["two ranks print a table", "a line of a table without a tag"],
+    ids=["two ranks print a table", "two jobs", "a line of a table without a tag"],
 )
 def test_a_launch_has_one_table(log: str, said: str) -> None:
     with pytest.raises(RackreadyError) as refusal:

@@ -30,7 +30,7 @@ _TABLE = re.compile(r"\s*(?:#|\d)")
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """One kind of prefix. ``pattern`` names the source in its group ``source``; ``always``: no program begins a line of its own like that."""
+    """One kind of prefix. ``pattern`` has the source in its groups; ``always``: no program begins a line of its own like that."""
 
     name: str
     pattern: re.Pattern[str]
@@ -46,7 +46,7 @@ _FORMS = (
     _Form(
         "mpirun",
         re.compile(
-            rf"(?:\[?{_CTIME}\]?(?=[\[<]))?(?:\[(?:(?P<job>[^\[\],\s]+),)?(?P<source>\d+)\](?:\[[^\[\]\s]+:\w+\])?)?<(?:stdout|stderr|stddiag)>:",
+            rf"(?:\[?{_CTIME}\]?(?=[\[<]))?(?:\[(?:(?P<job>[^\[\],\s]+),)?(?P<rank>\d+)\](?:\[[^\[\]\s]+:\w+\])?)?<(?:stdout|stderr|stddiag)>:",
         ),
         always=True,
         ranks=True,
@@ -116,6 +116,8 @@ def _off(form: _Form, lines: Sequence[str], where: str, *, launch: bool) -> tupl
 
 def _source(match: re.Match[str]) -> str:
     groups = match.groupdict()
+    if groups.get("rank"):
+        return f"[{groups['job']},{groups['rank']}]" if groups["job"] else f"[{groups['rank']}]"
     return groups.get("source") or groups.get("iso") or ""
 
 

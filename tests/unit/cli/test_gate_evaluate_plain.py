@@ -144,10 +144,10 @@ def test_prefixes_are_taken_off_and_it_is_said(evaluate: Any, tmp_path: Path) ->
     assert (code, err.splitlines()[-1]) == (0, f"--input {tmp_path}/report: judged without kubectl's pod/probe-7x/main and times")
     given = files(tmp_path, log=before(text("nccl/dgx_h100_8_healthy.txt"), TAG))
     code, _, err = evaluate(REDUCE, *given)
-    assert (code, err.splitlines()[-1]) == (0, f"--input {tmp_path}/log: judged without mpirun's tags of rank 0")
+    assert (code, err.splitlines()[-1]) == (0, f"--input {tmp_path}/log: judged without mpirun's tags of rank [1,0]")
     given = files(tmp_path, report=before(printed.SMI, TAG) + before(printed.SMI, "[1,1]<stdout>:"))
     code, out, err = evaluate("node/gpu/sanity/ecc", *given)
-    said = f"--input {tmp_path}/report - Expected: lines of one rank Actual: 2 (0, 1). Give the lines of each rank in a file of its own."
+    said = f"--input {tmp_path}/report - Expected: lines of one rank Actual: 2 ([1,0], [1,1]). Give the lines of each rank in a file of its own."
     assert (code, out, err.splitlines()[-1]) == (2, "", said)
 
 

@@ -63,7 +63,7 @@ def slots(facts: GateFacts, run: Run) -> dict[str, Slot]:
 
 def recognised(found: Mapping[str, Slot], text: str, command: str = "") -> str | None:
     """Return the key of the source that a text is of, among those of a command; None where it tells nothing, or two could be meant."""
-    if text.lstrip().startswith("{") and '"rackready/' in text[:4096]:
+    if text.lstrip().startswith("{") and '"rackready/' in text:
         return None
     keys = [key for key, slot in found.items() if ":" in key and command in {"", slot.command} and slot.source.marks(text)]
     return keys[0] if len(keys) == 1 else None
