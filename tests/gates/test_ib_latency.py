@@ -15,6 +15,7 @@ from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice.rdma_counters import ERRORS
 from tests.gates.support import Case, Said, between, check, judge, outputs, port, ports, rack, text
+from tests.gates.test_ib_write_bw import CAPTURED
 
 WRITE, READ = "pair/fabric/performance/ib-write-lat", "pair/fabric/performance/ib-read-lat-gpu"
 HEALTHY = text("perftest/dgx_h100_rail1_lat_healthy.txt")
@@ -169,12 +170,7 @@ CASES = [
         "another rail's addresses",
         said(forth3=Said(between(lat(3).stdout, "192.168.1.11", "192.168.1.12"))),
         Outcome.ERROR,
-        (
-            (
-                f"{FORTH3}: ib_write_lat used other GIDs - Expected: 192.168.3.11 to 192.168.3.12 Actual: 192.168.1.11 to 192.168.1.12. "
-                "Run the gate again; for an output that was captured elsewhere, check that it is this rail's."
-            ),
-        ),
+        (f"{FORTH3}: ib_write_lat used other GIDs - Expected: 192.168.3.11 to 192.168.3.12 Actual: 192.168.1.11 to 192.168.1.12. {CAPTURED}",),
         nodes=2,
     ),
     Case(

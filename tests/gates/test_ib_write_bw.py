@@ -37,7 +37,7 @@ def pair(name: str, outcome: Outcome, *messages: str, **outputs: Said) -> Case:
     return Case(name, {key.replace("_", "-"): value for key, value in said.items()}, outcome, messages, nodes=2)
 
 
-CAPTURED = "Run the gate again; for an output that was captured elsewhere, check that it is this rail's."
+CAPTURED = "Run the gate again; for an output that was captured elsewhere, check that it is this rail's, and give its addresses (--address NODE:HCA=ADDRESS)."
 OWN = "00:00:00:00:00:00:00:00:00:00:255:255:192:168:01:11"
 FORTH = "node01 mlx5_0 -> node02 mlx5_0 (rail 1)"
 BACK = "node02 mlx5_0 -> node01 mlx5_0 (rail 1)"

@@ -64,10 +64,10 @@ class Carried:
     def manifest(self, **changed: Any) -> None:
         self.put("manifest.json", json.dumps({"schema": "rackready/captured/v1", "by": "field team", "outputs": self.outputs, **changed}))
 
-    def bring(self, at: datetime = NOW, source: Path | None = None) -> list[Imported]:
+    def bring(self, at: datetime = NOW, source: Path | None = None, addresses: tuple[str, ...] = ()) -> list[Imported]:
         if not (self.folder / "manifest.json").exists():
             self.manifest()
-        return Import(SITE, self.store, self.ledger, read(source or self.folder), "import-1", "ops", at).run()
+        return Import(SITE, self.store, self.ledger, read(source or self.folder), "import-1", "ops", at, addresses=addresses).run()
 
     def refused(self, **more: Any) -> list[str]:
         with pytest.raises(CaptureRefusedError) as refusal:

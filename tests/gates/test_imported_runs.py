@@ -11,8 +11,9 @@ from rackready.gates.bmc.fans import Fans
 from rackready.gates.registry import gate
 from rackready.gates.site_facts import site_facts
 from rackready.model.outcome import Outcome
+from rackready.model.problems import RackreadyError
 from tests.gates.redfish_world import gathered
-from tests.gates.support import launched, port, ports, text, wrote
+from tests.gates.support import between, launched, port, ports, text, wrote
 from tests.gates.test_bmc_fans import there, without
 from tests.gates.test_imported import PAIR, REDUCE, SITE, Carried
 
@@ -57,6 +58,30 @@ def test_a_pair_is_imported_with_all_its_rails_and_concluded_for_both_ends(carri
     assert [(one.node, one.gate, one.verdict.outcome) for one in found] == [("node01", PAIR, Outcome.PASS), ("node02", PAIR, Outcome.PASS)]
     runs = {f"node01+node02/rail{rail}" for rail in range(1, 9)}
     assert {record.target for record in carried.store.records(gate=PAIR)} == {*runs, "node01", "node02"}
+
+
+ADDRESSES = ("node01:mlx5_0=10.4.1.23", "node02:mlx5_0=10.4.1.57")
+
+
+def test_a_pair_that_had_other_addresses_is_imported_with_them(carried: Carried) -> None:
+    pair_of(carried, range(1, 9))
+    for way, ends in (("forth", ("10.4.1.23", "10.4.1.57")), ("back", ("10.4.1.57", "10.4.1.23"))):
+        carried.put(f"1-client-{way}", between(text("perftest/dgx_h100_rail1_healthy.txt"), *ends))
+    found = carried.bring(addresses=ADDRESSES)
+    assert {one.verdict.outcome for one in found} == {Outcome.PASS}
+    assert {tuple(record.inputs["imported"]["addresses"]) for record in carried.store.records(gate=PAIR)} == {ADDRESSES}
+
+
+def test_addresses_of_no_nic_of_the_site_are_refused(carried: Carried) -> None:
+    pair_of(carried, range(1, 9))
+    for given, said in (
+        ("gpu99:mlx5_0=10.4.1.23", "--address gpu99:... - Expected: a node of the site Actual: none of that name. Correct it."),
+        ("node01:mlx5_0=10.4.1", "--address node01:mlx5_0=10.4.1 - Expected: an IPv4 address Actual: Expected 4 octets in '10.4.1'. Correct it."),
+    ):
+        with pytest.raises(RackreadyError) as refusal:
+            carried.bring(addresses=(given,))
+        assert str(refusal.value) == said
+    assert carried.store.records() == []
 
 
 @pytest.mark.parametrize(("slow", "outcome"), [(0, Outcome.ERROR), (1, Outcome.FAIL)], ids=["good", "slow"])

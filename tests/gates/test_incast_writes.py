@@ -36,7 +36,7 @@ OTHER = [
         {"client_node03": client(node="node04")},
         (
             f"{FROM03}: ib_write_bw used other GIDs - Expected: 192.168.1.13 to 192.168.1.12 Actual: 192.168.1.14 to 192.168.1.12. "
-            "Run the gate again; for an output that was captured elsewhere, check that it is this rail's."
+            "Run the gate again; for an output that was captured elsewhere, check that it is this rail's, and give its addresses (--address NODE:HCA=ADDRESS)."
         ),
     ),
     (

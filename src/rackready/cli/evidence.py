@@ -30,6 +30,10 @@ def import_evidence(
     source: Annotated[Path, typer.Argument(help="Folder with manifest.json, that file, or a tar archive of the folder.")],
     env: Env = "sim",
     by: Annotated[str, typer.Option("--by", help="Who imports it; the user of this machine when left out.")] = "",
+    address: Annotated[
+        list[str] | None,
+        typer.Option("--address", help="NODE:HCA=ADDRESS: IPv4 address that a compute NIC had when it was captured; the site's when left out."),
+    ] = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Judge outputs that were captured elsewhere, and record them as imported. Exit codes: 0 pass, 1 fail, 2 error or refused.
@@ -53,7 +57,7 @@ def import_evidence(
     with ControllerLock(paths.lock, f"rackready evidence import {source} --env {env}", paths.database):
         ledger = Ledger.open(paths.database)
         try:
-            found = Import(site, EvidenceStore.open(ledger, paths.raw), ledger, capture, campaign, who, datetime.now(UTC), env).run()
+            found = Import(site, EvidenceStore.open(ledger, paths.raw), ledger, capture, campaign, who, datetime.now(UTC), env, tuple(address or ())).run()
         finally:
             ledger.close()
     rows = [

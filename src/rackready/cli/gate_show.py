@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,6 +47,10 @@ def show(
         return
     _say(f"runs: {len(runs)} ({', '.join(runs[:8])}{', ...' if len(runs) > len(runs[:8]) else ''}); commands of {runs[0]}:")
     _commands(document["commands"])
+    if document["takes"]:
+        _say("`gate evaluate` also takes what these print:")
+    for key, words in document["takes"].items():
+        _say(f"  {key}: {words}")
     for variant in document["variants"]:
         refused = f" refused: {variant['left_out']}" if variant["left_out"] else ""
         _say(f"with {variant['choice']} = {variant['value']}:{refused}")
@@ -191,15 +196,20 @@ def _has_site(env: str) -> bool:
 def facts_for(env: str, profile: str, nodes: int, gpus: int | None = None) -> GateFacts:
     """Return facts by profile, else by the server model of the site's first node. A GPU model stands for a server, which is said."""
     from rackready.design.site import load_site  # noqa: PLC0415
+
+    if profile:
+        return facts_of_profile(profile, nodes, gpus)
+    site = load_site(env, root=env_paths(env).root)
+    found = facts_of_profile(site.nodes()[0].platform, nodes, gpus)
+    plugin = {"nccl_net": site.fabric.nccl_net}
+    return replace(found, launcher=site.gates.launcher, fabric=found.fabric.model_copy(update=plugin))
+
+
+def facts_of_profile(wanted: str, nodes: int | Sequence[str], gpus: int | None = None) -> GateFacts:
+    """Return facts by profile, of as many nodes or of nodes with these names. A GPU model stands for a server, which is said."""
     from rackready.gates.offline import facts, platform_of  # noqa: PLC0415
 
-    site = None if profile else load_site(env, root=env_paths(env).root)
-    wanted = profile or (site.nodes()[0].platform if site else "")
     server = platform_of(wanted, gpus)
     if server.id != wanted or gpus is not None:
         progress.print(f"profile {wanted}: taken as {server.id} with {server.gpus} GPUs")
-    found = facts(server, nodes)
-    if site is None:
-        return found
-    plugin = {"nccl_net": site.fabric.nccl_net}
-    return replace(found, launcher=site.gates.launcher, fabric=found.fabric.model_copy(update=plugin))
+    return facts(server, nodes)

@@ -97,6 +97,14 @@ def _loaded(text: str, *, written_by_us: bool) -> tuple[Any, list[Problem]]:
         loader.dispose()
 
 
+def read_value(text: str) -> Any:  # noqa: ANN401 - what YAML holds is for the caller to check
+    """Return a value as YAML has it: `8G` is a word, `3` a number, `[a, b]` a list. Raises ValueError, with what is wrong, for no YAML."""
+    try:
+        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a subclass of SafeLoader
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(getattr(error, "problem", None) or "nested too deep to be read") from error
+
+
 def _size(value: Any, known: dict[int, int]) -> int:  # noqa: ANN401 - what YAML holds
     """Return how many values a document comes to. What aliases share is walked once and counted every time."""
     if not isinstance(value, dict | list):

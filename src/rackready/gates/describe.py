@@ -11,6 +11,7 @@ from typing import Any, get_args, get_type_hints
 from rackready.gates.base import Command, Gate, GateFacts, Run
 from rackready.gates.findings import findings
 from rackready.gates.foreseen import UNKNOWN, foreseen
+from rackready.gates.plain.makers import slots
 from rackready.gates.registry import gate as make_gate
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
@@ -39,8 +40,16 @@ def shown(gate: Gate, facts: GateFacts, nodes: Sequence[str]) -> dict[str, Any]:
         "runs": [run.id for run in runs],
         "nothing": "" if runs and runs[0].commands else _nothing(gate, facts),
         "commands": [_command(item) for item in runs[0].commands] if runs else [],
+        "takes": _takes(facts, runs[0]) if runs else {},
         "variants": [made for item in _variants(gate, facts, nodes) if (made := _variant(item, runs[0]))["commands"] or made["left_out"]] if runs else [],
     }
+
+
+def _takes(facts: GateFacts, run: Run) -> dict[str, str]:
+    """Return what tools print themselves that `gate evaluate` takes in place of the commands: its key -> the command that prints it."""
+    found = slots(facts, run)
+    bare = {(slot.command, slot.source.key): key for key, slot in found.items() if ":" not in key}
+    return {bare.get((slot.command, slot.source.key), key): slot.source.gives for key, slot in found.items() if ":" in key and "/" not in key}
 
 
 def _nothing(gate: Gate, facts: GateFacts) -> str:

@@ -26,6 +26,7 @@ from rackready.gates.imported_parts import Held
 from rackready.gates.last_pass import last_passes
 from rackready.gates.merge import merged
 from rackready.gates.offline import Captured, outputs
+from rackready.gates.offline_nics import with_addresses
 from rackready.gates.recorder import kept
 from rackready.gates.registry import all_gates, gate
 from rackready.gates.runner import evaluated
@@ -90,6 +91,8 @@ class Import:
     by: str
     at: datetime
     env: str = ""
+    addresses: Sequence[str] = ()
+    """NODE:HCA=ADDRESS of NICs that had others than the site's when the outputs were captured."""
     problems: list[str] = field(default_factory=list)
     prints: dict[str, Fingerprint] = field(default_factory=dict)
     lacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -100,6 +103,7 @@ class Import:
     def run(self) -> list[Imported]:
         """Judge and record everything, or nothing: raises CaptureRefusedError that lists every reason."""
         self._new()
+        self._addresses()
         known = {node.name for node in self.site.nodes()}
         items = self.capture.manifest.outputs
         strangers = sorted({item.node for item in items} - known)
@@ -126,6 +130,13 @@ class Import:
             if isinstance(about, Mapping) and about.get("manifest_sha256") == self.capture.digest:
                 text = f"manifest - Expected: one that was not imported yet Actual: imported at {about.get('at')} by {about.get('by')}, as {record.campaign}."
                 raise CaptureRefusedError(self.capture.source, [f"{text} Its records stand; after a repair, bring what was captured since."])
+
+    def _addresses(self) -> None:
+        """Refuse addresses that are of no NIC of the site."""
+        named = sorted({item.partition(":")[0] for item in self.addresses})
+        if strange := [name for name in named if name not in {node.name for node in self.site.nodes()}]:
+            raise RackreadyError(f"--address {strange[0]}:... - Expected: a node of the site Actual: none of that name. Correct it.")
+        with_addresses(site_facts(self.site, named), self.addresses)
 
     def _about(self) -> dict[str, Any]:
         """Return what the ledger says of an import: it is over once its records are written."""
@@ -192,7 +203,8 @@ class Import:
 
     def facts(self, nodes: Sequence[str]) -> GateFacts:
         """Return what gates know of these nodes, from the site and from their last passes."""
-        return site_facts(self.site, nodes, self.passed)
+        here = [item for item in self.addresses if item.partition(":")[0] in nodes]
+        return with_addresses(site_facts(self.site, nodes, self.passed), here)
 
     # what it proves --------------------------------------------------------------------------------------------------
 
@@ -303,7 +315,8 @@ class Import:
         more: Mapping[str, object],
         tools: dict[str, str] | None = None,
     ) -> EvidenceRecord:
-        about = {"by": self.by, "at": self.at.isoformat(timespec="seconds"), "captured_by": self.capture.manifest.by, "manifest_sha256": self.capture.digest}
+        about: dict[str, object] = {"by": self.by, "at": self.at.isoformat(timespec="seconds"), "captured_by": self.capture.manifest.by}
+        about |= {"manifest_sha256": self.capture.digest} | ({"addresses": list(self.addresses)} if self.addresses else {})
         begun = min(member.time for member in item.members).astimezone(UTC)
         return EvidenceRecord(
             id=new_id(),

@@ -206,6 +206,10 @@ class Inventory(Gate):
         where = f"{node} {name}"
         states = gpu.get("nvlinks")
         judge.judged += 1
+        if why := gpu.get("unread", {}).get("nvlinks"):
+            step = "Give what `nvidia-smi nvlink -s` prints, too: --input nvlink=FILE."
+            judge.error(where, "NVLink state not reported", f"the state of {links} links", why, step)
+            return
         if (
             not isinstance(states, dict)
             or any(not isinstance(state, bool) for state in states.values())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
+
+from pydantic import ValidationError
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates.base import AGAIN, Gate, GateFacts, Output, Run
@@ -71,20 +73,26 @@ def rails(platform: PlatformProfile) -> list[Rail]:
     return [Rail(rail=rail, vlan=900 + rail, subnet=IPv4Network(f"192.168.{rail}.0/24")) for rail in sorted({nic.rail for nic in platform.nics})]
 
 
-def facts(platform: str | PlatformProfile, nodes: int = 1, software_id: str = SOFTWARE) -> GateFacts:
-    """Return facts of nodes named node01... of a server model, at addresses of a benchmarking network. Raises UnknownProfileError."""
-    if nodes > _MOST:
-        raise RackreadyError(f"{nodes} nodes - Expected: at most {_MOST}. Judge a part of them.")
+def facts(platform: str | PlatformProfile, nodes: int | Sequence[str] = 1, software_id: str = SOFTWARE) -> GateFacts:
+    """Return facts of nodes of a server model, at addresses of a benchmarking network: named as given, or as many named node01 and so on.
+
+    Raises UnknownProfileError, and RackreadyError for too many nodes or a name that is none.
+    """
+    names = [f"node{index:02}" for index in range(1, nodes + 1)] if isinstance(nodes, int) else list(nodes)
+    if len(names) > _MOST:
+        raise RackreadyError(f"{len(names)} nodes - Expected: at most {_MOST}. Judge a part of them.")
     server = loader.platform(platform) if isinstance(platform, str) else platform
-    known = {f"node{index:02}": _node(index, server, software_id) for index in range(1, nodes + 1)}
-    return GateFacts(nodes=known, fabric=Fabric(kind="roce", rails=rails(server)), fleet=nodes)
+    known = {name: _node(name, index, server, software_id) for index, name in enumerate(names, 1)}
+    return GateFacts(nodes=known, fabric=Fabric(kind="roce", rails=rails(server)), fleet=len(names))
 
 
-def _node(index: int, platform: PlatformProfile, software_id: str) -> NodeFacts:
+def _node(name: str, index: int, platform: PlatformProfile, software_id: str) -> NodeFacts:
     software = loader.software(software_id)
-    name = f"node{index:02}"
     bmc = Bmc(address=_BMCS + index, password=SecretRef(env="NONE"))
-    node = Node(name=name, platform=platform.id, serial="unknown", unit=1, address=_HOSTS + index, bmc=bmc)
+    try:
+        node = Node(name=name, platform=platform.id, serial="unknown", unit=1, address=_HOSTS + index, bmc=bmc)
+    except ValidationError as error:
+        raise RackreadyError(f"node {name} - Expected: a host name, as a site file has it Actual: {error.errors()[0]['msg']}. Correct it.") from error
     nics = tuple(
         NicFacts(nic.rail, nic.rdma_device, nic.netdev, nic.pci, nic.gpu, nic.numa, nic.rate, f"192.168.{nic.rail}.{10 + index}", 24, 900 + nic.rail, "", "")
         for nic in platform.nics

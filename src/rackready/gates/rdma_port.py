@@ -86,7 +86,9 @@ def judge_gids(gathered: Judge, where: str, program: str, ends: tuple[NicFacts, 
     if found != tuple(frozenset({nic.address}) for nic in ends):
         expected = f"{ends[0].address} to {ends[1].address}"
         actual = " to ".join(", ".join(sorted(one)) or "none" for one in found)
-        step = "Run the gate again; for an output that was captured elsewhere, check that it is this rail's."
+        step = (
+            "Run the gate again; for an output that was captured elsewhere, check that it is this rail's, and give its addresses (--address NODE:HCA=ADDRESS)."
+        )
         gathered.error(where, f"{program} used other GIDs", expected, actual, step)
 
 

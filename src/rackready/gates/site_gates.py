@@ -6,7 +6,7 @@ built once each, whatever the number of nodes, and not at all where the site add
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pydantic import ValidationError
 
@@ -29,23 +29,28 @@ def require_gates(site: Site, source: str) -> None:
 
 
 def _of(where: str, entry: GateSetEntry) -> Iterator[Problem]:
-    kind = all_gates().get(entry.id)
-    if kind is None:
+    if entry.id not in all_gates():
         yield Problem(f"{where}.id", f"gate {entry.id} does not exist - Expected: an id that `rackready gate list` shows.", "Correct it.")
         return
+    yield from input_problems(f"{where}.inputs.", entry.id, entry.inputs)
+
+
+def input_problems(where: str, gate_id: str, inputs: Mapping[str, object]) -> Iterator[Problem]:
+    """Yield what a gate does not take of these inputs. ``where``: what stands before an input's name in its path."""
+    kind = all_gates()[gate_id]
     try:
-        kind(entry.inputs)
+        kind(inputs)
     except ValidationError as error:
         accepted = ", ".join(sorted(kind.Inputs.model_fields)) or "none"
         for item in error.errors(include_url=False):
-            path = ".".join(str(part) for part in (where, "inputs", *item["loc"]))
+            path = where + ".".join(str(part) for part in item["loc"])
             if item["type"] == "extra_forbidden":
-                yield Problem(path, f"gate {entry.id} has no such input - Expected: one of {accepted}.", "Correct or remove it.")
+                yield Problem(path, f"gate {gate_id} has no such input - Expected: one of {accepted}.", "Correct or remove it.")
             else:
                 wanted = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
                 given = item["input"] if isinstance(item["input"], (int, float, str)) else type(item["input"]).__name__
-                step = f"Correct it; `rackready gate show {entry.id}` describes the inputs."
-                yield Problem(path, f"gate {entry.id} - Expected: {wanted} Actual: {given}.", step)
+                step = f"Correct it; `rackready gate show {gate_id}` describes the inputs."
+                yield Problem(path, f"gate {gate_id} - Expected: {wanted} Actual: {given}.", step)
 
 
 def without_image(site: Site) -> list[str]:

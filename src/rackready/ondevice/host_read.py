@@ -71,12 +71,16 @@ def run(spec: dict[str, Any]) -> dict[str, Any]:
         return dict(answer, timed_out=True)
     except OSError as error:
         return dict(answer, stderr=str(error))
-    out = done.stdout.decode(errors="replace")
-    if spec.get("keep"):
-        lines = out.splitlines()
-        answer["lines"] = len(lines)
-        out = "".join(line + "\n" for line in lines if re.search(spec["keep"], line))
-    return dict(answer, exit_code=done.returncode, stdout=out, stderr=done.stderr.decode(errors="replace")[-4000:])
+    said = kept(spec, done.stdout.decode(errors="replace"))
+    return dict(answer, exit_code=done.returncode, stderr=done.stderr.decode(errors="replace")[-4000:], **said)
+
+
+def kept(spec: dict[str, Any], out: str) -> dict[str, Any]:
+    """Return what is sent of a program's standard output: all of it, or the lines that are asked for, with the number of all."""
+    if not spec.get("keep"):
+        return {"stdout": out}
+    lines = out.splitlines()
+    return {"stdout": "".join(line + "\n" for line in lines if re.search(spec["keep"], line)), "lines": len(lines)}
 
 
 def files(pattern: str) -> dict[str, str | None]:

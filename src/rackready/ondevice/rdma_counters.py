@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 FORMAT = "rackready/rdma-counters/v2"
@@ -25,33 +26,33 @@ def read(path: str) -> str | None:
         return None
 
 
-def count(base: str, words: str, plain: str) -> int | None:
+def count(base: str, words: str, plain: str, ask: Callable[[str], str | None] = read) -> int | None:
     """Return a counter in bytes: words of 4 bytes where the port has them, else plain bytes; None when neither can be read."""
     for path, unit in ((base + "/counters/" + words, WORD), (base + "/hw_counters/" + plain, 1)):
-        value = read(path)
+        value = ask(path)
         if value is not None and value.isdigit():
             return int(value) * unit
     return None
 
 
-def errors(base: str) -> dict[str, int | None]:
+def errors(base: str, ask: Callable[[str], str | None] = read) -> dict[str, int | None]:
     """Return the counters of errors, None for one that cannot be read; empty for a device that has none."""
-    if read(base + "/counters/port_xmit_data") is None and read(base + "/hw_counters/tx_bytes") is not None:
+    if ask(base + "/counters/port_xmit_data") is None and ask(base + "/hw_counters/tx_bytes") is not None:
         return {}
-    values = {name: read(base + "/counters/" + name) or "" for name in ERRORS}
+    values = {name: ask(base + "/counters/" + name) or "" for name in ERRORS}
     return {name: int(value) if value.isdigit() else None for name, value in values.items()}
 
 
-def device(name: str) -> dict[str, Any]:
-    """Return one device, port 1."""
+def device(name: str, ask: Callable[[str], str | None] = read) -> dict[str, Any]:
+    """Return one device, port 1. ``ask``: returns a file's text by its path."""
     base = f"/sys/class/infiniband/{name}/ports/1"
     return {
-        "state": read(base + "/state"),
-        "link_layer": read(base + "/link_layer"),
-        "rate": read(base + "/rate"),
-        "xmit_bytes": count(base, "port_xmit_data", "tx_bytes"),
-        "rcv_bytes": count(base, "port_rcv_data", "rx_bytes"),
-        "errors": errors(base),
+        "state": ask(base + "/state"),
+        "link_layer": ask(base + "/link_layer"),
+        "rate": ask(base + "/rate"),
+        "xmit_bytes": count(base, "port_xmit_data", "tx_bytes", ask),
+        "rcv_bytes": count(base, "port_rcv_data", "rx_bytes", ask),
+        "errors": errors(base, ask),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rackready.cli import gate_evaluate
+from rackready.cli import captured_inputs
 from rackready.cli.output import progress
 from tests.gates.test_published_runs import RUNS, Evidence, counters, known, log, table
 
@@ -203,7 +203,7 @@ def test_a_pipe_is_read_to_its_end_and_the_wait_for_it_is_said(evaluate: Any, tm
     """As a shell's <(...) makes them; the writer comes once the line was printed."""
     pipe, printed = tmp_path / "pipe", threading.Event()
     os.mkfifo(pipe)
-    monkeypatch.setattr(gate_evaluate, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(captured_inputs, "_PATIENCE_S", 0.01)
     say = progress.print
 
     def told(text: str, *, markup: bool) -> None:
@@ -225,5 +225,22 @@ def test_a_pipe_is_read_to_its_end_and_the_wait_for_it_is_said(evaluate: Any, tm
 
 
 def test_ends_of_lines_and_bytes_that_are_no_text_are_read_as_of_any_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate_evaluate, "_BLOCK", 1)
-    assert gate_evaluate._text("x", io.BytesIO("a\r\n\u00fc\r".encode() + b"\xff")) == "a\n\u00fc\n\ufffd"
+    monkeypatch.setattr(captured_inputs, "_BLOCK", 1)
+    assert captured_inputs._text("x", io.BytesIO("a\r\n\u00fc\r".encode() + b"\xff")) == "a\n\u00fc\n\ufffd"
+
+
+def test_a_launch_is_judged_behind_the_prefixes_of_kubectl_and_mpirun(evaluate: Any, captured: list[str]) -> None:  # noqa: ANN401
+    """As `kubectl logs --prefix` prints an MPIJob's launcher that ran `mpirun --tag-output`: NCCL's lines come from every rank, the table from the first."""
+    path = Path(next(item for item in captured if item.startswith("launch0=")).split("=", 1)[1])
+    lines = path.read_text(encoding="utf-8").splitlines()
+    ranks = {pid: rank for rank, pid in enumerate(dict.fromkeys(line.split(":")[1] for line in lines if " NCCL INFO " in line))}
+    tagged = [f"[1,{ranks[line.split(':')[1]] if ' NCCL INFO ' in line else 0}]<stdout>:{line}" for line in lines]
+    path.write_text("".join(f"[pod/nccl-launcher-x7/launcher] {line}\n" for line in tagged), encoding="utf-8")
+    given = [GATHER, "--profile", "dgx_h100", "--nodes", "2", "--nccl-net", "ofi", *captured]
+    code, out, err = evaluate(*given)
+    assert (code, out.splitlines()[0]) == (0, f"{GATHER}: pass")
+    words = f"judged without kubectl's pod/nccl-launcher-x7/launcher and mpirun's tags of {len(ranks)} ranks, [1,0], [1,1], [1,2], [1,3], ..."
+    assert err.splitlines()[-1].endswith(words)
+    path.write_text(path.read_text(encoding="utf-8").replace("launcher-x7/launcher] [1,0]", "worker-0/worker] [1,0]", 1), encoding="utf-8")
+    code, out, err = evaluate(*given)
+    assert (code, out, "Expected: lines of one container Actual: 2 (pod/nccl-" in err) == (2, "", True)

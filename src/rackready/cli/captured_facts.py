@@ -1,0 +1,94 @@
+"""What `gate evaluate` knows of the nodes whose outputs it judges: from a profile and options, or from a site file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rackready.cli.gate_show import facts_of_profile
+from rackready.cli.output import env_paths
+from rackready.model.choices import FabricKind, NcclNet
+from rackready.model.problems import RackreadyError
+
+if TYPE_CHECKING:
+    from rackready.gates.base import GateFacts
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What options say of the machines. ``nodes``: how many; ``named``: their names."""
+
+    profile: str = ""
+    env: str = ""
+    site: Path | None = None
+    nodes: int | None = None
+    named: tuple[str, ...] = ()
+    gpus: int | None = None
+    fabric: FabricKind | None = None
+    nccl_net: NcclNet | None = None
+    hcas: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+
+    def known(self, least: int) -> tuple[GateFacts, dict[str, dict[str, Any]]]:
+        """Return facts, and gate id -> inputs of the site's gate set. ``least``: nodes that the gate needs. Raises RackreadyError that says what lacks."""
+        from rackready.gates.offline_nics import with_addresses, with_hcas  # noqa: PLC0415
+
+        self._agree()
+        found, inputs = self._of_site() if self.env or self.site else (self._of_profile(least), {})
+        said = {name: value for name, value in (("kind", self.fabric), ("nccl_net", self.nccl_net)) if value is not None}
+        found = replace(found, fabric=found.fabric.model_copy(update=said))
+        return with_addresses(with_hcas(found, self.hcas), self.addresses), inputs
+
+    def _agree(self) -> None:
+        """Refuse options that say one thing twice, or nothing."""
+        if bool(self.profile) == bool(self.env or self.site):
+            actual = "both" if self.profile else "neither"
+            raise RackreadyError(f"gate evaluate - Expected: --profile, or a site by --env or --site Actual: {actual}. Give one of them.")
+        if not self.profile and not self.named:
+            raise RackreadyError("gate evaluate - Expected: --node for each node whose outputs these are Actual: none. Name the nodes of the site.")
+        if not self.profile and self.gpus is not None:
+            raise RackreadyError("gate evaluate --gpus - Expected: with --profile. Nodes of a site are what the site file says.")
+        if self.named and self.nodes not in {None, len(self.named)}:
+            raise RackreadyError(f"--nodes {self.nodes} - Expected: {len(self.named)}, as many as --node names. Leave one of the two out.")
+        if len(set(self.named)) != len(self.named):
+            raise RackreadyError(f"--node - Expected: each node once Actual: {', '.join(self.named)}. Correct it.")
+
+    def _of_profile(self, least: int) -> GateFacts:
+        return facts_of_profile(self.profile, self.named or max(least, self.nodes or 1), self.gpus)
+
+    def _of_site(self) -> tuple[GateFacts, dict[str, dict[str, Any]]]:
+        from rackready.design.site import load_site  # noqa: PLC0415
+        from rackready.gates.site_facts import site_facts  # noqa: PLC0415
+        from rackready.gates.site_gates import require_gates  # noqa: PLC0415
+        from rackready.profiles.loader import gates_of  # noqa: PLC0415
+
+        paths = env_paths(self.env or "sim")
+        site = load_site(self.env or "sim", site_file=self.site, root=paths.root)
+        require_gates(site, str(self.site or paths.site_file))
+        names = [node.name for node in site.nodes()]
+        if unknown := sorted(set(self.named) - set(names)):
+            raise RackreadyError(f"--node {', '.join(unknown)} - Expected: one of {', '.join(names)}.")
+        return site_facts(site, self.named), {entry.id: dict(entry.inputs) for entry in gates_of(site.gates)}
+
+
+def given_inputs(gate_id: str, given: Sequence[str]) -> dict[str, object]:
+    """Return a gate's inputs of NAME=VALUE, with values as YAML has them. Raises RackreadyError with every input that the gate does not take."""
+    from rackready.design.yaml import read_value  # noqa: PLC0415
+    from rackready.gates.site_gates import input_problems  # noqa: PLC0415
+
+    out: dict[str, object] = {}
+    for item in given:
+        name, sign, value = item.partition("=")
+        if not sign or not name:
+            raise RackreadyError(f"--set {item} - Expected: NAME=VALUE, e.g. size=8G. `rackready gate show {gate_id}` lists the inputs.")
+        if name in out:
+            raise RackreadyError(f"--set {item} - Expected: one value for {name} Actual: {out[name]} before it. Give each once.")
+        try:
+            out[name] = read_value(value)
+        except ValueError as error:
+            raise RackreadyError(f"--set {item} - Expected: a value as YAML has it Actual: {error}. Correct it.") from error
+    if problems := list(input_problems("--set ", gate_id, out)):
+        raise RackreadyError("\n".join(str(problem) for problem in problems))
+    return out

@@ -1,0 +1,192 @@
+"""Outputs that `gate evaluate` is given: read, freed of prefixes, and handed to the commands of a gate's run."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+import sys
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from rackready.cli.output import progress
+from rackready.model.problems import RackreadyError
+
+if TYPE_CHECKING:
+    from rackready.gates.base import GateFacts, Run
+    from rackready.gates.plain.makers import Slot
+    from rackready.gates.plain.source import Source
+
+_LAUNCH = re.compile(r"(?:^|-)launch\d+$")
+_SHOWN = 60
+"""As much of a line is shown."""
+_LOGS = frozenset({"dmesg", "journalctl"})
+
+
+@dataclass(slots=True)
+class Texts:
+    """Outputs by their keys. ``commands``: of commands of the run; ``plain``: command -> source -> (key as given, text)."""
+
+    commands: dict[str, str] = field(default_factory=dict)
+    plain: dict[str, dict[str, list[tuple[str, str]]]] = field(default_factory=dict)
+
+    def keys(self) -> list[str]:
+        """Return every key that was given, which other options may name."""
+        plain = [key for sources in self.plain.values() for texts in sources.values() for key, _ in texts]
+        return list(dict.fromkeys([*self.commands, *plain]))
+
+
+def split(item: str, every: Collection[str]) -> tuple[str, str]:
+    """Return key and path of KEY=FILE. Without a key: a file, which may have a sign of equality in its name."""
+    key, sign, path = item.partition("=")
+    plain = not sign or (key not in every and Path(item).exists())
+    return ("", item) if plain else (key, path)
+
+
+def command_keys(plan: Run) -> tuple[list[str], list[str]]:
+    """Return the keys that files without one are for, in the order of the commands, and all keys: what a server printed is given by name only."""
+    return [command.key for command in plan.commands if command.role != "server"], [command.key for command in plan.commands]
+
+
+def texts(captured: Sequence[str], facts: GateFacts, plan: Run) -> Texts:
+    """Give files to commands: by name, by what they are, else in the order of the gate's commands. No command has two files."""
+    from rackready.gates.plain.makers import recognised, slots  # noqa: PLC0415
+
+    keys, every = command_keys(plan)
+    found = slots(facts, plan)
+    items = [split(item, {*every, *found}) for item in captured]
+    _one_standard(items)
+    rest, out, files = iter(keys), Texts(), dict[str, str]()
+    for item, (key, path) in zip(captured, items, strict=True):
+        text = read(path) if key in {*every, *found} or not key else ""
+        slot = found.get(key) or (found.get(recognised(found, text, key) or "") if key in every or not key else None)
+        wanted = f"{slot.command}:{slot.source.key}" if slot else key or next(rest, "")
+        if wanted not in {*every, *found}:
+            raise RackreadyError(f"--input {item} - Expected: {_expected(keys, every, found)}. Correct it.")
+        if wanted in files and not (slot and slot.source.several):
+            name = key or (slot.source.key if slot else wanted)
+            raise RackreadyError(f"--input {item} - Expected: one file for {name} Actual: {files[wanted]} and {path}. Give each output once.")
+        if slot is None:
+            _ours(f"--input {item}", text, [other.source for name, other in found.items() if ":" in name and other.command == wanted])
+        files[wanted] = path
+        _put(out, plan, slot, (key or (slot.source.key if slot else wanted), wanted), f"--input {item}", text)
+    _one_kind(out)
+    return out
+
+
+def _ours(where: str, text: str, sources: Sequence[Source]) -> None:
+    """Refuse what is neither the document of a script of ours nor known to be the output of a tool that may stand in its place."""
+    if not sources or not text.strip() or text.lstrip().startswith("{"):
+        return
+    known = ", ".join(f"{source.key} (`{source.gives[:_SHOWN]}{' ...' if len(source.gives) > _SHOWN else ''}`)" for source in sources if "/" not in source.key)
+    first = next(line.strip() for line in text.splitlines() if line.strip())
+    step = "Give what one of them prints; KEY=FILE says which it is."
+    raise RackreadyError(f"{where} - Expected: the output of the gate's command, or of {known} Actual: {first[:_SHOWN]!r}. {step}")
+
+
+def _expected(keys: Sequence[str], every: Sequence[str], found: Mapping[str, Slot]) -> str:
+    plain = [key for key in found if ":" not in key and not key.startswith("/")]
+    more = f"; or what a tool printed, as {', '.join(plain)}" if plain else ""
+    return f"at most {len(keys)} files, or KEY=FILE with KEY one of {', '.join(every)}{more}"
+
+
+def _one_standard(items: Sequence[tuple[str, str]]) -> None:
+    standard = [key or "a file without a key" for key, path in items if path == "-"]
+    if len(standard) > 1:
+        raise RackreadyError(f"--input - - Expected: one output from standard input Actual: {', '.join(standard)}. Give files for the others.")
+
+
+def _put(out: Texts, plan: Run, slot: Slot | None, keys: tuple[str, str], where: str, text: str) -> None:
+    """Keep a text, without the prefixes of its lines. ``keys``: as given, and in full."""
+    command = next(command for command in plan.commands if command.key == (slot.command if slot else keys[1]))
+    log = slot.source.kernel_log if slot else command.argv[0] in _LOGS
+    bare = stripped(text, where, launch=_LAUNCH.search(command.key) is not None, kernel_log=log)
+    if slot:
+        out.plain.setdefault(slot.command, {}).setdefault(slot.source.key, []).append((keys[0], bare))
+    else:
+        out.commands[keys[1]] = bare
+
+
+def stripped(text: str, where: str, *, launch: bool = False, kernel_log: bool = False) -> str:
+    """Return a text without the prefixes of its lines, and say what was taken off."""
+    from rackready.gates.captured_prefix import strip  # noqa: PLC0415
+
+    bare = strip(text, where, launch=launch, kernel_log=kernel_log)
+    if bare.taken:
+        progress.print(f"{where}: judged without {' and '.join(bare.taken)}")
+    return bare.text
+
+
+def _one_kind(out: Texts) -> None:
+    """Refuse a command's own output beside what tools printed for it: which of them holds is not said."""
+    for key in out.commands:
+        if key in out.plain:
+            other = ", ".join(out.plain[key])
+            raise RackreadyError(f"--input {key}={other} - Expected: the output of {key}, or of {other} Actual: both. Give one of them.")
+
+
+class Option(NamedTuple):
+    """An option with a number for all commands or for one of them."""
+
+    name: str
+    kind: str
+    value: re.Pattern[str]
+
+
+EXIT_CODE = Option("--exit-code", "a whole number", re.compile(r"-?[0-9]{1,10}"))
+SECONDS = Option("--seconds", "a number of seconds", re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?"))
+
+
+def numbers(option: Option, given: Sequence[str], keys: Sequence[str]) -> dict[str, float]:
+    """Return a number for every command that was captured, 0 where none was given; one for a command goes before one for all of them."""
+    told: dict[str, float] = {}
+    for item in given:
+        key, sign, number = item.rpartition("=")
+        if not option.value.fullmatch(number) or (sign and key not in keys):
+            raise RackreadyError(f"{option.name} {item} - Expected: {option.kind}, or KEY=NUMBER with KEY one of {', '.join(keys)}. Correct it.")
+        if key in told:
+            raise RackreadyError(f"{option.name} {item} - Expected: one number for {key or 'all commands'} Actual: another before it. Give each once.")
+        told[key] = float(number)
+    return dict.fromkeys(keys, told.pop("", 0.0)) | told
+
+
+MOST = 256 << 20
+"""Bytes of one output. Ours, judgement: eight times what a command may print over SSH, and still a small part of a controller's memory."""
+_BLOCK = 1 << 20
+_PATIENCE_S = 5.0
+"""How long a file may stay open before it is said that its end is waited for."""
+
+
+def read(path: str) -> str:
+    """Return an output; '-': from standard input. Raises RackreadyError when it cannot be read, or does not end."""
+    waits = threading.Timer(_PATIENCE_S, progress.print, [f"--input {path}: its end is waited for; Ctrl-C stops"])
+    waits.daemon = True
+    waits.start()
+    try:
+        if path != "-":
+            with Path(path).open("rb") as file:
+                return _text(path, file)
+        if sys.stdin is None:
+            raise RackreadyError("--input - - Expected: standard input that is open Actual: closed. Give a file, or pipe the output in.")
+        return _text(path, sys.stdin.buffer)
+    except OSError as error:
+        message = f"--input {path} - Expected: a readable file Actual: {error.strerror}. Correct the path."
+        raise RackreadyError(message) from error
+    finally:
+        waits.cancel()
+
+
+def _text(path: str, file: IO[bytes]) -> str:
+    """Return what a file holds as text, with plain ends of lines. Raises RackreadyError above ``MOST`` bytes."""
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
+    parts, size = [], 0
+    while block := file.read(_BLOCK):
+        size += len(block)
+        if size > MOST:
+            what = f"Expected: at most {MOST >> 20} MiB Actual: more"
+            raise RackreadyError(f"--input {path} - {what}. Give what one command of the gate printed: `rackready gate show` lists them.")
+        parts.append(decoder.decode(block))
+    return "".join([*parts, decoder.decode(b"", final=True)])

@@ -1,0 +1,81 @@
+"""`rackready gate evaluate --all`: outputs of one node, judged by every gate that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from rackready.cli.captured_inputs import EXIT_CODE, numbers, read, stripped
+from rackready.cli.output import Format, console, print_json
+from rackready.model.outcome import Outcome
+from rackready.model.problems import RackreadyError
+
+if TYPE_CHECKING:
+    from rackready.gates.base import GateFacts
+    from rackready.gates.plain.every import Judged
+
+
+def evaluate_all(facts: GateFacts, inputs: Mapping[str, Mapping[str, Any]], captured: Sequence[str], codes: Sequence[str], output: Format) -> int:
+    """Judge, print, and return the exit code: 1 where a gate fails, else 2 where one errs or none was judged, else 0."""
+    from rackready.gates.offline import Captured  # noqa: PLC0415
+    from rackready.gates.plain.every import judge_all  # noqa: PLC0415
+
+    if len(facts.nodes) != 1:
+        raise RackreadyError(f"gate evaluate --all - Expected: outputs of one node Actual: {len(facts.nodes)} nodes. Judge each node by itself.")
+    texts = _texts(captured)
+    ended = numbers(EXIT_CODE, codes, list(texts))
+    found = judge_all(facts, inputs, {key: Captured(text, int(ended[key])) for key, text in texts.items()})
+    judged = [item for item in found if item.verdict is not None]
+    if output is Format.JSON:
+        print_json(_document(found))
+    else:
+        _print(found)
+    outcomes = {item.verdict.outcome for item in judged if item.verdict is not None}
+    return 1 if Outcome.FAIL in outcomes else 0 if outcomes == {Outcome.PASS} else 2
+
+
+def _texts(captured: Sequence[str]) -> dict[str, str]:
+    """Return outputs by their kind. Raises RackreadyError for a file that no kind fits, and for two of one kind."""
+    from rackready.gates.plain.every import kind_of, unknown  # noqa: PLC0415
+
+    out: dict[str, str] = {}
+    files: dict[str, str] = {}
+    for path in captured:
+        text = stripped(read(path), f"--input {path}")
+        kind = kind_of(text)
+        if kind is None:
+            first = next((line.strip() for line in text.splitlines() if line.strip()), "nothing")
+            step = "Give others to their gate by its id."
+            raise RackreadyError(f"--input {path} - Expected: the output of {unknown()} Actual: {first[:60]!r}. {step}")
+        if kind.key in out:
+            raise RackreadyError(f"--input {path} - Expected: one output of `{kind.gives}` Actual: {files[kind.key]} and {path}. Give each output once.")
+        out[kind.key], files[kind.key] = text, path
+    return out
+
+
+def _document(found: Sequence[Judged]) -> dict[str, Any]:
+    return {
+        "gates": [{"gate": item.gate, **item.verdict.model_dump(mode="json")} for item in found if item.verdict is not None],
+        "not_judged": [{"gate": item.gate, "lacks": list(item.lacks)} for item in found if item.verdict is None],
+    }
+
+
+def _print(found: Sequence[Judged]) -> None:
+    table = Table()
+    for name in ("gate", "outcome", "findings"):
+        table.add_column(name, no_wrap=True)
+    for item in found:
+        if item.verdict is not None:
+            table.add_row(item.gate, item.verdict.outcome.value, str(len(item.verdict.findings)))
+    if table.row_count:
+        console.print(table)
+    for item in found:
+        for finding in item.verdict.findings if item.verdict is not None else ():
+            console.print(f"{item.gate}: {finding}")
+    for item in found:
+        if item.verdict is None:
+            console.print(f"not judged: {item.gate}: it also needs {', '.join(f'`{words}`' for words in item.lacks)}")
+    if not table.row_count:
+        console.print("nothing was judged: no gate has all that it needs")

@@ -1,0 +1,111 @@
+"""Judges captured outputs of one node by every gate that reads them: each file is known by what it says, not by a key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rackready.gates.base import Command, Gate, GateFacts, Run
+from rackready.gates.container import Containered
+from rackready.gates.offline import Captured, evaluate
+from rackready.gates.plain.makers import made, sources_of
+from rackready.gates.plain.nvidia import NVLINK, SMI
+from rackready.gates.plain.pcie import LSPCI
+from rackready.gates.plain.source import Source, begins
+from rackready.gates.registry import all_gates, gate
+from rackready.model.outcome import Outcome, Verdict
+
+KINDS = (
+    SMI,
+    NVLINK,
+    Source("nvlink-errors", "nvidia-smi nvlink -e", begins(r"^\s+Link \d+: (?:Replay|Malformed packet|Rx|Tx|Local link|Link recovery|Raw|Effective)[\w ]*: ")),
+    Source("topology", "nvidia-smi topo -m", begins(r"^\s+(?:\x1b\[4m)?GPU0\s+GPU1\b")),
+    LSPCI,
+)
+"""Outputs that tell by themselves which command printed them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One gate that reads what was given. ``lacks``: commands whose outputs it needs, too; then it was not judged."""
+
+    gate: str
+    verdict: Verdict | None
+    lacks: tuple[str, ...] = ()
+
+
+def kind_of(text: str) -> Source | None:
+    """Return which command printed a text; None where it does not tell, or could be of two."""
+    found = [kind for kind in KINDS if kind.marks(text)]
+    return found[0] if len(found) == 1 else None
+
+
+def judge_all(facts: GateFacts, inputs: Mapping[str, Mapping[str, object]], given: Mapping[str, Captured]) -> list[Judged]:
+    """Return every gate of one node that reads some of these outputs. ``inputs``: by gate; ``given``: outputs by the key of their kind."""
+    node = next(iter(facts.nodes))
+    out = []
+    for gate_id, kind in all_gates().items():
+        if not gate_id.startswith("node/"):
+            continue
+        fixed: dict[str, object] = {"image": "captured elsewhere"} if issubclass(kind, Containered) else {}
+        found = gate(gate_id, {**fixed, **inputs.get(gate_id, {})})
+        runs = found.plan(facts, [node])[:1]
+        out += [one for run in runs if (one := _judged(found, facts, run, given)) is not None]
+    return out
+
+
+def _judged(found: Gate, facts: GateFacts, run: Run, given: Mapping[str, Captured]) -> Judged | None:
+    """Return what a gate says; None where it reads nothing of what was given."""
+    texts: dict[str, Captured] = {}
+    plain: dict[str, dict[str, list[Captured]]] = {}
+    lacks: list[str] = []
+    if not any(_reads(facts, command, given) for command in run.commands):
+        return None
+    for command in run.commands:
+        sources = sources_of(facts, command)
+        if sources:
+            plain[command.key] = {source.key: [given[source.key]] for source in sources if _is(source, given)}
+            lacks += [source.gives for source in sources if source.needed and source.key not in plain[command.key]]
+        elif (output := _own(run, command, given)) is not None:
+            texts[command.key] = output
+        elif command.role == "step":
+            lacks.append(_words(run, command))
+    if lacks:
+        return Judged(found.id, None, tuple(dict.fromkeys(lacks)))
+    documents, findings = made(facts, run, plain)
+    if findings:
+        return Judged(found.id, Verdict(outcome=Outcome.ERROR, findings=findings))
+    return Judged(found.id, evaluate(found, facts, run, {**texts, **documents}))
+
+
+def _reads(facts: GateFacts, command: Command, given: Mapping[str, Captured]) -> bool:
+    sources = sources_of(facts, command)
+    return any(_is(source, given) for source in sources) if sources else _kind(command) in given
+
+
+def _is(source: Source, given: Mapping[str, Captured]) -> bool:
+    """Say whether a source is given: the same command, whatever a gate calls it."""
+    return source.key in given and any(kind.gives == source.gives for kind in KINDS if kind.key == source.key)
+
+
+def _kind(command: Command) -> str:
+    """Return the key of the kind of output that a command prints; empty where it is none of them."""
+    return next((kind.key for kind in KINDS if tuple(kind.gives.split()) == command.argv), "")
+
+
+def _own(run: Run, command: Command, given: Mapping[str, Captured]) -> Captured | None:
+    """Return the output of a command that was given as it is; one output is not two readings."""
+    if sum(other.argv == command.argv for other in run.commands) > 1:
+        return None
+    return given.get(_kind(command))
+
+
+def _words(run: Run, command: Command) -> str:
+    many = sum(other.argv == command.argv for other in run.commands)
+    words = " ".join(command.argv)
+    return f"{words} ({many} readings)" if many > 1 else f"{words[:60]} ..." if len(words) > 64 else words  # noqa: PLR2004 - as much is shown
+
+
+def unknown(kinds: Sequence[Source] = KINDS) -> str:
+    """Return the commands whose outputs are known, in words."""
+    return ", ".join(kind.gives for kind in kinds)

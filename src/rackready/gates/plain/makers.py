@@ -1,0 +1,93 @@
+"""Which commands of a run have documents that can be made of plain outputs, and the making itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from rackready.gates.base import Command, GateFacts, Run
+from rackready.gates.formats.error import FormatError
+from rackready.gates.offline import Captured
+from rackready.gates.plain.host import HostRead, RdmaCounters
+from rackready.gates.plain.nvidia import Inventory, Versions
+from rackready.gates.plain.pcie import PciePath
+from rackready.gates.plain.source import LackError, Maker, Source
+from rackready.gates.shipped import source as text_of
+from rackready.model.outcome import Finding
+from rackready.ondevice import host_read, nvml_inventory, pcie_path, rdma_counters, versions
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A command of a run, and one source of its document."""
+
+    command: str
+    source: Source
+
+
+@cache
+def _makers() -> Mapping[str, Maker]:
+    """Return what makes the document of a script, by the script's text: that is how a command is known."""
+    return {
+        text_of(nvml_inventory): Inventory(),
+        text_of(versions): Versions(),
+        text_of(pcie_path): PciePath(),
+        text_of(host_read): HostRead(),
+        text_of(rdma_counters): RdmaCounters(),
+    }
+
+
+def _maker(facts: GateFacts, command: Command) -> Maker | None:
+    return _makers().get(command.stdin) if command.stdin and command.node in facts.nodes else None
+
+
+def sources_of(facts: GateFacts, command: Command) -> Sequence[Source]:
+    """Return what a command's document can be made of; nothing where it is a tool's own output that the gate reads."""
+    maker = _maker(facts, command)
+    return () if maker is None else maker.sources(facts.nodes[command.node], command)
+
+
+def slots(facts: GateFacts, run: Run) -> dict[str, Slot]:
+    """Return what a run takes of plain outputs: COMMAND:SOURCE -> slot, and SOURCE alone where no other command has it."""
+    every: list[Slot] = []
+    for command in run.commands:
+        every += [Slot(command.key, source) for source in sources_of(facts, command)]
+    out = {f"{slot.command}:{slot.source.key}": slot for slot in every}
+    own = {command.key for command in run.commands}
+    for slot in every:
+        if slot.source.key not in own and sum(other.source.key == slot.source.key for other in every) == 1:
+            out[slot.source.key] = slot
+    return out
+
+
+def recognised(found: Mapping[str, Slot], text: str, command: str = "") -> str | None:
+    """Return the key of the source that a text is of, among those of a command; None where it tells nothing, or two could be meant."""
+    if text.lstrip().startswith("{") and '"rackready/' in text:
+        return None
+    keys = [key for key, slot in found.items() if ":" in key and command in {"", slot.command} and slot.source.marks(text)]
+    return keys[0] if len(keys) == 1 else None
+
+
+def made(facts: GateFacts, run: Run, given: Mapping[str, Mapping[str, Sequence[Captured]]]) -> tuple[dict[str, Captured], list[Finding]]:
+    """Return command key -> document, and what the outputs lack. ``given``: command key -> source key -> outputs."""
+    out: dict[str, Captured] = {}
+    findings: list[Finding] = []
+    for command in run.commands:
+        maker = _maker(facts, command)
+        if maker is None or not given.get(command.key):
+            continue
+        try:
+            out[command.key] = maker.make(facts.nodes[command.node], command, given[command.key])
+        except LackError as error:
+            findings += error.findings
+        except FormatError as error:
+            findings.append(_unread(command, error))
+    return out, findings
+
+
+def _unread(command: Command, error: FormatError) -> Finding:
+    step = "Give what the tool printed, whole; `rackready gate show` has the gate's own command."
+    return Finding(
+        where=command.node, what=f"outputs for {command.key} are not understood", expected="the tools' own outputs", actual=str(error), next_step=step
+    )
