@@ -22,6 +22,7 @@ from rackready.design.capacity.report import CapacityReport, capacity
 from rackready.design.check_gates import today, warnings
 from rackready.design.collector import without_gc
 from rackready.design.endpoints import endpoints, unit_size
+from rackready.design.other_fabrics import other_layout
 from rackready.design.plan_links import written_fabric
 from rackready.design.topology.build import build
 from rackready.design.topology.types import FabricPlan
@@ -102,13 +103,13 @@ def _cables(site: Site, fabric: FabricPlan | None, slack_m: float) -> tuple[Cabl
         return CablePlan((), (), ("compute fabric: it cannot be built, so no cables are listed.",)), catalogue
     runs = site_runs(site, fabric, slack_m)
     laid = plan_cables(runs.runs, runs.floor, catalogue, runs.notes)
-    return CablePlan(laid.cables, (*runs.problems, *laid.problems), laid.notes), catalogue
+    return CablePlan(laid.cables, (*runs.problems, *laid.problems), laid.notes, runs.node_ports), catalogue
 
 
 def _models(site: Site, fabric: FabricPlan) -> Mapping[str, Mapping[str, int]]:
     """Return how many of each model the site needs, written and made switches counted once."""
     written = {switch.name: switch.model for switch in site.switches}
-    switches = written | {switch.name: switch.model for switch in fabric.switches}
+    switches = {switch.name: switch.model for switch in other_layout(site).switches} | written | {switch.name: switch.model for switch in fabric.switches}
     nodes = Counter(node.platform for node in site.nodes() if node.kind == "metal")
     return {"switch": dict(sorted(Counter(switches.values()).items())), "node": dict(sorted(nodes.items()))}
 
@@ -121,7 +122,10 @@ def _problem(text: str) -> Problem:
 
 
 def switch_models(plan: Laid) -> Iterable[tuple[str, str, str]]:
-    """Yield (name, tier or role, model) of every switch: of the fabric first, then those that are only written."""
+    """Yield (name, tier or role, model) of every switch: of the compute fabric, then those of other fabrics, then those that are only written."""
     made = {switch.name for switch in plan.fabric.switches}
     yield from ((switch.name, switch.tier, switch.model) for switch in plan.fabric.switches)
+    others = other_layout(plan.site).switches
+    yield from ((switch.name, f"{switch.fabric} {switch.tier}", switch.model) for switch in others)
+    made |= {switch.name for switch in others}
     yield from ((switch.name, switch.role, switch.model) for switch in plan.site.switches if switch.name not in made)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rackready.design.diff import Difference
+from rackready.design.other_summary import node_ports, other_fabrics
 from rackready.design.plan import Plan, switch_models
 
 
@@ -23,6 +24,8 @@ def summary(plan: Plan, against: str | None = None, different: Difference | None
         "devices": dict(sorted(Counter(device.kind for device in site.devices).items())),
         "switches": _switches(plan),
         "fabric": _fabric(plan),
+        "other_fabrics": other_fabrics(plan),
+        "node_ports": node_ports(plan),
         "cables": _cables(plan),
         "power_cords": {line.description: line.needed for line in plan.bom if line.group == "cord"},
         "addresses": _addresses(plan),

@@ -25,6 +25,7 @@ from rackready.model.operations import (
     SlurmHandover,
     Software,
 )
+from rackready.model.other_fabric import DevicePort, OtherFabric
 from rackready.model.profile import Inlet, ManagementPort
 from rackready.model.topology import Topology
 
@@ -155,9 +156,10 @@ class Switch(Model):
 
 
 class SwitchSlot(Model):
-    """Room for switches that the topology makes: they are placed in the order of their names."""
+    """Room for switches that the topology or another fabric makes: they are placed in the order of their names."""
 
     rack: Name
+    fabric: Name | None = Field(None, description="one of other_fabrics whose switches stand here; the compute fabric when absent")
     tier: Literal["leaf", "spine", "core"]
     units: RangeText = Field(description="lowest unit of each switch, e.g. 20-27; with switches of two units every second one")
     step: int = Field(1, ge=1, le=8, description="units from one switch to the next")
@@ -183,6 +185,7 @@ class Device(Model):
     psus_needed: int | None = Field(None, ge=1, le=16, description="power supplies with input that keep it running")
     inlet: Inlet | None = Field(None, description="inlet of one supply, IEC 60320")
     management: ManagementPort | None = Field(None, description="its management port; without it no cable to it is listed")
+    ports: list[DevicePort] = Field(default_factory=list, description="its ports on the in-band and storage networks")
     weight_kg: float | None = Field(None, gt=0)
     model: Told | None = Field(None, min_length=2, description="maker's model or part number, for the bill of materials")
     serial: str | None = Field(None, min_length=1)
@@ -227,6 +230,7 @@ class Site(Model):
     facility: Facility | None = None
     networks: Networks | None = None
     topology: Topology | None = None
+    other_fabrics: list[OtherFabric] = Field(default_factory=list, description="in-band, storage and out-of-band fabrics whose switches stand in network racks")
     nic_plans: list[NicPlan] = Field(default_factory=list)
     switch_slots: list[SwitchSlot] = Field(default_factory=list)
     devices: list[Device] = Field(default_factory=list)

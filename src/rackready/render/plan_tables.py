@@ -15,6 +15,7 @@ from rackready.render.cables import BOM_COLUMNS, CSV_COLUMNS, CSV_NUMBERS, bom_r
 from rackready.render.tables import Row, Table
 
 ADDRESS_COLUMNS = ("device", "network", "rail", "plane", "address", "prefix", "vlan", "gateway", "as_number")
+PORT_COLUMNS = ("platform", "port", "network", "state", "nodes", "why")
 ELEVATION_COLUMNS = ("rack", "unit", "height_u", "device", "kind", "model")
 """``unit``: the lowest that the device occupies; empty for what has no unit, such as a zero-U PDU."""
 
@@ -25,11 +26,18 @@ def plan_tables(plan: Plan) -> list[Table]:
         Table("cables", CSV_COLUMNS, lambda: cable_rows(plan.cables.cables), CSV_NUMBERS),
         Table("cords", (*Cord._fields, "part"), lambda: _cords(plan)),
         Table("bom", BOM_COLUMNS, lambda: bom_rows(plan.bom), free=frozenset({"part", "description", "source"})),
+        Table("ports", PORT_COLUMNS, lambda: _ports(plan), free=frozenset({"why"})),
         Table("elevations", ELEVATION_COLUMNS, lambda: _elevations(plan)),
         Table("addresses", ADDRESS_COLUMNS, lambda: _addresses(plan)),
         Table("networks", Subnet._fields, lambda: _networks(plan)),
         Table("tenants", ("tenant", "node", "vlan", "vrf", "vni", "pkey"), lambda: _tenants(plan)),
     ]
+
+
+def _ports(plan: Plan) -> Iterator[Row]:
+    """Yield every port that the plan's server models have beside the compute fabric: how many nodes have it cabled, unused on purpose, or not cabled."""
+    for port, count in plan.cables.node_ports:
+        yield port.platform, port.port, port.network, port.state, count, port.why
 
 
 def _elevations(plan: Plan) -> Iterator[Row]:

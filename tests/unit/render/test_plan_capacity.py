@@ -18,7 +18,17 @@ FIGURES: dict[str, Any] = {
 
 
 def lines(**changed: object) -> dict[str, str]:
-    document: dict[str, Any] = {"nodes": {}, "racks": 1, "devices": {}, "switches": {}, "fabric": {"counts": {}}, "cables": {"listed": 0}, "addresses": {}}
+    document: dict[str, Any] = {
+        "nodes": {},
+        "racks": 1,
+        "devices": {},
+        "switches": {},
+        "fabric": {"counts": {}},
+        "other_fabrics": [],
+        "node_ports": {},
+        "cables": {"listed": 0},
+        "addresses": {},
+    }
     return dict(facts({**document, "power_cords": {}, "capacity": FIGURES | changed}))
 
 

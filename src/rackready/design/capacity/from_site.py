@@ -8,6 +8,7 @@ from functools import cache
 
 from rackready.design.capacity.parts import Device, DeviceModel, RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
+from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
 from rackready.design.topology.types import FabricPlan
 from rackready.model import site as intent
@@ -131,11 +132,14 @@ def racks_of(site: Site, fabric: FabricPlan | None = None) -> list[RackInput]:
         if switch.rack is not None:
             beside.setdefault(switch.rack, []).append(Device(switch.name, models.switch(switch.model), switch.unit, "switch"))
     written = {switch.name for switch in site.switches}
-    places = place_switches(site, fabric).places if fabric is not None else {}
-    for made in fabric.switches if fabric is not None else ():
-        if made.name in places and made.name not in written:
-            rack, unit = places[made.name]
-            beside.setdefault(rack, []).append(Device(made.name, models.switch(made.model), unit, "switch"))
+    others = other_layout(site).switches
+    places = place_switches(site, fabric or FabricPlan()).places if fabric is not None or others else {}
+    made = {switch.name: switch.model for switch in fabric.switches} if fabric is not None else {}
+    made |= {switch.name: switch.model for switch in others}
+    for name, model in made.items():
+        if name in places and name not in written:
+            rack, unit = places[name]
+            beside.setdefault(rack, []).append(Device(name, models.switch(model), unit, "switch"))
     for device in site.devices:
         if device.rack is not None:
             beside.setdefault(device.rack, []).append(Device(device.name, device_model(device), device.unit, "device"))
