@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rackready.design.found import Found, Subject
-from rackready.design.found_names import Loc, names_twice, twice, unknown
+from rackready.design.found_names import Loc, members, names_twice, twice, unknown
 from rackready.design.names import listed
 from rackready.model.base import expand_range
 from rackready.model.site import Node, Site
@@ -163,6 +163,7 @@ def _references(site: Site) -> list[Found]:
     for d, device in enumerate(site.devices):
         out += unknown(device.rack, racks, ("devices", d, "rack"), "rack")
         out += unknown(device.pair, devices, ("devices", d, "pair"), "device")
+        out += members(device.serves, racks, ("devices", d, "serves"), "rack")[1]
         other = devices.get(device.pair or "")
         if other is not None and other.pair != device.name:
             text = f"{device.name} names {other.name} as the other of its pair, which names {other.pair or 'none'}."

@@ -16,6 +16,7 @@ from rackready.design.cabling.nvlink import nvlink_notes
 from rackready.design.cabling.plan import plan_cables
 from rackready.design.cabling.runs import site_runs
 from rackready.design.cabling.types import BomLine, CablePlan
+from rackready.design.capacity.cooling_loss import cdus_of
 from rackready.design.capacity.from_site import racks_of
 from rackready.design.capacity.parts import RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
@@ -68,7 +69,7 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
         cabling, catalogue = _cables(site, made, slack_m)
         given = addresses(site, made)
         racks = tuple(racks_of(site, made))
-        report = capacity(racks, site.facility)
+        report = capacity(racks, site.facility, cdus_of(site))
         ordered = bill_of_materials(cabling.cables, catalogue, spares_pct, _models(site, fabric))
         bom = (*ordered, *device_lines(site), *cord_lines(racks, spares_pct))
         trunks = trunk_problem(site, fabric) if made is not None else ""

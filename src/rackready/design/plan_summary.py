@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from rackready.design.capacity.cooling_loss import KIND as CDU
 from rackready.design.diff import Difference
 from rackready.design.other_summary import node_ports, other_fabrics
 from rackready.design.plan import Plan, switch_models
@@ -100,6 +101,7 @@ def _capacity(plan: Plan) -> dict[str, Any]:
     return asdict(report.totals) | {
         "largest_rack": None if heaviest is None else {"name": heaviest.name, "max_w": heaviest.max_w, "partial": bool(heaviest.unpublished)},
         "losses_looked_at": len(report.losses),
+        "cdu_losses_looked_at": sum(case.kind == CDU for case in report.losses),
         "losses_not_survived": sum(case.fails and case.accepted is None for case in report.losses),
         "losses_not_judged": sum(not case.judged for case in report.losses),
         "not_published": sorted({model for rack in report.racks for model in rack.unpublished}),
@@ -107,12 +109,15 @@ def _capacity(plan: Plan) -> dict[str, Any]:
 
 
 def _power_spof(plan: Plan) -> list[str]:
-    """Return power nodes whose loss takes devices down, accepted or not."""
+    """Return power nodes and CDUs whose loss takes devices down, accepted or not."""
     out = []
     for case in plan.capacity.losses:
         if case.kind == "node" and case.short:
             why = f"; accepted: {case.accepted}" if case.accepted else ""
             out.append(f"{case.element}: devices of {len(case.short)} racks do not keep enough supplies when it is lost{why}.")
+        elif case.kind == CDU and case.dark:
+            why = f"; accepted: {case.accepted}" if case.accepted else ""
+            out.append(f"{case.element}: {len(case.dark)} racks have no liquid cooling when it is lost{why}.")
     return out
 
 

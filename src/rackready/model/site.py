@@ -189,12 +189,25 @@ class Device(Model):
     weight_kg: float | None = Field(None, gt=0)
     model: Told | None = Field(None, min_length=2, description="maker's model or part number, for the bill of materials")
     serial: str | None = Field(None, min_length=1)
+    serves: list[Names] = Field(default_factory=list, description="racks whose liquid a coolant distribution unit carries, e.g. a[01-08]")
+    cooling_kw: float | None = Field(None, gt=0, description="heat that a coolant distribution unit carries away without end, kW")
+    loss_accepted: Told | None = Field(
+        None, min_length=10, description="why the loss of this coolant distribution unit may take racks down; shown in every plan"
+    )
     bmc: Bmc | None = Field(None, description="its Redfish service (power shelf, PDU, coolant distribution unit); null: gates do not ask it")
 
     @model_validator(mode="after")
     def _supplies_agree(self) -> Device:
         if self.psus_needed is not None and self.psus_needed > (self.psus or 0):
             message = f"psus_needed {self.psus_needed} of {self.psus or 'unknown'} psus - Expected: psus, and no more needed than there are"
+            raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _coolant_of_cdus(self) -> Device:
+        given = [name for name in ("serves", "cooling_kw", "loss_accepted") if getattr(self, name)]
+        if given and self.kind != "cdu":
+            message = f"{', '.join(given)} - Expected: kind: cdu Actual: kind: {self.kind}"
             raise ValueError(message)
         return self
 

@@ -135,7 +135,8 @@ def _losses(capacity: Mapping[str, Any]) -> str:
     if not capacity["losses_looked_at"]:
         return "not judged: no single loss of power was looked at"
     unclear = f", {capacity['losses_not_judged']:,} not judged" if capacity["losses_not_judged"] else ""
-    return f"{capacity['losses_looked_at']:,} single losses of power looked at, {capacity['losses_not_survived']:,} not survived{unclear}"
+    what = "power and cooling" if capacity["cdu_losses_looked_at"] else "power"
+    return f"{capacity['losses_looked_at']:,} single losses of {what} looked at, {capacity['losses_not_survived']:,} not survived{unclear}"
 
 
 def _difference(different: Mapping[str, Any] | None, shown: int) -> list[str]:

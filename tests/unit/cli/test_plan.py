@@ -139,6 +139,7 @@ def test_files(project: Path) -> None:
         "bom.csv",
         "ports.csv",
         "elevations.csv",
+        "cooling.csv",
         "addresses.csv",
         "networks.csv",
         "tenants.csv",

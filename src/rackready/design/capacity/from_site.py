@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
+from rackready.design.capacity.cooling_loss import cdus_of
 from rackready.design.capacity.parts import Device, DeviceModel, RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
 from rackready.design.other_fabrics import other_layout
@@ -153,4 +154,4 @@ def _rack(rack: intent.Rack, beside: list[Device], models: _Models) -> RackInput
 
 def capacity_of(site: Site, fabric: FabricPlan | None = None) -> CapacityReport:
     """Return the capacity of a site with the switches that its topology makes. Raises UnknownProfileError."""
-    return capacity(racks_of(site, fabric), site.facility)
+    return capacity(racks_of(site, fabric), site.facility, cdus_of(site))

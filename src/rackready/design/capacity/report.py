@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rackready.design.capacity import circuits, cooling
+from rackready.design.capacity.cooling_loss import Cdu, cooled
 from rackready.design.capacity.gaps import not_judged
 from rackready.design.capacity.graph import PowerGraph, structure_problems
 from rackready.design.capacity.losses import Flow, LossCase, losses
@@ -200,8 +201,11 @@ def _node_loads(flow: Flow) -> tuple[NodeLoad, ...]:
     )
 
 
-def capacity(racks: Sequence[RackInput], facility: Facility | None) -> CapacityReport:
-    """Return loads, losses, problems and the order of power-on. Nothing is raised: what is wrong with the power graph itself is a problem too."""
+def capacity(racks: Sequence[RackInput], facility: Facility | None, cdus: Sequence[Cdu] = ()) -> CapacityReport:
+    """Return loads, losses, problems and the order of power-on. Nothing is raised: what is wrong with the power graph itself is a problem too.
+
+    ``cdus``: coolant distribution units; the loss of each is a case like that of a power node.
+    """
     facility = facility or Facility()
     supplies = Supplies()
     loads = _Loads(supplies)
@@ -215,5 +219,6 @@ def capacity(racks: Sequence[RackInput], facility: Facility | None) -> CapacityR
         problems += [*node_problems(flow), *order.problems]
     problems += [*_plant_problems(facility, totals, partial=any(row.unpublished for row in rows)), *rack_problems(racks, flow, supplies)]
     nodes, cases = (_node_loads(flow), tuple(flow.cases)) if flow is not None else ((), ())
-    gaps = (*notes(racks, facility.power), *not_judged(racks, facility, flow, supplies))
-    return CapacityReport(rows, nodes, cases, tuple(problems), gaps, order, totals)
+    liquid = cooled(cdus, racks)
+    gaps = (*notes(racks, facility.power), *not_judged(racks, facility, flow, supplies), *liquid.notes)
+    return CapacityReport(rows, nodes, (*cases, *liquid.cases), (*problems, *liquid.problems), gaps, order, totals)
