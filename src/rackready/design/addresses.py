@@ -16,8 +16,9 @@ from rackready.design.assign import FIRST_HOST, dotted, rack_block
 from rackready.design.check_addresses import GATEWAY_HOST, MANAGED
 from rackready.design.endpoints import rack_number, unit_of
 from rackready.design.names import listed
+from rackready.design.nic_use import nic_plan
 from rackready.design.topology.types import FabricPlan
-from rackready.model.network import ComputeNetwork, Network, Networks, NicPlan
+from rackready.model.network import ComputeNetwork, Network, Networks
 from rackready.model.site import Node, Rack, Site
 from rackready.profiles import loader
 
@@ -129,14 +130,6 @@ def _all_nodes(site: Site) -> Iterator[NodeAddresses]:
             own = _compute(site, rack, node, unit) if site.networks and site.networks.compute else _by_rail(site, node, rails)
             oob = str(node.bmc.address) if node.bmc.address else ""
             yield NodeAddresses(node.name, str(node.address), oob, _host(site.networks, "storage", rack, node, 0), own, _dpus(site, rack, node))
-
-
-def nic_plan(site: Site, node: Node) -> NicPlan | None:
-    """Return how a node's NICs are used: the plan that it names, else that of its platform."""
-    plans = site.remember("nic_plans", lambda: {plan.name: plan for plan in site.nic_plans})
-    if node.nic_plan is not None:
-        return plans.get(node.nic_plan)
-    return site.remember("nic_plan_of", lambda: {plan.platform: plan for plan in reversed(site.nic_plans)}).get(node.platform)
 
 
 def _dpus(site: Site, rack: Rack, node: Node) -> tuple[DpuAddresses, ...]:

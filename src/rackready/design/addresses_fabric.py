@@ -12,6 +12,7 @@ from ipaddress import IPv4Network
 
 from rackready.design.assign import device_host, dotted, rack_block
 from rackready.design.endpoints import rack_number
+from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
 from rackready.design.topology.types import FabricPlan, TopoSwitch, TrunkLink
 from rackready.model.site import Site
@@ -40,13 +41,17 @@ def switch_addresses(site: Site, fabric: FabricPlan | None) -> tuple[tuple[Switc
     problems: list[str] = []
     out = []
     switches = fabric.switches if fabric is not None else ()
-    management = _management(site, fabric) if fabric is not None else {}
+    others = other_layout(site).switches
+    management = _management(site, fabric or FabricPlan()) if fabric is not None or others else {}
     routes = site.topology is not None and site.topology.link == "roce"
     planes = max((switch.plane for switch in switches), default=1)
     for switch in switches:
         own = written.pop(switch.name, None)
         oob = str(own.address) if own is not None else management.get(switch.name, "")
         out.append(SwitchAddresses(switch.name, _loopback(site, switch, planes, problems), _asn(site, switch, problems) if routes else 0, oob))
+    for other in others:
+        own = written.pop(other.name, None)
+        out.append(SwitchAddresses(other.name, "", 0, str(own.address) if own is not None else management.get(other.name, "")))
     out += [SwitchAddresses(switch.name, "", 0, str(switch.address)) for switch in written.values()]
     return tuple(out), list(dict.fromkeys(problems))
 

@@ -12,6 +12,7 @@ from rackready.design.check_gates import check_gates
 from rackready.design.check_groups import check_groups
 from rackready.design.check_networks import check_networks
 from rackready.design.check_nics import check_nic_plans
+from rackready.design.check_other_fabrics import check_other_fabrics
 from rackready.design.check_outlets import check_outlets
 from rackready.design.check_power import check_power
 from rackready.design.check_racks import check_places, check_units
@@ -159,5 +160,6 @@ _RULES: tuple[Callable[[Subject], list[Found]], ...] = (
     check_networks,
     check_given,
     check_nic_plans,
+    check_other_fabrics,
     check_groups,
 )

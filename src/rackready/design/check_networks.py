@@ -137,7 +137,8 @@ def _topology(site: Site) -> list[Found]:
     topology = site.topology
     if topology is None:
         text = "no topology makes switches that could be placed there."
-        return [Found(("switch_slots",), text, "Add a topology, or give switches their rack and unit.")] if site.switch_slots else []
+        idle = any(slot.fabric is None for slot in site.switch_slots)
+        return [Found(("switch_slots",), text, "Add a topology, name a fabric of other_fabrics, or place switches by rack and unit.")] if idle else []
     out = []
     if site.links:
         text = "the topology makes the links of the compute fabric - Expected: topology or links Actual: both."

@@ -53,7 +53,22 @@ class _Check:
                 loc = (*self.here, "dpus", d, "ports", m)
                 if self.port(name, loc) and not (name in self.others and self.others[name].dpu):
                     self.say(loc, f"port {name} of {self.plan.platform} is no BlueField's.", "Correct the name.")
+        self.unused()
         return self.out
+
+    def unused(self) -> None:
+        """Check ports that are left without a cable on purpose: they are there, and nothing else is said of them."""
+        used = {use.name for use in self.plan.nics} | {name for bond in self.plan.bonds for name in bond.members}
+        for u, port in enumerate(self.plan.unused):
+            loc = (*self.here, "unused", u, "name")
+            if not self.port(port.name, loc):
+                continue
+            if port.name in self.compute:
+                self.say(loc, f"port {port.name} of {self.plan.platform} is of the compute fabric, which cables every rail.", "Remove it.")
+            elif port.name in used:
+                self.say(loc, f"port {port.name} is unused, and the plan says what it is for.", "Remove one of the two.")
+            elif port.name in {before.name for before in self.plan.unused[:u]}:
+                self.say(loc, f"port {port.name} is given twice.", "Say once why it is unused.")
 
     def say(self, loc: Loc, message: str, hint: str) -> None:
         self.out.append(Found(loc, message, hint))

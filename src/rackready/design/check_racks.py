@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rackready.design.found import Found, Lost, Subject
-from rackready.design.found_names import Loc, names_twice, twice, unknown
+from rackready.design.found_names import Loc, members, names_twice, twice, unknown
 from rackready.design.names import listed
 from rackready.model.base import expand_range
 from rackready.model.site import Node, Site
@@ -77,15 +77,19 @@ def _devices(site: Site) -> list[_Box]:
 
 
 def _slots(site: Site) -> list[_Box]:
-    """Room that is kept for switches of the topology."""
-    if site.topology is None:
-        return []
-    models = {"leaf": site.topology.leaf, "spine": site.topology.spine_switches(), "core": site.topology.core_switches()}
+    """Room that is kept for switches of the topology and of other fabrics."""
+    models: dict[tuple[str | None, str], str] = {}
+    if site.topology is not None:
+        tiers = {"leaf": site.topology.leaf, "spine": site.topology.spine_switches(), "core": site.topology.core_switches()}
+        models |= {(None, tier): item.model for tier, item in tiers.items()}
+    models |= {(other.name, "leaf"): other.leaf for other in site.other_fabrics}
+    models |= {(other.name, "spine"): other.spine for other in site.other_fabrics if other.spine is not None}
     known = set(loader.known("switch"))
-    heights = {tier: (loader.switch(item.model).rack_units if item.model in known else None) or 1 for tier, item in models.items()}
+    heights = {place: (loader.switch(model).rack_units if model in known else None) or 1 for place, model in models.items()}
     return [
-        _Box(slot.rack, f"the {slot.tier} slot at unit {unit}", int(unit), heights[slot.tier], ("switch_slots", s))
+        _Box(slot.rack, f"the {slot.tier} slot at unit {unit}", int(unit), heights[slot.fabric, slot.tier], ("switch_slots", s))
         for s, slot in enumerate(site.switch_slots)
+        if (slot.fabric, slot.tier) in heights
         for unit in expand_range(slot.units)[:: slot.step]
     ]
 
@@ -161,6 +165,7 @@ def _references(site: Site, lost: Lost) -> list[Found]:
     for d, device in enumerate(site.devices):
         out += unknown(device.rack, racks, ("devices", d, "rack"), "rack", lost.of("racks"))
         out += unknown(device.pair, devices, ("devices", d, "pair"), "device", lost.of("devices"))
+        out += members(device.serves, racks, ("devices", d, "serves"), "rack")[1]
         other = devices.get(device.pair or "")
         if other is not None and other.pair != device.name:
             text = f"{device.name} names {other.name} as the other of its pair, which names {other.pair or 'none'}."

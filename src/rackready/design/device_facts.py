@@ -7,12 +7,14 @@ import json
 from collections.abc import Collection, Iterator
 from functools import cache
 
-from rackready.design.addresses import NodeAddresses, nic_plan
+from rackready.design.addresses import NodeAddresses
 from rackready.design.addresses_fabric import trunk_addresses, trunk_problem
 from rackready.design.collector import without_gc
 from rackready.design.endpoints import link_rate
 from rackready.design.facts import cables as written_links
 from rackready.design.facts import driver_version
+from rackready.design.nic_use import nic_plan
+from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
 from rackready.design.plan import Laid, switch_models
 from rackready.design.subnets import settings
@@ -30,10 +32,11 @@ def device_facts(plan: Laid, of: Collection[str] | None = None) -> dict[str, Fac
     """Return the facts of every node (``node gpu01``) and switch (``switch leaf01``): position, addresses, networks, tenant, links, cables, power, software.
 
     ``of``: keys whose facts are wanted; the other devices are named and have none, so that a first plan, which has nothing to compare with, writes
-    none of a million lines. Devices beside them (PDUs, storage) are in the plan, but nothing is ever applied to them.
+    none of a million lines. Devices beside them (PDUs, storage) and switches of other fabrics are in the plan, but nothing is ever applied to them.
     """
     with without_gc():
-        keys = [*(f"node {node.name}" for node in plan.site.nodes()), *(f"switch {name}" for name, _, _ in switch_models(plan))]
+        beside = {switch.name for switch in other_layout(plan.site).switches}
+        keys = [*(f"node {node.name}" for node in plan.site.nodes()), *(f"switch {name}" for name, _, _ in switch_models(plan) if name not in beside)]
         wanted = set(keys) if of is None else set(of).intersection(keys)
         facts: dict[str, Facts] = {key: {} for key in keys}
         if not wanted:
@@ -90,6 +93,7 @@ def _ports_used(plan: NicPlan | None) -> Facts:
     if plan is None:
         return {}
     out = {f"port {use.name}": ", ".join([use.role, *(f"{what} {value}" for what, value in _said(use))]) for use in plan.nics}
+    out |= {f"port {port.name}": "unused" for port in plan.unused}
     out |= {f"bond {bond.name}": f"{bond.mode} of {', '.join(bond.members)}" for bond in plan.bonds}
     return out | {f"DPU {dpu.name}": ", ".join([f"{dpu.mode} mode", *([dpu.os] if dpu.os else []), *dpu.ports]) for dpu in plan.dpus}
 

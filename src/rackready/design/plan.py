@@ -16,12 +16,14 @@ from rackready.design.cabling.nvlink import nvlink_notes
 from rackready.design.cabling.plan import plan_cables
 from rackready.design.cabling.runs import site_runs
 from rackready.design.cabling.types import BomLine, CablePlan
+from rackready.design.capacity.cooling_loss import cdus_of
 from rackready.design.capacity.from_site import racks_of, unplaced_of
 from rackready.design.capacity.parts import RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
 from rackready.design.check_gates import today, warnings
 from rackready.design.collector import without_gc
 from rackready.design.endpoints import endpoints, unit_size
+from rackready.design.other_fabrics import other_layout
 from rackready.design.plan_links import written_fabric
 from rackready.design.topology.build import build
 from rackready.design.topology.types import FabricPlan
@@ -67,7 +69,7 @@ def plan_site(site: Site, *, slack_m: float = SLACK_M, spares_pct: float = SPARE
         cabling, catalogue = _cables(site, made, slack_m)
         given = addresses(site, made)
         racks = tuple(racks_of(site, made))
-        report = capacity(racks, site.facility, unplaced_of(site, made))
+        report = capacity(racks, site.facility, unplaced_of(site, made), cdus_of(site))
         ordered = bill_of_materials(cabling.cables, catalogue, spares_pct, _models(site, fabric))
         bom = (*ordered, *device_lines(site), *cord_lines(racks, spares_pct))
         trunks = trunk_problem(site, fabric) if made is not None else ""
@@ -102,13 +104,13 @@ def _cables(site: Site, fabric: FabricPlan | None, slack_m: float) -> tuple[Cabl
         return CablePlan((), (), ("compute fabric: it cannot be built, so no cables are listed.",)), catalogue
     runs = site_runs(site, fabric, slack_m)
     laid = plan_cables(runs.runs, runs.floor, catalogue, runs.notes)
-    return CablePlan(laid.cables, (*runs.problems, *laid.problems), laid.notes), catalogue
+    return CablePlan(laid.cables, (*runs.problems, *laid.problems), laid.notes, runs.node_ports), catalogue
 
 
 def _models(site: Site, fabric: FabricPlan) -> Mapping[str, Mapping[str, int]]:
     """Return how many of each model the site needs, written and made switches counted once."""
     written = {switch.name: switch.model for switch in site.switches}
-    switches = written | {switch.name: switch.model for switch in fabric.switches}
+    switches = {switch.name: switch.model for switch in other_layout(site).switches} | written | {switch.name: switch.model for switch in fabric.switches}
     nodes = Counter(node.platform for node in site.nodes() if node.kind == "metal")
     return {"switch": dict(sorted(Counter(switches.values()).items())), "node": dict(sorted(nodes.items()))}
 
@@ -121,7 +123,10 @@ def _problem(text: str) -> Problem:
 
 
 def switch_models(plan: Laid) -> Iterable[tuple[str, str, str]]:
-    """Yield (name, tier or role, model) of every switch: of the fabric first, then those that are only written."""
+    """Yield (name, tier or role, model) of every switch: of the compute fabric, then those of other fabrics, then those that are only written."""
     made = {switch.name for switch in plan.fabric.switches}
     yield from ((switch.name, switch.tier, switch.model) for switch in plan.fabric.switches)
+    others = other_layout(plan.site).switches
+    yield from ((switch.name, f"{switch.fabric} {switch.tier}", switch.model) for switch in others)
+    made |= {switch.name for switch in others}
     yield from ((switch.name, switch.role, switch.model) for switch in plan.site.switches if switch.name not in made)

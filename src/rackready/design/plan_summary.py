@@ -6,8 +6,10 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from rackready.design.capacity.cooling_loss import KIND as CDU
 from rackready.design.capacity.losses import tally
 from rackready.design.diff import Difference
+from rackready.design.other_summary import node_ports, other_fabrics
 from rackready.design.plan import Plan, switch_models
 
 
@@ -25,6 +27,8 @@ def summary(plan: Plan, against: str | None = None, different: Difference | None
         "devices": dict(sorted(Counter(device.kind for device in site.devices).items())),
         "switches": _switches(plan),
         "fabric": _fabric(plan),
+        "other_fabrics": other_fabrics(plan),
+        "node_ports": node_ports(plan),
         "cables": _cables(plan),
         "power_cords": {line.description: line.needed for line in plan.bom if line.group == "cord"},
         "addresses": _addresses(plan),
@@ -99,13 +103,14 @@ def _capacity(plan: Plan) -> dict[str, Any]:
     return asdict(report.totals) | {
         "largest_rack": None if heaviest is None else {"name": heaviest.name, "max_w": heaviest.max_w, "partial": bool(heaviest.unpublished)},
         "over_with_nothing_lost": report.over_alive,
+        "cdu_losses_looked_at": sum(case.kind == CDU for case in report.losses),
         **{f"losses_{name}": count for name, count in asdict(tally(report.losses)).items()},
         "not_published": list(report.not_published),
     }
 
 
 def _power_spof(plan: Plan) -> list[str]:
-    """Return power nodes whose loss takes devices down, accepted or not."""
+    """Return power nodes and CDUs whose loss takes devices down, accepted or not."""
     out = []
     for case in plan.capacity.losses:
         why = f"; accepted: {case.accepted}" if case.accepted else ""
@@ -113,6 +118,8 @@ def _power_spof(plan: Plan) -> list[str]:
             out.append(f"{case.element}: devices of {len(case.short)} racks do not keep enough supplies when it is lost{why}.")
         elif case.kind == "node" and case.over_feeds:
             out.append(f"{case.element}: feeds of {len(case.over_feeds)} racks are over their rating when it is lost{why}.")
+        elif case.kind == CDU and case.dark:
+            out.append(f"{case.element}: {len(case.dark)} racks have no liquid cooling when it is lost{why}.")
     return out
 
 

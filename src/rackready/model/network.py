@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from rackready.model.base import Line, Model, Name, Names, ProfileId, RangeText
+from rackready.model.base import Line, Model, Name, Names, ProfileId, RangeText, Reason
 from rackready.model.choices import FabricKind, NcclNet
 
 
@@ -128,6 +128,13 @@ class Dpu(Model):
     os: Line | None = Field(None, description="image of its operating system (BFB) in DPU mode")
 
 
+class UnusedPort(Model):
+    """A port of a server model that is left without a cable on purpose."""
+
+    name: str = Field(min_length=1, description="port as the platform's profile names it, e.g. slot3p1")
+    reason: Reason = Field(description="why; shown in every plan")
+
+
 class NicPlan(Model):
     """How the NICs of a server model are used; written once, used by every node of the platform (or by those that name it)."""
 
@@ -136,6 +143,7 @@ class NicPlan(Model):
     nics: list[NicUse] = Field(default_factory=list, description="compute ports are known from the platform's profile and need no entry")
     bonds: list[Bond] = Field(default_factory=list)
     dpus: list[Dpu] = Field(default_factory=list)
+    unused: list[UnusedPort] = Field(default_factory=list, description="ports beside the compute fabric that get no cable")
 
 
 class PortGroup(Model):

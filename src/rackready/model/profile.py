@@ -278,6 +278,7 @@ class SwitchProfile(Model):
     lanes: int | None = Field(None, ge=1, le=8, description="electrical lanes of one of `ports`; null: not published")
     uplinks: str | None = Field(None, description="range of further ports of another rate, e.g. swp49-swp52; null: none")
     uplink_rate: Literal[10, 25, 100, 200, 400, 800] | None = Field(None, description="Gb/s per direction of one uplink")
+    uplink_cage: Cage | None = Field(None, description="connector of an uplink; null: not published")
     radix: int | None = Field(None, ge=2, description="ports towards others after the breakout that the profile stands for; null: as many as `ports` names")
     port_pattern: str | None = Field(None, description="port name by cage {c} and twin {t}, where names are not those of `ports`; null: names of `ports`")
     power: Figure | None = Field(None, description="highest draw, W; null: not published")

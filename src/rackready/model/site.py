@@ -24,6 +24,7 @@ from rackready.model.operations import (
     SlurmHandover,
     Software,
 )
+from rackready.model.other_fabric import DevicePort, OtherFabric
 from rackready.model.profile import Inlet, ManagementPort
 from rackready.model.topology import Topology
 
@@ -154,9 +155,10 @@ class Switch(Model):
 
 
 class SwitchSlot(Model):
-    """Room for switches that the topology makes: they are placed in the order of their names."""
+    """Room for switches that the topology or another fabric makes: they are placed in the order of their names."""
 
     rack: Name
+    fabric: Name | None = Field(None, description="one of other_fabrics whose switches stand here; the compute fabric when absent")
     tier: Literal["leaf", "spine", "core"]
     units: RangeText = Field(description="lowest unit of each switch, e.g. 20-27; with switches of two units every second one")
     step: int = Field(1, ge=1, le=8, description="units from one switch to the next")
@@ -182,15 +184,29 @@ class Device(Model):
     psus_needed: int | None = Field(None, ge=1, le=16, description="power supplies with input that keep it running")
     inlet: Inlet | None = Field(None, description="inlet of one supply, IEC 60320")
     management: ManagementPort | None = Field(None, description="its management port; without it no cable to it is listed")
+    ports: list[DevicePort] = Field(default_factory=list, description="its ports on the in-band and storage networks")
     weight_kg: float | None = Field(None, gt=0)
     model: Told | None = Field(None, min_length=2, description="maker's model or part number, for the bill of materials")
     serial: Line | None = Field(None, min_length=1)
+    serves: list[Names] = Field(default_factory=list, description="racks whose liquid a coolant distribution unit carries, e.g. a[01-08]")
+    cooling_kw: float | None = Field(None, gt=0, description="heat that a coolant distribution unit carries away without end, kW")
+    loss_accepted: Told | None = Field(
+        None, min_length=10, description="why the loss of this coolant distribution unit may take racks down; shown in every plan"
+    )
     bmc: Bmc | None = Field(None, description="its Redfish service (power shelf, PDU, coolant distribution unit); null: gates do not ask it")
 
     @model_validator(mode="after")
     def _supplies_agree(self) -> Device:
         if self.psus_needed is not None and self.psus_needed > (self.psus or 0):
             message = f"psus_needed {self.psus_needed} of {self.psus or 'unknown'} psus - Expected: psus, and no more needed than there are"
+            raise ValueError(message)
+        return self
+
+    @model_validator(mode="after")
+    def _coolant_of_cdus(self) -> Device:
+        given = [name for name in ("serves", "cooling_kw", "loss_accepted") if getattr(self, name)]
+        if given and self.kind != "cdu":
+            message = f"{', '.join(given)} - Expected: kind: cdu Actual: kind: {self.kind}"
             raise ValueError(message)
         return self
 
@@ -230,6 +246,7 @@ class Site(Model):
         description="public IPv4 space that a registry gave to the site's owner: addresses and pools in other public space are refused, for they are others'",
     )
     topology: Topology | None = None
+    other_fabrics: list[OtherFabric] = Field(default_factory=list, description="in-band, storage and out-of-band fabrics whose switches stand in network racks")
     nic_plans: list[NicPlan] = Field(default_factory=list)
     switch_slots: list[SwitchSlot] = Field(default_factory=list)
     devices: list[Device] = Field(default_factory=list)

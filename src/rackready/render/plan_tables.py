@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from rackready.design.addresses import AddressPlan, NodeAddresses
 from rackready.design.addresses_fabric import trunk_addresses
 from rackready.design.cabling.cords import NO_PART, Cord, cords
+from rackready.design.capacity.cooling_loss import cdus_of, served_racks
 from rackready.design.plan import Plan
 from rackready.design.subnets import Subnet, managed_by, subnets
 from rackready.design.tenants import port_key, tenants
@@ -15,6 +16,8 @@ from rackready.render.cables import BOM_COLUMNS, CSV_COLUMNS, CSV_NUMBERS, bom_r
 from rackready.render.tables import Row, Table
 
 ADDRESS_COLUMNS = ("device", "network", "rail", "plane", "address", "prefix", "vlan", "gateway", "as_number")
+COOLING_COLUMNS = ("cdu", "rack", "liquid_kw", "partial", "other_cdus")
+PORT_COLUMNS = ("platform", "port", "network", "state", "nodes", "why")
 ELEVATION_COLUMNS = ("rack", "unit", "height_u", "device", "kind", "model")
 """``unit``: the lowest that the device occupies; empty for what has no unit, such as a zero-U PDU."""
 
@@ -25,11 +28,19 @@ def plan_tables(plan: Plan) -> list[Table]:
         Table("cables", CSV_COLUMNS, lambda: cable_rows(plan.cables.cables), CSV_NUMBERS),
         Table("cords", (*Cord._fields, "part"), lambda: _cords(plan)),
         Table("bom", BOM_COLUMNS, lambda: bom_rows(plan.bom), free=frozenset({"part", "description", "source"})),
+        Table("ports", PORT_COLUMNS, lambda: _ports(plan), free=frozenset({"why"})),
         Table("elevations", ELEVATION_COLUMNS, lambda: _elevations(plan)),
+        Table("cooling", COOLING_COLUMNS, lambda: _cooling(plan)),
         Table("addresses", ADDRESS_COLUMNS, lambda: _addresses(plan)),
         Table("networks", Subnet._fields, lambda: _networks(plan)),
         Table("tenants", ("tenant", "node", "vlan", "vrf", "vni", "pkey"), lambda: _tenants(plan)),
     ]
+
+
+def _ports(plan: Plan) -> Iterator[Row]:
+    """Yield every port that the plan's server models have beside the compute fabric: how many nodes have it cabled, unused on purpose, or not cabled."""
+    for port, count in plan.cables.node_ports:
+        yield port.platform, port.port, port.network, port.state, count, port.why
 
 
 def _elevations(plan: Plan) -> Iterator[Row]:
@@ -37,6 +48,12 @@ def _elevations(plan: Plan) -> Iterator[Row]:
     for rack in plan.racks:
         for device in sorted(rack.devices, key=lambda device: (-(device.unit or 0), device.name)):
             yield rack.name, device.unit, device.model.rack_units, device.name, device.kind, device.model.label
+
+
+def _cooling(plan: Plan) -> Iterator[Row]:
+    """Yield which coolant distribution unit serves which rack, and the rack's heat into liquid as far as it is published."""
+    for cdu, rack, watts, partial, others in served_racks(cdus_of(plan.site), plan.racks):
+        yield cdu, rack, round(watts / 1000, 1), "at least" if partial else "", others
 
 
 def _addresses(plan: Plan) -> Iterator[Row]:

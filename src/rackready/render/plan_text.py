@@ -16,7 +16,7 @@ def plan_text(document: Mapping[str, Any], shown: int = SHOWN) -> str:
     """Return the text, ending with a newline."""
     lines = [f"plan of {document['site']}"]
     lines += block("problems", [problem_text(problem) for problem in document["problems"]], shown)
-    lines += [f"  {name:<12}{text}" for name, text in facts(document)]
+    lines += [f"  {name:<11} {text}" for name, text in facts(document)]
     lines += block("single points of failure", document["single_points_of_failure"], shown)
     lines += block("notes", document["notes"], shown)
     lines += _difference(document["difference"], shown)
@@ -31,6 +31,9 @@ def facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for tier, models in document["switches"].items():
         yield tier, _counted(models)
     yield "fabric", _fabric(document["fabric"])
+    yield from ((fabric["name"], _other_fabric(fabric)) for fabric in document["other_fabrics"])
+    if document["node_ports"]:
+        yield "node ports", _node_ports(document["node_ports"])
     yield "cables", _cables(document["cables"])
     if document["power_cords"]:
         yield (
@@ -67,6 +70,24 @@ def _fabric(fabric: Mapping[str, Any]) -> str:
         None: "not proved: nothing joins its leafs",
     }
     return f"{text}; {words[fabric['proved']]}"
+
+
+def _other_fabric(fabric: Mapping[str, Any]) -> str:
+    switches = f"{fabric['leafs']:,} leafs" + (f", {fabric['spines']:,} spines" if fabric["spines"] else "")
+    text = f"{fabric['network'].replace('_', '-')} fabric, {switches}, {fabric['links']:,} links to nodes and devices"
+    leaf = fabric["fullest_leaf"]
+    if not leaf["up_gbps"]:
+        return f"{text}, no uplinks"
+    ratio = f"{leaf['down_gbps'] / leaf['up_gbps']:.2f}".rstrip("0").rstrip(".")
+    share = "non-blocking" if leaf["down_gbps"] <= leaf["up_gbps"] else f"{ratio}:1 down to up at its fullest leaf ({leaf['name']})"
+    return f"{text}, {fabric['uplinks']:,} uplinks; {share}"
+
+
+def _node_ports(networks: Mapping[str, Mapping[str, int]]) -> str:
+    """Return how many ports of nodes beside the compute fabric have a cable, and how many have none."""
+    total = {state: sum(counts[state] for counts in networks.values()) for state in ("cabled", "unused", "not_cabled")}
+    text = f"{sum(total.values()):,} beside the compute fabric: {total['cabled']:,} cabled"
+    return f"{text}, {total['unused']:,} unused on purpose, {total['not_cabled']:,} not cabled"
 
 
 def _ratios(fabric: Mapping[str, Any]) -> str:
@@ -122,14 +143,14 @@ def _losses(capacity: Mapping[str, Any]) -> str:
     if not capacity["losses_looked_at"]:
         return "not judged: no single loss of power was looked at"
     counts = {name: capacity[f"losses_{name}"] for name in ("looked_at", "survived", "accepted", "not_survived", "not_judged")}
-    return losses_text(counts, capacity["over_with_nothing_lost"])
+    return losses_text(counts, capacity["over_with_nothing_lost"], "power and cooling" if capacity["cdu_losses_looked_at"] else "power")
 
 
-def losses_text(counts: Mapping[str, int], over_alive: int) -> str:
+def losses_text(counts: Mapping[str, int], over_alive: int, what: str = "power") -> str:
     """Return how the losses came out. ``over_alive``: what is over its rating before anything is lost."""
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("accepted", "not_judged") if counts[name]]
     text = ", ".join(
-        [f"{counts['looked_at']:,} single losses of power looked at, {counts['survived']:,} survived, {counts['not_survived']:,} not survived", *parts]
+        [f"{counts['looked_at']:,} single losses of {what} looked at, {counts['survived']:,} survived, {counts['not_survived']:,} not survived", *parts]
     )
     return f"{text}; {over_alive:,} OVER THEIR RATING WITH NOTHING LOST" if over_alive else text
 

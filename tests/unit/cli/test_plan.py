@@ -137,19 +137,21 @@ def test_files(project: Path) -> None:
         "cables.csv",
         "cords.csv",
         "bom.csv",
+        "ports.csv",
         "elevations.csv",
+        "cooling.csv",
         "addresses.csv",
         "networks.csv",
         "tenants.csv",
         "cables/",
     ]
     with (out / "cables.csv").open(encoding="utf-8") as file:
-        assert len(list(csv.DictReader(file))) == 508
+        assert len(list(csv.DictReader(file))) == 740
     with (out / "addresses.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert len({row["address"] for row in rows}) == len(rows) == 31 * 3 + 12 + 31
+    assert len({row["address"] for row in rows}) == len(rows) == 31 * 3 + 19 + 31
     assert {path.name for path in stale.parent.iterdir()} == {*(f"cables-a0{number}.html" for number in range(1, 9)), "cables-net09.html"}
-    assert json.loads((out / "plan.json").read_text(encoding="utf-8"))["cables"]["listed"] == 508
+    assert json.loads((out / "plan.json").read_text(encoding="utf-8"))["cables"]["listed"] == 740
     assert "<svg" in (out / "plan.html").read_text(encoding="utf-8")
 
 

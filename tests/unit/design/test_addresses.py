@@ -31,7 +31,7 @@ def small(racks: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the B200 site with other racks."""
     document = example("b200-4su-roce")
     document["racks"] = racks
-    document |= {"halls": [], "facility": None, "tenants": [], "deliveries": []}
+    document |= {"halls": [], "facility": None, "tenants": [], "deliveries": [], "other_fabrics": []}
     node = {"name": "{rack}-n[1-4]", "template": "b200", "unit": {"first": 3, "step": 11}}
     document["templates"]["racks"] = {"gpu": {"nodes": [node]}}
     return document
@@ -159,6 +159,7 @@ def test_added_units_renumber_no_switch() -> None:
     few, many = example("b200-4su-roce"), example("b200-4su-roce")
     few["racks"] = [{"name": "a[01-16]", "template": "gpu"}, *few["racks"][1:]]
     few["tenants"], few["deliveries"] = [], []
+    few["other_fabrics"][2]["racks"] = ["a[01-16]"]
     _, before = planned(parse(few))
     _, after = planned(parse(many))
     known = {switch.name: (switch.loopback, switch.asn) for switch in after.switches}

@@ -31,13 +31,13 @@ def test_h100_pod_has_racks_pdus_ufm_and_storage_in_its_bill() -> None:
 def test_model_and_circuit_are_what_is_ordered() -> None:
     document = example("b200-4su-roce")
     document["templates"]["racks"]["gpu"]["model"] = "RK-52U"
-    document["racks"][-1]["devices"][0]["model"] = "HD-1"
+    document["racks"][2]["devices"][0]["model"] = "HD-1"
     found = lines(document)
     assert ("rack", "RK-52U", "rack, 48U", 32) in found
-    assert ("rack", NO_MODEL, "rack, 48U", 3) in found
+    assert ("rack", NO_MODEL, "rack, 48U", 4) in found
     assert ("head", "HD-1", "head, 1U, 800 W at most", 2) in found
     assert ("pdu", NO_MODEL, "rack PDU, 30 A, 415 V, three-phase", 32 * 6) in found
-    assert ("pdu", NO_MODEL, "rack PDU, 100 A, 415 V, three-phase", 3 * 2) in found
+    assert ("pdu", NO_MODEL, "rack PDU, 100 A, 415 V, three-phase", 4 * 2) in found
 
 
 def test_shelf_at_the_end_of_a_feed_is_a_power_shelf() -> None:

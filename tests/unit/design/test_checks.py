@@ -232,7 +232,11 @@ GROUPS: list[tuple[str, Change, str]] = [
         change("nvlink_domains", [{"name": "one", "rack": "a01"}]),
         "nvlink_domains[0]: dgx_b200 has NVLink within the server only. Take its nodes out of the domain.",
     ),
-    (B200, change("deliveries.0.racks", ["a[01-16]"]), "deliveries: net33, net34, net35 come with no delivery. Add it to one, or a delivery of its own."),
+    (
+        B200,
+        change("deliveries.0.racks", ["a[01-16]"]),
+        "deliveries: net33, net34, net35, net36 come with no delivery. Add it to one, or a delivery of its own.",
+    ),
     (B200, change("deliveries.1.racks.0", "a[16-32]"), "deliveries[1].racks: a16 comes with delivery first already. A rack comes once."),
     (
         B200,

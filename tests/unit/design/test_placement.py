@@ -13,7 +13,7 @@ from tests.unit.design.topology.fabrics import fabric
 from tests.unit.design.written import example, parse
 
 SLOTS = [SwitchSlot(rack=f"{tier}-{number:03d}", tier=tier, units="1-40", step=1) for tier in ("leaf", "spine", "core") for number in range(1, 60)]
-SITE: Site = parse(example("b200-4su-roce")).model_copy(update={"switch_slots": SLOTS, "switches": []})
+SITE: Site = parse(example("b200-4su-roce")).model_copy(update={"switch_slots": SLOTS, "switches": [], "other_fabrics": []})
 
 
 def places(plan: FabricPlan) -> dict[str, tuple[str, int]]:

@@ -65,7 +65,12 @@ SLIPS = [
         "lab-4-nodes",
         "switch_slots",
         [{"rack": "rack01", "tier": "leaf", "units": "40-41"}],
-        ["switch_slots: no topology makes switches that could be placed there. Add a topology, or give switches their rack and unit."],
+        [
+            (
+                "switch_slots: no topology makes switches that could be placed there. "
+                "Add a topology, name one of other_fabrics, or give switches their rack and unit."
+            )
+        ],
     ),
     ("b200-4su-roce", "devices", 1_000_000_000_000, ["devices: Input should be a valid list - Actual: 1000000000000. Correct it."]),
     ("b200-4su-roce", "halls.0.row_pitch_m", float("inf"), ["halls[0].row_pitch_m: Input should be a finite number - Actual: inf. Correct it."]),

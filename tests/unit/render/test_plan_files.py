@@ -60,8 +60,8 @@ def test_every_subnet_comes_with_gateway_and_relays() -> None:
     )
     last = found[-1]
     assert (last["network"], last["unit"], last["rail"], last["subnet"], last["vlan"], last["mtu"]) == ("compute", "4", "8", "10.128.31.0/24", "908", "9000")
-    # Three networks of 35 racks, and eight rails of four units.
-    assert len({row["subnet"] for row in found}) == len(found) == 3 * 35 + 8 * 4
+    # Three networks of 36 racks, and eight rails of four units.
+    assert len({row["subnet"] for row in found}) == len(found) == 3 * 36 + 8 * 4
 
 
 def test_a_network_that_is_not_routed_is_one_subnet() -> None:

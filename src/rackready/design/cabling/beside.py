@@ -1,180 +1,160 @@
 """Ports beside the compute fabric: in-band, storage and out-of-band.
 
-Ports of nodes: a port is served by a switch of its network that stands in the node's own rack: the rule looks at nothing else, so a rack that is added
-moves no cable. Node slot ``s`` (its number in the rack) with ``k`` ports on a switch takes the switch's ports from ``(s - 1) x k + 1``. What has no such
-switch, or a port of another rate, is counted in a note.
-
-Management ports of switches and devices: the out-of-band switch of their rack serves them, from its last port down by rack unit (unit 1 has the last),
-since no two share a unit. Their plug and rate are in the switch's profile or in the site file; ports below those of ``rack_slots`` nodes stay the nodes'.
+Ports of nodes: a port is served by a switch of its network that stands in the node's own rack (one that the site file writes out), else by the fabric of
+its network that serves the rack (``other_fabrics``). Both rules look at nothing else, so a rack that is added moves no cable. In its own rack node slot ``s``
+(its number in the rack) with ``k`` ports on a switch takes the switch's ports from ``(s - 1) x k + 1``; ``other_ports`` says the same of a fabric's leafs.
+What has neither, or a port of another rate, is counted in a note; where a fabric is declared, it is a problem. What is unused on purpose is counted too.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rackready.design.addresses import nic_plan
-from rackready.design.cabling.sockets import Socket, SwitchPorts, flat, switch_ports
-from rackready.design.cabling.types import Racked, Run
+from rackready.design.cabling.management import Managed, management
+from rackready.design.cabling.other import Near, OtherWiring
+from rackready.design.cabling.sockets import flat, switch_ports
+from rackready.design.cabling.types import NodePort, Racked, Run
 from rackready.design.names import listed
-from rackready.model.profile import ManagementPort, OtherNic
+from rackready.design.nic_use import ROLES, unused_ports, used_ports
+from rackready.design.other_fabrics import CALLED, Served
+from rackready.model.profile import OtherNic
 from rackready.model.site import Node, Rack, Site, Switch
 from rackready.profiles import loader
-
-_ROLES = {"inband": "in_band", "storage": "storage", "oob": "oob"}
-"""Role of a port in platform profiles to role of a switch in the site."""
-_SHOWN = 4
-_CALLED = {"in_band": "in-band", "storage": "storage", "oob": "out-of-band"}
-
 
 _Places = Mapping[str, tuple[str, int]]
 
 
-def beside(site: Site, racked: Racked, places: _Places, models: Mapping[str, str]) -> tuple[list[Run], list[str]]:
-    """Return runs and notes of all ports beside the compute fabric. ``places``: switch to (rack, unit); ``models``: switch to its model."""
-    left: dict[tuple[str, str], int] = defaultdict(int)
+@dataclass(slots=True)
+class Beside:
+    """``ports``: how many ports of nodes are cabled, unused on purpose, or not cabled, by what they have in common."""
+
+    runs: list[Run] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    ports: Counter[NodePort] = field(default_factory=Counter)
+
+
+def beside(site: Site, racked: Racked, places: _Places, models: Mapping[str, str]) -> Beside:
+    """Return what lies beside the compute fabric. ``places``: switch to (rack, unit); ``models``: switch to its model."""
     serving: dict[tuple[str, str], list[Switch]] = defaultdict(list)
     for switch in site.switches:
         if switch.rack is not None and switch.unit is not None and switch.role != "compute":
             serving[switch.rack, switch.role].append(switch)
-    runs = [run for rack in site.racks for run in _rack(site, rack, serving, (racked, left))]
-    notes = [f"{_CALLED[role]}: {count} ports of nodes are not cabled: {why}." for (role, why), count in sorted(left.items())]
-    managed, missing = _managed(_Serving(site, serving), racked, [*_management(site, places, models)])
-    return runs + managed, notes + missing
+    wiring = OtherWiring(site, racked, dict(places))
+    work = _Work(site, racked, serving, wiring, Beside())
+    for rack in site.racks:
+        _rack(work, rack)
+    runs, notes = management(Managed(site, racked, serving, wiring, places), models)
+    out = work.out
+    out.runs += runs
+    out.runs += wiring.trunks()
+    out.notes += [*_left(work), *notes, *wiring.finish()]
+    out.problems += wiring.problems
+    return out
 
 
-class _Managed(NamedTuple):
-    """What is managed out of band: its place, its port, and why it has none."""
+class _Work(NamedTuple):
+    """What the steps share."""
 
-    name: str
-    rack: str
-    unit: int
-    port: ManagementPort | None
-    why: str
-
-
-def _management(site: Site, places: _Places, models: Mapping[str, str]) -> Iterator[_Managed]:
-    """Yield switches, those of the fabric included, and devices. Out-of-band switches themselves are left out: their uplinks are no matter of a rack."""
-    roles = {switch.name: switch.role for switch in site.switches}
-    for name, model in models.items():
-        if roles.get(name) != "oob":
-            rack, unit = places.get(name, ("", 0))
-            yield _Managed(name, rack, unit, loader.switch(model).management, f"the management port of {model} is not published in its profile")
-    for device in site.devices:
-        if device.kind != "patch_panel":
-            why = f"the site does not say the management port of devices of kind {device.kind} (management)"
-            yield _Managed(device.name, device.rack or "", device.unit or 0, device.management, why)
+    site: Site
+    racked: Racked
+    serving: Mapping[tuple[str, str], Sequence[Switch]]
+    wiring: OtherWiring
+    out: Beside
 
 
-class _Serving:
-    """The out-of-band switch of each rack, and its first port that no node takes."""
-
-    def __init__(self, site: Site, serving: Mapping[tuple[str, str], list[Switch]]) -> None:
-        self._first = {rack: switches[0] for (rack, role), switches in serving.items() if role == "oob"}
-        self._below = {rack.name: _node_ports(site, rack, len(serving.get((rack.name, "oob"), []))) for rack in site.racks if rack.name in self._first}
-
-    def socket(self, item: _Managed) -> tuple[Switch, SwitchPorts, Socket] | str:
-        """Return the switch that serves an item and the socket there, or why there is none."""
-        switch = self._first.get(item.rack)
-        if switch is None:
-            return "no out-of-band switch stands in their rack" if item.rack else "the site does not say where they stand"
-        if item.port is None or not item.unit:
-            return item.why if item.port is None else "they have no unit in their rack"
-        ports = switch_ports(switch.model, item.port.rate)
-        number = len(ports.sockets) - item.unit if ports is not None else -1
-        if ports is None or ports.sockets[0].form != item.port.cage:
-            return f"{switch.model} has no {item.port.cage} ports of {item.port.rate} Gb/s"
-        if number < self._below[item.rack]:
-            return f"{switch.name} has {len(ports.sockets)} ports, too few for its rack"
-        return switch, ports, ports.sockets[number]
+def _left(work: _Work) -> Iterator[str]:
+    """Yield notes of ports without a cable; those that a declared fabric should serve are added to the problems."""
+    out = work.out
+    unused: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    missing: Counter[tuple[str, str, bool]] = Counter()
+    for port, count in out.ports.items():
+        if port.state == "unused":
+            names = unused[port.network, port.why]
+            names[f"{port.port} of {port.platform}"] = names.get(f"{port.port} of {port.platform}", 0) + count
+        elif port.state == "not_cabled":
+            missing[port.network, port.why, port.declared] += count
+    for (role, why, declared), count in sorted(missing.items()):
+        text = f"{CALLED[role]}: {count} ports of nodes are not cabled: {why}."
+        if declared:
+            out.problems.append(f"other_fabrics: {text} Correct the fabric, or declare the ports unused in a NIC plan.")
+        else:
+            yield text
+    for (role, why), names in sorted(unused.items()):
+        yield f"{CALLED[role]}: {sum(names.values())} ports of nodes are unused on purpose ({listed(names)}): {why}"
 
 
-def _node_ports(site: Site, rack: Rack, switches: int) -> int:
-    """Return how many ports of one out-of-band switch are kept for a rack's nodes."""
-    metal = [(node.slot or place, node) for place, node in enumerate(rack.nodes, 1) if node.kind == "metal"]
-    most = max((sum(role == "oob" for _, role in _used(site, node)) for _, node in metal), default=0)
-    slots = site.networks.rack_slots if site.networks is not None and metal else max((slot for slot, _ in metal), default=0)
-    return slots * -(-most // max(1, switches))
-
-
-def _managed(serving: _Serving, racked: Racked, items: list[_Managed]) -> tuple[list[Run], list[str]]:
-    """Return the runs of management ports, and notes of those that are missing, by why."""
-    runs: list[Run] = []
-    missing: dict[str, list[str]] = {}
-    for item in items:
-        found = serving.socket(item)
-        if isinstance(found, str) or item.port is None:
-            missing.setdefault(str(found), []).append(item.name)
-            continue
-        switch, ports, socket = found
-        near = racked.cage(racked.device(item.name, item.rack, item.unit), item.port.name, item.port.cage)
-        far = racked.cage(racked.device(switch.name, item.rack, switch.unit or 0), socket.cage, socket.form, socket.connectors)
-        runs.append(Run(near, item.port.name, 0, far, socket.port, socket.sub, racked.link(item.port.rate, ports.lanes, "oob", ports.layer)))
-    return runs, [f"out-of-band: management ports of {_some(names)} are not cabled: {why}." for why, names in missing.items()]
-
-
-def _some(names: list[str]) -> str:
-    """Return few names as they are, many as their number with the first."""
-    return listed(names) if len(names) <= _SHOWN else f"{len(names)} switches and devices ({names[0]}, ...)"
-
-
-def _used(site: Site, node: Node) -> Iterator[tuple[OtherNic, str]]:
-    """Give a node's ports beside the compute fabric, each with the network that it belongs to: as the node's NIC plan says, else its platform's profile."""
-    plan = nic_plan(site, node)
-    said = {use.name: use.role for use in plan.nics} if plan is not None else {}
-    yield from ((nic, said.get(nic.name, _ROLES[nic.role])) for nic in loader.platform(node.platform).other_nics)
-
-
-def _rack(site: Site, rack: Rack, serving: dict[tuple[str, str], list[Switch]], work: tuple[Racked, dict[tuple[str, str], int]]) -> Iterator[Run]:
+def _rack(work: _Work, rack: Rack) -> None:
     for place, node in enumerate(rack.nodes, 1):
         if node.kind == "virtual":
             continue
+        for name, why in unused_ports(work.site, node).items():
+            nic = next(nic for nic in loader.platform(node.platform).other_nics if nic.name == name)
+            work.out.ports[NodePort(node.platform, name, ROLES[nic.role], "unused", why, declared=False)] += 1
         by_role: dict[str, list[OtherNic]] = defaultdict(list)
-        for nic, role in _used(site, node):
-            by_role[role].append(nic)
+        for nic, network in used_ports(work.site, node):
+            by_role[network].append(nic)
         for role, nics in by_role.items():
-            switches = serving.get((rack.name, role), [])
-            if not switches:
-                work[1][role, f"no {_CALLED[role]} switch stands in their rack"] += len(nics)
-                continue
-            yield from _node(node, node.slot or place, _Served(role, nics, switches, rack.name), work)
+            _ports(work, rack, (node, node.slot or place), role, nics)
 
 
-class _Served:
-    """Ports of one role of one node, and the switches that serve them in turn."""
-
-    def __init__(self, role: str, nics: list[OtherNic], switches: list[Switch], rack: str) -> None:
-        self.role, self.nics, self.switches, self.rack = role, nics, switches, rack
-        self.each = -(-len(nics) // len(switches))
-        """Ports of one node on one switch."""
-
-
-def _node(node: Node, slot: int, served: _Served, work: tuple[Racked, dict[tuple[str, str], int]]) -> Iterator[Run]:
-    racked, left = work
-    for count, nic in enumerate(served.nics):
-        switch = served.switches[count % len(served.switches)]
-        number = (slot - 1) * served.each + count // len(served.switches)
-        ports = switch_ports(switch.model, nic.rate)
-        why = _unfit(node, nic, switch, number)
-        if why or ports is None or node.unit is None or switch.unit is None:
-            left[served.role, why] += 1
-            continue
-        socket = ports.sockets[number]
-        near = racked.cage(racked.device(node.name, served.rack, node.unit), nic.name, flat(nic.cage), max(1, ports.lanes // 4))
-        far = racked.cage(racked.device(switch.name, served.rack, switch.unit), socket.cage, socket.form, socket.connectors)
-        yield Run(near, nic.name, 0, far, socket.port, socket.sub, racked.link(nic.rate, ports.lanes, served.role, ports.layer))
+def _ports(work: _Work, rack: Rack, at: tuple[Node, int], role: str, nics: list[OtherNic]) -> None:
+    """Cable the ports of one node in one network, and count them."""
+    node, slot = at
+    switches = work.serving.get((rack.name, role), [])
+    served = None if switches else work.wiring.served(role, rack.name)
+    # Slots that are missing and racks that do not fit are problems of the fabric already.
+    declared = served is not None and work.wiring.placed(served) and work.wiring.note_need(served, rack.name, work.wiring.kept(served, rack))
+    own = _Own(role, switches, -(-len(nics) // len(switches))) if switches else None
+    for count, nic in enumerate(nics):
+        if own is not None:
+            found = _in_rack(work, rack, (node, slot), own, (count, nic))
+        elif served is not None:
+            found = _from_fabric(work, rack, (node, slot), served, (len(nics), count, nic))
+        else:
+            found = f"no {CALLED[role]} switch stands in their rack and no declared fabric serves it"
+        if isinstance(found, str):
+            work.out.ports[NodePort(node.platform, nic.name, role, "not_cabled", found, declared=declared)] += 1
+        else:
+            work.out.runs.append(found)
+            work.out.ports[NodePort(node.platform, nic.name, role, "cabled", "", declared=False)] += 1
 
 
-def _unfit(node: Node, nic: OtherNic, switch: Switch, number: int) -> str:
-    """Return why a port cannot be served, empty when it can."""
+def _from_fabric(work: _Work, rack: Rack, at: tuple[Node, int], served: Served, port: tuple[int, int, OtherNic]) -> Run | str:
+    (node, slot), (ports, count, nic) = at, port
+    if node.unit is None:
+        return "their node has no unit"
+    if not work.wiring.note_need(served, rack.name, work.wiring.kept(served, rack)):
+        return f"{served.fabric.name} has too few ports of their rate for its racks"
+    return work.wiring.node(served, slot, ports, count, Near(node.name, rack.name, node.unit, nic.name, nic.rate, nic.cage or ""))
+
+
+class _Own(NamedTuple):
+    """Switches of one network that stand in the rack itself. ``each``: ports of one node on one of them."""
+
+    role: str
+    switches: Sequence[Switch]
+    each: int
+
+
+def _in_rack(work: _Work, rack: Rack, at: tuple[Node, int], own: _Own, port: tuple[int, OtherNic]) -> Run | str:
+    (node, slot), (count, nic) = at, port
+    switch = own.switches[count % len(own.switches)]
+    number = (slot - 1) * own.each + count // len(own.switches)
     ports = switch_ports(switch.model, nic.rate)
     if ports is None:
         return f"{switch.model} has no ports of {nic.rate} Gb/s"
     if number >= len(ports.sockets):
         return f"{switch.name} has {len(ports.sockets)} ports, too few for its rack"
-    if node.unit is None:
+    if node.unit is None or switch.unit is None:
         return "their node has no unit"
-    if not nic.cage or not ports.sockets[number].form:
+    socket = ports.sockets[number]
+    if not nic.cage or not socket.form:
         return f"the cage of {node.platform} or of {switch.model} is not published"
-    return ""
+    racked = work.racked
+    near = racked.cage(racked.device(node.name, rack.name, node.unit), nic.name, flat(nic.cage), max(1, ports.lanes // 4))
+    far = racked.cage(racked.device(switch.name, rack.name, switch.unit), socket.cage, socket.form, socket.connectors)
+    return Run(near, nic.name, 0, far, socket.port, socket.sub, racked.link(nic.rate, ports.lanes, own.role, ports.layer))

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 from rackready.design.cabling.beside import beside
 from rackready.design.cabling.sockets import Socket, SwitchPorts, nic_socket, switch_ports
-from rackready.design.cabling.types import Cage, Device, FloorPlan, HallPlan, Place, Racked, Run
+from rackready.design.cabling.types import Cage, Device, FloorPlan, HallPlan, NodePort, Place, Racked, Run
 from rackready.design.collector import without_gc
 from rackready.design.endpoints import link_rate
 from rackready.design.facts import cables as wired
+from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
 from rackready.design.topology.types import FabricPlan
 from rackready.model.base import Name
@@ -29,6 +30,7 @@ class SiteRuns:
     runs: list[Run] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    node_ports: tuple[tuple[NodePort, int], ...] = ()
 
 
 def floor_plan(site: Site, slack_m: float = 0.5) -> FloorPlan:
@@ -92,9 +94,12 @@ class _Maker:
             out.runs += self._trunks(self._fabric)
         else:
             out.runs += self._written()
-        runs, notes = beside(self._site, self._racked, self._places, self._models)
-        out.runs += runs
-        out.notes += notes
+        models = self._models | {switch.name: switch.model for switch in other_layout(self._site).switches}
+        found = beside(self._site, self._racked, self._places, models)
+        out.runs += found.runs
+        out.notes += found.notes
+        out.problems += found.problems
+        out.node_ports = tuple(sorted(found.ports.items()))
         self._leave_out()
         out.problems += self._strange
         out.problems += [

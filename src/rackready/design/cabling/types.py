@@ -270,13 +270,32 @@ def label_of(run: Run) -> str:
     return f"{run.a.device.name}:{run.a_port}/{run.b.device.name}:{run.b_port}"
 
 
+class NodePort(NamedTuple):
+    """What ports of nodes beside the compute fabric have in common.
+
+    ``state``: cabled, unused (on purpose) or not_cabled; ``why``: the reason of the latter two.
+    ``declared``: a fabric is declared that should serve it.
+    """
+
+    platform: str
+    port: str
+    network: str
+    state: str
+    why: str
+    declared: bool
+
+
 @dataclass(frozen=True, slots=True)
 class CablePlan:
-    """All cables in the order of their runs. ``problems`` stop a plan; ``notes`` say what was left out and why."""
+    """All cables in the order of their runs. ``problems`` stop a plan; ``notes`` say what was left out and why.
+
+    ``node_ports``: every port of nodes beside the compute fabric, how many there are of a kind.
+    """
 
     cables: tuple[Cable, ...]
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    node_ports: tuple[tuple[NodePort, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 
+from rackready.design.capacity.cooling_loss import cdus_of
 from rackready.design.capacity.parts import Device, DeviceModel, RackInput
 from rackready.design.capacity.report import CapacityReport, capacity
+from rackready.design.other_fabrics import other_layout
 from rackready.design.placement import place_switches
 from rackready.design.topology.types import FabricPlan
 from rackready.model import site as intent
@@ -156,11 +158,14 @@ def _beside(site: Site, fabric: FabricPlan | None, models: _Models) -> Iterator[
     for switch in site.switches:
         yield switch.rack, Device(switch.name, models.switch(switch.model), switch.unit, "switch")
     written = {switch.name for switch in site.switches}
-    places = place_switches(site, fabric).places if fabric is not None else {}
-    for made in fabric.switches if fabric is not None else ():
-        if made.name not in written:
-            rack, unit = places.get(made.name, (None, None))
-            yield rack, Device(made.name, models.switch(made.model), unit, "switch")
+    others = other_layout(site).switches
+    places = place_switches(site, fabric or FabricPlan()).places if fabric is not None or others else {}
+    made = {switch.name: switch.model for switch in fabric.switches} if fabric is not None else {}
+    made |= {switch.name: switch.model for switch in others}
+    for name, model in made.items():
+        if name not in written:
+            rack, unit = places.get(name, (None, None))
+            yield rack, Device(name, models.switch(model), unit, "switch")
     for device in site.devices:
         yield device.rack, Device(device.name, device_model(device), device.unit, "device")
 
@@ -172,4 +177,4 @@ def _rack(rack: intent.Rack, beside: list[Device], models: _Models) -> RackInput
 
 def capacity_of(site: Site, fabric: FabricPlan | None = None) -> CapacityReport:
     """Return the capacity of a site with the switches that its topology makes. Raises UnknownProfileError."""
-    return capacity(racks_of(site, fabric), site.facility, unplaced_of(site, fabric))
+    return capacity(racks_of(site, fabric), site.facility, unplaced_of(site, fabric), cdus_of(site))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rackready.design.capacity import circuits, cooling
+from rackready.design.capacity.cooling_loss import Cdu, cooled
 from rackready.design.capacity.gaps import not_judged
 from rackready.design.capacity.graph import SOURCES, PowerGraph, structure_problems
 from rackready.design.capacity.limits import as_given, kilowatts, over
@@ -233,10 +234,11 @@ def _node_loads(flow: Flow) -> tuple[NodeLoad, ...]:
     )
 
 
-def capacity(racks: Sequence[RackInput], facility: Facility | None, unplaced: Sequence[Device] = ()) -> CapacityReport:
+def capacity(racks: Sequence[RackInput], facility: Facility | None, unplaced: Sequence[Device] = (), cdus: Sequence[Cdu] = ()) -> CapacityReport:
     """Return loads, losses, problems and the order of power-on. Nothing is raised: what is wrong with the power graph itself is a problem too.
 
-    ``unplaced``: what the site has and no rack holds: it counts in the sums of the site alone.
+    ``unplaced``: what the site has and no rack holds: it counts in the sums of the site alone. ``cdus``: coolant distribution units; the loss of each
+    is a case like that of a power node.
     """
     facility = facility or Facility()
     supplies = Supplies()
@@ -255,8 +257,10 @@ def capacity(racks: Sequence[RackInput], facility: Facility | None, unplaced: Se
         problems += _grid_problems(facility, totals, partial=bool(missing))
     problems += [*_plant_problems(facility, totals, partial=bool(missing)), *rack_problems(racks, flow, supplies)]
     nodes, cases = (_node_loads(flow), tuple(flow.cases)) if flow is not None else ((), ())
-    gaps = (*notes(racks, facility, unplaced), *not_judged(racks, unplaced, facility, flow, supplies))
-    return CapacityReport(rows, nodes, cases, tuple(problems), gaps, order, totals, missing, _over_alive(rows, nodes))
+    liquid = cooled(cdus, racks)
+    gaps = (*notes(racks, facility, unplaced), *not_judged(racks, unplaced, facility, flow, supplies), *liquid.notes)
+    every = (*cases, *liquid.cases)
+    return CapacityReport(rows, nodes, every, (*problems, *liquid.problems), gaps, order, totals, missing, _over_alive(rows, nodes))
 
 
 def _over_alive(racks: Sequence[RackLoad], nodes: Sequence[NodeLoad]) -> int:

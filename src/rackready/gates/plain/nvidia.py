@@ -99,10 +99,10 @@ def _states(output: Captured, log: smi_xml.SmiLog) -> dict[str, dict[str, bool]]
         raise FormatError(f"nvidia-smi nvlink -s ended with exit code {output.exit_code}")
     found = smi_nvlink.status(output.text)
     known = {gpu.text("uuid") for gpu in log.gpus}
-    strange = sorted(gpu.uuid for gpu in found.values() if gpu.uuid not in known)
+    strange = sorted(gpu.uuid for gpu in found.gpus.values() if gpu.uuid not in known)
     if strange and not log.lost:
         raise FormatError(f"nvidia-smi nvlink -s lists {strange[0]}, which nvidia-smi -q -x does not: they are of two machines")
-    return {gpu.uuid: {str(link): speed is not None for link, speed in gpu.speeds.items()} for gpu in found.values()}
+    return {gpu.uuid: {str(link): speed is not None for link, speed in gpu.speeds.items()} for gpu in found.gpus.values()}
 
 
 _LIST = "dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\\n'"

@@ -93,7 +93,7 @@ def superpod() -> list[BomLine]:
     site["halls"] = [{"name": "hall-a", "rows": ["row-1", "row-2"], "row_pitch_m": 2.0, "tray_height_m": 2.7}]
     site["devices"] = [{"name": f"ufm-{number}", "kind": "ufm", "rack": "r34", "unit": 40 + number} for number in (1, 2)]
     site["topology"]["reserved"] = [{"su": 4, "slot": 32, "devices": {"ufm-1": [1, 2], "ufm-2": [3, 4]}}]
-    for name in ("deliveries", "facility", "tenants", "nic_plans", "maintenance"):
+    for name in ("deliveries", "facility", "tenants", "nic_plans", "maintenance", "other_fabrics"):
         site.pop(name, None)
     found = parse(site)
     assert found.topology is not None

@@ -13,6 +13,7 @@ from rackready.design.cabling.runs import SiteRuns, floor_plan, site_runs
 from rackready.design.cabling.sockets import nic_socket, switch_ports
 from rackready.design.endpoints import endpoints
 from rackready.design.topology.build import build
+from rackready.profiles import loader
 from tests.unit.design.cabling.kit import ROOT, catalogue, lab, parse
 
 EXAMPLES = ROOT / "inventories/examples"
@@ -72,8 +73,8 @@ def test_the_lab_has_every_rail_and_its_bmcs() -> None:
     assert found.problems == []
     assert Counter(run.kind for run in found.runs) == {"compute": 32, "oob": 6}
     assert found.notes == [
-        "in-band: 16 ports of nodes are not cabled: no in-band switch stands in their rack.",
-        "storage: 8 ports of nodes are not cabled: no storage switch stands in their rack.",
+        "in-band: 16 ports of nodes are not cabled: no in-band switch stands in their rack and no declared fabric serves it.",
+        "storage: 8 ports of nodes are not cabled: no storage switch stands in their rack and no declared fabric serves it.",
     ]
     management = {run.a.device.name: (run.a_port, run.b.device.name, run.b_port) for run in found.runs if run.a.device.name.startswith("leaf")}
     # Units 40 and 42, counted down from swp48.
@@ -107,12 +108,14 @@ def test_a_management_port_never_takes_the_port_of_a_node_that_may_come() -> Non
     assert "out-of-band: management ports of leaf01, leaf02 are not cabled: oob01 has 48 ports, too few for its rack." in runs_of(document).notes
 
 
-def test_a_switch_whose_management_port_nobody_publishes_is_named() -> None:
+def test_a_switch_whose_management_port_nobody_publishes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = loader.switch("qm9700").model_copy(update={"management": None})
+    known = loader.switch
+    monkeypatch.setattr(loader, "switch", lambda name: silent if name == "qm9700" else known(name))
     notes = runs_of(example("h100-1su-infiniband")).notes
-    assert (
-        "out-of-band: management ports of 12 switches and devices (leaf-su001-r1, ...) are not cabled: no out-of-band switch stands in their rack." not in notes
-    )
-    assert any(note.endswith("(leaf-su001-r1, ...) are not cabled: no out-of-band switch stands in their rack.") for note in notes)
+    # 12 of the compute fabric and two of the storage fabric.
+    text = "management ports of 14 switches and devices (leaf-su001-r1, ...) are not cabled: the management port of qm9700 is not published in its profile."
+    assert f"out-of-band: {text}" in notes
 
 
 def test_a_node_that_is_added_moves_no_out_of_band_cable() -> None:
@@ -144,7 +147,7 @@ def test_a_port_is_cabled_into_the_network_that_the_nic_plan_says() -> None:
     document["switches"].append({**document["switches"][0], "name": "stor01", "role": "storage", "unit": 46, "address": "192.0.2.24"})
     found = runs_of(document)
     assert Counter(run.a_port for run in found.runs if run.kind == "storage") == {"slot1p1": 4, "slot1p2": 4, "slot2p1": 4}
-    assert "in-band: 12 ports of nodes are not cabled: no in-band switch stands in their rack." in found.notes
+    assert "in-band: 12 ports of nodes are not cabled: no in-band switch stands in their rack and no declared fabric serves it." in found.notes
 
 
 def test_an_out_of_band_switch_that_is_too_small_is_noted() -> None:

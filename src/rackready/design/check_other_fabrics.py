@@ -1,0 +1,116 @@
+"""Checks the fabrics beside the compute fabric: what they refer to, which racks they serve, and where their uplinks lead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rackready.design.endpoints import rack_number
+from rackready.design.found import Found, Subject
+from rackready.design.found_names import Loc, members, names_twice, unknown
+from rackready.design.names import listed
+from rackready.design.other_fabrics import CALLED, OtherSwitch, other_layout, racks_of_fabric
+from rackready.model.other_fabric import OtherFabric
+from rackready.model.site import Site
+from rackready.profiles import loader
+
+
+def check_other_fabrics(subject: Subject) -> list[Found]:
+    """Return what is wrong with fabrics beside the compute fabric, with the slots of their switches, and with ports of devices."""
+    site = subject.site
+    out = names_twice((fabric.name for fabric in site.other_fabrics), "other_fabrics", "fabric")
+    out += [found for place, fabric in enumerate(site.other_fabrics) for found in _fabric(subject, fabric, ("other_fabrics", place))]
+    out += _slots(site) + _device_ports(site)
+    if not out and not subject.lost.any("racks", "nodes", "nic_plans", "switches", "switch_slots", "devices", "other_fabrics") and _known(site):
+        out += [*_racks(site), *_switch_names(site)]
+    return out
+
+
+def _known(site: Site) -> bool:
+    """Say whether every profile is there that says what ports nodes have; what is missing is said elsewhere."""
+    return {node.platform for node in site.nodes()} <= set(loader.known("platform"))
+
+
+def _fabric(subject: Subject, fabric: OtherFabric, here: Loc) -> list[Found]:
+    site, models = subject.site, loader.known("switch")
+    out: list[Found] = []
+    for key, model in (("leaf", fabric.leaf), ("spine", fabric.spine)):
+        if model is not None and model not in models:
+            text = f"switch profile {model!r} does not exist - Expected: one of {listed(models)}."
+            out.append(Found((*here, key), text, "Correct the id or add the profile."))
+    if not subject.lost.any("racks"):
+        out += members(fabric.racks, {rack.name for rack in site.racks}, (*here, "racks"), "rack")[1]
+    others = dict.fromkeys(other.name for other in site.other_fabrics if other.name != fabric.name)
+    out += unknown(fabric.uplink_to, others, (*here, "uplink_to"), "other fabric")
+    if not out and _leads_back(site, fabric):
+        out.append(Found((*here, "uplink_to"), f"the uplinks of {fabric.name} lead back to itself.", "Let one of these fabrics have spines or no uplinks."))
+    return out
+
+
+def _leads_back(site: Site, fabric: OtherFabric) -> bool:
+    to = {other.name: other.uplink_to for other in site.other_fabrics}
+    seen, above = {fabric.name}, fabric.uplink_to
+    while above is not None and above not in seen:
+        seen.add(above)
+        above = to.get(above)
+    return above is not None
+
+
+def _slots(site: Site) -> list[Found]:
+    known = dict.fromkeys(fabric.name for fabric in site.other_fabrics)
+    out: list[Found] = []
+    for place, slot in enumerate(site.switch_slots):
+        out += unknown(slot.fabric, known, ("switch_slots", place, "fabric"), "other fabric")
+        if slot.fabric is not None and slot.tier == "core":
+            text = f"{slot.fabric} has no core switches - Expected: leaf or spine."
+            out.append(Found(("switch_slots", place, "tier"), text, "Correct the tier, or leave fabric out for the compute fabric."))
+    return out
+
+
+def _device_ports(site: Site) -> list[Found]:
+    out = []
+    for place, device in enumerate(site.devices):
+        seen = {device.management.name} if device.management is not None else set()
+        for number, port in enumerate(device.ports):
+            if port.name in seen:
+                text = f"port {port.name} of {device.name} is given twice."
+                out.append(Found(("devices", place, "ports", number, "name"), text, "Give each port its own name."))
+            seen.add(port.name)
+    return out
+
+
+def _racks(site: Site) -> Iterator[Found]:
+    """Yield racks without a number, numbers that two racks of one fabric share, and racks that two fabrics of one network serve."""
+    served: dict[tuple[str, str], str] = {}
+    for place, fabric in enumerate(site.other_fabrics):
+        here: Loc = ("other_fabrics", place, "racks")
+        numbers: dict[int, str] = {}
+        for rack in racks_of_fabric(site, fabric):
+            number = rack_number(rack)
+            before = served.setdefault((fabric.role, rack.name), fabric.name)
+            if before != fabric.name:
+                text = f"rack {rack.name} is served by {before} already, which is {CALLED[fabric.role]} too."
+                yield Found(here, text, "Let one fabric of a network serve a rack: give each its racks.")
+            if number is None:
+                yield Found(here, f"rack {rack.name} has no number in its name, from which its ports could derive.", "Give the rack an index.")
+            elif numbers.setdefault(number, rack.name) != rack.name:
+                yield Found(here, f"racks {numbers[number]} and {rack.name} both have number {number}.", "Give one of the racks another index.")
+
+
+def _switch_names(site: Site) -> Iterator[Found]:
+    """Yield names that a fabric's switches share with a node or device, and switches that are written out as something else."""
+    made: dict[str, OtherSwitch] = {}
+    place_of = {fabric.name: place for place, fabric in enumerate(site.other_fabrics)}
+    for switch in other_layout(site).switches:
+        here: Loc = ("other_fabrics", place_of[switch.fabric], "name")
+        before = made.setdefault(switch.name, switch)
+        if before is not switch:
+            yield Found(here, f"{before.fabric} and {switch.fabric} both have a switch {switch.name}.", "Give one of them another name.")
+    taken = {node.name for node in site.nodes()} | {device.name for device in site.devices}
+    for name in sorted(taken & made.keys()):
+        text = f"its switch {name} has the name of a node or device."
+        yield Found(("other_fabrics", place_of[made[name].fabric], "name"), text, "Give one of them another name.")
+    for place, written in enumerate(site.switches):
+        own = made.get(written.name)
+        if own is not None and (own.model, own.role) != (written.model, written.role):
+            text = f"{written.name} is made by {own.fabric} - Expected: model {own.model}, role {own.role} Actual: {written.model}, {written.role}."
+            yield Found(("switches", place), text, "Make them equal, or give it another name.")

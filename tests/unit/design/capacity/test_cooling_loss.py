@@ -1,0 +1,142 @@
+"""The loss of a coolant distribution unit: racks without liquid, what the others carry then, and what nobody can judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rackready.design.capacity.cooling_loss import Cdu, cooled, served_racks
+from rackready.design.capacity.parts import Device, DeviceModel, RackInput
+from rackready.design.plan import plan_site
+from rackready.design.plan_summary import summary
+from rackready.model.facility import RackCooling
+from rackready.render.plan_html import plan_html
+from rackready.render.plan_text import facts
+from tests.unit.design.written import example, parse, refusals
+
+TRAY = DeviceModel("tray", 10, 100_000.0, liquid_share=0.8)
+VAGUE = DeviceModel("vague", 10, 100_000.0)
+SILENT = DeviceModel("silent", 10, None)
+HYBRID = RackCooling(kind="hybrid")
+
+
+def racks(count: int = 4, model: DeviceModel = TRAY) -> list[RackInput]:
+    return [RackInput(f"r{number}", (Device(f"r{number}-n1", model, 1),), cooling=HYBRID) for number in range(1, count + 1)]
+
+
+def cdu(name: str, *names: str, kw: float | None = 400, accepted: str | None = None) -> Cdu:
+    return Cdu(name, names, None if kw is None else kw * 1000, accepted)
+
+
+ALL = ("r1", "r2", "r3", "r4")
+
+
+def test_loss_of_one_of_two_is_survived_when_the_other_carries_all() -> None:
+    found = cooled([cdu("cdu-1", *ALL), cdu("cdu-2", *ALL)], racks())
+    # 4 racks x 100 kW x 0.8 = 320 kW, within the 400 kW of one.
+    assert [(case.kind, case.element, case.racks, case.survived) for case in found.cases] == [("cdu", "cdu-1", ALL, True), ("cdu", "cdu-2", ALL, True)]
+    assert (found.problems, found.notes) == ((), ())
+
+
+def test_other_unit_that_cannot_carry_all_is_a_problem() -> None:
+    found = cooled([cdu("cdu-1", *ALL), cdu("cdu-2", *ALL, kw=300)], racks())
+    assert [case.survived for case in found.cases] == [False, True]
+    assert [str(problem) for problem in found.problems] == [
+        (
+            "cdu cdu-2: it carries more heat than it can at the loss of cdu-1 - Expected: at most 300.0 kW Actual: 320.0 kW, by racks r1, r2, r3, r4."
+            " Let another CDU take 20.0 kW of it, or serve fewer racks."
+        )
+    ]
+
+
+def test_rack_with_one_unit_is_dark_when_that_is_lost() -> None:
+    found = cooled([cdu("cdu-1", *ALL), cdu("cdu-2", "r1", "r2")], racks())
+    assert [(case.element, case.dark) for case in found.cases] == [("cdu-1", ("r3", "r4")), ("cdu-2", ())]
+    assert [str(problem) for problem in found.problems] == [
+        (
+            "cdu cdu-1: its loss leaves racks r3, r4 without liquid cooling - Expected: another CDU that serves them Actual: none."
+            " Let a second CDU serve them (serves), or say why the loss is accepted (loss_accepted)."
+        )
+    ]
+
+
+def test_accepted_loss_is_no_problem_and_said() -> None:
+    found = cooled([cdu("cdu-1", *ALL, accepted="a test hall")], racks())
+    assert (found.cases[0].fails, found.cases[0].accepted, found.problems) == (True, "a test hall", ())
+    assert found.notes == ("loss of cdu-1 is accepted: a test hall",)
+
+
+def test_unit_over_its_rating_with_everything_alive_is_told_once() -> None:
+    found = cooled([cdu("cdu-1", *ALL, kw=100), cdu("cdu-2", *ALL)], racks())
+    assert [problem.message for problem in found.problems] == [
+        "it carries more heat than it can - Expected: at most 100.0 kW Actual: 160.0 kW, by racks r1, r2, r3, r4."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "kw", "judged"),
+    [
+        (TRAY, 400, True),
+        (VAGUE, 400, True),  # all heat of the racks together would fit
+        (VAGUE, 399, False),
+        (SILENT, 10_000, False),
+        (TRAY, None, False),
+    ],
+)
+def test_loss_is_judged_only_where_what_is_known_suffices(model: DeviceModel, kw: float | None, judged: bool) -> None:  # noqa: FBT001 - a table
+    found = cooled([cdu("cdu-1", *ALL, kw=kw), cdu("cdu-2", *ALL, kw=kw)], racks(model=model))
+    assert [case.judged for case in found.cases] == [judged, judged]
+    assert all(not case.survived for case in found.cases) is not judged
+    assert bool(found.notes) == (model is not TRAY or kw is None)
+
+
+def test_what_the_site_does_not_say_is_noted() -> None:
+    found = cooled([cdu("cdu-1"), cdu("cdu-2", "r1", "r2", "r3", kw=None, accepted="a test hall")], racks())
+    assert found.notes[:3] == (
+        "loss of cdu-1 is not judged: the site does not say which racks it serves (serves)",
+        "cdu-2: heat not judged, the site does not say how much it can carry (cooling_kw)",
+        "rack r4: heat goes into liquid, and no CDU is said to serve it",
+    )
+    assert cooled([], racks()).notes == ()
+
+
+def test_list_of_what_serves_what() -> None:
+    assert served_racks([cdu("cdu-1", "r1", "r2"), cdu("cdu-2", "r2")], racks(2)) == [
+        ("cdu-1", "r1", 80_000.0, False, ""),
+        ("cdu-1", "r2", 80_000.0, False, "cdu-2"),
+        ("cdu-2", "r2", 80_000.0, False, "cdu-1"),
+    ]
+
+
+def gb200(**fields: Any) -> dict[str, Any]:
+    document = example("gb200-nvl72-8-racks")
+    document["devices"][0].update(fields)
+    return document
+
+
+def test_example_survives_the_loss_of_a_unit() -> None:
+    plan = plan_site(parse(gb200()))
+    assert [(case.element, len(case.racks), case.survived) for case in plan.capacity.losses if case.kind == "cdu"] == [("cdu-1", 8, True), ("cdu-2", 8, True)]
+    assert dict(facts(summary(plan)))["losses"] == "18 single losses of power and cooling looked at, 0 not survived"
+    page = plan_html("gb200", plan.capacity, plan.racks)
+    assert "<td>CDU cdu-1</td>" in page
+    assert "losses of a power node, feed or coolant distribution unit are survived" in page
+
+
+def test_loss_of_the_only_unit_is_a_single_point_of_failure() -> None:
+    plan = plan_site(parse(gb200(name="cdu-1", loss_accepted="the second one comes with the next racks")))
+    text = "cdu-1: 8 racks have no liquid cooling when it is lost; accepted: the second one comes with the next racks."
+    assert text in summary(plan)["single_points_of_failure"]
+    assert plan.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"serves": ["r[01-09]"]}, "devices[0].serves[0]: no rack is called r09. Correct the name or the range."),
+        ({"kind": "storage"}, "devices[0]: Value error, serves, cooling_kw - Expected: kind: cdu Actual: kind: storage - Actual: dict. Correct it."),
+    ],
+)
+def test_slips_are_named(fields: dict[str, Any], expected: str) -> None:
+    assert expected in refusals(gb200(**fields))
