@@ -66,7 +66,7 @@ def test_the_state_of_a_sensor(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", STRANGE)
-@pytest.mark.parametrize("unit", ["Cel", None])
+@pytest.mark.parametrize("unit", ["Cel", None, "", "unknown"])
 def test_the_kind_of_a_sensor_that_is_too_hot(unit: str | None, word: str) -> None:
     there = world(broken("outlet-hot"))
     there[f"{CHASSIS}/Sensors/TEMP_MB_OUTLET"] |= {"ReadingType": word, "ReadingUnits": unit}

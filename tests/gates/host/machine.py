@@ -46,7 +46,7 @@ PROGRAMS: dict[str, Callable[[list[str]], int]] = {
 Patched = Any
 ADDRESS, SERVER = "192.0.2.11", "192.0.2.2"
 SHIPPED = "as the package ships it\n"
-LOGIN = "HOME=/root\nLANG=C\nLC_ALL=C\nPATH=/usr/sbin:/usr/bin\nSHELL=/bin/bash\nUSER=root"
+LOGIN = "HOME=/root\nLANG=C\nLC_ALL=C\nPATH=/usr/sbin:/usr/bin\nSHELL=/bin/bash\nUSER=root\n"
 SECONDS = 60.0
 """How long every command takes."""
 
@@ -164,13 +164,9 @@ class Node:
             for name in self.state["host"]["failed_services"]:
                 print(f"{name} loaded failed failed {name.removesuffix('.service')}")  # noqa: T201 - the same
             return 0
-        if argv == ["env"]:
-            print(LOGIN)  # noqa: T201 - the same
-            return 0
-        if argv == ["sshd", "-T"]:
-            print("port 22\nacceptenv LANG\nacceptenv LC_*\npermituserenvironment no")  # noqa: T201 - the same
-            return 0
-        if argv == ["dpkg", "--verify", "openmpi-common"]:
+        if argv[:2] == ["sh", "-c"] and argv[2].endswith("echo complete"):
+            lists = {"env": LOGIN, "sshd": "port 22\nacceptenv LANG\nacceptenv LC_*\npermituserenvironment no\n", "dpkg": ""}
+            print(f"{lists[argv[2].split()[0]]}complete")  # noqa: T201 - the same
             return 0
         if argv[:2] == ["systemctl", "is-active"]:
             print("\n".join("active" for _ in argv[2:]))  # noqa: T201 - the same

@@ -149,7 +149,7 @@ def test_what_the_site_declares_may_be_set_to_that_value_alone(node: Node) -> No
 
 
 def test_a_variable_of_a_login_that_no_file_shows_is_named(node: Node) -> None:
-    found = judge(node, ENVIRONMENT, lambda found: found["commands"]["env"].update(stdout="HOME=/root\nNCCL_P2P_DISABLE=1\n"))
+    found = judge(node, ENVIRONMENT, lambda found: found["commands"]["env"].update(stdout="HOME=/root\nNCCL_P2P_DISABLE=1\ncomplete\n"))
     assert said(found)[0] == ("node01 environment of a login", "NCCL_P2P_DISABLE is set", "not set: it changes what is measured", "NCCL_P2P_DISABLE=1")
 
 
@@ -163,7 +163,7 @@ def test_a_library_in_every_program_is_refused(node: Node) -> None:
     [("setenv NCCL_NET=Socket", "SetEnv"), ("acceptenv NCCL_*", "AcceptEnv"), ("acceptenv *", "AcceptEnv"), ("acceptenv LD_PRELOAD", "AcceptEnv")],
 )
 def test_sshd_lets_no_such_variable_in(node: Node, line: str, where: str) -> None:
-    found = judge(node, ENVIRONMENT, lambda found: found["commands"]["sshd"].update(stdout=f"acceptenv LC_*\n{line}\n"))
+    found = judge(node, ENVIRONMENT, lambda found: found["commands"]["sshd"].update(stdout=f"acceptenv LC_*\n{line}\ncomplete\n"))
     assert [item.what for item in found.findings] == [where]
 
 
@@ -171,8 +171,8 @@ def test_open_mpi_s_own_file_counts_only_where_it_was_changed(node: Node) -> Non
     """Debian ships settings in it (openmpi-common): those are nobody's doing."""
     node.put("/etc/openmpi/openmpi-mca-params.conf", "mtl = ^ofi\nbtl = tcp,self")
     assert judge(node, ENVIRONMENT).outcome is Outcome.PASS
-    told = "??5?????? c /etc/openmpi/openmpi-mca-params.conf\n"
-    found = judge(node, ENVIRONMENT, lambda found: found["commands"]["verify"].update(stdout=told, exit_code=1))
+    told = "??5?????? c /etc/openmpi/openmpi-mca-params.conf\ncomplete\n"
+    found = judge(node, ENVIRONMENT, lambda found: found["commands"]["verify"].update(stdout=told))
     assert [item.actual for item in found.findings] == ["mtl=^ofi", "btl=tcp,self"]
 
 

@@ -21,7 +21,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
 AGAIN = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
 
 
-@pytest.mark.parametrize("board", ["MT_0000000838\\x1b[m", "MT_00\\ufffd0000838", "MT_0000  000838", "n/a"])
+@pytest.mark.parametrize("board", ["\\x1b[01;31mMT_0000000838", "MT_00\\ufffd0000838", "MT_0000  000838", "n/a"])
 def test_a_psid_that_is_none_is_no_kind_of_its_own(node: Node, board: str) -> None:
     board = board.encode().decode("unicode_escape")
     verdict = judge(node, FIRMWARE, psids(board))

@@ -13,7 +13,7 @@ from typing import Any
 _NUMBERS = frozenset(
     {
         *("Reading", "ReadingCelsius", "SetPoint", "DefaultSetPoint", "AllowableMax", "LimitInWatts", "LineInputVoltage", "MaxNumberOfRecords"),
-        *("PowerConsumedWatts", "AverageConsumedWatts", "MaxConsumedWatts", "MinNeededInGroup", "MinNumNeeded", "PowerCapacityWatts"),
+        *("PowerConsumedWatts", "AverageConsumedWatts", "MaxConsumedWatts", "MinNeededInGroup", "MinNumNeeded", "PowerCapacityWatts", "Count"),
         *("UpperThresholdNonCritical", "UpperThresholdCritical", "UpperThresholdFatal"),
         *("LowerThresholdNonCritical", "LowerThresholdCritical", "LowerThresholdFatal"),
     }
@@ -41,7 +41,7 @@ _WORDS = frozenset(
 )
 _OBJECTS = frozenset(
     {
-        *("Status", "Links", "ContainedBy", "Attributes", "PowerLimitWatts", "PowerLimit", "PowerMetrics", "Thresholds", "InputVoltage"),
+        *("Status", "Links", "ContainedBy", "Attributes", "PowerLimitWatts", "PowerLimit", "PowerMetrics", "Thresholds", "InputVoltage", "ProcessorSummary"),
         *("UpperCaution", "UpperCritical", "UpperFatal", "LowerCaution", "LowerCritical", "LowerFatal"),
     }
 )

@@ -13,7 +13,7 @@ from rackready.gates.bmc import inputs, owner
 from rackready.gates.bmc.documents import Document, Told, absent, name, numeric, state, works
 from rackready.gates.bmc.inputs import FEED
 from rackready.gates.bmc.redundancy import NONE, groups, kind, spares, strange
-from rackready.gates.bmc.words import READING_TYPES, SPARE_KINDS
+from rackready.gates.bmc.words import OTHER_UNITS, READING_TYPES, SPARE_KINDS
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import PlatformProfile
@@ -182,7 +182,7 @@ def _input(judge: Judge, where: str, supply: Document, found: Told) -> bool:
 def _of_power(sensor: Document) -> bool:
     """Whether a sensor reads power, by its type or, where nobody knows that, by its unit (UCUM: W); one that tells neither may."""
     kind_of, unit = sensor.get("ReadingType"), sensor.get("ReadingUnits")
-    return kind_of == "Power" or unit == "W" or (kind_of not in READING_TYPES and not unit)
+    return kind_of == "Power" or unit == "W" or (kind_of not in READING_TYPES and unit not in OTHER_UNITS)
 
 
 def _by_sensor(judge: Judge, where: str, supply: str, found: Told) -> bool:

@@ -12,7 +12,7 @@ from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import BAD, Document, Told, healthy, name, numeric, parts, resting
 from rackready.gates.bmc.thresholds import bounds
-from rackready.gates.bmc.words import READING_TYPES
+from rackready.gates.bmc.words import OTHER_UNITS, READING_TYPES
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 
@@ -114,9 +114,9 @@ def _temperatures(found: Told) -> Iterator[Document]:
 
 
 def _is_temperature(sensor: Document) -> bool:
-    """Whether a sensor says so by its type or its unit; one of an unknown kind counts where it has no unit either, or calls itself bad."""
+    """Whether a sensor says so by its type or its unit; one of an unknown kind counts where its unit tells nothing either, or it calls itself bad."""
     kind, status = sensor.get("ReadingType"), sensor.get("Status")
-    if kind == "Temperature" or sensor.get("ReadingUnits") == _CELSIUS or (kind not in {None, *_OTHERS} and not sensor.get("ReadingUnits")):
+    if kind == "Temperature" or sensor.get("ReadingUnits") == _CELSIUS or (kind not in {None, *_OTHERS} and sensor.get("ReadingUnits") not in OTHER_UNITS):
         return True
     return kind not in _OTHERS and isinstance(status, dict) and status.get("Health") in BAD
 

@@ -12,6 +12,13 @@ READING_TYPES = frozenset(
         *("Temperature", "Voltage"),
     }
 )
+OTHER_UNITS = frozenset(
+    {
+        *("%", "A", "A.h", "Amps", "CFM", "Hz", "J", "L/min", "L/s", "MHz", "Pa", "Percent", "Percentage", "RPM", "V", "VA", "Volts", "W", "W.h", "Watts"),
+        *("[cft_i]/min", "g/m3", "kPa", "kW", "kW.h", "l/min", "l/s", "m", "m3/h", "m3/min", "s", "{rev}/min"),
+    }
+)
+"""ReadingUnits (UCUM's codes, and as BMCs write them) of what is no temperature."""
 CONTROL_TYPES = frozenset({"DutyCycle", "Frequency", "FrequencyMHz", "Percent", "Power", "Pressure", "PressurekPa", "Temperature", "Valve"})
 CONTEXTS = frozenset(
     {

@@ -11,12 +11,14 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.host.reading import Answers, HostGate, Tool, Wanted
+from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
 from rackready.gates.judge import Judge
 
-SESSION = Tool("env", ("env",), "coreutils")
-SSHD = Tool("sshd", ("sshd", "-T"), "openssh-server", keep=r"^(setenv|acceptenv|permituserenvironment)\b")
-PACKAGED = Tool("verify", ("dpkg", "--verify", "openmpi-common"), "dpkg")
+_END = "complete"
+"""What stands behind each list: one that was cut off on its way is not taken for one that ends there."""
+SESSION = Tool("env", ("sh", "-c", f"env && echo {_END}"), "coreutils")
+SSHD = Tool("sshd", ("sh", "-c", f"sshd -T && echo {_END}"), "openssh-server", keep=rf"^(setenv|acceptenv|permituserenvironment)\b|^{_END}$")
+PACKAGED = Tool("verify", ("sh", "-c", f"dpkg --verify openmpi-common; echo {_END}"), "dpkg")
 NCCL = ("/etc/nccl.conf", "/root/.nccl.conf", "/home/*/.nccl.conf")
 MCA = ("/etc/openmpi/openmpi-mca-params.conf", "/root/.openmpi/mca-params.conf", "/home/*/.openmpi/mca-params.conf")
 UCX = ("/etc/ucx/ucx.conf",)
@@ -70,9 +72,7 @@ class Environment(HostGate):
     def hold(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         """Refuse every setting that is not declared; each is named once, by the file that sets it."""
         node = facts.node.name
-        session = found.text("env")
-        sshd = found.text("sshd")
-        changed = found.text("verify", good=None)
+        session, sshd, changed = (_whole(judge, found, tool) for tool in (SESSION, SSHD, PACKAGED))
         if session is None or sshd is None or changed is None:
             return
         settings = [item for item in self._files(found, changed) if self.inputs.allow.get(item.name) != item.value]
@@ -109,6 +109,18 @@ class Environment(HostGate):
         if loaded:
             step = "Take it out: this library is loaded into every program of the node, those that measure among them."
             judge.fail(f"{node} {PRELOAD}", "library is loaded into every program", "none", ", ".join(loaded), step)
+
+
+def _whole(judge: Judge, found: Answers, tool: Tool) -> str | None:
+    """Return what a tool listed; None after an error was added: it failed, or its list was cut off."""
+    text = found.text(tool.key)
+    if text is None:
+        return None
+    *lines, last = text.splitlines() or [""]
+    if last != _END:
+        judge.error(found.node, f"list of {tool.key} was cut off", f"a list that ends with {_END}", last[:60] or "nothing", AGAIN)
+        return None
+    return "\n".join(lines)
 
 
 def changes(name: str) -> bool:
