@@ -102,7 +102,7 @@ def _value(cell: object, name: str) -> float | None:
 
 def _devices(lines: Iterable[str]) -> tuple[Device, ...]:
     """Return the devices of a list. Raises FormatError: a line that is none, or numbers that do not go up from 0."""
-    out = []
+    out: list[Device] = []
     for line in lines:
         match = _DEVICE.match(line)
         if match is None or int(match["number"]) != len(out):
