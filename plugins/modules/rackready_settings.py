@@ -27,7 +27,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     written = [name for name, value in module.params["kernel"].items() if setting(module, SYSCTL / name.replace(".", "/"), str(value))]
     written += [path for path in module.params["shared"] if folder(module, Path(path))]
-    module.exit_json(changed=bool(written), written=written)
+    module.exit_json(changed=bool(written), written=written, differs=[f"{name} is not as wanted" for name in written])
 
 
 def setting(module: AnsibleModule, path: Path, wanted: str) -> bool:
