@@ -47,6 +47,7 @@ class OtherWiring:
         self._ports: dict[str, LeafPorts | None] = {fabric.name: leaf_ports(fabric, self._rates[fabric.name]) for fabric in site.other_fabrics}
         self._fabrics = {fabric.name: fabric for fabric in site.other_fabrics}
         self._downs: Counter[str] = Counter()
+        self._kept: dict[tuple[str, str], int] = {}
         self._full: dict[str, dict[str, int]] = {}
         self.problems: list[str] = []
 
@@ -66,8 +67,11 @@ class OtherWiring:
 
     def kept(self, served: Served, rack: Rack) -> int:
         """Return how many ports of a rack's window are kept for its nodes, on each leaf."""
-        each = max((self._each(served, sum(role == served.fabric.role for _, role in used_ports(self._site, node))) for node in rack.nodes), default=0)
-        return each * self._slots
+        key = (served.fabric.name, rack.name)
+        if key not in self._kept:
+            ports = [sum(role == served.fabric.role for _, role in used_ports(self._site, node)) for node in rack.nodes]
+            self._kept[key] = self._each(served, max(ports, default=0)) * self._slots
+        return self._kept[key]
 
     @staticmethod
     def _each(served: Served, ports: int) -> int:
