@@ -24,7 +24,7 @@ def main(_argv: list[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "kmsg.log").unlink(missing_ok=True)
     (folder / "booted").touch()
-    kmsg.say(f"Linux version {paths.kernel()} (debian-kernel@lists.debian.org) #1 SMP PREEMPT_DYNAMIC")
+    kmsg.say(f"Linux version {paths.kernel()} (debian-kernel@lists.debian.org) (gcc-12 (Debian 12.2.0-14) 12.2.0) #1 SMP PREEMPT_DYNAMIC")
     store.write(folder / "runtime.json", "{}")
     with store.change() as runtime:
         runtime.update(store.fresh())

@@ -176,8 +176,7 @@ def _flaps(before: dict[str, int]) -> None:
 
 
 def report(state: dict[str, Any]) -> None:
-    """Say at power-on what the kernel says first, and what the memory reported."""
-    kmsg.say(f"Linux version {paths.kernel()} (gcc-12 (Debian 12.2.0-14) 12.2.0)")
+    """Say at power-on what the memory reported, and which links flapped. The kernel's first line is said before it (firmware.py), once."""
     for line in state.get("host", {}).get("machine_checks", []):
         kmsg.say(line)
     _flaps({})
