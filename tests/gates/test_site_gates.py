@@ -88,7 +88,7 @@ def test_what_is_no_number_or_beyond_all_reason_is_refused(gate: str, name: str,
 def test_an_age_that_is_no_number_is_refused() -> None:
     with pytest.raises(SiteInvalidError) as refused:
         site_of(also=[{"id": CLOCK, "max_age_hours": True}])
-    assert [str(problem) for problem in refused.value.problems] == ["gates.also[0].max_age_hours: Input should be a valid number - Actual: True. Correct it."]
+    assert [str(problem) for problem in refused.value.problems] == ["gates.also[0].max_age_hours: Expected: a number Actual: true. Write the number."]
 
 
 def test_inputs_are_taken_as_yaml_and_a_record_have_them() -> None:

@@ -206,8 +206,8 @@ def test_a_pipe_is_read_to_its_end_and_the_wait_for_it_is_said(evaluate: Any, tm
     monkeypatch.setattr(captured_inputs, "_PATIENCE_S", 0.01)
     say = progress.print
 
-    def told(text: str, *, markup: bool) -> None:
-        say(text, markup=markup)
+    def told(text: str) -> None:
+        say(text)
         printed.set()
 
     monkeypatch.setattr(progress, "print", told)
