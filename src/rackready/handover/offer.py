@@ -96,9 +96,11 @@ def keep_off(ctx: PhaseContext, but: str = "") -> Kept:
     paths = EnvPaths(ctx.root, ctx.env)
     if ctx.check or not Ledger.exists(paths.database):
         return Kept()
-    site = load_site(ctx.env, root=ctx.root)
     ledger = Ledger.open(paths.database)
     try:
+        if not any(row.state in OUT and row.name != but for row in ledger.states()):
+            return Kept()
+        site = load_site(ctx.env, root=ctx.root)
         rows = {node: row for node, row in out_of_use(ledger, site).items() if node != but}
         found = offers(site, paths, list(rows), limit_s=ASK_S, reads=False)
         drained, lines = _drain(ctx, rows, found.offered)
