@@ -122,6 +122,19 @@ def test_state_is_private(project: Project) -> None:
     assert not project.paths.base.stat().st_mode & 0o077, loose
 
 
+def test_a_certificate_is_verified_against_the_node_as_it_is_now(project: Project) -> None:
+    code, document = project.json("certificate", "verify", "--limit", "node04")
+    assert code == 0, project.progress()[-4000:]
+    assert document["nodes"][0]["outcome"] == "pass"
+    assert project.run("sim", "inject", "node04", "dimm-other")[0] == 0
+    code, document = project.json("certificate", "verify", "--limit", "node04")
+    assert code == 1
+    reason = document["nodes"][0]["reason"]
+    assert reason.startswith("node04: certificate - Expected: made for the parts that it has now Actual: memory module DIMM_P0_C1 was "), reason
+    assert sinfo(project)["node04"].startswith("drain"), "it is offered no more"
+    assert project.run("sim", "clear", "node04")[0] == 0
+
+
 def test_faults_are_caught_and_named_in_production_and_repaired_nodes_pass(project: Project) -> None:
     player = Player(project)
     player.play(trials(FAULTS))
@@ -144,18 +157,6 @@ def test_srun_starts_what_open_mpi_started_and_the_nodes_are_as_before(project: 
     assert project.ssh("slurmctl", "scontrol show reservation").strip() == "No reservations in the system"
     assert {name: state.rstrip("*") for name, state in sinfo(project).items() if name in {"node01", "node02"}} == {"node01": "drained", "node02": "drained"}
     assert "rackready: trial of srun" in project.ssh("slurmctl", "sinfo -R -h -o '%E'")
-
-
-def test_a_certificate_is_verified_against_the_node_as_it_is_now(project: Project) -> None:
-    code, document = project.json("certificate", "verify", "--limit", "node04")
-    assert code == 0, project.progress()[-4000:]
-    assert document["nodes"][0]["outcome"] == "pass"
-    assert project.run("sim", "inject", "node04", "dimm-other")[0] == 0
-    code, document = project.json("certificate", "verify", "--limit", "node04")
-    assert code == 1
-    reason = document["nodes"][0]["reason"]
-    assert reason.startswith("node04: certificate - Expected: made for the parts that it has now Actual: memory module DIMM_P0_C1 was "), reason
-    assert sinfo(project)["node04"].startswith("drain"), "it is offered no more"
 
 
 def test_the_next_install_mends_and_names_what_it_manages(project: Project) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import multiprocessing
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from rackready.design.plan import Plan
+from rackready.model.problems import RackreadyError
 from rackready.render.cable_pages import write_rack_pages
 from rackready.render.plan_html import plan_html
 from rackready.render.plan_tables import plan_tables
@@ -23,14 +26,53 @@ def write_plan(plan: Plan, document: Mapping[str, Any], folder: Path) -> list[st
     pages.mkdir(parents=True, exist_ok=True)
     (folder / "plan.html").write_text(page(plan, document), encoding="utf-8")
     (folder / "plan.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    looks = {rack.name: rack for rack in plan.racks}
+    written = _started(lambda: {path.name for path in write_rack_pages(plan.site.name, plan.cables.cables, pages, looks)}, len(plan.cables.cables))
     tables = plan_tables(plan)
     for table in tables:
         with (folder / f"{table.name}.csv").open("w", encoding="utf-8", newline="") as file:
             write_csv(table, file)
     write_workbook(tables, folder / WORKBOOK)
-    looks = {rack.name: rack for rack in plan.racks}
-    _only(pages, {path.name for path in write_rack_pages(plan.site.name, plan.cables.cables, pages, looks)})
+    _only(pages, written())
     return ["plan.html", "plan.json", WORKBOOK, *(f"{table.name}.csv" for table in tables), "cables/"]
+
+
+APART_FROM = 50_000
+"""Cables from which a process of its own writes the pages, while this one writes the lists: half of the work of a large plan. Judgement."""
+
+
+def _started(write: Callable[[], set[str]], cables: int) -> Callable[[], set[str]]:
+    """Start to write the cable pages, and return what waits for their names. Raises there what went wrong."""
+    if cables < APART_FROM:
+        names = write()
+        return lambda: names
+    # A fork has the plan already: nothing is copied or sent but the names.
+    here, there = multiprocessing.get_context("fork").Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=_in_child, args=(write, there))
+    process.start()
+    there.close()
+
+    def wait() -> set[str]:
+        try:
+            names, error = here.recv()
+        except EOFError:
+            names, error = set(), RackreadyError(f"cables/ - Expected: a page a rack Actual: {_ENDED}")
+        process.join()
+        if error is not None:
+            raise error
+        return set(names)
+
+    return wait
+
+
+_ENDED = "the process that writes them ended before it was done. Free memory and run the plan again."
+
+
+def _in_child(write: Callable[[], set[str]], answer: Connection) -> None:
+    try:
+        answer.send((write(), None))
+    except (OSError, RackreadyError) as error:
+        answer.send((set(), error))
 
 
 def _only(folder: Path, wanted: set[str]) -> None:

@@ -16,9 +16,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-MOST_ROWS = 20_000
-"""Rows of one table in a workbook. Judgement: 20,000 cables are those of 6,000 GPUs and take 3 s to write, 300,000 took more than a minute; a list
-that long is read by programs, and its CSV has it."""
+MOST_ROWS = 10_000
+"""Rows of one table in a workbook. Judgement: 10,000 cables are those of 3,000 GPUs and take 1.5 s to write, 300,000 would take three quarters of a minute; a
+list that long is read by programs, and its CSV has it."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _WIDEST = 60
 """Widest column, in characters of Excel's standard font; longer text is cut on the screen only. Judgement."""

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+from pathlib import Path
+
+import pytest
 
 from rackready.design.plan import Plan, plan_site
+from rackready.design.plan_summary import summary
+from rackready.model.problems import RackreadyError
+from rackready.render import plan_files
+from rackready.render.plan_files import write_plan
 from rackready.render.plan_tables import plan_tables
 from rackready.render.tables import write_csv
 from tests.unit.design.written import Change, change, example, parse
@@ -74,3 +82,25 @@ def test_every_node_of_a_tenant_is_listed() -> None:
     assert [row["node"] for row in found if row["tenant"] == "training"] == ["train-1", "train-2", "train-3", "train-4"]
     assert found[-1] == {"tenant": "inference", "node": "vm-b10", "vlan": "1202", "vrf": "inference", "vni": "", "pkey": ""}
     assert {row["pkey"] for row in rows("tenants", planned("h100-1su-infiniband"))} == {"0x8011", "0x8012"}
+
+
+def test_pages_that_another_process_writes_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned("h100-1su-infiniband")
+    document = summary(plan)
+    write_plan(plan, document, tmp_path / "here")
+    monkeypatch.setattr(plan_files, "APART_FROM", 0)
+    write_plan(plan, document, tmp_path / "apart")
+    here, apart = ({path.relative_to(tmp_path / name): path.read_bytes() for path in (tmp_path / name).rglob("*.*")} for name in ("here", "apart"))
+    assert here == apart
+    assert len([path for path in here if path.suffix == ".html"]) == 1 + 9
+
+
+def test_pages_that_another_process_cannot_write_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned("h100-1su-infiniband")
+    monkeypatch.setattr(plan_files, "APART_FROM", 0)
+    (tmp_path / "cables/cables-a01.html").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError):
+        write_plan(plan, summary(plan), tmp_path)
+    monkeypatch.setattr(plan_files, "write_rack_pages", lambda *_: os._exit(9))
+    with pytest.raises(RackreadyError, match="cables/ - Expected: a page a rack Actual: the process that writes them ended before it was done"):
+        write_plan(plan, summary(plan), tmp_path)
