@@ -110,7 +110,7 @@ def _diagnostic(document: dict[str, Any]) -> Diagnostic:
         raise DiagnosticDidNotRunError(message)
     version = str(meta.get("version", body.get("version", "")))
     earlier |= any("gpu_ids" in item for _, test in tests for item in test["results"])
-    untold = _untold(devices, earlier=earlier)
+    untold = _untold(devices, old="DCGM GPU Diagnostic" in document, earlier=earlier)
     driver, eud = str(meta.get("Driver Version Detected", "")), str(meta.get("EUD Test Version", ""))
     return Diagnostic(version, driver, devices.gpus, devices.serials, devices.ids, results, eud, untold)
 
@@ -143,12 +143,12 @@ def _devices(gpus: tuple[int, ...], serials: list[object], ids: list[object]) ->
     return _Devices(gpus, tuple(str(serial) for serial in serials), known)
 
 
-def _untold(devices: _Devices, *, earlier: bool) -> tuple[str, ...]:
-    """Return what a document does not tell. ``earlier``: it is of DCGM before 3.3."""
+def _untold(devices: _Devices, *, old: bool, earlier: bool) -> tuple[str, ...]:
+    """Return what a document does not tell. ``old``: it is of DCGM before 4, which without serial numbers is before 3.3; ``earlier``: it is surely."""
     lacks = [
         ("which GPUs it found", not devices.gpus and earlier),
         ("the PCI device ids of the GPUs", not devices.ids and (earlier or bool(devices.gpus))),
-        ("the serial numbers of the GPUs", earlier and not any(devices.serials)),
+        ("the serial numbers of the GPUs", old and not any(devices.serials)),
         ("the severity of its warnings", earlier),
     ]
     return tuple(what for what, lack in lacks if lack)
