@@ -9,7 +9,7 @@ import pytest
 
 from rackready.model.outcome import Outcome
 from tests.gates.support import Case, check, judge
-from tests.gates.test_dcgm import R1, R2, R3, by_name, changed, gpus_of, warned
+from tests.gates.test_dcgm import R1, R2, R3, by_name, changed, gpus_of, warned, with_eud
 
 OLD_STEP = "Update DCGM (`dcgmi -v` says its version), then run the gate again."
 OLD_EXPECTED = "DCGM 3.3 or later, which tells the GPUs, their serial numbers and the severity of each warning"
@@ -81,6 +81,9 @@ def test_a_pass_with_a_warning_of_a_severity_that_nobody_knows_is_an_error(sever
         ("r1_dcgm4", lambda found: gpus_of(found)[3].pop("device_id"), "not the JSON of dcgmi diag 3.x or 4.x (KeyError: 'device_id')"),
         ("r1_dcgm4", lambda found: gpus_of(found)[3].update(device_id=""), "8 GPUs, and PCI device ids of 7"),
         ("r1_dcgm3", lambda found: found["GPU Device IDs"].pop(), "8 GPUs, and PCI device ids of 7"),
+        ("r1_dcgm3", lambda found: found["GPU Device Serials"].pop("3"), "8 GPUs, and serial numbers of 7"),
+        ("r1_dcgm4", lambda found: gpus_of(found)[3].pop("serial_num"), "8 GPUs, and serial numbers of 7"),
+        ("r1_dcgm4", lambda found: by_name(found)["software"]["results"][2].update({"warn\u200bings": []}), "a key 'warn\\u200bings' in a result of software"),
     ],
 )
 def test_gpus_that_are_not_told_apart_by_a_damaged_document_are_an_error(name: str, change: Callable[[dict[str, Any]], object], said: str) -> None:
@@ -104,9 +107,12 @@ def test_a_list_of_gpus_without_their_model_is_an_error() -> None:
 def test_more_gpus_and_gpus_of_other_numbers_are_not_called_missing() -> None:
     def more(found: dict[str, Any]) -> None:
         gpus_of(found).append({"entity_id": 8, "device_id": "2330", "serial_num": "1650000000008"})
+        results = by_name(found)["software"]["results"]
+        results.append({**results[0], "entity_id": 8})
 
     def other(found: dict[str, Any]) -> None:
-        gpus_of(found)[7]["entity_id"] = 9
+        for one in (gpus_of(found)[7], by_name(found)["software"]["results"][7]):
+            one["entity_id"] = 9
 
     step = "Correct the node's platform in site.yml: it has fewer GPUs than the node. For an output that was captured elsewhere, correct --profile or --gpus."
     eight = ", ".join(f"GPU {gpu}" for gpu in range(7))
@@ -125,3 +131,18 @@ def test_dcgm_3_without_serial_numbers_tells_too_little(level: str) -> None:
     actual = "DCGM 3.3.9 does not tell the serial numbers of the GPUs"
     wanted = f"node01 dcgm-{level}: DCGM diagnostic tells too little - Expected: {OLD_EXPECTED} Actual: {actual}. {OLD_STEP}"
     check(R1 if level == "r1" else R3, Case("no serials", {"dcgmi": output}, Outcome.ERROR, (wanted,)))
+
+
+def test_a_result_of_a_gpu_that_is_not_listed_is_an_error() -> None:
+    output = changed("dcgm/dgx_h100_r1_dcgm4_healthy.json", lambda found: by_name(found)["software"]["results"][7].update(entity_id=11))
+    verdict = judge(R1, Case("strange", {"dcgmi": output}, Outcome.ERROR))
+    said = "results of gpu11, which is none of the 8 GPUs that it lists (exit code 0)"
+    assert (verdict.outcome, [item.actual for item in verdict.findings], verdict.measured) == (Outcome.ERROR, [said], [])
+
+
+def test_an_eud_that_is_installed_and_has_no_results_did_not_run() -> None:
+    wanted = (
+        "node01: DCGM test eud did not run - Expected: a result for every GPU Actual: not in the result. "
+        "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`."
+    )
+    check(R3, Case("no results", {"dcgmi": with_eud()}, Outcome.ERROR, (wanted,)))
