@@ -187,7 +187,8 @@ class DcgmDiagnostic(Gate):
                 continue
             if result.entity != "summary" or result.test not in named:  # the summary repeats what its entities say
                 self._result(judge, node, result)
-        named_eud = (_EUD,) if eud and any(_name(result.test) == _EUD for result in diagnostic.results) else ()
+        installed = self.says_eud and bool(diagnostic.eud)
+        named_eud = (_EUD,) if installed or any(_name(result.test) == _EUD for result in diagnostic.results) else ()
         for test in (*self.required, *named_eud):
             self._required(judge, node, test, wanted, diagnostic)
         ran = [test for test in self.required if test not in self.inputs.skips]

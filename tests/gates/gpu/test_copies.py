@@ -255,15 +255,18 @@ def test_words_of_an_error_and_a_second_output_are_no_pass(out: str, said: str |
 def test_one_output_for_two_launches_is_one_launch() -> None:
     outputs = {"before": SMI, "copy-0": JSON, "copy-1": JSON, "after": later(SMI)}
     verdict = judge(COPY, outputs, {"launches": 2})
-    wanted = "node01: launches of nvbandwidth with one output - Expected: 2 outputs Actual: 1 that differ. Give the output of each launch. On a node: run the gate again."
+    wanted = (
+        "node01: launches 1 and 2 of nvbandwidth are one - Expected: figures that differ "
+        "Actual: the same of host_to_device_memcpy_ce, device_to_host_memcpy_ce. Give the output of each launch. On a node: run the gate again."
+    )
     assert (says(verdict), verdict.outcome, verdict.measured) == ([wanted], Outcome.ERROR, [])
 
 
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        (SMI, SMI, "one report before and after the load - Expected: two reports Actual: the same output twice."),
-        (later(SMI), SMI, "nvidia-smi's report after the load is older - Expected: 2026-11-22 06:05:00 or later, the time of the report before it Actual: 2026-11-22 06:00:00."),
+        (SMI, SMI, "nvidia-smi's report after the load is not later - Expected: later than 2026-11-22 06:00:00, the time of the report before it Actual: 2026-11-22 06:00:00."),
+        (later(SMI), SMI, "nvidia-smi's report after the load is not later - Expected: later than 2026-11-22 06:05:00, the time of the report before it Actual: 2026-11-22 06:00:00."),
         (SMI, later(SMI, "yesterday"), "time of nvidia-smi's report not told - Expected: a timestamp before and after the load Actual: before 2026-11-22 06:00:00, after nothing."),
         (SMI, later(SMI).replace("<uuid>GPU-", "<uuid>GPU-9"), None),
     ],

@@ -85,3 +85,11 @@ def test_silent_slowness_is_not_seen_by_dcgm_but_by_siblings(tmp_path: Path, mon
     assert slow.judge("node/gpu/validation/dcgm-r3").outcome is Outcome.PASS
     verdict = slow.judge("node/gpu/performance/gemm")
     assert {finding.where for finding in verdict.findings} == {"node01 gpu6"}
+
+
+def test_a_gpu_all_of_whose_links_are_inactive_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = [("nvlink-down", {"gpu": 2, "link": link}) for link in range(18)]
+    verdict = node(tmp_path, monkeypatch, *broken).judge("node/gpu/sanity/nvlink")
+    said = "NVML: Unable to retrieve NVLink information as all links are inActive"
+    assert [(item.where, item.what, item.actual) for item in verdict.findings] == [("node01 gpu2", "no NVLink active", said)]
+    assert (verdict.outcome, len(verdict.measured)) == (Outcome.FAIL, 7 * 18)

@@ -60,8 +60,24 @@ def listed(change: Callable[[list[Document]], object]) -> Change:
         said_ = json.loads(found["commands"]["lsblk"]["stdout"])
         change(said_["blockdevices"])
         found["commands"]["lsblk"]["stdout"] = json.dumps(said_)
+        paths_ = {f"fio {drive['path']}" for drive in said_["blockdevices"]}
+        for key in [key for key in found["commands"] if key.startswith("fio ") and key not in paths_]:
+            del found["commands"][key]
 
     return apply
+
+
+def test_a_drive_that_was_read_and_is_not_listed_is_an_error(node: Node) -> None:
+    """Its reading may be the one that is not understood."""
+
+    def change(found: Document) -> None:
+        said_ = json.loads(found["commands"]["lsblk"]["stdout"])
+        del said_["blockdevices"][8]
+        found["commands"]["lsblk"]["stdout"] = json.dumps(said_)
+
+    verdict = judge(node, DISK, change)
+    assert said(verdict) == [("node01", "a drive was read that lsblk does not list", "every drive on its list", "/dev/nvme8n1")]
+    assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
 
 
 def test_drives_that_can_be_held_against_nothing_ask_for_a_rate(node: Node) -> None:

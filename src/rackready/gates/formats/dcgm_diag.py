@@ -19,6 +19,7 @@ from rackready.gates.formats.error import FormatError
 
 _STATUSES = frozenset({"Pass", "Fail", "Skip", "Warn"})
 _DEVICE_ID = re.compile(r"(?:0x)?[0-9A-Fa-f]{4}")
+_KEY = re.compile(r"[A-Za-z0-9_ ]+")
 _SERIAL = re.compile(r"[ -~]*")
 _EARLIER = re.compile(r"(?:[12]\.|3\.[0-2]\.)")
 SEVERITY = {0: "none", 1: "monitor", 2: "isolate", 3: "unknown", 4: "triage", 5: "config", 6: "reset"}
@@ -108,9 +109,11 @@ def _diagnostic(document: dict[str, Any]) -> Diagnostic:
     if not results:
         message = "no test categories: the diagnostic did not run"
         raise DiagnosticDidNotRunError(message)
+    if strange := sorted({result.gpu for result in results if result.gpu is not None} - set(devices.gpus)) if devices.gpus else []:
+        raise FormatError(f"results of gpu{strange[0]}, which is none of the {len(devices.gpus)} GPUs that it lists")
     version = str(meta.get("version", body.get("version", "")))
     earlier |= any("gpu_ids" in item for _, test in tests for item in test["results"])
-    untold = _untold(devices, earlier=earlier)
+    untold = _untold(devices, old="DCGM GPU Diagnostic" in document, earlier=earlier)
     driver, eud = str(meta.get("Driver Version Detected", "")), str(meta.get("EUD Test Version", ""))
     return Diagnostic(version, driver, devices.gpus, devices.serials, devices.ids, results, eud, untold)
 
@@ -134,6 +137,9 @@ def _devices(gpus: tuple[int, ...], serials: list[object], ids: list[object]) ->
     for serial in serials:
         if not isinstance(serial, str) or not _SERIAL.fullmatch(serial):
             raise FormatError(f"serial number {serial!r} is none")
+    told = [serial for serial in serials if serial]
+    if told and len(told) != len(gpus):
+        raise FormatError(f"{len(gpus)} GPUs, and serial numbers of {len(told)}")
     words = [str(found).strip() for found in ids]
     known = tuple(word.lower().removeprefix("0x") for word in words if word)
     if known and len(known) != len(gpus):
@@ -143,12 +149,12 @@ def _devices(gpus: tuple[int, ...], serials: list[object], ids: list[object]) ->
     return _Devices(gpus, tuple(str(serial) for serial in serials), known)
 
 
-def _untold(devices: _Devices, *, earlier: bool) -> tuple[str, ...]:
-    """Return what a document does not tell. ``earlier``: it is of DCGM before 3.3."""
+def _untold(devices: _Devices, *, old: bool, earlier: bool) -> tuple[str, ...]:
+    """Return what a document does not tell. ``old``: it is of DCGM before 4, which without serial numbers is before 3.3; ``earlier``: it is surely."""
     lacks = [
         ("which GPUs it found", not devices.gpus and earlier),
         ("the PCI device ids of the GPUs", not devices.ids and (earlier or bool(devices.gpus))),
-        ("the serial numbers of the GPUs", earlier and not any(devices.serials)),
+        ("the serial numbers of the GPUs", old and not any(devices.serials)),
         ("the severity of its warnings", earlier),
     ]
     return tuple(what for what, lack in lacks if lack)
@@ -163,6 +169,8 @@ def _results(category: str, test: dict[str, Any]) -> list[Result]:
 
 
 def _result(category: str, name: str, item: dict[str, Any]) -> Result:
+    if odd := [key for key in item if not _KEY.fullmatch(key)]:
+        raise FormatError(f"a key {odd[0][:40]!r} in a result of {name}")
     status = str(item["status"])
     if status.capitalize() not in _STATUSES:
         message = f"status {status!r} of test {name} is a word that is not known"

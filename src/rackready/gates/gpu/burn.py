@@ -119,7 +119,7 @@ class Burn(Load):
         self.diagnose(judge, facts, node, outputs)
         warm = self._warm(judge, facts.nodes[node], node, outputs.get("watch"))
         before, after = (smi.read(judge, outputs.get(key), node) for key in ("before", "after"))
-        if before is not None and after is not None and KEY in outputs and _of_one_load(judge, facts.nodes[node], outputs, (before, warm, after)):
+        if before is not None and after is not None and KEY in outputs and _of_one_load(judge, facts.nodes[node], before, warm, after):
             _gained(judge, facts.nodes[node], node, before, after, outputs[KEY].seconds)
         bad = {finding.where.replace(" ", "/") for finding in judge.fails + judge.errors}
         judge.measured -= bad | (judge.measured if node in bad else set())
@@ -187,11 +187,8 @@ class Burn(Load):
             judge.metric("sm_clock_under_load_median", node, median(known), "MHz")
 
 
-def _of_one_load(judge: Judge, facts: NodeFacts, outputs: Outputs, reports: tuple[SmiLog, SmiLog | None, SmiLog]) -> bool:
+def _of_one_load(judge: Judge, facts: NodeFacts, before: SmiLog, warm: SmiLog | None, after: SmiLog) -> bool:
     """Whether the reports before, under and after the load are of the same GPUs, in this order."""
-    before, warm, after = reports
-    if not twice.other_texts(judge, facts.node.name, outputs.get("before"), outputs.get("after")):
-        return False
     if warm is not None and not (twice.same_gpus(judge, facts, before, warm, "under") and twice.same_gpus(judge, facts, warm, after)):
         return False
     return twice.same_gpus(judge, facts, before, after)

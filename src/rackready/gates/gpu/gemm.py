@@ -13,7 +13,7 @@ from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, 
 from rackready.gates.expectation import FLEET_PENDING, launches
 from rackready.gates.formats import proftester
 from rackready.gates.formats.error import FormatError
-from rackready.gates.gpu import matmul, parts, twice
+from rackready.gates.gpu import matmul, parts
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
@@ -76,8 +76,6 @@ class Gemm(Gate):
         for kind in self.inputs.precisions:
             found = [self._launch(judge, facts, node, kind, outputs.get(f"{kind}-{number}")) for number in range(self._launches(facts, node))]
             if judge.errors or judge.fails or any(one is None for one in found):
-                continue
-            if not twice.distinct(judge, node, "dcgmproftester", [outputs[f"{kind}-{number}"].stdout for number in range(len(found))]):
                 continue
             values = {gpu: median(one[gpu] for one in found if one is not None) for gpu in range(parts.gpus(facts, node))}
             slow |= self._judge(judge, facts, node, kind, values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, Literal
 
@@ -91,7 +91,7 @@ class GemmTorch(Gate):
         judge = Judge()
         found = [self._read(judge, facts, node, outputs.get(f"gemm-{number}")) for number in range(self._launches(facts, node))]
         bad: set[int] = set()
-        whole = None not in found and twice.distinct(judge, node, "the GEMM", [outputs[f"gemm-{number}"].stdout for number in range(len(found))])
+        whole = None not in found and twice.distinct(judge, node, "the GEMM", [_figures(one) for one in found if one is not None])
         for kind in self._kinds(facts.nodes[node]) if whole else ():
             rows = [one[kind] for one in found if one is not None]
             bad |= _results(judge, node, kind, rows)
@@ -144,6 +144,11 @@ class GemmTorch(Gate):
         slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, _STEP)
         units = facts.fleet * parts.gpus(facts, node)
         return slow | compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
+
+
+def _figures(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, object]:
+    """Return the readings of one launch, by precision and GPU."""
+    return {f"{kind} on gpu{gpu}": row["readings"] for kind, rows in found.items() for gpu, row in enumerate(rows)}
 
 
 def _results(judge: Judge, node: str, kind: str, rows: list[list[dict[str, Any]]]) -> set[int]:

@@ -78,7 +78,7 @@ class NvBandwidth(Gate):
         found = [self._read(judge, facts, node, outputs, number) for number in range(self._launches(facts, node))]
         runs = [one for one in found if one is not None]
         slow: set[int] = set()
-        if len(runs) == len(found) and self._launched(judge, facts, node, outputs, runs):
+        if len(runs) == len(found) and self._launched(judge, facts, node, runs):
             for test in _tests(facts.nodes[node]):
                 slow |= self._test(judge, facts, node, test, runs)
         slow |= _replays(judge, facts, node, outputs)
@@ -88,10 +88,13 @@ class NvBandwidth(Gate):
             judge.remark(FLEET_PENDING)
         return judge.verdict(node)
 
-    def _launched(self, judge: Judge, facts: GateFacts, node: str, outputs: Outputs, runs: Sequence[Bandwidths]) -> bool:
+    @staticmethod
+    def _launched(judge: Judge, facts: GateFacts, node: str, runs: Sequence[Bandwidths]) -> bool:
         """Whether these are launches on the node's GPUs, and each another one."""
-        texts = [outputs[f"copy-{number}"].stdout for number in range(len(runs))]
-        return twice.distinct(judge, node, "nvbandwidth", texts) and all(_on_these(judge, facts.nodes[node], node, one.devices) for one in runs if one.devices)
+        figures = [{name: case.matrix for name, case in one.tests.items() if case.matrix} for one in runs]
+        return twice.distinct(judge, node, "nvbandwidth", figures) and all(
+            _on_these(judge, facts.nodes[node], node, one.devices) for one in runs if one.devices
+        )
 
     @staticmethod
     def _read(judge: Judge, facts: GateFacts, node: str, outputs: Outputs, number: int) -> Bandwidths | None:
@@ -251,7 +254,7 @@ def _replays(judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> set
     """Hold the replays during the copies against the rate that DCGM allows for the link's generation and width."""
     before, after = (smi.read(judge, outputs.get(key), node) for key in ("before", "after"))
     seconds = sum(output.seconds for key, output in outputs.items() if key.startswith("copy-"))
-    if before is None or after is None or not twice.other_texts(judge, node, outputs.get("before"), outputs.get("after")):
+    if before is None or after is None:
         return set()
     smi.same_gpus(judge, facts.nodes[node], node, after)
     if not twice.same_gpus(judge, facts.nodes[node], before, after):

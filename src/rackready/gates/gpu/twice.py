@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 
 from rackready.design.facts import NodeFacts
-from rackready.gates.base import Output
 from rackready.gates.formats.smi_xml import SmiLog
 from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
@@ -15,21 +15,19 @@ _SHOWN = 2
 _STEP = "Run the gate again. For outputs that were captured elsewhere: give the report before the load and the one after it, of this node."
 
 
-def other_texts(judge: Judge, node: str, before: Output | None, after: Output | None) -> bool:
-    """Whether two outputs are two: two reports differ in their time at least."""
-    if before is None or after is None or before.stdout != after.stdout:
-        return True
-    judge.error(node, "one report before and after the load", "two reports", "the same output twice", _STEP)
-    return False
+def distinct(judge: Judge, node: str, program: str, launches: Sequence[Mapping[str, object]]) -> bool:
+    """Whether several launches measured each for itself: what they measure differs in its last digits. ``launches``: part -> its figures, by launch.
 
-
-def distinct(judge: Judge, node: str, program: str, texts: Sequence[str]) -> bool:
-    """Whether each of several launches has an output of its own: what they measure differs in its last digits."""
-    if len(set(texts)) == len(texts):
-        return True
-    step = "Give the output of each launch. On a node: run the gate again."
-    judge.error(node, f"launches of {program} with one output", f"{len(texts)} outputs", f"{len(set(texts))} that differ", step)
-    return False
+    Two launches of which half of the parts have the same figures are one, of which some were damaged.
+    """
+    for one, other in itertools.combinations(range(len(launches)), 2):
+        same = [part for part, figures in launches[one].items() if launches[other].get(part) == figures]
+        if 2 * len(same) >= len(launches[one]):
+            step = "Give the output of each launch. On a node: run the gate again."
+            what = f"launches {one + 1} and {other + 1} of {program} are one"
+            judge.error(node, what, "figures that differ", f"the same of {', '.join(same[:_SHOWN])}", step)
+            return False
+    return True
 
 
 def same_gpus(judge: Judge, facts: NodeFacts, before: SmiLog, after: SmiLog, when: str = "after") -> bool:
@@ -50,9 +48,9 @@ def _later(judge: Judge, node: str, before: SmiLog, after: SmiLog, when: str) ->
     if before.when is None or after.when is None:
         told = ", ".join(f"{word} {time or 'nothing'}" for word, time in (("before", before.when), (when, after.when)))
         judge.error(node, "time of nvidia-smi's report not told", f"a timestamp before and {when} the load", told, _STEP)
-    elif after.when < before.when:
-        expected = f"{before.when} or later, the time of the report before it"
-        judge.error(node, f"nvidia-smi's report {when} the load is older", expected, str(after.when), _STEP)
+    elif after.when < before.when or (after.when == before.when and when == "after"):
+        expected = f"later than {before.when}, the time of the report before it"
+        judge.error(node, f"nvidia-smi's report {when} the load is not later", expected, str(after.when), _STEP)
     else:
         return True
     return False

@@ -78,6 +78,8 @@ class DiskBandwidth(HostGate):
             return {}
         try:
             listed = printed_json.load(text)["blockdevices"]
+            if lost := {key.split(" ", 1)[1] for key in found.repeated("fio")} - {str(item["path"]) for item in listed}:
+                judge.error(found.node, "a drive was read that lsblk does not list", "every drive on its list", ", ".join(sorted(lost)), AGAIN)
             return {str(item["path"]): str(item["model"] or "no model").strip() for item in listed if int(item["size"]) and of_the_host(item)}
         except (ValueError, KeyError, TypeError) as error:
             judge.error(found.node, "lsblk's output is not understood", "a list of block devices", error, AGAIN)
