@@ -98,7 +98,7 @@ def keep_off(ctx: PhaseContext, but: str = "") -> Kept:
         return Kept()
     ledger = Ledger.open(paths.database)
     try:
-        if not any(row.state in OUT for row in ledger.states()):
+        if not any(row.state in OUT and row.name != but for row in ledger.states()):
             return Kept()
         site = load_site(ctx.env, root=ctx.root)
         rows = {node: row for node, row in out_of_use(ledger, site).items() if node != but}
