@@ -106,10 +106,9 @@ SMI, COPIED = FIXTURES / "smi/dgx_h100_healthy.xml", FIXTURES / "nvbandwidth/dgx
 def test_files_without_a_key_go_to_the_commands_in_their_order(evaluate: Any, captured: list[str]) -> None:  # noqa: ANN401
     """How many launches there were, the files say: two more than the readings before and after are two launches."""
     readings = ["--seconds", "60", "--profile", "dgx_h100"]
-    code, out, _ = evaluate(COPIES, *readings, *options(SMI, COPIED, SMI))
-    assert (code, out.splitlines()[0]) == (0, f"{COPIES}: pass")
-    code, out, _ = evaluate(COPIES, *readings, *options(SMI, COPIED, COPIED, SMI))
-    assert (code, out.splitlines()[0]) == (0, f"{COPIES}: pass")
+    for given in ((SMI, COPIED, SMI), (SMI, COPIED, COPIED, SMI)):  # one report for both ends: every file has found its command, and that is refused
+        code, out, err = evaluate(COPIES, *readings, *options(*given))
+        assert (code, out.splitlines()[0]) == (2, f"{COPIES}: error"), err
     files = dict(item.split("=", 1) for item in captured if item != "--input")
     order = ["before-node01", "before-node02", "launch0", "after-node01", "after-node02"]
     code, out, _ = evaluate(GATHER, "--profile", "dgx_h100", "--nodes", "2", "--nccl-net", "ofi", *options(*(files[key] for key in order)))
@@ -118,8 +117,9 @@ def test_files_without_a_key_go_to_the_commands_in_their_order(evaluate: Any, ca
 
 def test_launches_are_counted_by_their_keys_whatever_these_are_called(evaluate: Any) -> None:  # noqa: ANN401
     given = options(f"before={SMI}", f"copy-1={COPIED}", f"copy-0={COPIED}", f"after={SMI}")
-    code, out, _ = evaluate(COPIES, "--profile", "dgx_h100", "--seconds", "60", *given)
-    assert (code, out.splitlines()[0]) == (0, f"{COPIES}: pass")
+    code, out, err = evaluate(COPIES, "--profile", "dgx_h100", "--seconds", "60", *given)
+    assert (code, out.splitlines()[0]) == (2, f"{COPIES}: error"), err
+    assert "was not run" not in out, "every file has found its command"
 
 
 @pytest.mark.parametrize(
