@@ -81,8 +81,6 @@ def test_a_pass_with_a_warning_of_a_severity_that_nobody_knows_is_an_error(sever
         ("r1_dcgm4", lambda found: gpus_of(found)[3].pop("device_id"), "not the JSON of dcgmi diag 3.x or 4.x (KeyError: 'device_id')"),
         ("r1_dcgm4", lambda found: gpus_of(found)[3].update(device_id=""), "8 GPUs, and PCI device ids of 7"),
         ("r1_dcgm3", lambda found: found["GPU Device IDs"].pop(), "8 GPUs, and PCI device ids of 7"),
-        ("r1_dcgm3", lambda found: found["GPU Device Serials"].pop("3"), "8 GPUs, and serial numbers of 7"),
-        ("r1_dcgm4", lambda found: gpus_of(found)[3].pop("serial_num"), "8 GPUs, and serial numbers of 7"),
         ("r1_dcgm4", lambda found: by_name(found)["software"]["results"][2].update({"warn\u200bings": []}), "a key 'warn\\u200bings' in a result of software"),
     ],
 )
@@ -92,6 +90,20 @@ def test_gpus_that_are_not_told_apart_by_a_damaged_document_are_an_error(name: s
         "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again."
     )
     check(R1, Case("damaged", {"dcgmi": changed(f"dcgm/dgx_h100_{name}_healthy.json", change)}, Outcome.ERROR, (wanted,)))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "version"),
+    [
+        ("r1_dcgm3", lambda found: found["GPU Device Serials"].pop("3"), "3.3.9"),
+        ("r1_dcgm4", lambda found: gpus_of(found)[3].pop("serial_num"), "4.6.0"),
+        ("r1_dcgm4", lambda found: gpus_of(found)[3].update(serial_num=""), "4.6.0"),
+    ],
+)
+def test_serial_numbers_of_some_gpus_only_are_an_error(name: str, change: Callable[[dict[str, Any]], object], version: str) -> None:
+    verdict = judge(R1, Case("some", {"dcgmi": changed(f"dcgm/dgx_h100_{name}_healthy.json", change)}, Outcome.ERROR))
+    said = f"DCGM {version} does not tell the serial numbers of all GPUs (7 of 8)"
+    assert (verdict.outcome, [item.actual for item in verdict.findings], verdict.measured) == (Outcome.ERROR, [said], [])
 
 
 def test_a_list_of_gpus_without_their_model_is_an_error() -> None:
