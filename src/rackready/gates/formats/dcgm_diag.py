@@ -114,7 +114,7 @@ def _diagnostic(document: dict[str, Any]) -> Diagnostic:
     version = str(meta.get("version", body.get("version", "")))
     earlier |= any("gpu_ids" in item for _, test in tests for item in test["results"])
     untold = _untold(devices, old="DCGM GPU Diagnostic" in document, earlier=earlier)
-    driver, eud = str(meta.get("Driver Version Detected", "")), str(meta.get("EUD Test Version", ""))
+    driver, eud = str(meta.get("Driver Version Detected", "")), str(meta.get("EUD Test Version") or meta.get("EUD Package Version", ""))
     return Diagnostic(version, driver, devices.gpus, devices.serials, devices.ids, results, eud, untold)
 
 
