@@ -9,7 +9,7 @@ import pytest
 
 from rackready.model.outcome import Outcome
 from tests.gates.support import Case, check, judge
-from tests.gates.test_dcgm import R1, R2, R3, by_name, changed, gpus_of, warned, with_eud
+from tests.gates.test_dcgm import R1, R2, R3, by_name, changed, gpus_of, warned
 
 OLD_STEP = "Update DCGM (`dcgmi -v` says its version), then run the gate again."
 OLD_EXPECTED = "DCGM 3.3 or later, which tells the GPUs, their serial numbers and the severity of each warning"
@@ -81,9 +81,11 @@ def test_a_pass_with_a_warning_of_a_severity_that_nobody_knows_is_an_error(sever
         ("r1_dcgm4", lambda found: gpus_of(found)[3].pop("device_id"), "not the JSON of dcgmi diag 3.x or 4.x (KeyError: 'device_id')"),
         ("r1_dcgm4", lambda found: gpus_of(found)[3].update(device_id=""), "8 GPUs, and PCI device ids of 7"),
         ("r1_dcgm3", lambda found: found["GPU Device IDs"].pop(), "8 GPUs, and PCI device ids of 7"),
-        ("r1_dcgm3", lambda found: found["GPU Device Serials"].pop("3"), "8 GPUs, and serial numbers of 7"),
-        ("r1_dcgm4", lambda found: gpus_of(found)[3].pop("serial_num"), "8 GPUs, and serial numbers of 7"),
-        ("r1_dcgm4", lambda found: by_name(found)["software"]["results"][2].update({"warn\u200bings": []}), "a key 'warn\\u200bings' in a result of software"),
+        (
+            "r1_dcgm4",
+            lambda found: by_name(found)["software"]["results"][2].update({"status": "Fail", "warn\u200bings": []}),
+            "a key 'warn\\u200bings' in a result of software",
+        ),
     ],
 )
 def test_gpus_that_are_not_told_apart_by_a_damaged_document_are_an_error(name: str, change: Callable[[dict[str, Any]], object], said: str) -> None:
@@ -92,6 +94,20 @@ def test_gpus_that_are_not_told_apart_by_a_damaged_document_are_an_error(name: s
         "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again."
     )
     check(R1, Case("damaged", {"dcgmi": changed(f"dcgm/dgx_h100_{name}_healthy.json", change)}, Outcome.ERROR, (wanted,)))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "version"),
+    [
+        ("r1_dcgm3", lambda found: found["GPU Device Serials"].pop("3"), "3.3.9"),
+        ("r1_dcgm4", lambda found: gpus_of(found)[3].pop("serial_num"), "4.6.0"),
+        ("r1_dcgm4", lambda found: gpus_of(found)[3].update(serial_num=""), "4.6.0"),
+    ],
+)
+def test_serial_numbers_of_some_gpus_only_are_an_error(name: str, change: Callable[[dict[str, Any]], object], version: str) -> None:
+    verdict = judge(R1, Case("some", {"dcgmi": changed(f"dcgm/dgx_h100_{name}_healthy.json", change)}, Outcome.ERROR))
+    said = f"DCGM {version} does not tell the serial numbers of all GPUs (7 of 8)"
+    assert (verdict.outcome, [item.actual for item in verdict.findings], verdict.measured) == (Outcome.ERROR, [said], [])
 
 
 def test_a_list_of_gpus_without_their_model_is_an_error() -> None:
@@ -140,9 +156,14 @@ def test_a_result_of_a_gpu_that_is_not_listed_is_an_error() -> None:
     assert (verdict.outcome, [item.actual for item in verdict.findings], verdict.measured) == (Outcome.ERROR, [said], [])
 
 
+EUD = ("Test", "Package")
+"""Versions that DCGM 4.6 tells of it (HelperJsonAddMetadata in dcgmi/Diag.cpp)."""
+
+
 def test_an_eud_that_is_installed_and_has_no_results_did_not_run() -> None:
     wanted = (
         "node01: DCGM test eud did not run - Expected: a result for every GPU Actual: not in the result. "
         "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`."
     )
-    check(R3, Case("no results", {"dcgmi": with_eud()}, Outcome.ERROR, (wanted,)))
+    output = changed("dcgm/dgx_h100_r3_dcgm4_healthy.json", lambda found: found["metadata"].update({f"EUD {word} Version": "580.95" for word in EUD}))
+    check(R3, Case("no results", {"dcgmi": output}, Outcome.ERROR, (wanted,)))

@@ -353,3 +353,14 @@ def test_boards_of_a_node_are_of_one_part_number(parts: list[str | None], outcom
     bought = sorted({part for part in parts if part})
     if len(bought) > 1:
         assert boards(found, {"board_parts": bought}).outcome is Outcome.PASS, "the site bought several"
+
+
+@pytest.mark.parametrize(("field", "label"), [("serial", "serial"), ("uuid", "uuid"), ("pci", "PCI address")])
+def test_a_number_with_what_nobody_sees_in_it_is_not_another_one(field: str, label: str) -> None:
+    def twice(found: dict[str, Any]) -> None:
+        one, other = found["gpus"][4], found["gpus"][5]
+        other[field] = f"{one[field][:3]}\u200b{one[field][3:]}"
+
+    verdict = judge(GATE, Case("twice", {"inventory": changed(twice)}, Outcome.ERROR))
+    assert f"{label} unreadable" in {item.what for item in verdict.findings}
+    assert verdict.outcome is Outcome.ERROR

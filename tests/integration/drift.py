@@ -1,23 +1,15 @@
-"""What drifts on deployed nodes behind rackready's back, and the words by which each is named. Played at the end of test_main_job.py, on its rack."""
+"""What drifts on deployed nodes behind rackready's back, and the words by which each is named. Played by test_main_job.py, on its rack."""
 
 from __future__ import annotations
 
-HARDWARE = {
+FAULTS = {
     "node02": (("nvlink-down", "--gpu", "2"), ("ecc-uncorrectable", "--gpu", "5", "--severity", "7"), ("clock-offset", "--severity", "2.5")),
-    "node03": (("bios-version",), ("dimm-other",), ("module-other",)),
+    "node03": (("bios-version",), ("dimm-other",), ("module-other",), ("program-replaced",), ("nccl-conf",), ("hosts-poisoned",), ("dns-broken",)),
 }
-"""Node -> faults of its hardware; of node02 none that changes the list of its parts, so that a look finds them on a node in production."""
+"""Node -> what goes wrong on it; on node02 nothing that changes the list of its parts, so that a look finds it on a node in production."""
 
-HAND = {
-    "node03": (
-        "echo NCCL_NET=Socket > /etc/nccl.conf",
-        "printf '#!/bin/sh\\nexit 0\\n' > /usr/bin/all_reduce_perf",
-        "echo '192.0.2.99 node02' >> /etc/hosts",
-        "echo 'nameserver 192.0.2.53' > /etc/resolv.conf",
-    ),
-    "node01": ("sysctl -q -w kernel.numa_balancing=1", "chmod 0777 /tmp"),
-}
-"""Node -> what a foreign hand does on it."""
+HAND = ("sysctl -q -w kernel.numa_balancing=1", "chmod 0777 /tmp")
+"""What a foreign hand does on node01, and install puts right."""
 
 NAMED = {
     "node02": (
@@ -35,5 +27,5 @@ NAMED = {
         "node03 /etc/hosts: name node02 - Expected: ",
         "node03: no name server answers - Expected: an answer of one of them Actual: 192.0.2.53: no answer",
     ),
-}  # fmt: skip
-"""Node -> how its drift is named in the progress of the next deploy."""
+}
+"""Node -> how its drift is named by the next deploy."""

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.drift import HAND, HARDWARE, NAMED
+from tests.integration.drift import FAULTS as DRIFT
+from tests.integration.drift import HAND, NAMED
 from tests.integration.fault_matrix import Player, trials
 from tests.integration.project import Project
 
@@ -135,6 +136,27 @@ def test_a_certificate_is_verified_against_the_node_as_it_is_now(project: Projec
     assert project.run("sim", "clear", "node04")[0] == 0
 
 
+def test_no_drift_hides_behind_evidence(project: Project) -> None:
+    for node, faults in DRIFT.items():
+        for fault in faults:
+            code, text = project.run("sim", "inject", node, *fault)
+            assert code == 0, text + project.progress()[-1000:]
+    code, document = project.json("deploy", "--limit", "node02,node03")
+    assert code == 1, project.progress()[-4000:]
+    assert {row["name"]: row["state"] for row in document["nodes"]} == {"node02": "quarantined", "node03": "quarantined"}
+    told: dict[str, str] = {}
+    for event in project.events():
+        if event.campaign == document["campaign"]:
+            told[event.node] = f"{told.get(event.node, '')}\n{event.text}"
+    for record in project.evidence(document["campaign"]):
+        told[record.target] = "\n".join([told.get(record.target, ""), *(str(finding) for finding in record.verdict.findings)])
+    unsaid = [words for node, those in NAMED.items() for words in those if words not in told[node]]
+    assert unsaid == [], told
+    assert all(state.startswith("drain") for name, state in sinfo(project).items() if name in NAMED)
+    for node in DRIFT:
+        assert project.run("sim", "clear", node)[0] == 0
+
+
 def test_faults_are_caught_and_named_in_production_and_repaired_nodes_pass(project: Project) -> None:
     player = Player(project)
     player.play(trials(FAULTS))
@@ -160,7 +182,7 @@ def test_srun_starts_what_open_mpi_started_and_the_nodes_are_as_before(project: 
 
 
 def test_the_next_install_mends_and_names_what_it_manages(project: Project) -> None:
-    for command in HAND["node01"]:
+    for command in HAND:
         project.ssh("node01", command)
     code, document = project.json("install", "--limit", "node01")
     assert (code, document["changed"]) == (0, ["node01"]), project.progress()[-4000:]
@@ -168,24 +190,3 @@ def test_the_next_install_mends_and_names_what_it_manages(project: Project) -> N
     assert any(text.startswith("changed: base : limits | Put the kernel settings in force") for text in told), told
     assert any(text.startswith("changed: base : limits | Open /tmp and /var/tmp to all users, each to its own files (mode 1777)") for text in told), told
     assert project.ssh("node01", "sysctl -n kernel.numa_balancing; stat -c %a /tmp").split() == ["0", "1777"]
-
-
-def test_no_drift_hides_behind_evidence(project: Project) -> None:
-    for node, faults in HARDWARE.items():
-        for fault in faults:
-            code, text = project.run("sim", "inject", node, *fault)
-            assert code == 0, text + project.progress()[-1000:]
-    for command in HAND["node03"]:
-        project.ssh("node03", command)
-    code, document = project.json("deploy", "--limit", "node02,node03")
-    assert code == 1, project.progress()[-4000:]
-    assert {row["name"]: row["state"] for row in document["nodes"]} == {"node02": "quarantined", "node03": "quarantined"}
-    told: dict[str, str] = {}
-    for event in project.events():
-        if event.campaign == document["campaign"]:
-            told[event.node] = f"{told.get(event.node, '')}\n{event.text}"
-    for record in project.evidence(document["campaign"]):
-        told[record.target] = "\n".join([told.get(record.target, ""), *(str(finding) for finding in record.verdict.findings)])
-    unsaid = [words for node, those in NAMED.items() for words in those if words not in told[node]]
-    assert unsaid == [], told
-    assert all(state.startswith("drain") for name, state in sinfo(project).items() if name in NAMED)

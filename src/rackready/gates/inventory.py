@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +22,8 @@ from rackready.ondevice import nvml_inventory
 
 _KEY = "inventory"
 _RUNBOOK = "docs/runbooks/gpu.md"
+_PLAIN = re.compile(r"[!-~]+")
+"""What serial numbers, UUIDs, versions and addresses are made of: with anything else in it a second one of the same looks like another."""
 _MODEL_STEP = "Correct the node's platform in the site file, or replace the GPU."
 
 
@@ -131,6 +134,8 @@ class Inventory(Gate):
         self._board(judge, where, gpu)
         for field, label in (("serial", "serial"), ("uuid", "uuid"), ("vbios", "vbios"), ("pci", "PCI address")):
             judge.judged += 1
+            if gpu.get(field) and not _PLAIN.fullmatch(gpu[field]):
+                judge.error(where, f"{label} unreadable", "letters, digits and signs", ascii(gpu[field])[:60], AGAIN)
             if not gpu.get(field):
                 judge.error(
                     where,

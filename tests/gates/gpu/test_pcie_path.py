@@ -208,3 +208,13 @@ def test_the_script_reads_sysfs(tmp_path: Path, capsys: pytest.CaptureFixture[st
         "correctable": 3,
     }
     assert pcie_path.main(str(tmp_path / "absent")) == 1
+
+
+@pytest.mark.parametrize("revision", ["0x\u2212f", "0xf f", "0xff\u200b", ""], ids=ascii)
+def test_a_revision_that_is_none_may_be_that_of_a_gpu_off_the_bus(revision: str) -> None:
+    found = paths_of()
+    found["gpus"][3]["revision"] = revision
+    verdict = judge(f"{S}pcie-path", {"path": json.dumps(found)})
+    wanted = f"node01 gpu3: PCI revision unreadable - Expected: 0x and two hexadecimal digits Actual: {revision!a}. Read `lspci -s ADDRESS -n` by hand."
+    assert ([str(finding) for finding in verdict.findings], verdict.outcome) == ([wanted], Outcome.ERROR)
+    assert "node01/gpu3" not in verdict.measured

@@ -114,7 +114,7 @@ def _diagnostic(document: dict[str, Any]) -> Diagnostic:
     version = str(meta.get("version", body.get("version", "")))
     earlier |= any("gpu_ids" in item for _, test in tests for item in test["results"])
     untold = _untold(devices, old="DCGM GPU Diagnostic" in document, earlier=earlier)
-    driver, eud = str(meta.get("Driver Version Detected", "")), str(meta.get("EUD Test Version", ""))
+    driver, eud = str(meta.get("Driver Version Detected", "")), str(meta.get("EUD Test Version") or meta.get("EUD Package Version", ""))
     return Diagnostic(version, driver, devices.gpus, devices.serials, devices.ids, results, eud, untold)
 
 
@@ -137,9 +137,6 @@ def _devices(gpus: tuple[int, ...], serials: list[object], ids: list[object]) ->
     for serial in serials:
         if not isinstance(serial, str) or not _SERIAL.fullmatch(serial):
             raise FormatError(f"serial number {serial!r} is none")
-    told = [serial for serial in serials if serial]
-    if told and len(told) != len(gpus):
-        raise FormatError(f"{len(gpus)} GPUs, and serial numbers of {len(told)}")
     words = [str(found).strip() for found in ids]
     known = tuple(word.lower().removeprefix("0x") for word in words if word)
     if known and len(known) != len(gpus):
@@ -151,10 +148,12 @@ def _devices(gpus: tuple[int, ...], serials: list[object], ids: list[object]) ->
 
 def _untold(devices: _Devices, *, old: bool, earlier: bool) -> tuple[str, ...]:
     """Return what a document does not tell. ``old``: it is of DCGM before 4, which without serial numbers is before 3.3; ``earlier``: it is surely."""
+    told = sum(bool(serial) for serial in devices.serials)
     lacks = [
         ("which GPUs it found", not devices.gpus and earlier),
         ("the PCI device ids of the GPUs", not devices.ids and (earlier or bool(devices.gpus))),
-        ("the serial numbers of the GPUs", old and not any(devices.serials)),
+        ("the serial numbers of the GPUs", old and not told),
+        (f"the serial numbers of all GPUs ({told} of {len(devices.gpus)})", 0 < told < len(devices.gpus)),
         ("the severity of its warnings", earlier),
     ]
     return tuple(what for what, lack in lacks if lack)

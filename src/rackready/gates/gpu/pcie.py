@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ _RUNBOOK = "docs/runbooks/gpu.md"
 _STEP = f"Power the node off and on; if it stays so, reseat the board or riser of that link, then look at the BIOS's link speed: {_RUNBOOK}."
 _VIRTUAL = frozenset({"0x1b36", "0x15ad"})
 """Vendors of ports that no wire leaves (pci.ids: Red Hat, for QEMU; VMware): what they say that they can do is about no hardware."""
+_REVISION = re.compile(r"0x[0-9a-f]{2}|None")
+"""As sysfs writes it; None where it could not be read."""
 _GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
@@ -74,7 +77,7 @@ def _gpu(judge: Judge, facts: NodeFacts, where: str, gpu: dict[str, Any], notes:
     before = len(judge.fails) + len(judge.errors)
     links: list[dict[str, Any]] = gpu["links"]
     judge.judged += 1
-    if gpu.get("revision") == "0xff":
+    if gpu["revision"] == "0xff":
         judge.fail(
             where,
             "GPU fell off the PCIe bus",
@@ -82,6 +85,9 @@ def _gpu(judge: Judge, facts: NodeFacts, where: str, gpu: dict[str, Any], notes:
             "its configuration space reads as all ones (rev ff)",
             f"Power the node off and on; if it comes back, replace the GPU: {_RUNBOOK}.",
         )
+        return
+    if not _REVISION.fullmatch(str(gpu["revision"])):
+        judge.error(where, "PCI revision unreadable", "0x and two hexadecimal digits", ascii(gpu["revision"])[:40], "Read `lspci -s ADDRESS -n` by hand.")
         return
     if not links:
         judge.error(where, "PCIe path not reported", "the GPU and its bridges", "nothing", "Read `lspci -t` by hand.")
