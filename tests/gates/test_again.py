@@ -13,8 +13,8 @@ from rackready.gates.again import Again
 from rackready.gates.inventory import Inventory
 from rackready.model.outcome import Finding, Outcome, Verdict
 from tests.gates.fake import said
+from tests.gates.phase_rack import PAIR, Played, Rack, play
 from tests.gates.support import text
-from tests.gates.test_phase import PAIR, Played, Rack, play
 
 INVENTORY = "node/gpu/sanity/inventory"
 NCCL = "node/gpu/performance/nccl-all-reduce"

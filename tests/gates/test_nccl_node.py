@@ -10,11 +10,9 @@ import pytest
 
 from rackready.gates.formats import nccl_log, nccl_tests
 from rackready.gates.formats.error import FormatError
-from rackready.gates.nccl import fitting
 from rackready.gates.offline import facts
 from rackready.gates.registry import GateInputsError, gate
 from rackready.model.outcome import Outcome
-from rackready.profiles import loader
 from tests.gates.nccl_table import at, settings
 from tests.gates.support import Case, Said, check, judge, launched, outputs, rack, text
 
@@ -385,25 +383,3 @@ def test_a_log_of_another_server_is_no_pass(platform: str) -> None:
     verdict = found.evaluate(known, run, outputs(run, {"launch0": HEALTHY}))
     assert verdict.outcome is Outcome.ERROR
     assert [finding.what for finding in verdict.findings] == ["all_reduce_perf ran on GPUs of another model"]
-
-
-SIZES = {"dgx_h100": ("8589934592", "17179869184"), "dgx_a100_320": ("4294967296", "8589934592"), "r760xa_l4": ("2147483648", "4294967296")}
-
-
-@pytest.mark.parametrize("platform", sorted(SIZES))
-def test_the_size_is_what_fits_into_the_memory(platform: str) -> None:
-    argv = gate(GATE).plan(facts(platform), ["node01"])[0].commands[0].argv
-    assert (argv[2], argv[4]) == SIZES[platform]
-    argv = gate(GATE, {"size": "1G"}).plan(facts(platform), ["node01"])[0].commands[0].argv
-    assert (argv[2], argv[4]) == ("536870912", "1073741824")
-
-
-@pytest.mark.parametrize("gpu", loader.known("gpu"))
-def test_what_cuda_counts_less_than_nvml_changes_no_size(gpu: str) -> None:
-    memory = loader.gpu(gpu).memory.value
-    assert fitting(memory) == fitting(0.97 * memory) == ("16G" if memory > 79 * 1024 else "4G" if memory < 24 * 1024 else "8G")
-
-
-@pytest.mark.parametrize(("memory_mib", "size"), [(1024 * 53, "16G"), (1024 * 53 - 1, "8G"), (4096, "512M"), (2050, "512K"), (1, "1K")])
-def test_three_buffers_and_the_reserve_fit(memory_mib: int, size: str) -> None:
-    assert fitting(memory_mib) == size

@@ -105,8 +105,8 @@ def site_of_racks(context: PhaseContext, racks: int, nodes: int) -> list[str]:
             number = rack * nodes + k + 1
             name = f"n{number:03}"
             names.append(name)
-            bmc = {"address": f"192.0.3.{number}", "username": "admin", "password": {"file": "p"}}
-            here.append({**template, "name": name, "serial": name, "unit": 1 + 8 * k, "address": f"192.0.4.{number}", "bmc": bmc})
+            bmc = {"address": f"10.0.3.{number}", "username": "admin", "password": {"file": "p"}}
+            here.append({**template, "name": name, "serial": name, "unit": 1 + 8 * k, "address": f"10.0.4.{number}", "bmc": bmc})
             first = [next(ports) for _ in range(4)]
             span = f"swp{first[0]}-swp{first[-1]}"
             raw["links"] += [{"node": name, "rails": rails, "switch": switch, "ports": span} for rails, switch in (("1-4", "leaf01"), ("5-8", "leaf02"))]

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
 from rackready.cli.captured_inputs import EXIT_CODE, numbers, read, stripped
-from rackready.cli.output import Format, console, print_json
+from rackready.cli.output import Format, console, print_json, print_table
 from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
 
@@ -63,19 +61,14 @@ def _document(found: Sequence[Judged]) -> dict[str, Any]:
 
 
 def _print(found: Sequence[Judged]) -> None:
-    table = Table()
-    for name in ("gate", "outcome", "findings"):
-        table.add_column(name, no_wrap=True)
-    for item in found:
-        if item.verdict is not None:
-            table.add_row(item.gate, item.verdict.outcome.value, str(len(item.verdict.findings)))
-    if table.row_count:
-        console.print(table)
+    rows = [(item.gate, item.verdict.outcome.value, str(len(item.verdict.findings))) for item in found if item.verdict is not None]
+    if rows:
+        print_table(("gate", "outcome", "findings"), rows)
     for item in found:
         for finding in item.verdict.findings if item.verdict is not None else ():
             console.print(f"{item.gate}: {finding}")
     for item in found:
         if item.verdict is None:
             console.print(f"not judged: {item.gate}: it also needs {', '.join(f'`{words}`' for words in item.lacks)}")
-    if not table.row_count:
+    if not rows:
         console.print("nothing was judged: no gate has all that it needs")

@@ -8,6 +8,7 @@ from functools import cache
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from rackready.design.capacity.cooling_loss import KIND as CDU
 from rackready.design.capacity.limits import kilowatts
 from rackready.design.capacity.losses import LossCase, tally
 from rackready.design.capacity.notes import NOT_PUBLISHED
@@ -68,7 +69,7 @@ def plan_html(
     """Return the page. ``problems``: those of other parts of the plan; ``facts``: further lines of the summary (cables, addresses) in their order."""
     looks = pictures.alike(racks)
     unclear = sum(1 for rack in report.racks if rack.unpublished)
-    losses = losses_text(asdict(tally(report.losses)), report.over_alive)
+    losses = losses_text(asdict(tally(report.losses)), report.over_alive, cooling=any(case.kind == CDU for case in report.losses))
     return _template("plan").render(
         name=name,
         report=report,

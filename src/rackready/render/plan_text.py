@@ -143,11 +143,12 @@ def _losses(capacity: Mapping[str, Any]) -> str:
     if not capacity["losses_looked_at"]:
         return "not judged: no single loss of power was looked at"
     counts = {name: capacity[f"losses_{name}"] for name in ("looked_at", "survived", "accepted", "not_survived", "not_judged")}
-    return losses_text(counts, capacity["over_with_nothing_lost"], "power and cooling" if capacity["cdu_losses_looked_at"] else "power")
+    return losses_text(counts, capacity["over_with_nothing_lost"], cooling=bool(capacity["cdu_losses_looked_at"]))
 
 
-def losses_text(counts: Mapping[str, int], over_alive: int, what: str = "power") -> str:
-    """Return how the losses came out. ``over_alive``: what is over its rating before anything is lost."""
+def losses_text(counts: Mapping[str, int], over_alive: int, *, cooling: bool) -> str:
+    """Return how the losses came out. ``over_alive``: what is over its rating before anything is lost; ``cooling``: those of cooling are among them."""
+    what = "power and cooling" if cooling else "power"
     parts = [f"{counts[name]:,} {name.replace('_', ' ')}" for name in ("accepted", "not_judged") if counts[name]]
     text = ", ".join(
         [f"{counts['looked_at']:,} single losses of {what} looked at, {counts['survived']:,} survived, {counts['not_survived']:,} not survived", *parts]

@@ -84,6 +84,7 @@ class Node:
             runtime["dcgm"] = {"driver": VERSION, "gpus": uuids}
             runtime["fabric"] = {"state": "Completed", "pid": 1}
         self.put("/run/nv-hostengine.pid", "1")
+        kmsg.say(f"Linux version {paths.kernel()}")
         firmware.lay_out()
         tree.report(self.state)
         self.devices = hwd.Devices()

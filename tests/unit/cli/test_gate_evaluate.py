@@ -57,7 +57,8 @@ def test_a_plugin_or_fabric_that_is_none_is_refused(evaluate: Any, captured: lis
 
 def test_what_is_rated_by_time_takes_how_long_it_ran(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
     before = (FIXTURES / "smi/dgx_h100_healthy.xml").read_text(encoding="utf-8")
-    (tmp_path / "after").write_text(before.replace("<replay_counter>0<", "<replay_counter>1<", 1), encoding="utf-8")
+    after = before.replace("<replay_counter>0<", "<replay_counter>1<", 1).replace("06:00:00", "06:01:00")
+    (tmp_path / "after").write_text(after, encoding="utf-8")
     (tmp_path / "before").write_text(before, encoding="utf-8")
     files = {"before": tmp_path / "before", "copy-0": FIXTURES / "nvbandwidth/dgx_h100_healthy.json", "after": tmp_path / "after"}
     given = [word for key, path in files.items() for word in ("--input", f"{key}={path}")]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.unit.design.written import Change, change, example, parse, refusals
+from tests.unit.design.written import Change, change, example, refusals
 
 B200, H100, GB200, MIXED = "b200-4su-roce", "h100-1su-infiniband", "gb200-nvl72-8-racks", "mixed-metal-virtual"
 LATER = {"name": "later", "nodes": ["a01-n1"]}
@@ -341,61 +339,3 @@ def test_refusal(name: str, mistake: Change, text: str) -> None:
     mistake(document)
     found = refusals(document)
     assert any(item.startswith(text) for item in found), found
-
-
-def test_links_may_end_on_sub_ports() -> None:
-    document = example(LAB)
-    document["switches"] = [{**document["switches"][0], "name": name, "address": f"192.0.2.2{number}"} for number, name in enumerate(("leaf01", "leaf02"))]
-    document["switches"][0]["ports"] = [{"ports": "swp1-swp8", "breakout": 2, "polarity": "B"}]
-    document["links"][0] = {"node": "node01", "rails": "1-2", "switch": "leaf01", "ports": "swp1s0-swp1s1"}
-    document["links"] += [
-        {"node": "node01", "rails": "3-4", "switch": "leaf01", "ports": "swp2s0-swp2s1"},
-        {"node": "node[02-04]", "rails": "1-4", "switch": "leaf01", "ports": "swp9-swp20"},
-    ]
-    assert {link.ports for link in parse(document).links if link.node == "node01"} == {"swp1s0-swp1s1", "swp2s0-swp2s1", "swp1-swp4"}
-
-
-def test_a_window_that_ends_before_it_begins() -> None:
-    document = example(B200)
-    document["maintenance"][0] |= {"begins": "2027-02-01", "ends": "2027-01-01"}
-    assert refusals(document) == ["maintenance[0].ends: ends on 2027-01-01, before it begins on 2027-02-01. Correct one of the two."]
-
-
-def test_windows_apart_in_time_or_racks_are_fine() -> None:
-    document: dict[str, Any] = example(B200)
-    document["maintenance"][0]["racks"] = ["a[01-16]"]
-    document["maintenance"].append({**document["maintenance"][0], "name": "other", "racks": ["a[17-32]"]})
-    assert len(parse(document).maintenance) == 2
-
-
-def test_section_that_cannot_be_read_hides_nothing_else() -> None:
-    document = example(B200)
-    document["networks"]["oob"]["pool"] = "nowhere"
-    document["tenants"][1]["vrf"] = "research"
-    found = refusals(document)
-    assert [item.split(":")[0] for item in found] == ["networks.oob.pool", "tenants[1].vrf"]
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "first"),
-    [
-        ("facility.pue", 0.5, "facility.pue: Input should be greater than or equal to 1"),
-        ("facility.power.0.kind", "gird", "facility.power[0].kind: Input should be 'utility'"),
-        ("halls.0.row_pitch_m", "wide", "halls[0].row_pitch_m: Input should be a valid number"),
-    ],
-    ids=["pue", "kind-of-power", "hall"],
-)
-def test_what_was_taken_out_is_not_called_missing(path: str, value: object, first: str) -> None:
-    document = example(H100)
-    change(path, value)(document)
-    (found,) = refusals(document)
-    assert found.startswith(first)
-
-
-def test_virtual_nodes_need_no_cables() -> None:
-    document = example(LAB)
-    guest = {"name": "vm-[11-12]", "kind": "virtual", "platform": "dgx_h100", "host": "node01", "address": {"first": "192.0.2.51"}}
-    document["racks"][0]["nodes"].append(guest)
-    assert [node.name for node in parse(document).nodes() if node.kind == "virtual"] == ["vm-11", "vm-12"]
-    document["links"].append({"node": "vm-11", "rails": "1", "switch": "leaf01", "ports": "swp17"})
-    assert refusals(document) == ["links[2].rails: vm-11 has no rail 1 - Expected: none. Correct the rail."]

@@ -151,7 +151,7 @@ def test_no_layout_divides_the_gpus() -> None:
     model, _ = read_config(MODEL, "config.json")
     gpu, server = loader.gpu("h100_sxm"), loader.platform("dgx_h100")
     with pytest.raises(RackreadyError) as refused:
-        candidates.train_on(server, gpu, model, TrainingJob(128, 1), Layout(0, 2), 15)
+        candidates.train_on(server, gpu, model, TrainingJob(128, 1), Layout(0, 2), 15, 0.4)
     assert str(refused.value) == (
         "dgx_h100: no layout of llama is possible there - Expected: degrees that divide 17 heads and the GPUs Actual: none. "
         "Give --tp and --pp, or another --gpus."

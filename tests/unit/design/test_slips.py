@@ -68,7 +68,7 @@ SLIPS = [
         [
             (
                 "switch_slots: no topology makes switches that could be placed there. "
-                "Add a topology, name one of other_fabrics, or give switches their rack and unit."
+                "Add a topology, name a fabric of other_fabrics, or place switches by rack and unit."
             )
         ],
     ),

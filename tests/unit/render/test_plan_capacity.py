@@ -57,6 +57,6 @@ def test_page_says_at_least_and_not_judged() -> None:
     page = plan_html("lab", report, [rack])
     assert "<li>highest draw<b>at least 2.0 kW</b></li>" in page
     assert "<li>facility (x PUE)<b>at least 3.0 kW</b></li>" in page
-    assert "<p>Of a power node or of a feed: 4 single losses of power looked at, 0 survived, 0 not survived, 4 not judged.</p>" in page
+    assert "<p>4 single losses of power looked at, 0 survived, 0 not survived, 4 not judged.</p>" in page
     assert page.count("<td>not judged</td>") == 4
     assert shown_losses(report.losses) == list(report.losses)

@@ -118,10 +118,10 @@ def gb200(**fields: Any) -> dict[str, Any]:
 def test_example_survives_the_loss_of_a_unit() -> None:
     plan = plan_site(parse(gb200()))
     assert [(case.element, len(case.racks), case.survived) for case in plan.capacity.losses if case.kind == "cdu"] == [("cdu-1", 8, True), ("cdu-2", 8, True)]
-    assert dict(facts(summary(plan)))["losses"] == "18 single losses of power and cooling looked at, 0 not survived"
+    assert dict(facts(summary(plan)))["losses"] == "18 single losses of power and cooling looked at, 18 survived, 0 not survived"
     page = plan_html("gb200", plan.capacity, plan.racks)
     assert "<td>CDU cdu-1</td>" in page
-    assert "losses of a power node, feed or coolant distribution unit are survived" in page
+    assert "<p>18 single losses of power and cooling looked at, 18 survived, 0 not survived.</p>" in page
 
 
 def test_loss_of_the_only_unit_is_a_single_point_of_failure() -> None:

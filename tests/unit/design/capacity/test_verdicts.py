@@ -89,7 +89,7 @@ def test_a_feed_that_a_loss_overloads_is_not_survived_and_all_say_so() -> None:
     assert hurt == {"ups-a", "rpp-a", "ups-b", "rpp-b", "a", "b"}
     counts = asdict(tally(report.losses))
     assert counts == {"looked_at": 8, "survived": 2, "accepted": 0, "not_survived": 6, "not_judged": 0}
-    assert "Of a power node or of a feed: 8 single losses of power looked at, 2 survived, 6 not survived." in plan_html("x", report, [item])
+    assert "8 single losses of power looked at, 2 survived, 6 not survived." in plan_html("x", report, [item])
     assert any("is over its rating with feed a lost" in text for text in texts(report))
 
 
@@ -209,7 +209,7 @@ def test_a_share_of_the_rack_stands_for_what_nobody_publishes() -> None:
 def test_the_plan_says_whose_liquid_share_is_missing_and_counts_nodes_alone() -> None:
     found = summary(plan_site(parse(example("h100-1su-infiniband"))))
     lines = dict(facts(found))
-    assert lines["heat"].endswith("liquid and air not known: liquid share not published of head, login, storage, ufm")
+    assert lines["heat"].endswith("liquid and air not known: liquid share not published of head, login, sn2201, sn4600c, storage, ufm")
     assert lines["nodes"] == "31 x dgx_h100, metal in 8 of 9 racks"
     assert (found["fabric"]["counts"]["nodes"], found["fabric"]["counts"]["devices"]) == (31, 2)
     assert "the only leaf of a rail for 31 nodes and 1 device:" in found["single_points_of_failure"][0]
