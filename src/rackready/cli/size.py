@@ -11,6 +11,7 @@ from rackready.cli.output import Format, Output, print_json
 from rackready.cli.size_answer import described, serving_answer, training_answer
 from rackready.cli.size_cost import Money, prices
 from rackready.cli.size_model import Asked, model_of
+from rackready.design.sizing.cost import Virtual
 
 app = typer.Typer(help="Size a language model: memory, servers that fit, bounds of speed, cost of a result.", no_args_is_help=True)
 
@@ -69,12 +70,15 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     load: size_cost.Load = 1.0,
     used: size_cost.Used = 1.0,
     overhead: size_cost.Overhead = 0.0,
+    virtual_used: size_cost.VirtualUsed = 0.0,
+    virtual_fee: size_cost.VirtualFee = 0.0,
     currency: size_cost.Currency = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Serve a model: the cheapest layout, sequences that fit, bounds of prefill and decode, cost of a million tokens."""
     asked = Asked(config, params, layers, hidden, heads, kv_heads, vocabulary, weights)
-    money = Money(prices("--price-hour", price_hour), prices("--price-gpu", price_gpu), life, kwh, pue, load, used, overhead, currency)
+    virtual = Virtual(overhead, virtual_used, virtual_fee)
+    money = Money(prices("--price-hour", price_hour), prices("--price-gpu", price_gpu), life, kwh, pue, load, used, virtual, currency)
     document = serving_answer(
         *model_of(asked),
         {
@@ -127,12 +131,15 @@ def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
     load: size_cost.Load = 1.0,
     used: size_cost.Used = 1.0,
     overhead: size_cost.Overhead = 0.0,
+    virtual_used: size_cost.VirtualUsed = 0.0,
+    virtual_fee: size_cost.VirtualFee = 0.0,
     currency: size_cost.Currency = "",
     output: Output = Format.TEXT,
 ) -> None:
     """Train a model: the fastest layout that fits, memory of its fullest GPU, days and cost of a run."""
     asked = Asked(config, params, layers, hidden, heads, kv_heads, vocabulary)
-    money = Money(prices("--price-hour", price_hour), prices("--price-gpu", price_gpu), life, kwh, pue, load, used, overhead, currency)
+    virtual = Virtual(overhead, virtual_used, virtual_fee)
+    money = Money(prices("--price-hour", price_hour), prices("--price-gpu", price_gpu), life, kwh, pue, load, used, virtual, currency)
     wanted: dict[str, Any] = {
         "sequence": sequence,
         "micro_batch": micro_batch,

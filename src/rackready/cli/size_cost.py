@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from rackready.design.sizing.cost import Price, gpu_hour, per_million, virtual
+from rackready.design.sizing.cost import Price, Virtual, gpu_hour, on_virtual, per_million, virtual
 from rackready.model.problems import RackreadyError
 from rackready.profiles import loader
 
@@ -22,10 +22,12 @@ Life = Annotated[float, typer.Option("--life-years", help="Years over which the 
 Kwh = Annotated[float, typer.Option("--price-kwh", min=0, help="Price of one kWh.")]
 Pue = Annotated[float, typer.Option("--pue", help="Facility power over IT power: what cooling and distribution add.")]
 Load = Annotated[float, typer.Option("--load", help="Average draw as a share of the server's highest, 0 to 1.")]
-Used = Annotated[float, typer.Option("--used", help="Share of its life in which a GPU works on results, 0 to 1.")]
+Used = Annotated[float, typer.Option("--used", help="Share of its life, or of rented hours, in which a GPU works on results, 0 to 1.")]
 Overhead = Annotated[
     float, typer.Option("--virtual-overhead", help="Share by which virtual machines are slower, as you measured it, e.g. 0.03. No figure is built in.")
 ]
+VirtualUsed = Annotated[float, typer.Option("--virtual-used", help="As --used, under virtual machines; 0: as --used.")]
+VirtualFee = Annotated[float, typer.Option("--virtual-fee", help="What licences of virtual machines add to every hour of one GPU.")]
 Currency = Annotated[str, typer.Option("--currency", help="Name of the money that prices are in; it is only printed.")]
 
 
@@ -80,7 +82,7 @@ class Money:
     pue: float = 0.0
     load: float = 1.0
     used: float = 1.0
-    overhead: float = 0.0
+    virtual: Virtual = field(default_factory=Virtual)
     currency: str = ""
 
     def check(self) -> None:
@@ -93,13 +95,14 @@ class Money:
             )
         if self.hour and self.purchase:
             raise RackreadyError("--price-hour, --price-gpu: Expected: one of them Actual: both. Rent or buy.")
-        for option, value in (("--load", self.load), ("--used", self.used)):
+        for option, value in (("--load", self.load), ("--used", self.used), ("--virtual-used", self.virtual.used or 1.0)):
             if not 0 < value <= 1:
                 raise RackreadyError(f"{option} {value:g}: Expected: above 0 and at most 1 Actual: {value:g}. Correct it.")
-        if not 0 <= self.overhead < 1:
-            raise RackreadyError(
-                f"--virtual-overhead {self.overhead:g}: Expected: at least 0 and below 1 Actual: {self.overhead:g}. Give a share, e.g. 0.03 for 3 %."
-            )
+        overhead = self.virtual.overhead
+        if not 0 <= overhead < 1:
+            raise RackreadyError(f"--virtual-overhead {overhead:g}: Expected: at least 0 and below 1 Actual: {overhead:g}. Give a share, e.g. 0.03 for 3 %.")
+        if self.virtual.fee < 0:
+            raise RackreadyError(f"--virtual-fee {self.virtual.fee:g}: Expected: at least 0 Actual: {self.virtual.fee:g}. Correct it.")
         if self.life <= 0:
             raise RackreadyError(f"--life-years {self.life:g}: Expected: above 0 Actual: {self.life:g}. Correct it.")
         if self.pue and self.pue < 1:
@@ -107,13 +110,24 @@ class Money:
 
     def _finite(self) -> None:
         said = [("--price-hour", value) for value in self.hour.values()] + [("--price-gpu", value) for value in self.purchase.values()]
-        options = [*said, ("--life-years", self.life), ("--price-kwh", self.kwh), ("--pue", self.pue)]
+        options = [*said, ("--life-years", self.life), ("--price-kwh", self.kwh), ("--pue", self.pue), ("--virtual-fee", self.virtual.fee)]
         wrong = [f"{option} {value:g}: Expected: a number Actual: {value:g}. Correct it." for option, value in options if not math.isfinite(value)]
         if wrong:
             raise RackreadyError("\n".join(wrong))
 
     def assumed(self) -> list[str]:
-        """Return what a purchase takes for granted and nobody said."""
+        """Return what the costs take for granted and nobody said."""
+        return [*self._owned(), *self._as_on_metal()]
+
+    def _as_on_metal(self) -> list[str]:
+        if not self.virtual.said or not (self.hour or self.purchase):
+            return []
+        terms = self.virtual
+        out = [] if terms.overhead else ["virtual machines are as fast as metal (--virtual-overhead)"]
+        out += [] if terms.used else [f"their GPUs work {self.used:.0%} of their life, as on metal (--virtual-used)"]
+        return [*out, *([] if terms.fee else ["their licences cost nothing (--virtual-fee)"])]
+
+    def _owned(self) -> list[str]:
         if not self.purchase:
             return []
         out = ["a GPU's power is its share of the server's highest draw (--load 1)"] if self.load == 1 else []
@@ -121,27 +135,23 @@ class Money:
         out += [] if self.pue else ["PUE 1: no cooling (--pue)"]
         return [*out, f"GPUs work {self.used:.0%} of {self.life:g} years (--used, --life-years)"]
 
-    def hourly(self, platform: str) -> float | None:
-        """Return what one working GPU hour costs on a server model; None without any price."""
+    def tokens(self, platform: str, gpus: int, rate: float) -> dict[str, float] | None:
+        """Return the cost of a GPU hour and of a million tokens, on bare metal and, where something was said of them, on virtual machines."""
+        return self._costs(platform, "per_million_tokens", lambda hourly: per_million(hourly, gpus, rate))
+
+    def run(self, platform: str, gpu_hours: float) -> dict[str, float] | None:
+        """Return the cost of a GPU hour and of a whole run, on bare metal and, where something was said of them, on virtual machines."""
+        return self._costs(platform, "run", lambda hourly: hourly * gpu_hours)
+
+    def _costs(self, platform: str, name: str, result: Callable[[float], float]) -> dict[str, float] | None:
+        """Return costs by name; ``result``: from the cost of a GPU hour. None without any price."""
         server = loader.platform(platform)
         watts = server.max_power.value / server.gpus
         price = Price(_price(self.hour, platform), _price(self.purchase, platform), self.life, watts, self.load, self.pue or 1.0, self.kwh, self.used)
-        return gpu_hour(price)
-
-    def tokens(self, platform: str, gpus: int, rate: float) -> dict[str, Any] | None:
-        """Return the cost of a GPU hour and of a million tokens, bare metal and, when the overhead is known, virtual."""
-        hourly = self.hourly(platform)
-        if hourly is None:
+        metal, guest = gpu_hour(price), gpu_hour(on_virtual(price, self.virtual))
+        if metal is None or guest is None:
             return None
-        bare = per_million(hourly, gpus, rate)
-        return {"gpu_hour": hourly, "per_million_tokens": bare, **self._virtual("per_million_tokens_virtual", bare)}
-
-    def run(self, platform: str, gpu_hours: float) -> dict[str, Any] | None:
-        """Return the cost of a GPU hour and of a whole run, bare metal and, when the overhead is known, virtual."""
-        hourly = self.hourly(platform)
-        if hourly is None:
-            return None
-        return {"gpu_hour": hourly, "run": hourly * gpu_hours, **self._virtual("run_virtual", hourly * gpu_hours)}
-
-    def _virtual(self, name: str, cost: float) -> dict[str, float]:
-        return {name: virtual(cost, self.overhead)} if self.overhead else {}
+        bare = {"gpu_hour": metal, name: result(metal)}
+        if not self.virtual.said:
+            return bare
+        return {**bare, "gpu_hour_virtual": guest, f"{name}_virtual": virtual(result(guest), self.virtual.overhead)}

@@ -53,6 +53,17 @@ def test_serve_names_layout_limit_and_cost(size: Size) -> None:
     assert row["cost"]["per_million_tokens_virtual"] == pytest.approx(row["cost"]["per_million_tokens"] / 0.8)
 
 
+def test_virtual_machines_are_priced_beside_metal(size: Size) -> None:
+    rented = ("serve", "--config", L8, "--on", "dgx_h100", "--price-hour", "2", "--used", "0.4")
+    terms = ("--virtual-used", "0.8", "--virtual-fee", "0.5", "--virtual-overhead", "0.05")
+    cost = json.loads(size(*rented, *terms, "--output", "json")[1])["candidates"][0]["cost"]
+    assert (cost["gpu_hour"], cost["gpu_hour_virtual"]) == (pytest.approx(2 / 0.4), pytest.approx(2.5 / 0.8))
+    assert cost["per_million_tokens_virtual"] == pytest.approx(cost["per_million_tokens"] * (2.5 / 0.8) / (2 / 0.4) / 0.95)
+    document = json.loads(size(*rented, *terms[:2], "--output", "json")[1])
+    assert document["assumed"][-2:] == ["virtual machines are as fast as metal (--virtual-overhead)", "their licences cost nothing (--virtual-fee)"]
+    assert document["candidates"][0]["cost"]["gpu_hour_virtual"] == pytest.approx(2 / 0.8)
+
+
 def test_efficiency_makes_results_dearer(size: Size) -> None:
     def cost(*more: str) -> float:
         document = json.loads(size("serve", "--config", L8, "--on", "dgx_h100", "--price-hour", "2", "--output", "json", *more)[1])
@@ -247,6 +258,8 @@ def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_p
             ("serve", "--config", L8, "--virtual-overhead", "3"),
             "--virtual-overhead 3: Expected: at least 0 and below 1 Actual: 3. Give a share, e.g. 0.03 for 3 %.",
         ),
+        (("serve", "--config", L8, "--virtual-used", "1.5"), "--virtual-used 1.5: Expected: above 0 and at most 1 Actual: 1.5. Correct it."),
+        (("serve", "--config", L8, "--virtual-fee", "-1"), "--virtual-fee -1: Expected: at least 0 Actual: -1. Correct it."),
         (
             ("train", "--config", L8, "--optimizer", "lion"),
             "--optimizer lion: Expected: one of adam, adam_no_master, adam8bit, sgd Actual: lion. Choose one of them.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 HOURS_PER_YEAR = 8_760
 
@@ -23,19 +23,44 @@ class Price:
     kwh: float = 0.0
     """Price of one kWh."""
     used: float = 1.0
-    """Share of its life in which the GPU works on results."""
+    """Share of its life, or of the hours that are paid for, in which the GPU works on results."""
+    fee: float = 0.0
+    """What each GPU costs more in every hour of its life, working or not: licences of a hypervisor and its GPU software."""
+
+
+@dataclass(frozen=True, slots=True)
+class Virtual:
+    """How virtual machines on the same servers differ from bare metal; what nobody said is as on metal."""
+
+    overhead: float = 0.0
+    """Share by which they are slower, 0 to below 1."""
+    used: float = 0.0
+    """Share of its life in which a GPU works on results; 0: as on metal."""
+    fee: float = 0.0
+    """As in Price."""
+
+    @property
+    def said(self) -> bool:
+        """Return whether anything was said of virtual machines."""
+        return bool(self.overhead or self.used or self.fee)
 
 
 def gpu_hour(price: Price) -> float | None:
-    """Return the cost of one working GPU hour: the price, or purchase over life plus energy with cooling; None without any price.
+    """Return the cost of one working GPU hour, rented or owned; None without any price.
 
-    purchase / (years x 8,760 x used) + kW x load x PUE x price of a kWh.
+    Rented: (price + fee) / used. Owned: (purchase / (years x 8,760) + fee) / used + kW x load x PUE x price of a kWh.
     """
     if price.hour is not None:
-        return price.hour
+        return (price.hour + price.fee) / price.used
     if price.purchase is None:
         return None
-    return price.purchase / (price.life_years * HOURS_PER_YEAR * price.used) + price.watts / 1000 * price.load * price.pue * price.kwh
+    owned = price.purchase / (price.life_years * HOURS_PER_YEAR)
+    return (owned + price.fee) / price.used + price.watts / 1000 * price.load * price.pue * price.kwh
+
+
+def on_virtual(price: Price, terms: Virtual) -> Price:
+    """Return the price of the same GPU under virtual machines."""
+    return replace(price, used=terms.used or price.used, fee=terms.fee)
 
 
 def per_million(hourly: float, gpus: int, tokens_per_second: float) -> float:

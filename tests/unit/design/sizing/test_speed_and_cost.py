@@ -198,6 +198,8 @@ def test_a_gpu_hour_rented_and_owned() -> None:
     # 35,040 over 4 years of 8,760 hours is 1.00; 1.275 kW x 1.3 x 0.10 is 0.16575.
     assert gpu_hour(Price(purchase=35_040, watts=1275, pue=1.3, kwh=0.10)) == pytest.approx(1.16575)
     assert gpu_hour(Price(purchase=35_040, used=0.5)) == pytest.approx(2.0)
+    assert gpu_hour(Price(hour=2.5, used=0.5)) == 5.0, "an hour that is rented and not used is paid for too"
+    assert gpu_hour(Price(purchase=35_040, used=0.5, fee=0.25, watts=1000, kwh=0.1)) == pytest.approx(2.6)
 
 
 def test_cost_of_a_million_tokens() -> None:
