@@ -136,7 +136,7 @@ def alone(gate_id: str, drop: str = "") -> Verdict:
 def test_a_node_alone(gate_id: str) -> None:
     verdict = alone(gate_id)
     assert said(verdict) == ""
-    assert verdict.note == (None if gate_id.endswith("all-reduce") else "fleet pending")
+    assert verdict.fleet_pending is not gate_id.endswith("all-reduce")
     assert alone(gate_id, "Pattern").outcome is Outcome.ERROR
     assert alone(gate_id, "NCCL INFO").outcome is Outcome.ERROR
 

@@ -170,7 +170,7 @@ def test_programs_in_containers(gate_id: str, stdout: str, code: int, outcome: O
     verdict = program(gate_id, stdout, code)
     assert verdict.outcome is outcome
     assert words in " ".join(str(finding) for finding in verdict.findings)
-    assert (verdict.note == "fleet pending") is (outcome is Outcome.PASS)
+    assert verdict.fleet_pending is (outcome is Outcome.PASS)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rackready.drivers.remote import Answer
 from rackready.evidence.report import build, write
 from rackready.gates.again import Again
 from rackready.gates.base import REGISTRY, Command, FleetMetric, Gate, GateFacts, Outputs, Run
-from rackready.gates.expectation import FLEET_PENDING, fleet_outliers, launches
+from rackready.gates.expectation import fleet_outliers, launches
 from rackready.gates.fleet import Comparison, Unit, compare, repeats, standard_error, standing
 from rackready.gates.phase import Stage
 from rackready.gates.registry import all_gates, gate
@@ -146,7 +146,7 @@ class Speed(Gate):
         value = float(outputs["one"].stdout)
         slow = [Finding(where=node, what="slow", expected="1", actual="0", next_step="Repair.")] if value < 10 else []
         metrics = [Metric(name="rate", target=node, value=value, unit="GB/s")]
-        return Verdict(outcome=Outcome.FAIL if slow else Outcome.PASS, findings=slow, metrics=metrics, measured=[node], note=None if slow else FLEET_PENDING)
+        return Verdict(outcome=Outcome.FAIL if slow else Outcome.PASS, findings=slow, metrics=metrics, measured=[node], fleet_pending=not slow)
 
 
 @pytest.fixture(autouse=True)
@@ -197,7 +197,7 @@ def test_fifteen_stay_pending_and_do_not_satisfy_the_gate(tmp_path: Path) -> Non
     stage, results = measure(tmp_path, ALL[:15], {"node07": 90.0})
     assert {result.outcome for result in results.values()} == {Outcome.ERROR}
     assert results["node07"].message.startswith(f"{SPEED}: fleet pending - Expected: a bound that judges")
-    assert newest(stage, "node07").verdict.note == FLEET_PENDING
+    assert newest(stage, "node07").verdict.fleet_pending
 
 
 def test_stored_evidence_of_other_nodes_counts(tmp_path: Path) -> None:

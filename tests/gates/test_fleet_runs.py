@@ -10,7 +10,6 @@ import pytest
 
 from rackready.drivers.remote import Answer
 from rackready.gates.base import REGISTRY, Command, FleetMetric, Gate, GateFacts, Outputs, Run
-from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.fabric.collectives import GATES
 from rackready.gates.fleet import Unit, in_site
 from rackready.gates.fleet_stage import units_of
@@ -97,7 +96,7 @@ class Rate(Gate):
     def evaluate(self, facts: GateFacts, run: Run, outputs: Outputs) -> Verdict:
         del facts
         metrics = [Metric(name="busbw", target=run.target, value=float(outputs["one"].stdout), unit="GB/s")]
-        return Verdict(outcome=Outcome.PASS, metrics=metrics, measured=list(run.nodes), note=FLEET_PENDING)
+        return Verdict(outcome=Outcome.PASS, metrics=metrics, measured=list(run.nodes), fleet_pending=True)
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +137,7 @@ def test_sixteen_pairs_judge_each_other(tmp_path: Path) -> None:
 def test_fifteen_pairs_stay_pending(tmp_path: Path) -> None:
     stage, results = measure(tmp_path, ALL[:30], {})
     assert {result.outcome for result in results.values()} == {Outcome.ERROR}
-    assert newest(stage, "node01").verdict.note == FLEET_PENDING
+    assert newest(stage, "node01").verdict.fleet_pending
 
 
 def test_pairs_that_were_measured_before_count(tmp_path: Path) -> None:
@@ -146,4 +145,4 @@ def test_pairs_that_were_measured_before_count(tmp_path: Path) -> None:
     stage, results = measure(tmp_path, ALL[30:], {"node39": 90.0}, "c2")
     assert sorted(node for node, result in results.items() if result.outcome is Outcome.FAIL) == ["node39", "node40"]
     assert {results[node].outcome for node in ALL[30:38]} == {Outcome.PASS}
-    assert newest(stage, "node01").verdict.note == FLEET_PENDING, "its own record is not touched: its next stage completes it"
+    assert newest(stage, "node01").verdict.fleet_pending, "its own record is not touched: its next stage completes it"

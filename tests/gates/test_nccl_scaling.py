@@ -155,7 +155,7 @@ def test_a_lax_mark_lowers_no_floor() -> None:
 def test_a_mark_judges_what_no_bound_can() -> None:
     """NVLink across several nodes has no reference: pending without a mark, judged with one."""
     site = trays({"node01": "a", "node02": "a"})
-    assert scaled(site, {1: 370.0, 2: 300.0}, sent=1e6).note == f"fleet pending; {RECORDED}"
+    assert scaled(site, {1: 370.0, 2: 300.0}, sent=1e6).remarks == f"fleet pending; {RECORDED}"
     good = scaled(site, {1: 370.0, 2: 350.0}, sent=1e6, inputs={"min_efficiency": 0.9})
     assert (said(good), good.note) == ("", None)
     bad = scaled(site, {1: 370.0, 2: 300.0}, sent=1e6, inputs={"min_efficiency": 0.9})
@@ -190,7 +190,7 @@ def test_several_domains_are_held_to_what_each_must_have_sent() -> None:
     assert said(good) == ""
     assert good.outcome is Outcome.PASS
     assert "node04/mlx5_4" in good.measured
-    assert good.note == f"fleet pending; {RECORDED}"
+    assert good.remarks == f"fleet pending; {RECORDED}"
     bad = scaled(site, {1: 370.0, 2: 370.0, 4: 366.0}, factor=0.5)
     assert bad.outcome is Outcome.FAIL
     step = "The data went another way than over the rails, or something else used them: check the transport and that no job runs."

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from rackready.gates.base import GateFacts, Run
-from rackready.gates.expectation import FLEET_PENDING, Collective
+from rackready.gates.expectation import Collective
 from rackready.gates.fabric import carried, domains
 from rackready.gates.nccl import collectives_run
 from rackready.gates.offline import facts
@@ -156,7 +156,7 @@ def test_a_published_healthy_run_passes(run: Published) -> None:
     verdict = judged(run, Evidence(run.busbw))
     assert [str(finding) for finding in verdict.findings] == []
     assert verdict.outcome is Outcome.PASS
-    assert verdict.note == (None if run.bound else FLEET_PENDING)
+    assert verdict.fleet_pending is not bool(run.bound)
     assert verdict.measured
     assert verdict.transport is not None
     assert ("P2P/MNNVL" in verdict.transport) is (run.platform != "dgx_h100")

@@ -253,7 +253,7 @@ def test_matrices_are_really_multiplied_and_compared() -> None:
     output, verdict = gemm(ON_CPU)
     assert (output.exit_code, output.stderr) == (0, "")
     assert [str(finding) for finding in verdict.findings] == []
-    assert (verdict.outcome, verdict.note, len(verdict.measured)) == (Outcome.PASS, "fleet pending", 2)
+    assert (verdict.outcome, verdict.fleet_pending, len(verdict.measured)) == (Outcome.PASS, True, 2)
     assert {metric.name for metric in verdict.metrics} == {"gemm_bf16", "gemm_tf32"}
     assert gate(GEMM).tools({"gemm-0": output})["cuda"] == "None"
 

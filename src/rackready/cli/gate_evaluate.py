@@ -182,7 +182,7 @@ def _asking(verdict: Verdict, missing: list[str]) -> Verdict:
 
 
 def _print(gate_id: str, verdict: Verdict) -> None:
-    console.print(f"{gate_id}: {verdict.outcome.value}" + (f" ({verdict.note})" if verdict.note else ""))
+    console.print(f"{gate_id}: {verdict.outcome.value}" + (f" ({verdict.remarks})" if verdict.remarks else ""))
     for finding in verdict.findings:
         console.print(f"  {finding}")
     for metric in verdict.metrics:

@@ -12,6 +12,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from rackready.model.evidence import COVERAGE
+from rackready.model.outcome import FLEET_PENDING
 
 _ERRORS = frozenset({"error", "not_run"})
 _CONTROL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -141,6 +142,8 @@ def _result(entry: Mapping[str, Any]) -> Iterator[ET.Element]:
 def _said(entry: Mapping[str, Any]) -> Iterator[str]:
     for metric in entry.get("metrics", []):
         yield f"{metric['name']} on {metric['target']}: {metric['value']:g} {metric['unit']}"
+    if entry.get("fleet_pending"):
+        yield f"note: {FLEET_PENDING}"
     if entry.get("note") and entry["outcome"] == "pass":
         yield f"note: {entry['note']}"
 

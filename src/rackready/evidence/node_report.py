@@ -62,7 +62,7 @@ def with_verdict(found: Document, verdict: Verdict) -> Document:
 def verdict_of(found: Mapping[str, Any]) -> Verdict:
     """Return the verdict that an entry says."""
     findings = [{key: value for key, value in finding.items() if key != "text"} for finding in found["findings"]]
-    return Verdict.model_validate({name: found[name] for name in Verdict.model_fields} | {"findings": findings})
+    return Verdict.model_validate({name: found[name] for name in Verdict.model_fields if name in found} | {"findings": findings})
 
 
 def _said(verdict: Verdict) -> Document:

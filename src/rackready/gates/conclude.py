@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from rackready.gates import coverage as cover
 from rackready.gates.base import Gate
 from rackready.gates.board import GOOD, Board
-from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.merge import merged
 from rackready.model.evidence import COVERAGE
-from rackready.model.outcome import Finding, Outcome, Verdict, worst
+from rackready.model.outcome import FLEET_PENDING, Finding, Outcome, Verdict, worst
 from rackready.model.phase import NodeResult
 
 _RANK = {Outcome.FAIL: 0, Outcome.ERROR: 1, Outcome.NOT_RUN: 2, Outcome.SKIP: 3, Outcome.PASS: 4}
@@ -57,7 +56,7 @@ def _covered(board: Board, node: str, seen: cover.Coverage) -> list[tuple[Outcom
 
 def _problems(gate_id: str, verdict: Verdict) -> list[tuple[Outcome, str]]:
     """Return why a required gate is not satisfied; a pass that only a fleet could judge is not enough alone."""
-    if verdict.outcome is Outcome.PASS and FLEET_PENDING in (verdict.note or ""):
+    if verdict.outcome is Outcome.PASS and verdict.fleet_pending:
         step = "Measure at least 16 identical nodes, or give the profile a reference with its source."
         return [(Outcome.ERROR, f"{gate_id}: {FLEET_PENDING} - Expected: a bound that judges Actual: none for this platform. {step}")]
     if verdict.outcome in GOOD:

@@ -179,9 +179,6 @@ class Judgement:
     """Passed, but no bound could judge it: only a fleet could."""
 
 
-FLEET_PENDING = "fleet pending"
-
-
 def judge(metric: str, value: float, unit: str, *, upper: Bound | None, expected: Bound | None, lower: Bound | None) -> Judgement:
     """Judge a measured number: implausible is an error, below the floor a fail, and what no bound judges passes as fleet pending."""
     criteria = []

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from rackready.gates.base import FleetMetric, Gate
 from rackready.gates.board import Board
-from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.fleet import Comparison, Unit, in_site
 from rackready.gates.merge import merged
 from rackready.model.evidence import EvidenceRecord, Fingerprint
@@ -145,7 +144,6 @@ def completed(gate: Gate | type[Gate], node: str, before: Verdict, comparisons: 
     findings = [finding for found in comparisons for _, finding in found.behind]
     measured = {metric.name for metric in before.metrics} & {metric.name for metric in gate.fleet}
     complete = {found.metric for found in comparisons} >= measured
-    notes = [part for part in (before.note or "").split("; ") if part and not (complete and part == FLEET_PENDING)]
     bad = {target for found in comparisons for target, _ in found.behind}
     runs = any(metric.of == "run" for metric in gate.fleet)  # a slow run proves nothing of any part that took part in it
     return before.model_copy(
@@ -155,7 +153,7 @@ def completed(gate: Gate | type[Gate], node: str, before: Verdict, comparisons: 
             "criteria": [*before.criteria, *(found.bound for found in comparisons)],
             "measured": [part for part in before.measured if part not in bad and not runs] if findings else before.measured,
             "blamed": [node] if findings else before.blamed,
-            "note": "; ".join(notes) or None,
+            "fleet_pending": before.fleet_pending and not complete,
         }
     )
 

@@ -19,6 +19,7 @@ class Judge:
         self.blamed: set[str] = set()
         self.transport: str | None = None
         self.note: str | None = None
+        self.fleet_pending = False
         self.judged = 0
         self._nothing = False
         self._said: set[Hashable] = set()
@@ -96,5 +97,6 @@ class Judge:
             measured=[] if self._nothing else sorted(self.measured),
             blamed=sorted(self.blamed),
             transport=self.transport,
+            fleet_pending=self.fleet_pending,
             note=self.note,
         )

@@ -24,5 +24,6 @@ def merged(verdicts: Sequence[Verdict]) -> Verdict:
         measured=sorted({part for verdict in verdicts for part in verdict.measured}),
         blamed=sorted({node for verdict in verdicts for node in verdict.blamed}),
         transport="; ".join(transports) or None,
+        fleet_pending=any(verdict.fleet_pending for verdict in verdicts),
         note="; ".join(notes) or None,
     )

@@ -6,10 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.registry import all_gates
 from rackready.model.evidence import COVERAGE, EvidenceRecord
-from rackready.model.outcome import Outcome
+from rackready.model.outcome import FLEET_PENDING, Outcome
 from rackready.model.profile import GateSetEntry
 
 _AGAIN = "Run `rackready validate`."
@@ -100,7 +99,7 @@ def _not_passed(node: str, gate: str, record: EvidenceRecord, skips: Mapping[str
     if outcome is Outcome.SKIP:
         return f"{node}: {gate} - Expected: pass Actual: skipped, but the site declares no such skip. Declare it with a reason (gates.skip), or measure."
     findings = "; ".join(str(finding) for finding in record.verdict.findings)
-    return f"{node}: {gate} - Expected: pass Actual: {outcome.value}. {findings or record.verdict.note or _AGAIN}"
+    return f"{node}: {gate} - Expected: pass Actual: {outcome.value}. {findings or record.verdict.remarks or _AGAIN}"
 
 
 def _voided(node: str, entry: GateSetEntry, record: EvidenceRecord, moment: Moment) -> str:
@@ -108,7 +107,7 @@ def _voided(node: str, entry: GateSetEntry, record: EvidenceRecord, moment: Mome
 
     Which boot a record of an older rackready is from is not known: it is not taken for the present one.
     """
-    if FLEET_PENDING in (record.verdict.note or ""):
+    if record.verdict.fleet_pending:
         return (
             f"{node}: {entry.id} - Expected: a bound that judges Actual: {FLEET_PENDING}. Measure at least 16 identical nodes, or give the profile a reference."
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rackready.model.base import Model
 
@@ -70,6 +72,10 @@ class Finding(Model):
         return f"{self.where}: {self.what} - Expected: {self.expected} Actual: {self.actual}. {self.next_step}"
 
 
+FLEET_PENDING = "fleet pending"
+"""How a pass is called that no bound could judge."""
+
+
 class Verdict(Model):
     """What a gate says of one target."""
 
@@ -80,4 +86,22 @@ class Verdict(Model):
     measured: list[str] = Field(default_factory=list, description="parts that this run really measured (coverage): node01/gpu0, node01/mlx5_0, ...")
     blamed: list[str] = Field(default_factory=list, description="nodes to which a fail belongs, for pair and group gates")
     transport: str | None = Field(None, description="transport really used, where the gate moves data")
-    note: str | None = Field(None, description="e.g. 'fleet pending', or the reason of a skip")
+    fleet_pending: bool = Field(default=False, description="no bound could judge a pass: only its fleet can, and until then no required gate is satisfied")
+    note: str | None = Field(None, description="what a reader should know beside the findings, or the reason of a skip")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pending_as_a_word(cls, given: Any) -> Any:  # noqa: ANN401 - whatever is to be validated
+        """Read a verdict of rackready before this field: the note said it."""
+        if not isinstance(given, Mapping) or "fleet_pending" in given:
+            return given
+        notes = str(given.get("note") or "").split("; ")
+        if FLEET_PENDING not in notes:
+            return given
+        rest = "; ".join(part for part in notes if part != FLEET_PENDING)
+        return {**given, "fleet_pending": True, "note": rest or None}
+
+    @property
+    def remarks(self) -> str:
+        """Return what is printed behind the outcome: that its fleet must judge it, and the note."""
+        return "; ".join(part for part in (FLEET_PENDING if self.fleet_pending else "", self.note) if part)

@@ -12,8 +12,6 @@ from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
 from rackready.stacks.metal import NODE_TYPE, node_of
 
-SILENT = "the engine reported nothing about it"
-"""Part of the message of a node that no event named."""
 _QUIET = {"same", "read", "refresh"}
 _WRAPPINGS = (
     re.compile(r"^Preview failed: "),
@@ -55,6 +53,15 @@ class Recorder:
         """Return a result for each of ``nodes``; one of which nothing was heard is an error."""
         return {node: self._result(node, check=check) for node in nodes}
 
+    def unheard(self, node: str) -> bool:
+        """Return whether the engine neither did anything to a node nor said why not."""
+        seen = self._seen.get(node, _Seen())
+        return not (seen.errors or seen.failed or self._general or self._done(seen))
+
+    @staticmethod
+    def _done(seen: _Seen) -> list[str]:
+        return [op for op in seen.ops if op != "refresh"]
+
     def _of(self, node: str) -> _Seen:
         return self._seen.setdefault(node, _Seen())
 
@@ -84,8 +91,8 @@ class Recorder:
         if seen.errors or seen.failed:
             silent = f"{node}: the engine failed on it without a word. Look at the log of the run."
             return NodeResult(Outcome.ERROR, seen.errors[0] if seen.errors else silent)
-        if not [op for op in seen.ops if op != "refresh"]:
-            why = self._general[0] if self._general else SILENT
+        if not self._done(seen):
+            why = self._general[0] if self._general else "the engine reported nothing about it"
             return NodeResult(Outcome.ERROR, f"{node}: not provisioned - Expected: a result Actual: {why}. Run again; the log of the run says more.")
         if check and seen.problem:
             return NodeResult(Outcome.ERROR, seen.problem)

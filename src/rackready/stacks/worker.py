@@ -33,7 +33,7 @@ from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
 from rackready.stacks import metal
 from rackready.stacks.args import NodeArgs, RackArgs, rack_args
-from rackready.stacks.events import SILENT, Recorder
+from rackready.stacks.events import Recorder
 from rackready.stacks.machine import Machine, made_by_us
 
 _RACKS_AT_ONCE = 4
@@ -93,7 +93,8 @@ def _rack(request: Request, rack: str) -> dict[str, NodeResult]:
         failure = engine.last_words(str(error))
     except RackreadyError as error:
         failure = str(error)
-    return {node: _with(result, node, failure) for node, result in recorder.results(nodes, check=request.action == "preview").items()}
+    results = recorder.results(nodes, check=request.action == "preview")
+    return {node: _stopped(node, failure) if failure and recorder.unheard(node) else result for node, result in results.items()}
 
 
 @contextmanager
@@ -142,10 +143,8 @@ def _unlocked(stack: auto.Stack, operation: Callable[[], object]) -> None:
         operation()
 
 
-def _with(result: NodeResult, node: str, failure: str) -> NodeResult:
-    """Say what stopped the whole stack, where nothing is known of the node itself."""
-    if not failure or SILENT not in result.message:
-        return result
+def _stopped(node: str, failure: str) -> NodeResult:
+    """Say what stopped the whole stack: nothing is known of the node itself."""
     text = failure if failure.startswith(node) else f"{node}: not provisioned - Expected: its stack runs Actual: {failure}"
     return NodeResult(Outcome.ERROR, text)
 
@@ -156,7 +155,7 @@ def _given_up(paths: EnvPaths, args: RackArgs, nodes: list[str], recorder: Recor
     ledger = Ledger.open(paths.database)
     try:
         for node in args.nodes:
-            if node.node in results and SILENT in results[node.node].message:
+            if node.node in results and recorder.unheard(node.node):
                 results[node.node] = _forgotten(node, ledger, paths)
     finally:
         ledger.close()

@@ -135,7 +135,7 @@ def test_copies_to_a_host_over_a_link_that_is_not_published_wait_for_the_fleet()
     known = replace(known, nodes={"node01": replace(known.nodes["node01"], gpu=bare)})
     found, said = gate(COPY, {"launches": 1}), {"before": SMI, "copy-0": JSON, "after": later(SMI)}
     verdict = found.evaluate(known, found.plan(known, ["node01"])[0], {key: Output(key, "node01", "x", 0, out, seconds=60.0) for key, out in said.items()})
-    assert (verdict.outcome, verdict.note) == (Outcome.PASS, "fleet pending")
+    assert (verdict.outcome, verdict.fleet_pending) == (Outcome.PASS, True)
 
 
 @pytest.mark.parametrize(("replays", "outcome"), [("31", Outcome.PASS), ("32", Outcome.FAIL)])

@@ -160,7 +160,7 @@ def test_gemm_of_a_model_without_a_published_rate_waits_for_its_fleet() -> None:
     known = replace(known, nodes={"node01": replace(known.nodes["node01"], gpu=bare)})
     found = gate(GEMM, ONE)
     verdict = found.evaluate(known, found.plan(known, ["node01"])[0], {"fp16-0": Output("fp16-0", "node01", "x", 0, FP16, seconds=1.0)})
-    assert (verdict.outcome, verdict.note) == (Outcome.PASS, "fleet pending; measured by dcgmproftester; it has no BF16 and FP8")
+    assert (verdict.outcome, verdict.remarks) == (Outcome.PASS, "fleet pending; measured by dcgmproftester; it has no BF16 and FP8")
 
 
 def test_gemm_plans_what_the_site_needs() -> None:
@@ -243,4 +243,4 @@ def test_a_note_of_one_gpu_alone_is_fleet_pending() -> None:
     known = replace(known, nodes={"node01": alone})
     found = gate(GEMM, ONE)
     verdict = found.evaluate(known, found.plan(known, ["node01"])[0], {"fp16-0": Output("fp16-0", "node01", "x", 0, FP16, seconds=1.0)})
-    assert (verdict.outcome, verdict.note) == (Outcome.PASS, "fleet pending; measured by dcgmproftester; it has no BF16 and FP8")
+    assert (verdict.outcome, verdict.remarks) == (Outcome.PASS, "fleet pending; measured by dcgmproftester; it has no BF16 and FP8")

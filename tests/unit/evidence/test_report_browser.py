@@ -41,6 +41,7 @@ def gate(name: str, outcome: str, value: float) -> dict[str, Any]:
         "criteria": [
             {"metric": "busbw", "op": "ge", "bound": 456.0, "unit": "GB/s", "label": "floor", "source": "a source", "derived": False, "inputs": {"P": 450.0}}
         ],
+        "fleet_pending": False,
         "note": None,
         "transport": "NVLink",
         "started": "2026-01-01T00:00:00Z",

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from rackready.gates import base, hardware, no_nics
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
-from rackready.gates.expectation import FLEET_PENDING, Algorithm, Bound, Collective, Domain, Efficiency, ceiling, floor, judge, launches, reference
+from rackready.gates.expectation import Algorithm, Bound, Collective, Domain, Efficiency, ceiling, floor, judge, launches, reference
 from rackready.gates.fabric import carried, domains, launchers, transport
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, Launched, argv, collectives_run, even, fitting, read_launches, tool_versions
@@ -120,7 +120,7 @@ def judge_busbw(
         text = "Check the platform profile: topology, file or units are not what they seem."
         gathered.error(where, f"{what} is implausible", result.expected, spread, text)
     elif result.pending:
-        gathered.remark(FLEET_PENDING)
+        gathered.fleet_pending = True
     if result.outcome == Outcome.PASS:
         even(gathered, where, what, launched)
     return result.outcome == Outcome.PASS

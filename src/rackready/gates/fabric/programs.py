@@ -11,7 +11,6 @@ from pydantic import Field
 
 from rackready.gates.base import Command, FleetMetric, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.container import Containered, ended
-from rackready.gates.expectation import FLEET_PENDING
 from rackready.gates.formats import inference
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
@@ -91,7 +90,7 @@ class OneProgram(Containered):
         used = self.proven(gathered, facts, node, output)
         if not gathered.errors:
             gathered.measured.update(f"{node}/gpu{index}" for index in used)
-            gathered.remark(FLEET_PENDING)
+            gathered.fleet_pending = True
         return gathered.verdict(node)
 
 

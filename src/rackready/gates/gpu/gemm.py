@@ -10,7 +10,7 @@ from pydantic import Field
 
 from rackready.gates import base
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
-from rackready.gates.expectation import FLEET_PENDING, launches
+from rackready.gates.expectation import launches
 from rackready.gates.formats import proftester
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import matmul, parts
@@ -82,7 +82,7 @@ class Gemm(Gate):
         if not judge.errors and not any("failed" in finding.what for finding in judge.fails):
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
         if matmul.told_by_fleet(facts.nodes[node].gpu, self.inputs.precisions, parts.gpus(facts, node)):
-            judge.remark(FLEET_PENDING)
+            judge.fleet_pending = True
         judge.remark("measured by dcgmproftester; it has no BF16 and FP8")
         return judge.verdict(node)
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.container import ImageInputs, ended, started
-from rackready.gates.expectation import FLEET_PENDING, launches
+from rackready.gates.expectation import launches
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import matmul, parts, twice
 from rackready.gates.gpu.siblings import Comparison, compare
@@ -100,7 +100,7 @@ class GemmTorch(Gate):
         if not judge.errors:
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in bad)
         if matmul.told_by_fleet(facts.nodes[node].gpu, self._kinds(facts.nodes[node]), parts.gpus(facts, node)):
-            judge.remark(FLEET_PENDING)
+            judge.fleet_pending = True
         return judge.verdict(node)
 
     def _read(self, judge: Judge, facts: GateFacts, node: str, output: Output | None) -> dict[str, list[dict[str, Any]]] | None:

@@ -11,7 +11,7 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates import base, models
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Outputs, Run, trouble
-from rackready.gates.expectation import FLEET_PENDING, IMPLAUSIBLE, Bound, launches
+from rackready.gates.expectation import IMPLAUSIBLE, Bound, launches
 from rackready.gates.formats import nvbandwidth
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.nvbandwidth import Bandwidths, Device
@@ -85,7 +85,7 @@ class NvBandwidth(Gate):
         if not judge.errors:
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
         if any(_floor(facts.nodes[node], test) is None for test in _tests(facts.nodes[node])):  # then siblings judge, who may be as slow
-            judge.remark(FLEET_PENDING)
+            judge.fleet_pending = True
         return judge.verdict(node)
 
     @staticmethod
