@@ -182,17 +182,21 @@ def test_a_rank_that_is_killed_ends_the_step_and_is_named() -> None:
 
 def test_ranks_do_not_wait_for_one_that_hangs() -> None:
     """The rank's own word is waited for here, not the end: torchrun waits up to 300 s more for the other node."""
-    started = start(1, "--backend", "gloo", "--wait", "5", patch=AFTER_EIGHT.format(what="time.sleep(1000)"))
+    started = start(1, "--backend", "gloo", "--wait", "20", patch=AFTER_EIGHT.format(what="time.sleep(1000)"))
     limit = threading.Timer(LIMIT_S, kill, [started["node01"]])
     limit.start()
     try:
-        errors = started["node01"].stderr
+        errors, gave_up = started["node01"].stderr, None
         assert errors is not None
-        gave_up = next((line for line in errors if re.search(r"RuntimeError: .*[Tt]imed out", line)), None)
+        said = []
+        for line in errors:
+            said.append(line)
+            if gave_up := re.search(r"RuntimeError: .*[Tt]imed out", line):
+                break
     finally:
         limit.cancel()
         kill_all(started.values())
-    assert gave_up is not None
+    assert gave_up is not None, "".join(said)
 
 
 def test_a_python_without_pytorch_says_so(tmp_path: Path) -> None:
