@@ -15,6 +15,7 @@ from rackready.campaign.summary import NodeSummary, document, exit_code, summari
 from rackready.cli.output import Format, console, env_paths, print_json, print_reasons, print_table, progress
 from rackready.design.deployable import require
 from rackready.design.site import load_site
+from rackready.drivers.ssh import read_private_key
 from rackready.gates.site_gates import require_gates
 from rackready.ledger.store import EventRow, Ledger
 from rackready.model.problems import RackreadyError
@@ -32,6 +33,7 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     require_gates(site, str(paths.site_file))
     nodes = choose(site, limit)
     require(site, nodes, kind)
+    read_private_key("this controller", site.access.private_key)
     begun = time.monotonic()
     able, held = _without_those_out(paths, nodes)
     request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again)

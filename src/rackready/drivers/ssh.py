@@ -80,7 +80,7 @@ def wait_and_pin(target: SshTarget, *, timeout_s: float, reinstalled: bool = Fal
     expected and takes its place. ``proceed`` is called between tries and may raise to stop. Raises SshError.
     """
     begun = time.monotonic()
-    key = _private_key(target)
+    key = read_private_key(target.where, target.private_key)
     refused_since: float | None = None
     while True:
         proceed()
@@ -193,12 +193,13 @@ def way_out(name: str) -> str:
     return f"If it was installed anew, or the pinned key was lost, {accept}; if not, find out who answers there."
 
 
-def _private_key(target: SshTarget) -> paramiko.PKey:
+def read_private_key(where: str, path: Path) -> paramiko.PKey:
+    """Return the controller's key for a login at ``where``. Raises SshLoginError when it cannot be used: no node is at fault then."""
     try:
-        return paramiko.PKey.from_path(target.private_key)
+        return paramiko.PKey.from_path(path)
     except (OSError, ValueError, TypeError, paramiko.SSHException, paramiko.pkey.UnknownKeyType) as error:
         text = (
-            f"{target.where}: private key {target.private_key} - Expected: an OpenSSH private key without passphrase Actual: {_words(error)}. "
+            f"{where}: private key {path} - Expected: an OpenSSH private key without passphrase Actual: {getattr(error, 'strerror', None) or _words(error)}. "
             "Correct access.private_key in the site file."
         )
         raise SshLoginError(text) from error

@@ -9,6 +9,7 @@ from rackready.handover.certificate import require
 from rackready.handover.certify import Desk, entries
 from rackready.handover.look import fingerprints, kept, look, to_load
 from rackready.handover.policy import light
+from rackready.handover.production import UNTOUCHED
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import Finding, Outcome
@@ -27,7 +28,9 @@ def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     site = load_site(ctx.env, root=ctx.root)
     paths = EnvPaths(ctx.root, ctx.env)
     prints, parts = fingerprints(ctx, site, nodes)
-    out = {node: NodeResult(Outcome.ERROR, str(found)) for node, found in [*prints.items(), *parts.items()] if isinstance(found, Finding)}
+    # Of a node that could not be asked nothing is known: it stays as it is, in production or not. One that answers and cannot name its parts is an error.
+    out = {node: NodeResult(Outcome.ERROR, str(found)) for node, found in parts.items() if isinstance(found, Finding)}
+    out |= {node: NodeResult(Outcome.ERROR, str(found), data={UNTOUCHED: True}, touched=False) for node, found in prints.items() if isinstance(found, Finding)}
     able = {node: found for node, found in prints.items() if node not in out and isinstance(found, Fingerprint)}
     ledger = Ledger.open(paths.database)
     try:

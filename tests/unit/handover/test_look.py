@@ -18,6 +18,7 @@ from rackready.handover import certify, verify
 from rackready.handover.certificate import folder
 from rackready.handover.certify import entries, run_certify
 from rackready.handover.policy import looks
+from rackready.handover.production import UNTOUCHED
 from rackready.handover.verify import run_verify
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint
@@ -195,6 +196,13 @@ def test_evidence_that_aged_voids_it(rack: Rack) -> None:
         "certificate - Expected: its evidence counts Actual: node01: node/gpu/validation/dcgm-r1 - Expected: measured after the node's last change"
         in found.message
     )
+
+
+def test_a_node_that_cannot_be_asked_stays_as_it_is(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A management network that is away must not take good nodes out of production."""
+    unread = Finding(where="node01", what="not read", expected="its facts", actual="no route to host", next_step="Look.")
+    monkeypatch.setattr(verify, "fingerprints", lambda *_: ({"node01": unread}, {}))
+    assert rack.verify() == NodeResult(Outcome.ERROR, str(unread), data={UNTOUCHED: True}, touched=False)
 
 
 def test_parts_that_cannot_be_read_are_an_error(rack: Rack) -> None:
