@@ -75,6 +75,11 @@ class EnvPaths:
         return private_dir(self.base / self.env)
 
     @property
+    def state_as_it_is(self) -> Path:
+        """The same folder, there or not: asking does not make it."""
+        return self.root / ".rackready" / self.env
+
+    @property
     def inventory(self) -> Path:
         """``inventories/<env>/``."""
         return self.root / "inventories" / self.env
@@ -87,7 +92,7 @@ class EnvPaths:
     @property
     def overlay(self) -> Path:
         """What differs between machines: merged over the site file when it exists."""
-        return private_dir(self.base / "overlays") / f"{self.env}.yml"
+        return self.root / ".rackready" / "overlays" / f"{self.env}.yml"
 
     @property
     def database(self) -> Database:

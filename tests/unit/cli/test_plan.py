@@ -172,3 +172,9 @@ def test_numbers_that_are_not_finite_are_refused(project: Path) -> None:
     assert done.stderr == (
         "--slack-m inf: Expected: a finite number Actual: inf. Correct it.\n--spares-pct inf: Expected: a finite number Actual: inf. Correct it.\n"
     )
+
+
+def test_planning_makes_no_state(project: Path) -> None:
+    assert rackready(project, "plan", "--env", "lab").returncode == 1
+    assert rackready(project, "plan", "--env", "nosuch").returncode == 2
+    assert sorted(path.name for path in (project / ".rackready").iterdir()) == ["sim"]
