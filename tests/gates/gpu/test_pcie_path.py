@@ -78,6 +78,14 @@ PCIE_STEP = "Power the node off and on; if it stays so, reseat the board or rise
             ),
             Outcome.ERROR,
         ),
+        (
+            {"n2_current_link_speed": 16.0, "n2_max_link_speed": -1.0, "n3_current_link_speed": 16.0},
+            (
+                "PCIe link 0000:41:00.0 to 0000:40:01.0 not reported - Expected: speed and width of both ends Actual: 16, -1, 16, 16, 32, 16. "
+                "Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none."
+            ),
+            Outcome.ERROR,
+        ),
     ],
 )
 def test_each_link_of_the_pcie_path(changed: dict[str, float | None], says: str | None, outcome: Outcome) -> None:

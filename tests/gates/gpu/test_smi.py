@@ -212,6 +212,14 @@ ROWS = [
         f"fabric health: access timeout recovery - Expected: False Actual: True. {REMOTE}",
         of=GB200,
     ),
+    Row(
+        "fabric",
+        ("<access_timeout_recovery>False</access_timeout_recovery>", ""),
+        "fabric health: access timeout recovery not reported - Expected: reported as for the other GPUs Actual: nothing. "
+        "One driver reports the same of every GPU: take the report as nvidia-smi printed it, or run the gate again.",
+        Outcome.ERROR,
+        of=GB200,
+    ),
 ]
 
 

@@ -38,6 +38,10 @@ class SmiGpu:
         value = " ".join(found.split()) if found is not None else ""
         return None if value.lower() in _NOTHING else value
 
+    def names(self, path: str) -> bool:
+        """Return whether the report has the element, whatever its text is: one driver has the same elements for every GPU."""
+        return _text(self.element, path) is not None
+
     def number(self, path: str) -> float | None:
         """Return an element's number, in the unit that stands behind it. Raises FormatError where the text is no number."""
         value = self.text(path)

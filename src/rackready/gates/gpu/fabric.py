@@ -48,6 +48,21 @@ class Fabric(SmiGate):
                 part = parts.name(facts, gpu.pci, gpu.position)
                 judge.measured.discard(f"{node}/{part}")
                 state(judge, facts, f"{node} {part}", gpu)
+        if facts.platform.nvswitch:
+            _untold(judge, facts, node, log)
+
+
+def _untold(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
+    """Add an error for a field of the health mask that a GPU lacks and another one has, with or without a value: the report is damaged."""
+    for path, what in (("health/summary", "summary"), *((path, what) for path, (_, what) in _BAD.items())):
+        lacking = [gpu for gpu in log.gpus if not gpu.names(f"fabric/{path}")]
+        if not lacking or len(lacking) == len(log.gpus):
+            continue
+        for gpu in lacking:
+            part = parts.name(facts, gpu.pci, gpu.position)
+            judge.measured.discard(f"{node}/{part}")
+            step = "One driver reports the same of every GPU: take the report as nvidia-smi printed it, or run the gate again."
+            judge.error(f"{node} {part}", f"fabric health: {what} not reported", "reported as for the other GPUs", "nothing", step)
 
 
 def _silent(facts: NodeFacts, gpu: SmiGpu) -> bool:

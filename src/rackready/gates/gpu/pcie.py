@@ -158,12 +158,13 @@ def _link(judge: Judge, facts: NodeFacts, where: str, below: dict[str, Any], abo
     judge.judged += 2
     values = [below[key] for key in ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width")]
     ends = [above["max_link_speed"], above["max_link_width"]]
-    if None in values or None in ends:
+    if not all(_known(one["max_link_speed"], one["max_link_width"]) for one in (below, above)) or not _known(*values[::2]):
+        told = [value for value in (*values, *ends) if value is not None]
         judge.error(
             where,
             f"PCIe link {name} not reported",
             "speed and width of both ends",
-            "nothing",
+            "nothing" if None in values or None in ends else ", ".join(f"{value:g}" for value in told),
             "Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none.",
         )
         return
@@ -178,6 +179,11 @@ def _link(judge: Judge, facts: NodeFacts, where: str, below: dict[str, Any], abo
         notes.append(f"{where}: {name} runs at {actual} of {wanted} while idle, which such a card may; node/gpu/performance/nvbandwidth measures it under load")
     else:
         judge.fail(where, f"PCIe generation of {name}", wanted, actual, _STEP)
+
+
+def _known(speed: float | None, lanes: float | None) -> bool:
+    """Return whether these are a speed and a width that PCIe has."""
+    return _generation(speed) is not None and lanes is not None and lanes > 0
 
 
 def _generation(speed: float | None) -> int | None:
