@@ -17,6 +17,13 @@ def served(said: Said) -> Said:
 SERVERS = {
     "what the client used": (served(HEALTHY), ""),
     "only the waiting": (Said(f"\n{'*' * 36}\n* Waiting for client to connect... *\n{'*' * 36}\n"), ""),
+    "cut off before its head": (
+        Said(served(HEALTHY).stdout.partition("Picking device")[0]),
+        (
+            "ib_write_bw unreadable at the receiver - Expected: the head of its test and the memory it uses Actual: an output that is cut off. "
+            "Run the gate again; if it stays so, read its raw output in the report."
+        ),
+    ),
     "host memory": (
         served(Said(text("perftest/dgx_h100_rail1_host_memory.txt"))),
         "GPU memory was not used at the receiver - Expected: GPUDirect RDMA (dma-buf) Actual: host memory. Install a perftest that is built with CUDA.",

@@ -174,8 +174,7 @@ class IbWriteBw(Gate):
                 "Run the gate again; if it stays so, read its raw output in the report.",
             )
             return
-        server = outputs.get(f"server-{name}")
-        far = perftest.served(server.stdout) if server is not None else None
+        far = served(gathered, where, "ib_write_bw", outputs.get(f"server-{name}"))
         if self._transport(gathered, facts, where, (sender[1], receiver[1]), result) and self._far_memory(gathered, where, receiver[1], far):
             self.judge_bandwidth(gathered, where, sender[1], payload_rate(sender[1].rate, result.mtu, layer(facts.fabric)), result)
 
@@ -273,6 +272,8 @@ class IbWriteBwHost(IbWriteBw):
 
 
 ENV = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+_WAITING = re.compile(r"^\*+\n\* Waiting for client to connect\.\.\. \*\n\*+$", re.MULTILINE)
+"""What a server prints before its client is there (perftest_communication.c)."""
 FAR = " at the receiver"
 """Behind what is wrong with the memory of the end that serves."""
 
@@ -303,6 +304,17 @@ def nic_of(facts: GateFacts, node: str, rail: int) -> NicFacts:
 def rails_of(facts: GateFacts, first: str, second: str) -> list[int]:
     """Return the rails that both nodes have."""
     return sorted({nic.rail for nic in facts.nodes[first].nics} & {nic.rail for nic in facts.nodes[second].nics})
+
+
+def served(gathered: Judge, where: str, program: str, server: Output | None) -> perftest.Memory | None:
+    """Return the memory that the receiver's server used; None where it said nothing, as one that is ended may, or, with an error, half of it."""
+    if server is None:
+        return None
+    found = perftest.served(server.stdout)
+    if found is None and _WAITING.sub("", server.stdout).strip():
+        step = "Run the gate again; if it stays so, read its raw output in the report."
+        gathered.error(where, f"{program} unreadable{FAR}", "the head of its test and the memory it uses", "an output that is cut off", step)
+    return found
 
 
 def each_way(gathered: Judge, where: str, program: str, ways: tuple[Output | None, Output | None]) -> None:

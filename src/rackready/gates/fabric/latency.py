@@ -17,7 +17,7 @@ from rackready.gates.formats import perftest, perftest_lat
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
 from rackready.gates.hardware import rail_parts
-from rackready.gates.ib_write_bw import ENV, FAR, PORT, client_of, each_way, meets, nic_of, program, rails_of
+from rackready.gates.ib_write_bw import ENV, FAR, PORT, client_of, each_way, meets, nic_of, program, rails_of, served
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import acquit, again, rounds
 from rackready.gates.port_errors import judge_errors
@@ -197,8 +197,7 @@ class IbWriteLat(Gate):
             return None
         before = len(gathered.fails) + len(gathered.errors)
         self._transport(gathered, facts, where, (one, other), result)
-        server = answers[0]
-        far_memory = perftest.served(server.stdout) if server is not None else None
+        far_memory = served(gathered, where, self.program, answers[0])
         if far_memory is not None:
             self._far_memory(gathered, where, other, far_memory)
         return result if len(gathered.fails) + len(gathered.errors) == before else None
