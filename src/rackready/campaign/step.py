@@ -18,6 +18,8 @@ from rackready.model.state import NodeState, at_least
 from rackready.paths import EnvPaths, private_dir
 
 CONTINUES = {Outcome.PASS.value, Outcome.SKIP.value}
+_FEW = 3
+"""So many tasks that changed something are named; of more, as in a first install, their number is told."""
 """A node goes on to the next phase only with one of these."""
 
 
@@ -93,7 +95,7 @@ def _results(request: Request, phase: str, nodes: list[str], paths: EnvPaths) ->
 def _record(ledger: Ledger, request: Request, phase: str, node: str, result: NodeResult) -> None:
     spec = PHASES[phase]
     good = result.outcome.value in CONTINUES
-    words = result.message or (("would change" if request.check else "changed") if result.changed else "unchanged")
+    words = result.message or (_changed(result, check=request.check) if result.changed else "unchanged")
     ledger.event(request.campaign, node, phase, words, "ok" if good else "error")
     if request.check:
         return
@@ -122,6 +124,14 @@ def _hold(ledger: Ledger, request: Request, phase: str, nodes: list[str]) -> Non
     for node, result in held.items():
         if result.outcome is not Outcome.PASS:
             ledger.event(request.campaign, node, phase, f"could not be held in the scheduler: {result.message}", "error")
+
+
+def _changed(result: NodeResult, *, check: bool) -> str:
+    """Return what a phase changed: every task of a few, the number of many."""
+    tasks = [str(task) for task in result.data.get("changes", [])]
+    if check or not tasks:
+        return "would change" if check else "changed"
+    return f"changed: {'; '.join(tasks)}" if len(tasks) <= _FEW else f"changed: {len(tasks)} tasks"
 
 
 def _advance(ledger: Ledger, request: Request, phase: str, node: str, result: NodeResult) -> None:

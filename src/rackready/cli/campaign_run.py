@@ -13,20 +13,19 @@ from rackready.campaign.controller import Finished, keep_off_alone, run_campaign
 from rackready.campaign.request import Request, new_request
 from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
 from rackready.cli.output import Format, console, env_paths, print_json, print_reasons, print_table, progress
+from rackready.cli.progress_lines import Lines
 from rackready.design.deployable import require
 from rackready.design.site import load_site
 from rackready.drivers.ssh import read_private_key
 from rackready.gates.site_gates import require_gates
-from rackready.ledger.store import EventRow, Ledger
+from rackready.ledger.store import Ledger
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 
-_STYLE = {"ok": "green", "error": "bold red", "warn": "yellow", "info": "dim"}
 
-
-def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool, output: Format, again: bool = False) -> None:  # noqa: PLR0913 - what is asked for
+def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool, output: Format, again: bool = False, verbose: bool = False) -> None:  # noqa: PLR0913 - what is asked for
     """Run phases on the site's nodes and leave with the honest exit code."""
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
@@ -38,7 +37,7 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     able, held = _without_those_out(paths, nodes)
     request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again)
     command = command_words(kind, env=env, limit=limit, check=check, again=again)
-    finished = (run_campaign if able else keep_off_alone)(paths, request, command=command, say=_say, show=show)
+    finished = (run_campaign if able else keep_off_alone)(paths, request, command=command, say=_say, show=Lines(verbose=verbose))
     ledger = Ledger.open(paths.database)
     rows = summarise(ledger, able, finished.results) + held
     rows.sort(key=lambda row: nodes.index(row.name))
@@ -99,12 +98,6 @@ def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], li
 
 def _say(text: str) -> None:
     progress.print(text, style="yellow")
-
-
-def show(event: EventRow) -> None:
-    """Print one line of progress."""
-    stamp = time.strftime("%H:%M:%S", time.localtime(event.at))
-    progress.print(f"{stamp} {event.node:<10} {event.phase:<10} {event.text}", style=_STYLE.get(event.level, ""))
 
 
 def _reports(paths: EnvPaths, campaign: str) -> dict[str, Any]:

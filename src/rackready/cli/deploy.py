@@ -7,17 +7,18 @@ from typing import Annotated
 import typer
 
 from rackready.cli.output import Env, Format, Output
+from rackready.cli.progress_lines import Verbose
 
 Limit = Annotated[str, typer.Option("--limit", help="Only these nodes, comma separated.")]
 Check = Annotated[bool, typer.Option("--check", help="Show what would change and change nothing.")]
 
 
-def deploy(env: Env = "sim", limit: Limit = "", check: Check = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002 - a command line flag
+def deploy(env: Env = "sim", limit: Limit = "", check: Check = False, verbose: Verbose = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002 - command line flags
     """Take the site's nodes through every phase, each from where it stands. Exit: 0 all ready, 1 some are not, 2 refused, 130 stopped."""
     from rackready.campaign.request import DEPLOY, DRY  # noqa: PLC0415
     from rackready.cli.campaign_run import run  # noqa: PLC0415
 
-    run("deploy", DRY if check else DEPLOY, env=env, limit=limit, check=check, output=output)
+    run("deploy", DRY if check else DEPLOY, env=env, limit=limit, check=check, output=output, verbose=verbose)
 
 
 def register(app: typer.Typer) -> None:

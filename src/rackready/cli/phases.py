@@ -9,6 +9,7 @@ import typer
 
 from rackready.cli.deploy import Check, Limit
 from rackready.cli.output import Env, Format, Output
+from rackready.cli.progress_lines import Verbose
 
 _PHASES: dict[str, tuple[tuple[str, ...], str]] = {
     "provision": (("provision",), "Power nodes on through their BMCs; pin the host keys of those that are new to it (Pulumi)."),
@@ -27,10 +28,10 @@ def register(app: typer.Typer) -> None:
 
 
 def _command(kind: str, phases: tuple[str, ...]) -> Callable[..., None]:
-    def command(env: Env = "sim", limit: Limit = "", check: Check = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002
+    def command(env: Env = "sim", limit: Limit = "", check: Check = False, verbose: Verbose = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002
         from rackready.cli.campaign_run import run  # noqa: PLC0415
 
-        run(kind, phases, env=env, limit=limit, check=check, output=output)
+        run(kind, phases, env=env, limit=limit, check=check, output=output, verbose=verbose)
 
     return command
 
@@ -40,8 +41,9 @@ def validate(  # noqa: D103 - its help stands in the table
     limit: Limit = "",
     check: Check = False,  # noqa: FBT002 - a command line flag
     again: Annotated[bool, typer.Option("--again", help="Measure also what valid evidence spares. A fail on record stays one: `rackready repair`.")] = False,  # noqa: FBT002
+    verbose: Verbose = False,  # noqa: FBT002
     output: Output = Format.TEXT,
 ) -> None:
     from rackready.cli.campaign_run import run  # noqa: PLC0415
 
-    run("validate", _PHASES["validate"][0], env=env, limit=limit, check=check, output=output, again=again)
+    run("validate", _PHASES["validate"][0], env=env, limit=limit, check=check, output=output, again=again, verbose=verbose)

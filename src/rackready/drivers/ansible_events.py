@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackready.drivers.ssh import way_out
+from rackready.ledger.store import DETAIL
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult
 
@@ -99,7 +100,7 @@ class Events:
         node, role = event.get("host", ""), event.get("role", "")
         if role and self._roles.get(node) != role:
             self._roles[node] = role
-            self.tell(node, f"role {role}", "info")
+            self.tell(node, f"role {role}", DETAIL)
 
     def _runner_on_ok(self, event: dict[str, Any]) -> None:
         result = event.get("res", {})
@@ -114,7 +115,7 @@ class Events:
             if found:
                 self.differs.setdefault(event["host"], []).extend(found)
             words = f" ({'; '.join(found)})" if found else ""
-            self.tell(event["host"], f"{'would change' if self.check else 'changed'}: {_task(event)}{words}", "info")
+            self.tell(event["host"], f"{'would change' if self.check else 'changed'}: {_task(event)}{words}", "info" if self.check else DETAIL)
 
     def _runner_retry(self, event: dict[str, Any]) -> None:
         result = event.get("res", {})

@@ -13,12 +13,12 @@ from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.base import Gate, Output
 from rackready.gates.runner import Attempt
 from rackready.gates.said import tools
-from rackready.ledger.store import Ledger
+from rackready.ledger.store import DETAIL, Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint, RawOutput
 from rackready.model.outcome import Finding, Outcome, Verdict
 
 PHASE = "validate"
-_LEVEL = {Outcome.PASS: "ok", Outcome.SKIP: "warn", Outcome.NOT_RUN: "warn", Outcome.ERROR: "error", Outcome.FAIL: "error"}
+_LEVEL = {Outcome.PASS: DETAIL, Outcome.SKIP: "warn", Outcome.NOT_RUN: "warn", Outcome.ERROR: "error", Outcome.FAIL: "error"}
 
 
 @dataclass(slots=True)

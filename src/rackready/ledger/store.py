@@ -58,6 +58,10 @@ class NodeRow:
     since: float
 
 
+DETAIL = "detail"
+"""Level of a step that goes well: a role, a change, a gate that begins or passes. Commands print it where they are asked to; reports have it."""
+
+
 @dataclass(frozen=True, slots=True)
 class EventRow:
     """One line of progress."""
@@ -238,7 +242,7 @@ class Ledger:
     # progress ----------------------------------------------------------------------------------------------------
 
     def event(self, campaign: str, node: str, phase: str, text: str, level: str = "info") -> None:
-        """Append one line of progress (level: info, ok, warn, error)."""
+        """Append one line of progress (level: detail, info, ok, warn, error)."""
         values = {"campaign": campaign, "node": node, "phase": phase, "level": level, "text": _words(text), "at": time.time()}
         with self._write() as connection:
             connection.execute(sa.insert(schema.events).values(**values))

@@ -18,7 +18,7 @@ from rackready.ledger.applied import FILE, AppliedError, read
 from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
-from tests.unit.cli.test_commands import project
+from tests.unit.cli.test_commands import project, rackready
 
 __all__ = ["project"]
 
@@ -113,3 +113,12 @@ def test_full_disk_while_recording_is_said_and_spoils_no_good_deploy(
 )
 def test_the_command_is_told_with_its_options(limit: str, check: bool, again: bool, words: str) -> None:  # noqa: FBT001 - a table
     assert campaign_run.command_words("validate", env="lab", limit=limit, check=check, again=again) == words
+
+
+def test_a_key_that_the_controller_lacks_is_refused_before_any_node_is_asked(project: Path) -> None:
+    key = project / ".rackready/sim/keys/id_ed25519"
+    key.unlink()
+    for command in (("deploy",), ("certificate", "verify")):
+        done = rackready(project, *command, "--env", "lab")
+        says = "an OpenSSH private key without passphrase Actual: No such file or directory"
+        assert (done.returncode, done.stderr) == (2, f"this controller: private key {key} - Expected: {says}. Correct access.private_key in the site file.\n")

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cryptography.hazmat.primitives.asymmetric import ed25519
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from rackready.cli import main
 from rackready.ledger.lock import ControllerLock
@@ -20,6 +18,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths
 from tests.postgres import PostgresServer, name_of
+from tests.unit.cli.keys import put_key
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -31,22 +30,6 @@ def project(tmp_path: Path) -> Path:
     shutil.copy(ROOT / "inventories/sim/site.yml", tmp_path / "inventories/lab/site.yml")
     put_key(tmp_path / ".rackready/sim/keys/id_ed25519")
     return tmp_path
-
-
-def put_key(path: Path) -> None:
-    """Make the controller's key."""
-    path.parent.mkdir(mode=0o700, parents=True)
-    key = ed25519.Ed25519PrivateKey.generate()
-    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
-
-
-def test_a_key_that_the_controller_lacks_is_refused_before_any_node_is_asked(project: Path) -> None:
-    key = project / ".rackready/sim/keys/id_ed25519"
-    key.unlink()
-    for command in (("deploy",), ("certificate", "verify")):
-        done = rackready(project, *command, "--env", "lab")
-        says = "an OpenSSH private key without passphrase Actual: No such file or directory"
-        assert (done.returncode, done.stderr) == (2, f"this controller: private key {key} - Expected: {says}. Correct access.private_key in the site file.\n")
 
 
 def rackready(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

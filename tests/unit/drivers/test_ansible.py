@@ -54,9 +54,9 @@ def test_unchanged_and_changed_nodes_pass_with_their_counts() -> None:
         {"changed": 1, "ok": 8, "changes": ["nvidia_driver : install | Install exact version"]},
     )
     assert told == [
-        ("node01", "role nvidia_driver", "info"),
+        ("node01", "role nvidia_driver", "detail"),
         ("node02", "waited for process 77, which held dpkg's lock", "warn"),
-        ("node02", "changed: nvidia_driver : install | Install exact version", "info"),
+        ("node02", "changed: nvidia_driver : install | Install exact version", "detail"),
     ]
 
 
@@ -73,7 +73,7 @@ def test_what_differs_is_kept_and_told_where_a_task_says_it() -> None:
     found = ["enp26s0np0 MTU 1500, wanted 9000", "enp60s0np0 MTU 1500, wanted 9000"]
     events, told = judge(event("runner_on_ok", "node02", changed=True, differs=found), stats(ok=BOTH, changed={"node02": 1}, processed=BOTH))
     assert events.result("node02").data["differs"] == found
-    assert told == [("node02", f"changed: nvidia_driver : install | Install exact version ({'; '.join(found)})", "info")]
+    assert told == [("node02", f"changed: nvidia_driver : install | Install exact version ({'; '.join(found)})", "detail")]
 
 
 def test_failed_task_names_node_phase_task_and_reason() -> None:
