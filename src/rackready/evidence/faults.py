@@ -98,17 +98,22 @@ class Faults:
 
     def node(self, found: Seen) -> None:
         """Add a node, in the site's order."""
-        if found.state not in _PROVEN:
-            for gate in found.pending:
-                self._add((PENDING, "", "gates that no bound could judge"), Place(found.name, "a bound that judges", "none for this platform", _JUDGE), gate)
+        told = self._pending(found)
         if found.outcome in GOOD and found.state not in ASIDE:
             return
         self.nodes += 1
-        told = 0 if found.whole is None else sum(self._record(found.name, item) for item in found.whole["gates"])
         if found.whole is not None and found.whole["gates"]:
+            told += sum(self._record(found.name, item) for item in found.whole["gates"])
             told += self._coverage(found.name, found.whole["coverage"])
         if not told:
             self._alone(found)
+
+    def _pending(self, found: Seen) -> int:
+        """Add the passes that no bound could judge, and return how many; a certified node has none that matters."""
+        pending = () if found.state in _PROVEN else found.pending
+        for gate in pending:
+            self._add((PENDING, "", "gates that no bound could judge"), Place(found.name, "a bound that judges", "none for this platform", _JUDGE), gate)
+        return len(pending)
 
     def _alone(self, found: Seen) -> None:
         """Add a node that no record speaks against."""

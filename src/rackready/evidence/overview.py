@@ -102,7 +102,6 @@ class Overview:
         """Return what the templates format. ``racks``: the map."""
         where = places(racks)
         listed = [found for found in self.listed if _needy(found.outcome, found.state)]
-        gates = [{"gate": gate, "outcomes": {name: counts[name] for name in heat.SIGNS}} for gate, counts in self.gates.items()]
         return {
             "count": self.count,
             "small": self.small,
@@ -114,8 +113,8 @@ class Overview:
             "shown": sorted(self.shown, key=lambda node: not _needy(node["outcome"], node["state"])),
             "linked": {node["name"] for node in self.shown},
             "table": heat.gate_table(self.shown),
-            "bad_gates": [item for item in gates if self._not_passed(item["gate"])],
-            "good_gates": [item for item in gates if not self._not_passed(item["gate"])],
+            "bad_gates": self._counted(bad=True),
+            "good_gates": self._counted(bad=False),
             "outcomes": {name: found for name in heat.SIGNS if (found := self.outcomes()[name])},
             "pairs": heat.pairs(self._pairs),
             "strips": self._strips(),
@@ -125,6 +124,11 @@ class Overview:
             "runs_left": self.bad_runs - len(self.runs) if not self.small else 0,
             "bad_runs": self.bad_runs,
         }
+
+    def _counted(self, *, bad: bool) -> list[dict[str, Any]]:
+        """Return the gates that some node did not pass, or the others, with how many nodes have which outcome."""
+        found = [(gate, counts) for gate, counts in self.gates.items() if self._not_passed(gate) is bad]
+        return [{"gate": gate, "outcomes": {name: counts[name] for name in heat.SIGNS}} for gate, counts in found]
 
     def _strips(self) -> list[dict[str, Any]]:
         """Return the distributions by gate: those of gates that some node did not pass are ``bad`` and come first."""
