@@ -71,6 +71,12 @@ class Strip:
         """Whether a value is beyond a bound that holds for every unit."""
         return any(bound.broken_by(value) for bound in self.bounds)
 
+    def split(self) -> tuple[list[float], list[float]]:
+        """Return the values within the bounds and those beyond, the lowest first."""
+        if not any(self.broken(value) for value in (self.ordered[0], self.ordered[-1])):
+            return self.ordered, []
+        return [value for value in self.ordered if not self.broken(value)], [value for value in self.ordered if self.broken(value)]
+
     def _kinds(self) -> Iterable[Hashable]:
         return map(kind_of, self.values) if self.kinds is None else self.kinds()
 
@@ -125,7 +131,7 @@ def picture(strip: Strip) -> str:
         return _LEFT + (value - low) / (high - low) * (_WIDTH - _LEFT - _RIGHT)
 
     parts = [svg.line(_LEFT, _MIDDLE, _WIDTH - _RIGHT, _MIDDLE, "axis")]
-    good, bad = ([value for value in strip.ordered if strip.broken(value) is broken] for broken in (False, True))
+    good, bad = strip.split()
     parts += [svg.strokes(_places(values, at), _MIDDLE - 9, 18, style) for values, style in ((good, "mark"), (bad, "bad")) if values]
     parts += [svg.line(at(value), _MIDDLE - 13, at(value), _MIDDLE + 13, "apart") for _, value in strip.apart[:MOST_NAMED] if not strip.broken(value)]
     parts += _bounds(strip.bounds, at)
