@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import jinja2
-from markupsafe import Markup, escape
 
 from rackready.design.collector import without_gc
 from rackready.design.site import load_site
@@ -146,11 +145,10 @@ def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a template prints
     return visible(value) if type(value) is str else value
 
 
-def _ticks(text: str) -> Markup:
-    """Return text as HTML in which what stands between backticks is code."""
-    parts = [escape(visible(part)) for part in text.split("`")]
-    whole = len(parts) % 2 == 1
-    return Markup("").join(Markup("<code>{}</code>").format(part) if whole and place % 2 else part for place, part in enumerate(parts))
+def _ticks(text: str) -> list[str]:
+    """Return text cut at its backticks: every second part is code. One without its partner stays as it is."""
+    parts = text.split("`")
+    return parts if len(parts) % 2 else [text]
 
 
 def _page(head: Mapping[str, Any], overview: Overview, raw: Mapping[str, str]) -> str:
