@@ -44,3 +44,8 @@ def test_reads_are_believed_from_twice_the_time_of_writes_on() -> None:
     assert {f"{finding.what}, {finding.expected}, {finding.actual}" for finding in verdict.findings} == {"latency is implausible, at least 0.6 us, 0.50 us"}
     assert (verdict.outcome, verdict.measured) == (Outcome.ERROR, [])
     check(WRITE, Case("fast writes", {**said(), **fast(gpu=False)}, Outcome.PASS, nodes=2))
+
+
+def test_an_upper_bound_of_a_latency_is_called_a_ceiling() -> None:
+    verdict = judge(WRITE, Case("healthy", said(), Outcome.PASS, nodes=2))
+    assert {(bound.op.value, bound.label) for bound in verdict.criteria if bound.metric == "latency_average"} == {("ge", "floor"), ("le", "ceiling")}

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median, quantiles
 from typing import Any
 
+from rackready.evidence.bounds import Bound, figure
 from rackready.render import svg
 
-_WIDTH, _HEIGHT = 720.0, 74.0
+_WIDTH, _HEIGHT = 720.0, 88.0
 _LEFT, _RIGHT = 12.0, 12.0
 _MIDDLE = 32.0
 _FENCE = 1.5
 """Tukey's fences: 1.5 interquartile ranges beyond the quartiles (Exploratory Data Analysis, 1977). What lies outside is shown by name;
 whether it fails is said by the gate's bounds alone."""
+_NARROWEST = 0.03
+"""Fences are at least this share of the median away from the quartiles: the smallest effect that gates look for among identical units."""
 
 LEAST = 4
 """Fewer values have no quartiles worth the name."""
 
 MOST_NAMED = 20
+
+FACTS = frozenset({"1", "B", "MiB", "GiB", "GB", "s since 1970"})
+"""Units of counts, sizes and dates: facts of a part, which differ between healthy ones."""
+
+_NUMBER = re.compile(r"\d+")
+
+
+def kind_of(name: str) -> str:
+    """Return what identical units have in common: the name without its numbers; a model in parentheses counts with them."""
+    head, mark, model = name.partition(" (")
+    return _NUMBER.sub("#", head) + mark + model
 
 
 @dataclass(frozen=True)
@@ -31,39 +46,65 @@ class Strip:
     metric: str
     unit: str
     values: Mapping[str, float]
-    bounds: Mapping[str, float]
-    """Label (floor, reference, ceiling) -> value, as it was applied."""
+    bounds: Sequence[Bound]
+    """As they were applied."""
+    kinds: Callable[[], Iterable[Hashable]] | None = None
+    """Gives the kind of each unit, in the order of the values; None: by their names."""
 
     @cached_property
     def ordered(self) -> list[float]:
         """Return the values, the lowest first."""
         return sorted(self.values.values())
 
-    @property
-    def fences(self) -> tuple[float, float] | None:
-        """Return what lies apart below and above; None for fewer than four values."""
-        if len(self.ordered) < LEAST:
-            return None
-        low, _, high = quantiles(self.ordered, n=4)
-        return low - _FENCE * (high - low), high + _FENCE * (high - low)
-
     @cached_property
     def apart(self) -> list[tuple[str, float]]:
-        """Return the units outside the fences, the lowest first."""
-        fences = self.fences
-        if fences is None or (fences[0] <= self.ordered[0] and self.ordered[-1] <= fences[1]):
+        """Return the units outside the fences of their kind, the lowest first."""
+        fences = {kind: found for kind, values in self._alike().items() if (found := _fences(values))}
+        if not fences:
             return []
-        outside = ((name, value) for name, value in zip(self.values, self.values.values(), strict=True) if not fences[0] <= value <= fences[1])
+        everywhere = (float("-inf"), float("inf"))
+        named = zip(self.values, self._kinds(), self.values.values(), strict=True)
+        outside = ((name, value) for name, kind, value in named if not (limits := fences.get(kind, everywhere))[0] <= value <= limits[1])
         return sorted(outside, key=lambda item: item[1])
+
+    def broken(self, value: float) -> bool:
+        """Whether a value is beyond a bound that holds for every unit."""
+        return any(bound.broken_by(value) for bound in self.bounds)
+
+    def split(self) -> tuple[list[float], list[float]]:
+        """Return the values within the bounds and those beyond, the lowest first."""
+        if not any(self.broken(value) for value in (self.ordered[0], self.ordered[-1])):
+            return self.ordered, []
+        return [value for value in self.ordered if not self.broken(value)], [value for value in self.ordered if self.broken(value)]
+
+    def _kinds(self) -> Iterable[Hashable]:
+        return map(kind_of, self.values) if self.kinds is None else self.kinds()
+
+    def _alike(self) -> dict[Hashable, list[float]]:
+        """Return the values of each kind."""
+        out: dict[Hashable, list[float]] = {}
+        for kind, value in zip(self._kinds(), self.values.values(), strict=True):
+            out.setdefault(kind, []).append(value)
+        return out
+
+
+def _fences(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return what lies apart below and above; None where nothing does, and for fewer than four values."""
+    if len(values) < LEAST:
+        return None
+    low, middle, high = quantiles(values, n=4)
+    step = max(_FENCE * (high - low), _NARROWEST * abs(middle))
+    below, above = low - step, high + step
+    return None if below <= min(values) and max(values) <= above else (below, above)
 
 
 def counted(metric: Mapping[str, Any]) -> bool:
-    """Whether a metric has a distribution: a count has none."""
-    return bool(metric["unit"] != "1")
+    """Whether a metric has a distribution: a count, a size or a date has none."""
+    return metric["unit"] not in FACTS
 
 
 def describe(strip: Strip) -> dict[str, Any]:
-    """Return the strip as a report shows it: figures, picture, and the units that stand apart."""
+    """Return the strip as a report shows it: figures, bounds with their sources, and the units that stand apart."""
     values = strip.ordered
     return {
         "gate": strip.gate,
@@ -73,7 +114,7 @@ def describe(strip: Strip) -> dict[str, Any]:
         "least": values[0],
         "median": median(values),
         "most": values[-1],
-        "bounds": dict(strip.bounds),
+        "bounds": [{"text": bound.text(), "sources": list(bound.sources)} for bound in _by_value(strip.bounds)],
         "apart": [{"unit": name, "value": value} for name, value in strip.apart[:MOST_NAMED]],
         "apart_count": len(strip.apart),
     }
@@ -81,7 +122,7 @@ def describe(strip: Strip) -> dict[str, Any]:
 
 def picture(strip: Strip) -> str:
     """Return the strip as SVG: a mark for each value, a line for each bound."""
-    points = [strip.ordered[0], strip.ordered[-1], *strip.bounds.values()]
+    points = [strip.ordered[0], strip.ordered[-1], *(value for bound in strip.bounds for value in (bound.low, bound.high))]
     low, high = min(points), max(points)
     margin = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
     low, high = low - margin, high + margin
@@ -90,11 +131,23 @@ def picture(strip: Strip) -> str:
         return _LEFT + (value - low) / (high - low) * (_WIDTH - _LEFT - _RIGHT)
 
     parts = [svg.line(_LEFT, _MIDDLE, _WIDTH - _RIGHT, _MIDDLE, "axis")]
-    parts += [svg.line(x, _MIDDLE - 9, x, _MIDDLE + 9, "mark") for x in _places(strip.ordered, at)]
-    parts += [svg.line(at(value), _MIDDLE - 16, at(value), _MIDDLE + 16, "apart") for _, value in strip.apart[:MOST_NAMED]]
+    good, bad = strip.split()
+    parts += [svg.strokes(_places(values, at), _MIDDLE - 9, 18, style) for values, style in ((good, "mark"), (bad, "bad")) if values]
+    parts += [svg.line(at(value), _MIDDLE - 13, at(value), _MIDDLE + 13, "apart") for _, value in strip.apart[:MOST_NAMED] if not strip.broken(value)]
     parts += _bounds(strip.bounds, at)
-    parts += [svg.text(_LEFT, _HEIGHT - 4, f"{low:.4g} {strip.unit}", "tick"), svg.text(_WIDTH - _RIGHT, _HEIGHT - 4, f"{high:.4g} {strip.unit}", "tick end")]
+    parts += [
+        svg.text(_LEFT, _HEIGHT - 4, f"{_short(low)} {strip.unit}", "tick"),
+        svg.text(_WIDTH - _RIGHT, _HEIGHT - 4, f"{_short(high)} {strip.unit}", "tick end"),
+    ]
     return svg.picture((_WIDTH, _HEIGHT), f"{strip.metric} of {len(strip.ordered)} units, {strip.unit}", parts)
+
+
+def _by_value(bounds: Iterable[Bound]) -> list[Bound]:
+    return sorted(bounds, key=lambda bound: (bound.low, bound.label))
+
+
+def _short(value: float) -> str:
+    return figure(float(f"{value:.4g}"))
 
 
 def _places(values: Iterable[float], at: Callable[[float], float]) -> list[float]:
@@ -103,10 +156,13 @@ def _places(values: Iterable[float], at: Callable[[float], float]) -> list[float
     return sorted({round(at(value) / step) * step for value in values})
 
 
-def _bounds(bounds: Mapping[str, float], at: Callable[[float], float]) -> list[str]:
+def _bounds(bounds: Iterable[Bound], at: Callable[[float], float]) -> list[str]:
     out: list[str] = []
-    for place, (label, value) in enumerate(sorted(bounds.items(), key=lambda item: item[1])):
-        x = at(value)
-        out.append(svg.line(x, 14, x, _MIDDLE + 20, f"bound {label}"))
-        out.append(svg.text(min(max(x, 40), _WIDTH - 60), 10 if place % 2 == 0 else _MIDDLE + 30, f"{label} {value:.4g}", "tick middle"))
+    for place, bound in enumerate(_by_value(bounds)):
+        x, style = at(bound.low), "bound reference" if bound.label == "reference" else "bound"
+        out.append(svg.line(x, 14, x, _MIDDLE + 20, style))
+        if bound.value is None:
+            out.append(svg.line(at(bound.high), 14, at(bound.high), _MIDDLE + 20, style))
+        words = f"{bound.label} {_short(bound.low)}" + ("" if bound.value is not None else f" to {_short(bound.high)}")
+        out.append(svg.text(min(max(x, 40), _WIDTH - 60), 10 if place % 2 == 0 else _MIDDLE + 30, words, "tick middle"))
     return out

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rackready.evidence.distribution import counted
 from rackready.model.outcome import Outcome, worst
 from rackready.model.site import Site
 
 SIGNS: Mapping[str, str] = {"pass": "P", "fail": "F", "error": "E", "skip": "S", "not_run": "N"}
 """A letter for each outcome: colour alone does not reach everybody, nor a printer."""
+
+GOOD = frozenset({Outcome.PASS.value, Outcome.SKIP.value})
+"""Outcomes that ask for no repair."""
+
+_TIMES = frozenset({"us", "ms", "s"})
+"""Units of which the highest value is the worst: of a rate it is the lowest."""
 
 MOST_COLUMNS = 48
 """More nodes than this make no table that can be read: the pair matrix then holds only nodes with a pair that did not pass."""
@@ -38,18 +46,46 @@ def _counts(cells: Cells) -> dict[str, int]:
 
 
 def gate_table(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return every gate of every node: ``gates`` (ids) and ``rows`` (node, cells in the gates' order; a gate without a record is not_run)."""
-    gates = list(dict.fromkeys(item["gate"] for node in nodes for item in node["gates"]))
-    rows = []
-    for node in nodes:
-        found = {item["gate"]: item["outcome"] for item in node["gates"]}
-        cells = [{"outcome": found.get(gate, Outcome.NOT_RUN.value), "sign": SIGNS[found.get(gate, Outcome.NOT_RUN.value)]} for gate in gates]
-        rows.append({"node": node["name"], "cells": cells})
-    return {"gates": gates, "rows": rows}
+    """Return every gate of every node: ``nodes`` (names, the columns) and ``layers``, each with a row for each of its gates.
+
+    The rows of a layer: ``bad``, where some node failed or the gate could not tell, ``missing``, where some node has no result, and ``good``.
+    Nodes that no gate has measured are no columns.
+    """
+    nodes = [node for node in nodes if node["gates"]]
+    gates = dict.fromkeys(item["gate"] for node in nodes for item in node["gates"])
+    found = [{item["gate"]: item["outcome"] for item in node["gates"]} for node in nodes]
+    layers: dict[str, dict[str, Any]] = {}
+    for gate in gates:
+        row = {"gate": gate, **_words(gate), "cells": [_sign(one.get(gate, Outcome.NOT_RUN.value)) for one in found]}
+        layer = layers.setdefault(_layer(gate), {"name": _layer(gate), "bad": [], "missing": [], "good": []})
+        layer[_room(row["cells"])].append(row)
+    return {"nodes": [node["name"] for node in nodes], "layers": list(layers.values())}
+
+
+def _room(cells: Cells) -> str:
+    outcomes = {cell["outcome"] for cell in cells} - GOOD
+    return "good" if not outcomes else "missing" if outcomes == {Outcome.NOT_RUN.value} else "bad"
+
+
+def _sign(outcome: str) -> dict[str, str]:
+    return {"outcome": outcome, "sign": SIGNS[outcome]}
+
+
+def _layer(gate: str) -> str:
+    """Return the layer of a gate's id (scope/layer/level/name); what a BMC says is one layer."""
+    scope, layer = gate.split("/")[:2] if "/" in gate else ("", gate)
+    return scope if scope == "bmc" else layer
+
+
+def _words(gate: str) -> dict[str, str]:
+    """Return the gate's name, and what stands before it: its scope, where that is not the node, and its level."""
+    *before, name = gate.split("/")
+    scope, level = (before[0], before[-1]) if before else ("", "")
+    return {"name": name, "about": level if scope in {"node", "bmc"} else f"{scope} {level}"}
 
 
 def pairs(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return a matrix for each gate over two nodes: gate, nodes, rows of cells (outcome, sign, lowest value, unit, runs), symmetric."""
+    """Return a matrix for each gate over two nodes: gate, metric, unit, nodes, rows of cells (outcome, sign, worst value, runs), symmetric."""
     by_gate: dict[str, dict[tuple[str, str], list[Mapping[str, Any]]]] = {}
     for run in runs:
         if run["gate"].startswith("pair/"):
@@ -60,25 +96,43 @@ def pairs(runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _matrix(gate: str, found: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
     nodes = sorted({node for pair in found for node in pair})
-    cells = {pair: _pair(items) for pair, items in found.items()}
+    metric, unit = _shown(run for items in found.values() for run in items)
+    cells = {pair: _pair(items, metric, unit) for pair, items in found.items()}
     left_out = 0
     if len(nodes) > MOST_COLUMNS:
         bad = sorted({node for pair, cell in cells.items() if cell["outcome"] != "pass" for node in pair})[:MOST_COLUMNS]
         left_out, nodes = len(nodes) - len(bad), bad
     rows = [{"node": one, "cells": [cells.get((min(one, other), max(one, other))) for other in nodes]} for one in nodes]
-    return {"gate": gate, "nodes": nodes, "rows": rows, "pairs": len(cells), "left_out": left_out}
+    about: dict[str, Any] = {"metric": metric, "unit": unit, "worst": "highest" if unit in _TIMES else "lowest"}
+    outcomes = Counter(cell["outcome"] for cell in cells.values())
+    values = [cell["value"] for cell in cells.values() if cell["value"] is not None]
+    about["range"] = (min(values), max(values)) if values else None
+    return {"gate": gate, **about, "nodes": nodes, "rows": rows, "pairs": len(cells), "left_out": left_out, "bad": len(cells) - outcomes["pass"]}
 
 
-def _pair(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _shown(runs: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return the metric that a matrix shows, and its unit: the first that the gate judges, else the first that is no count or size."""
+    first: tuple[str, str] = ("", "")
+    for run in runs:
+        judged = {item["metric"] for item in run["criteria"]}
+        for metric in filter(counted, run["metrics"]):
+            if metric["name"] in judged:
+                return metric["name"], metric["unit"]
+            first = first if first[0] else (metric["name"], metric["unit"])
+    return first
+
+
+def _pair(items: Sequence[Mapping[str, Any]], metric: str, unit: str) -> dict[str, Any]:
     """Return the pair as its newest runs leave it: one a target, so that a second attempt replaces the first."""
     newest = {item["target"]: item for item in items}
     outcome = worst([Outcome(item["outcome"]) for item in newest.values()]).value
-    lowest = min((metric for item in newest.values() for metric in item["metrics"]), key=lambda metric: float(metric["value"]), default=None)
+    values = [float(found["value"]) for item in newest.values() for found in item["metrics"] if (found["name"], found["unit"]) == (metric, unit)]
+    worst_value = max if unit in _TIMES else min
     return {
         "outcome": outcome,
         "sign": SIGNS[outcome],
-        "value": None if lowest is None else lowest["value"],
-        "unit": "" if lowest is None else lowest["unit"],
+        "value": worst_value(values, default=None),
+        "unit": unit,
         "runs": len(newest),
         "bad": sorted(target for target, item in newest.items() if item["outcome"] != "pass"),
     }

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rackready.evidence import heat
 from rackready.evidence.distribution import describe, picture
+from rackready.evidence.faults import ASIDE, Faults, places
+from rackready.evidence.heat import GOOD
 from rackready.evidence.node_report import Document
+from rackready.evidence.seen import Seen
 from rackready.evidence.store import EMPTY
 from rackready.evidence.units import Units
 from rackready.model.site import Site
@@ -18,28 +21,7 @@ DETAILED = 128
 """Sites of more nodes get a page with every node in its map, and details of so many nodes and runs that did not pass."""
 MOST_EVENTS = 2000
 """Lines of progress on the page of such a site: the first that warn."""
-GOOD = frozenset({"pass", "skip"})
 _WARNS = frozenset({"warn", "error"})
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One node in a few words. ``whole``: its document, where the page may show it."""
-
-    name: str
-    state: str
-    reason: str
-    outcome: str
-    counts: Mapping[str, Sequence[int]]
-    gates: Sequence[tuple[str, str]]
-    whole: Document | None
-
-
-def seen(node: Document, *, small: bool) -> Seen:
-    """Return what the page needs of a node's document."""
-    gates = [(str(item["gate"]), str(item["outcome"])) for item in node["gates"]]
-    whole = node if small or node["outcome"] not in GOOD else None
-    return Seen(node["name"], node["state"], node["reason"], node["outcome"], node["coverage"]["counts"], gates, whole)
 
 
 @dataclass(slots=True)
@@ -60,6 +42,7 @@ class Overview:
     told: int = 0
     """Lines of progress in all."""
     gates: dict[str, Counter[str]] = field(default_factory=dict)
+    faults: Faults = field(default_factory=Faults)
     _pairs: list[Document] = field(default_factory=list)
 
     @property
@@ -72,10 +55,11 @@ class Overview:
         self.names.append(found.name)
         self.states[found.state] += 1
         self.cells[found.name] = (found.state, found.outcome)
+        self.faults.node(found)
         for gate, outcome in found.gates:
             self.gates.setdefault(gate, Counter())[outcome] += 1
         if self.small or found.outcome not in GOOD:
-            self.listed.append(found)
+            self.listed.append(replace(found, whole=None))
             if found.whole is not None and len(self.shown) < DETAILED:
                 self.shown.append(found.whole)
 
@@ -87,7 +71,7 @@ class Overview:
         if self.small or (bad and len(self.runs) < DETAILED):
             self.runs.append(entry)
         if entry["gate"].startswith("pair/"):
-            self._pairs.append({key: entry[key] for key in ("gate", "nodes", "target", "outcome", "metrics")})
+            self._pairs.append({key: entry[key] for key in ("gate", "nodes", "target", "outcome", "metrics", "criteria")})
 
     def event(self, found: Document) -> None:
         """Add a line of progress."""
@@ -114,25 +98,51 @@ class Overview:
         found = (raw for item in bad + (records if self.small else []) for raw in item["raw"])
         return [digest for raw in found for digest in (raw["stdout_sha256"], raw["stderr_sha256"]) if digest != EMPTY]
 
-    def page(self) -> dict[str, Any]:
-        """Return what the templates format."""
+    def page(self, racks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return what the templates format. ``racks``: the map."""
+        where = places(racks)
+        listed = [found for found in self.listed if _needy(found.outcome, found.state)]
         return {
             "count": self.count,
             "small": self.small,
-            "listed": self.listed,
-            "shown": self.shown,
+            "faults": self.faults.page(where),
+            "where": where,
+            "listed": listed,
+            "well": [found for found in self.listed if not _needy(found.outcome, found.state)],
+            "needy": {found.name for found in listed},
+            "shown": sorted(self.shown, key=lambda node: not _needy(node["outcome"], node["state"])),
             "linked": {node["name"] for node in self.shown},
             "table": heat.gate_table(self.shown),
-            "gates": [{"gate": gate, "outcomes": {name: counts[name] for name in heat.SIGNS}} for gate, counts in self.gates.items()],
+            "bad_gates": self._counted(bad=True),
+            "good_gates": self._counted(bad=False),
             "outcomes": {name: found for name in heat.SIGNS if (found := self.outcomes()[name])},
             "pairs": heat.pairs(self._pairs),
-            "strips": list(self._strips()),
+            "strips": self._strips(),
             "runs": self.runs,
             "events": self.events,
             "told": self.told,
             "runs_left": self.bad_runs - len(self.runs) if not self.small else 0,
+            "bad_runs": self.bad_runs,
         }
 
-    def _strips(self) -> Iterator[dict[str, Any]]:
+    def _counted(self, *, bad: bool) -> list[dict[str, Any]]:
+        """Return the gates that some node did not pass, or the others, with how many nodes have which outcome."""
+        found = [(gate, counts) for gate, counts in self.gates.items() if self._not_passed(gate) is bad]
+        return [{"gate": gate, "outcomes": {name: counts[name] for name in heat.SIGNS}} for gate, counts in found]
+
+    def _strips(self) -> list[dict[str, Any]]:
+        """Return the distributions by gate: those of gates that some node did not pass are ``bad`` and come first."""
+        found: dict[str, dict[str, Any]] = {}
         for strip in self.units.strips(self.names):
-            yield {**describe(strip), "picture": picture(strip)}
+            group = found.setdefault(strip.gate, {"gate": strip.gate, "bad": self._not_passed(strip.gate), "apart": 0, "strips": []})
+            group["strips"].append(drawn := {**describe(strip), "picture": picture(strip)})
+            group["apart"] += drawn["apart_count"]
+        return sorted(found.values(), key=lambda group: not group["bad"])
+
+    def _not_passed(self, gate: str) -> bool:
+        return any(found for outcome, found in self.gates.get(gate, {}).items() if outcome not in GOOD)
+
+
+def _needy(outcome: str, state: str) -> bool:
+    """Whether a node needs somebody."""
+    return outcome not in GOOD or state in ASIDE

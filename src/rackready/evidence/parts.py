@@ -21,7 +21,8 @@ from typing import Any, Protocol
 from rackready.design.collector import without_gc
 from rackready.evidence import junit
 from rackready.evidence.node_report import Document, document
-from rackready.evidence.overview import DETAILED, Seen, seen
+from rackready.evidence.overview import DETAILED
+from rackready.evidence.seen import Seen, seen
 from rackready.evidence.store import EvidenceStore
 from rackready.evidence.units import Units
 from rackready.ledger.store import Ledger, NodeRow

@@ -15,11 +15,12 @@ import jinja2
 
 from rackready.design.collector import without_gc
 from rackready.design.site import load_site
-from rackready.evidence import heat, junit
-from rackready.evidence.overview import Overview, seen
+from rackready.evidence import bounds, heat, junit
+from rackready.evidence.overview import Overview
 from rackready.evidence.parts import Judging, Part, ReportError, Work, parts
 from rackready.evidence.report_files import blocks, joined, json_object, line, lines, replaced, scratch
 from rackready.evidence.report_source import Source
+from rackready.evidence.seen import seen
 from rackready.model.printable import visible
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
@@ -144,6 +145,12 @@ def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a template prints
     return visible(value) if type(value) is str else value
 
 
+def _ticks(text: str) -> list[str]:
+    """Return text cut at its backticks: every second part is code. One without its partner stays as it is."""
+    parts = text.split("`")
+    return parts if len(parts) % 2 else [text]
+
+
 def _page(head: Mapping[str, Any], overview: Overview, raw: Mapping[str, str]) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("rackready.evidence", "."),
@@ -153,5 +160,7 @@ def _page(head: Mapping[str, Any], overview: Overview, raw: Mapping[str, str]) -
         lstrip_blocks=True,
         finalize=_shown,
     )
-    about = {"again": "judged_again" in head, "signs": heat.SIGNS, "raw": raw, "raw_left": len(set(overview.wanted()) - set(raw)) if raw else 0}
-    return environment.get_template("report.html.j2").render(report=head, **about, **overview.page())
+    environment.filters |= {"ticks": _ticks, "figure": bounds.figure}
+    about: dict[str, Any] = {"again": "judged_again" in head, "signs": heat.SIGNS, "words": bounds.WORDS, "label": bounds.label}
+    about |= {"raw": raw, "raw_left": len(set(overview.wanted()) - set(raw)) if raw else 0}
+    return environment.get_template("report.html.j2").render(report=head, **about, **overview.page(head["racks"]))

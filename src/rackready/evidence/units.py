@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Hashable, Iterable, Iterator, Mapping, ValuesView
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from rackready.evidence.distribution import Strip, counted
+from rackready.evidence.bounds import Bound
+from rackready.evidence.distribution import Strip, counted, kind_of
 
 Key = tuple[str, str, str]
 """Gate, metric, unit."""
@@ -22,7 +24,15 @@ class Pile:
     parts: array[int] = field(default_factory=lambda: array("I"))
     others: dict[str, float] = field(default_factory=dict)
     """Units that are no part of one node (links between two, runs over several), by name."""
-    bounds: dict[str, float] = field(default_factory=dict)
+    bounds: dict[tuple[str, str], Bound] = field(default_factory=dict)
+    """By label and operator."""
+
+    def bind(self, bounds: Iterable[Bound]) -> None:
+        """Add bounds of this metric."""
+        for bound in bounds:
+            known = self.bounds.setdefault((bound.label, bound.op), bound)
+            if known is not bound:
+                known.take(bound)
 
 
 @dataclass(slots=True)
@@ -36,10 +46,7 @@ class Units:
     def add(self, place: int, name: str, entries: Iterable[Mapping[str, Any]]) -> None:
         """Add what a node's gates measured; of several values of a unit the last counts. ``place``: of the node in the site."""
         for entry in entries:
-            found: dict[tuple[Key, str], float] = {}
-            for metric in entry["metrics"]:
-                if counted(metric):
-                    found[(entry["gate"], metric["name"], metric["unit"]), metric["target"]] = float(metric["value"])
+            found = dict(_measured(entry))
             for (key, target), value in found.items():
                 self._put(key, place, name, target, value)
             self._bounds(entry, {key for key, _ in found})
@@ -56,15 +63,14 @@ class Units:
     def run(self, entry: Mapping[str, Any]) -> None:
         """Add what a run over several nodes measured, all of it by name."""
         keys = set()
-        for metric in entry["metrics"]:
-            if counted(metric):
-                keys.add(key := (str(entry["gate"]), str(metric["name"]), str(metric["unit"])))
-                self.piles.setdefault(key, Pile()).others[metric["target"]] = float(metric["value"])
+        for (key, target), value in _measured(entry):
+            keys.add(key)
+            self.piles.setdefault(key, Pile()).others[target] = value
         self._bounds(entry, keys)
 
     def _bounds(self, entry: Mapping[str, Any], keys: Iterable[Key]) -> None:
         for key in keys:
-            self.piles[key].bounds.update({item["label"]: float(item["bound"]) for item in entry["criteria"] if item["metric"] == key[1]})
+            self.piles[key].bind(Bound.of(item) for item in entry["criteria"] if item["metric"] == key[1])
 
     def take(self, more: Units) -> None:
         """Add what was piled up elsewhere, of later nodes."""
@@ -75,7 +81,7 @@ class Units:
             own.nodes.extend(pile.nodes)
             own.parts.extend(places[part] for part in pile.parts)
             own.others.update(pile.others)
-            own.bounds.update(pile.bounds)
+            own.bind(pile.bounds.values())
 
     def _place(self, part: str) -> int:
         if part not in self._places:
@@ -85,8 +91,18 @@ class Units:
 
     def strips(self, names: list[str]) -> Iterator[Strip]:
         """Yield the strip of every metric, sorted. ``names``: of all nodes, by place."""
+        kinds = [kind_of(part) for part in self.parts]
         for key, pile in sorted(self.piles.items()):
-            yield Strip(*key, Named(pile, names, self.parts), pile.bounds)
+            named = Named(pile, names, self.parts)
+            yield Strip(*key, named, list(pile.bounds.values()), partial(named.kinds, kinds))
+
+
+def _measured(entry: Mapping[str, Any]) -> Iterator[tuple[tuple[Key, str], float]]:
+    """Yield the values of a record that have a distribution, by metric and unit: one that must equal its bound has none."""
+    given = {item["metric"] for item in entry["criteria"] if item["op"] == "eq"}
+    for metric in entry["metrics"]:
+        if counted(metric) and metric["name"] not in given:
+            yield ((str(entry["gate"]), str(metric["name"]), str(metric["unit"])), str(metric["target"])), float(metric["value"])
 
 
 class Figures(ValuesView[float]):
@@ -130,6 +146,11 @@ class Named(Mapping[str, float]):
         """Yield the values."""
         yield from self.pile.values
         yield from self._more().values()
+
+    def kinds(self, of_parts: list[str]) -> Iterator[Hashable]:
+        """Yield the kind of each unit in the order of the names. ``of_parts``: the kinds of parts."""
+        yield from (of_parts[part] for part in self.pile.parts)
+        yield from (kind_of(name) for name in self._more())
 
     def _more(self) -> dict[str, float]:
         """Return the units that only runs measured: what stands in the nodes' own records, too, is one unit."""

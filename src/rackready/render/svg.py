@@ -27,6 +27,12 @@ def line(x1: float, y1: float, x2: float, y2: float, style: str = "line") -> str
     return f'<line x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}" class="{style}"/>'
 
 
+def strokes(places: Iterable[float], top: float, height: float, style: str) -> str:
+    """Return upright strokes of one height as one element."""
+    path = "".join(f"M{number(x)} {number(top)}v{number(height)}" for x in places)
+    return f'<path d="{path}" class="{style}"/>'
+
+
 def picture(size: tuple[float, float], title: str, parts: Iterable[str]) -> str:
     """Return a whole picture with its title, which screen readers speak."""
     width, height = number(size[0]), number(size[1])

@@ -66,6 +66,13 @@ def tools(one: Healthy, key: str) -> list[str]:
 
 
 @pytest.mark.parametrize("gate_id", GATES)
+def test_an_upper_bound_is_called_a_ceiling_and_a_lower_one_a_floor(healthy: dict[str, Healthy], gate_id: str) -> None:
+    one = healthy[gate_id]
+    bounds = {(bound.op.value, bound.label) for bound in one.gate.evaluate(one.known, one.run, one.outputs).criteria}
+    assert not bounds & {("le", "floor"), ("ge", "ceiling")}
+
+
+@pytest.mark.parametrize("gate_id", GATES)
 def test_the_reading_itself(healthy: dict[str, Healthy], gate_id: str) -> None:
     one = healthy[gate_id]
     for key in one.readings():

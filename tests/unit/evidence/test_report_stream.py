@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
-from rackready.evidence import overview
+from rackready.evidence import faults, overview
 from rackready.evidence.junit import junit
 from rackready.evidence.node_report import Document
+from rackready.evidence.overview import Overview
 from rackready.evidence.parts import CHUNK, Figure, ReportError
 from rackready.evidence.report import build, render, write
+from rackready.evidence.seen import seen
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import COVERAGE, EvidenceRecord, RawOutput
@@ -222,18 +224,18 @@ def test_a_page_shows_control_characters_and_holds_none(large: tuple[Stored, str
     assert r"Cool it \x1b[0m." in page
     record = next(iter(build(stored.site, stored.paths, "c1")["nodes"][8]["gates"]))["raw"][0]["stdout_sha256"]
     whole = render(build(stored.site, stored.paths, "c1"), {record: "one\x00\x9b\r\ntwo <b>"})
-    assert "<pre>one\\x00\\x9b\ntwo &lt;b&gt;</pre>" in whole
+    assert f'<pre id="raw-{record}" tabindex="0">one\\x00\\x9b\ntwo &lt;b&gt;</pre>' in whole
     assert not re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", page + whole)
 
 
 def test_a_large_sites_page_has_every_node_in_its_map_and_few_in_full(large: tuple[Stored, str]) -> None:
     _, page = large
     assert page.count('class="cell o-pass" title="node') == 24
-    assert [name for name in ("node09", "node18", "node27") if f'<h2 id="{name}">' in page] == ["node09", "node18"]
-    assert '<h2 id="node01">' not in page
+    assert [name for name in ("node09", "node18", "node27") if f'<h3 id="{name}">' in page] == ["node09", "node18"]
+    assert 'id="node01"' not in page
     assert "27 nodes. By their evidence: 24 pass, 3 fail. By state: 27 declared." in page
-    assert "the first 2 of them have a section with every gate" in " ".join(page.split())
-    assert page.count("<tr><td>node27</td>") == 1
+    assert "the first 2 of those that did not pass have a section with what did not pass" in " ".join(page.split())
+    assert page.count('<tr><td class="keep">node27</td>') == 1
 
 
 def test_a_large_sites_page_links_only_to_what_is_there(large: tuple[Stored, str]) -> None:
@@ -246,4 +248,29 @@ def test_a_large_sites_page_counts_the_outcomes_of_each_gate_and_draws_all_value
     _, page = large
     row = next(line for line in page.splitlines() if line.startswith(f"<tr><td><code>{GATE}"))
     assert [part.split("</td>")[0] for part in row.split('<td class="number">')[1:]] == ["24", "3", "", "", ""]
-    assert f"<code>{GATE}</code> rate: 216 units" in page
+    assert f"<code>{GATE}</code>: 1 metric" in page
+    assert "<strong>rate</strong>: 216 units" in page
+
+
+def test_a_large_sites_page_says_on_top_what_is_bad_and_where(large: tuple[Stored, str]) -> None:
+    _, page = large
+    top = " ".join(page.split('<h2 id="nodes">')[0].split())
+    assert "<strong>3 of 27 nodes need work.</strong>" in top
+    assert f'slow <span class="facts">on 3 nodes, <code>{GATE}</code></span>' in top
+    assert r"<strong>Next step:</strong> Cool it \x1b[0m." in top
+    assert all(name in top.split('id="faults"')[1].split('id="map"')[0] for name in ("node09", "node18", "node27"))
+
+
+def test_what_is_bad_stays_small_where_a_thousand_nodes_have_it() -> None:
+    found = Overview(1000)
+    finding = {"where": "", "what": "slow", "expected": "700", "actual": "350", "next_step": "Cool it."}
+    item = {"gate": GATE, "title": "A title.", "outcome": "fail", "findings": [finding], "fleet_pending": False, "note": None}
+    coverage = {"outcome": "pass", "counts": {}, "unmeasured": []}
+    for number in range(1000):
+        name = f"node{number:04}"
+        gates = [{**item, "findings": [{**finding, "where": f"{name} gpu{gpu}"} for gpu in range(8)]}]
+        found.node(seen({"name": name, "state": "quarantined", "reason": "", "outcome": "fail", "gates": gates, "coverage": coverage}, small=False))
+    (group,) = found.faults.groups.values()
+    assert (group.nodes, len(group.places), group.left) == (1000, faults.MOST_PLACES, 1000 - faults.MOST_PLACES)
+    assert (group.places[0].parts, group.places[0].count) == (["gpu0", "gpu1", "gpu2", "gpu3", "gpu4", "gpu5"], 8)
+    assert sum(node.whole is not None for node in found.listed) == 0, "no more than the shown documents stay in memory"

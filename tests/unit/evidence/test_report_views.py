@@ -8,6 +8,7 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.evidence import heat
+from rackready.evidence.bounds import Bound, label
 from rackready.evidence.distribution import Strip, describe, picture
 from rackready.evidence.units import Units
 
@@ -18,9 +19,20 @@ def node(name: str, outcome: str = "pass", gates: dict[str, str] | None = None) 
     return {"name": name, "state": "ready", "outcome": outcome, "gates": [{"gate": key, "outcome": value} for key, value in (gates or {}).items()]}
 
 
+def metric(name: str, value: float, unit: str, target: str = "node01") -> dict[str, Any]:
+    return {"name": name, "target": target, "value": value, "unit": unit}
+
+
+def bound(name: str, value: float, op: str = "ge", said: str = "floor", unit: str = "GB/s", source: str = "a data sheet") -> dict[str, Any]:
+    return {"metric": name, "op": op, "bound": value, "unit": unit, "label": said, "source": source, "derived": False, "inputs": {}}
+
+
 def run(first: str, second: str, rail: int, outcome: str, value: float | None) -> dict[str, Any]:
-    metrics = [] if value is None else [{"name": "bw_average", "target": f"rail{rail}", "value": value, "unit": "Gb/s"}]
-    return {"gate": PAIR, "target": f"{first}+{second}/rail{rail}", "nodes": [first, second], "outcome": outcome, "metrics": metrics, "criteria": []}
+    """A pair run as its gate records it: errors of the port, bytes sent and the bandwidth."""
+    metrics = [metric("port_errors", 0, "1", f"{first}/mlx5_0"), metric("xmit_bytes", 5e12, "B", f"{first}/mlx5_0")]
+    metrics += [] if value is None else [metric("bw_average", value, "Gb/s", f"rail{rail}")]
+    criteria = [bound("port_errors", 0, "eq", "identity", "1"), bound("bw_average", 377.6, unit="Gb/s")]
+    return {"gate": PAIR, "target": f"{first}+{second}/rail{rail}", "nodes": [first, second], "outcome": outcome, "metrics": metrics, "criteria": criteria}
 
 
 def test_the_map_shows_every_node_from_the_top_unit_down() -> None:
@@ -34,20 +46,36 @@ def test_the_map_shows_every_node_from_the_top_unit_down() -> None:
     assert found[0]["outcomes"] == {"pass": 1, "fail": 1, "skip": 1, "not_run": 1}
 
 
-def test_a_gate_without_a_record_is_not_run() -> None:
-    table = heat.gate_table([node("node01", gates={"a": "pass", "b": "fail"}), node("node02", gates={"a": "pass"})])
-    assert table["gates"] == ["a", "b"]
-    assert [[cell["sign"] for cell in row["cells"]] for row in table["rows"]] == [["P", "F"], ["P", "N"]]
+GEMM, BURN, CPU = "node/gpu/performance/gemm", "node/gpu/stress/burn", "node/host/sanity/cpu"
 
 
-def test_a_pair_shows_its_worst_rail_and_its_lowest_value() -> None:
+def test_the_gate_matrix_is_grouped_by_layer_with_a_row_a_gate() -> None:
+    nodes = [node("node01", gates={GEMM: "pass", CPU: "pass", BURN: "fail"}), node("node02", gates={GEMM: "pass", CPU: "pass"})]
+    table = heat.gate_table(nodes)
+    assert table["nodes"] == ["node01", "node02"]
+    assert [layer["name"] for layer in table["layers"]] == ["gpu", "host"]
+    gpu, host = table["layers"]
+    assert [(row["gate"], row["name"], [cell["sign"] for cell in row["cells"]]) for row in gpu["bad"]] == [(BURN, "burn", ["F", "N"])]
+    assert [(row["gate"], [cell["sign"] for cell in row["cells"]]) for row in gpu["good"]] == [(GEMM, ["P", "P"])]
+    assert (host["bad"], [row["gate"] for row in host["good"]]) == ([], [CPU])
+
+
+def test_a_pair_shows_its_worst_rail_and_its_lowest_bandwidth_in_its_unit() -> None:
     (matrix,) = heat.pairs([run("node02", "node01", 1, "pass", 392.0), run("node01", "node02", 2, "fail", 187.0), run("node03", "node04", 1, "error", None)])
     assert matrix["nodes"] == ["node01", "node02", "node03", "node04"]
+    assert (matrix["metric"], matrix["worst"], matrix["unit"]) == ("bw_average", "lowest", "Gb/s")
     cell = matrix["rows"][0]["cells"][1]
     assert (cell["outcome"], cell["value"], cell["unit"], cell["runs"], cell["bad"]) == ("fail", 187.0, "Gb/s", 2, ["node01+node02/rail2"])
     assert matrix["rows"][1]["cells"][0] == cell
-    assert matrix["rows"][2]["cells"][3]["value"] is None
+    assert matrix["rows"][2]["cells"][3]["value"] is None, "errors and bytes of a port are no bandwidth"
     assert matrix["rows"][0]["cells"][2] is None
+
+
+def test_of_latencies_a_pair_shows_the_highest_that_is_judged() -> None:
+    latencies = [metric("latency_typical", 2.0, "us"), metric("latency_average", 2.5, "us"), metric("latency_average", 9.5, "us", "rail2")]
+    judged = {**run("node01", "node02", 1, "pass", None), "metrics": latencies, "criteria": [bound("latency_average", 10.0, "le", "ceiling", "us")]}
+    (matrix,) = heat.pairs([judged])
+    assert (matrix["metric"], matrix["worst"], matrix["rows"][0]["cells"][1]["value"]) == ("latency_average", "highest", 9.5)
 
 
 def test_a_second_attempt_takes_the_place_of_the_first() -> None:
@@ -63,8 +91,7 @@ def test_a_large_matrix_keeps_the_nodes_with_a_bad_pair() -> None:
 
 
 def record(target: str, value: float, *, name: str = "busbw", unit: str = "GB/s") -> dict[str, Any]:
-    bound = {"metric": name, "label": "floor", "bound": 456.0}
-    return {"gate": "g", "metrics": [{"name": name, "target": target, "value": value, "unit": unit}], "criteria": [bound]}
+    return {"gate": "g", "metrics": [metric(name, value, unit, target)], "criteria": [bound(name, 456.0, unit=unit)]}
 
 
 def strips(records: list[dict[str, Any]]) -> list[Strip]:
@@ -74,19 +101,74 @@ def strips(records: list[dict[str, Any]]) -> list[Strip]:
     return list(found.strips([]))
 
 
-def test_a_strip_names_the_units_that_stand_apart() -> None:
+def test_a_strip_names_the_units_that_stand_apart_and_its_bound_with_its_source() -> None:
     (strip,) = strips([*(record(f"node{at:02}", 476.0 + at % 5) for at in range(20)), record("node99", 440.0)])
     said = describe(strip)
-    assert (said["count"], said["least"], said["most"], said["bounds"]) == (21, 440.0, 480.0, {"floor": 456.0})
+    assert (said["count"], said["least"], said["most"]) == (21, 440.0, 480.0)
+    assert said["bounds"] == [{"text": "floor: at least 456 GB/s", "sources": ["a data sheet"]}]
     assert said["apart"] == [{"unit": "node99", "value": 440.0}]
     drawn = picture(strip)
-    assert drawn.count('class="apart"') == 1
+    assert 'v18" class="bad"/>' in drawn, "it breaks its floor"
+    assert 'class="apart"' not in drawn
     assert "floor 456" in drawn
+    (strip,) = strips([*(record(f"node{at:02}", 476.0 + at % 5) for at in range(20)), record("node99", 460.0)])
+    assert (picture(strip).count('class="apart"'), 'class="bad"' in picture(strip)) == (1, False)
 
 
-def test_counts_are_no_distribution_and_the_newest_value_counts() -> None:
+def test_an_upper_bound_is_a_ceiling_and_each_bound_keeps_its_own_label() -> None:
+    bounds = [bound("busbw", 714.0, "le", "ceiling"), bound("busbw", 476.0, said="reference"), bound("busbw", 452.2), bound("busbw", 476.0, "eq", "identity")]
+    assert [label(item) for item in bounds] == ["ceiling", "reference", "floor", "identity"]
+    assert label(bound("temperature", 75.0, "le", "floor")) == "ceiling", "older records call every bound a floor"
+    assert label(bound("latency_average", 0.5, "ge", "ceiling")) == "floor"
+    hot = {"gate": "g", "metrics": [metric("temperature", 40.0, "C")], "criteria": [bound("temperature", 75.0, "le", "floor", "C")]}
+    (strip,) = strips([hot])
+    assert describe(strip)["bounds"] == [{"text": "ceiling: at most 75 C", "sources": ["a data sheet"]}]
+    assert "ceiling 75" in picture(strip)
+    assert "floor" not in picture(strip)
+
+
+def test_a_bound_that_differs_between_units_says_its_range_and_its_sources() -> None:
+    given = [bound("drive_read", value, said="fleet", source=f"source {value:g}") for value in (3.0, 5.0, 4.0, 6.0, 4.0)]
+    records = [{"gate": "g", "metrics": [metric("drive_read", 7.0, "GB/s")], "criteria": [item]} for item in given]
+    (strip,) = strips(records)
+    assert describe(strip)["bounds"] == [{"text": "fleet: at least 3 to 6 GB/s", "sources": ["source 3", "source 5", "source 4", "and others"]}]
+
+
+@pytest.mark.parametrize("unit", ["1", "B", "MiB", "GiB", "GB", "s since 1970"])
+def test_counts_sizes_and_dates_are_no_distribution(unit: str) -> None:
+    records = [record(f"node01 nvme{at}", 3840.0 if at else 480.0, name="drive_capacity", unit=unit) for at in range(8)]
+    assert strips(records) == []
+
+
+def test_a_value_that_must_equal_its_bound_is_no_distribution() -> None:
+    records = [record(f"node{at:02}", 700.0 if at else 650.0, name="power_limit", unit="W") for at in range(8)]
+    assert strips([{**item, "criteria": [bound("power_limit", 700.0, "eq", "identity", "W")]} for item in records]) == []
+
+
+def test_only_identical_units_are_compared() -> None:
+    """Drives for data read faster than the two that the node boots from; one inlet is colder than eight GPUs."""
+    fast = [record(f"node01 nvme{at}", 7.0 + at / 100, name="drive_read") for at in range(8)]
+    boot = [record(f"node01 sd{at}", 0.5, name="drive_read") for at in "ab"]
+    (strip,) = strips([*fast, *boot])
+    assert (describe(strip)["count"], strip.apart) == (10, [])
+    (strip,) = strips([*fast, *boot, record("node01 nvme9", 2.0, name="drive_read")])
+    assert strip.apart == [("node01 nvme9", 2.0)]
+
+
+def test_the_newest_value_counts() -> None:
     found = strips([record("node01", 8, unit="1"), record("node01", 400.0), record("node01", 480.0)])
     assert [(strip.metric, dict(strip.values)) for strip in found] == [("busbw", {"node01": 480.0})]
+
+
+def test_a_difference_of_less_than_a_hundredth_stands_not_apart() -> None:
+    (strip,) = strips([record(f"node{at:02}", 480.0 if at else 479.0) for at in range(12)])
+    assert strip.apart == []
+
+
+def test_bounds_of_parts_of_a_report_are_put_together() -> None:
+    one, other = Bound("floor", "ge", 456.0, 456.0, "GB/s", ["a"]), Bound("floor", "ge", 440.0, 440.0, "GB/s", ["b"])
+    one.take(other)
+    assert (one.low, one.high, one.sources) == (440.0, 456.0, ["a", "b"])
 
 
 @pytest.mark.parametrize("values", [[480.0], [480.0, 480.0], [0.0, 0.0, 0.0, 0.0, 0.0]])

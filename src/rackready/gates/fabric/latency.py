@@ -239,7 +239,7 @@ class IbWriteLat(Gate):
     def believed(self, gathered: Judge, where: str, value: float) -> bool:
         """Whether a rail's latency, us, is one that hardware can have; what is not is no measurement."""
         least = self.least()
-        bound = Criterion(metric="latency_average", op=Op.GE, bound=least.value, unit="us", label="ceiling", source=least.source, derived=True)
+        bound = Criterion(metric="latency_average", op=Op.GE, bound=least.value, unit="us", label="floor", source=least.source, derived=True)
         if bound not in gathered.criteria:
             gathered.criterion(bound)
         gathered.judged += 1
@@ -272,7 +272,7 @@ class IbWriteLat(Gate):
         """Hold a rail's latency, us, against its mark."""
         gathered.judged += 1
         bound = Criterion(
-            metric="latency_average", op=Op.LE, bound=mark.value, unit="us", label="floor", source=mark.source, derived=mark.derived, inputs=mark.inputs
+            metric="latency_average", op=Op.LE, bound=mark.value, unit="us", label="ceiling", source=mark.source, derived=mark.derived, inputs=mark.inputs
         )
         if bound not in gathered.criteria:
             gathered.criterion(bound)

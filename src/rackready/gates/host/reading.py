@@ -168,6 +168,10 @@ def placed(judge: Judge, facts: NodeFacts) -> bool:
     return not missing
 
 
+LABELS: Mapping[Op, str] = {Op.GE: "floor", Op.LE: "ceiling", Op.EQ: "identity"}
+"""What a bound is called that has no name of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """One bound on a metric, with its unit and source."""
@@ -177,7 +181,8 @@ class Limit:
     bound: float
     unit: str
     source: str
-    label: str = "floor"
+    label: str = ""
+    """What the bound is called; empty: floor, ceiling or identity, as its operator says."""
     derived: bool = False
 
     def holds(self, judge: Judge, where: str, value: float) -> bool:
@@ -190,7 +195,8 @@ class Limit:
         return value <= self.bound if self.op is Op.LE else value >= self.bound
 
     def _criterion(self) -> Criterion:
-        return Criterion(metric=self.metric, op=self.op, bound=self.bound, unit=self.unit, label=self.label, source=self.source, derived=self.derived)
+        label = self.label or LABELS[self.op]
+        return Criterion(metric=self.metric, op=self.op, bound=self.bound, unit=self.unit, label=label, source=self.source, derived=self.derived)
 
 
 class HostGate(Gate):

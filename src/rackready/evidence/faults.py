@@ -1,0 +1,205 @@
+"""What is bad at a campaign's end, for the top of its report: each kind of finding once, with the nodes that have it and what to do.
+
+Gathered node by node, in memory that does not grow with the site: of a finding that thousands have, the first places are kept and the rest counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rackready.evidence.heat import GOOD
+from rackready.evidence.seen import Seen
+from rackready.model.outcome import Outcome
+from rackready.model.state import NodeState
+
+MOST_GROUPS = 100
+"""Kinds of findings on the page."""
+MOST_PLACES = 60
+"""Places of a kind of finding on the page."""
+MOST_PARTS = 6
+"""Parts of a node with one finding that are named."""
+ASIDE = frozenset({NodeState.QUARANTINED.value, NodeState.STUCK.value, NodeState.REPAIR.value})
+"""States in which a node needs somebody, whatever its gates say."""
+
+PENDING = "pending"
+"""In the place of an outcome: a pass that no bound could judge."""
+_PROVEN = frozenset({NodeState.CERTIFIED.value, NodeState.READY.value})
+"""States that a node reaches only when everything required of it was judged."""
+
+_RANK = (Outcome.FAIL.value, Outcome.ERROR.value, *sorted(ASIDE), PENDING, Outcome.NOT_RUN.value)
+_COVERAGE = "coverage"
+_JUDGE = "Measure at least 16 identical nodes, or give the profile a reference with its source."
+
+Where = tuple[str, int | None]
+"""Rack and unit of a node."""
+
+
+@dataclass(slots=True)
+class Place:
+    """One node with a finding, and those of its parts that show the same."""
+
+    node: str
+    expected: str
+    actual: str
+    next_step: str
+    parts: list[str] = field(default_factory=list)
+    count: int = 0
+    """Parts in all."""
+
+
+@dataclass(slots=True)
+class Group:
+    """One kind of finding of one gate. ``outcome``: of the records that say it, or the state of a node without any."""
+
+    outcome: str
+    gate: str
+    what: str
+    places: list[Place] = field(default_factory=list)
+    nodes: int = 0
+    last: str = ""
+
+    def add(self, place: Place, part: str) -> None:
+        """Add a finding; ``part``: empty for the node as a whole."""
+        self.nodes += self.last != place.node
+        self.last = place.node
+        same = next((known for known in reversed(self.places) if _same(known, place)), None)
+        if same is None:
+            if len(self.places) >= MOST_PLACES:
+                return
+            self.places.append(same := place)
+        same.count += 1
+        if part and part not in same.parts and len(same.parts) < MOST_PARTS:
+            same.parts.append(part)
+
+    @property
+    def left(self) -> int:
+        """Return how many nodes with it are not kept."""
+        return self.nodes - len({place.node for place in self.places})
+
+    @property
+    def rank(self) -> tuple[bool, int, int, str]:
+        """Return what sorts the worst first, then what most nodes have; parts that were not measured are mostly a consequence of the rest."""
+        return self.gate == _COVERAGE, _RANK.index(self.outcome) if self.outcome in _RANK else len(_RANK), -self.nodes, self.what
+
+
+def _same(one: Place, other: Place) -> bool:
+    return (one.node, one.expected, one.actual, one.next_step) == (other.node, other.expected, other.actual, other.next_step)
+
+
+@dataclass(slots=True)
+class Faults:
+    """Gathers what is bad."""
+
+    groups: dict[tuple[str, str, str], Group] = field(default_factory=dict)
+    nodes: int = 0
+    """Nodes that need somebody."""
+
+    def node(self, found: Seen) -> None:
+        """Add a node, in the site's order."""
+        told = self._pending(found)
+        if found.outcome in GOOD and found.state not in ASIDE:
+            return
+        self.nodes += 1
+        if found.whole is not None and found.whole["gates"]:
+            told += sum(self._record(found.name, item) for item in found.whole["gates"])
+            told += self._coverage(found.name, found.whole["coverage"])
+        if not told:
+            self._alone(found)
+
+    def _pending(self, found: Seen) -> int:
+        """Add the passes that no bound could judge, and return how many; a certified node has none that matters."""
+        pending = () if found.state in _PROVEN else found.pending
+        for gate in pending:
+            self._add((PENDING, "", "gates that no bound could judge"), Place(found.name, "a bound that judges", "none for this platform", _JUDGE), gate)
+        return len(pending)
+
+    def _alone(self, found: Seen) -> None:
+        """Add a node that no record speaks against."""
+        if found.state in ASIDE:
+            outcome, what = found.state, "set aside without a finding of a gate"
+        else:
+            outcome, what = found.outcome, "no gate has measured it"
+        self._add((outcome, "", what), Place(found.name, "", found.reason, "" if found.reason else _again(found.name)), "")
+
+    def _record(self, name: str, item: Mapping[str, Any]) -> int:
+        """Add the findings of a record that is no pass, and return whether it is one."""
+        if item["outcome"] in GOOD:
+            return 0
+        for finding in item["findings"]:
+            place = Place(name, finding["expected"], finding["actual"], finding["next_step"])
+            self._add((item["outcome"], item["gate"], finding["what"]), place, _part(name, finding["where"]))
+        if not item["findings"]:
+            self._add((item["outcome"], item["gate"], item["title"]), Place(name, "a result", item["note"] or item["outcome"], _again(name)), "")
+        return 1
+
+    def _coverage(self, name: str, coverage: Mapping[str, Any]) -> int:
+        """Add the parts that no gate measured, and return whether there are any."""
+        if coverage["outcome"] in GOOD:
+            return 0
+        parts = [_part(name, part) for part in coverage["unmeasured"]] or [""]
+        what = "parts that no gate measured" if coverage["unmeasured"] else "not measured to the end"
+        for part in parts:
+            self._add((coverage["outcome"], _COVERAGE, what), Place(name, "a measurement of every part", "none", _again(name)), part)
+        return 1
+
+    def _add(self, key: tuple[str, str, str], place: Place, part: str) -> None:
+        self.groups.setdefault(key, Group(*key)).add(place, part)
+
+    def page(self, where: Mapping[str, Where]) -> dict[str, Any]:
+        """Return what the page shows. ``where``: rack and unit by node."""
+        groups = sorted(self.groups.values(), key=lambda group: group.rank)
+        return {"nodes": self.nodes, "groups": [_shown(group, where) for group in groups[:MOST_GROUPS]], "left": len(groups[MOST_GROUPS:])}
+
+
+def _shown(group: Group, where: Mapping[str, Where]) -> dict[str, Any]:
+    steps = {place.next_step for place in group.places}
+    alike = len({(place.expected, place.actual, place.next_step, tuple(place.parts)) for place in group.places}) == 1
+    return {
+        "outcome": group.outcome,
+        "gate": group.gate,
+        "what": group.what,
+        "nodes": group.nodes,
+        "left": group.left,
+        "next_step": steps.pop() if len(steps) == 1 else "",
+        "alike": _place(group.places[0], where) if alike and len(group.places) > 1 else None,
+        "racks": _by_rack(group, where),
+        "places": [_place(place, where) for place in group.places],
+    }
+
+
+def _by_rack(group: Group, where: Mapping[str, Where]) -> dict[str, list[dict[str, Any]]]:
+    """Return the nodes of a group by rack, with their units."""
+    out: dict[str, list[dict[str, Any]]] = {}
+    for node in dict.fromkeys(place.node for place in group.places):
+        rack, unit = where.get(node, ("", None))
+        out.setdefault(rack, []).append({"node": node, "unit": unit})
+    return out
+
+
+def _place(place: Place, where: Mapping[str, Where]) -> dict[str, Any]:
+    rack, unit = where.get(place.node, ("", None))
+    more = place.count - len(place.parts) if place.parts else 0
+    about = {"rack": rack, "unit": unit, "parts": place.parts, "more": more}
+    return {"node": place.node, **about, "expected": place.expected, "actual": place.actual, "next_step": place.next_step}
+
+
+def _part(node: str, where: str) -> str:
+    """Return what stands in a finding's place beside the node's own name."""
+    return "" if where == node else where.removeprefix(f"{node} ").removeprefix(f"{node}/")
+
+
+def _again(node: str) -> str:
+    return f"Run `rackready validate --limit {node}`."
+
+
+def places(racks: Sequence[Mapping[str, Any]]) -> dict[str, Where]:
+    """Return rack and unit of each node of a map."""
+    return dict(_places(racks))
+
+
+def _places(racks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Where]]:
+    for rack in racks:
+        for cell in rack["cells"]:
+            yield cell["name"], (rack["name"], cell["unit"])

@@ -1,0 +1,31 @@
+"""One node of a report in a few words: what stays in memory of each node of a site of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rackready.evidence.heat import GOOD
+from rackready.evidence.node_report import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A node. ``whole``: its document, where the page may show it; ``pending``: gates whose pass no bound could judge."""
+
+    name: str
+    state: str
+    reason: str
+    outcome: str
+    counts: Mapping[str, Sequence[int]]
+    gates: Sequence[tuple[str, str]]
+    pending: Sequence[str]
+    whole: Document | None
+
+
+def seen(node: Document, *, small: bool) -> Seen:
+    """Return what the page needs of a node's document."""
+    gates = [(str(item["gate"]), str(item["outcome"])) for item in node["gates"]]
+    pending = [str(item["gate"]) for item in node["gates"] if item["outcome"] in GOOD and item["fleet_pending"]]
+    whole = node if small or node["outcome"] not in GOOD else None
+    return Seen(node["name"], node["state"], node["reason"], node["outcome"], node["coverage"]["counts"], gates, pending, whole)
