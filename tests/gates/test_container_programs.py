@@ -93,6 +93,23 @@ def program(gate_id: str, stdout: str, code: int = 0) -> Verdict:
         ("node/gpu/stress/hpl", HPL + finished(1), 0, Outcome.PASS, ""),
         (
             "node/gpu/stress/hpl",
+            HPL.replace(" 33.65 ", " 3365.00 ") + finished(1),
+            0,
+            Outcome.ERROR,
+            (
+                "node01: HPL contradicts itself - Expected: N 264192 in 3365.00 s, which is 3653 Gflops Actual: 3.654e+05 Gflops. "
+                "Take the output as HPL printed it, or run the gate again."
+            ),
+        ),
+        (
+            "node/gpu/stress/hpl",
+            HPL.replace("264192", "  1000") + finished(1),
+            0,
+            Outcome.ERROR,
+            "node01: HPL contradicts itself - Expected: N 1000 in 33.65 s, which is 0.01986 Gflops Actual: 3.654e+05 Gflops.",
+        ),
+        (
+            "node/gpu/stress/hpl",
             NETLIB + finished(1),
             0,
             Outcome.ERROR,
@@ -103,22 +120,22 @@ def program(gate_id: str, stdout: str, code: int = 0) -> Verdict:
         ),
         (
             "node/gpu/stress/hpl",
-            HPL.replace("3.654e+05 ( 4.567e+04)", "3.400e+01 ( 4.250e+00)") + finished(1),
+            HPL.replace("    33.65       3.654e+05 ( 4.567e+04)", "361567.00       3.400e+01 ( 4.250e+00)") + finished(1),
             0,
             Outcome.FAIL,
             (
                 "node01: HPL is slow - Expected: at least 274.2 TFLOPS (derived: 0.75 x 45.7 TFLOPS x 8 GPUs; Voltage Park, 8 x H100 SXM "
-                "(aigatech/vpbenchmarking): 365.4 TFLOPS a node) Actual: 0.0 TFLOPS."
+                "(aigatech/vpbenchmarking): 365.4 TFLOPS a node) Actual: 0.034 TFLOPS."
             ),
         ),
         (
             "node/gpu/stress/hpl",
-            HPL.replace("3.654e+05 ( 4.567e+04)", "3.654e+06 ( 4.567e+05)") + finished(1),
+            HPL.replace("33.65       3.654e+05 ( 4.567e+04)", " 3.36       3.654e+06 ( 4.567e+05)") + finished(1),
             0,
             Outcome.ERROR,
             (
                 "node01: HPL is implausible - Expected: at most 535.2 TFLOPS (NVIDIA Hopper architecture white paper: H100 SXM5, peak FP64 tensor core) "
-                "Actual: 3654.0 TFLOPS."
+                "Actual: 3654 TFLOPS."
             ),
         ),
         (

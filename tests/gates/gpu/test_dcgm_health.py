@@ -50,6 +50,14 @@ def incident(word: str) -> dict[str, Any]:
     }
 
 
+ASK = "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
+
+
+def told(overall: str, word: str, errors: dict[str, Any]) -> dict[str, Any]:
+    """Return a report of GPU 3 with words of its own."""
+    return {"body": {"Overall Health": {"value": overall}, "GPU": {"children": {"3": {"value": word, "children": {"Errors": {"children": errors}}}}}}}
+
+
 @pytest.mark.parametrize(
     ("set_", "check", "message", "outcome"),
     [
@@ -57,6 +65,9 @@ def incident(word: str) -> dict[str, Any]:
         (SET, incident("Failure"), "node01 gpu3: DCGM health: Memory system - Expected: Healthy Actual: Failure: Detected 1 volatile double-bit ECC error(s) in GPU 3.. Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md.", Outcome.FAIL),
         (SET, {"body": {"Overall Health": {"value": "Warning"}}}, "node01: DCGM health - Expected: Healthy Actual: Warning, and no entity is named. Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md.", Outcome.FAIL),
         (SET, {"body": {"Overall Health": {"value": "Splendid"}}}, "node01: DCGM health unreadable - Expected: JSON of dcgmi health -c Actual: health 'Splendid' is a word that is not known (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
+        (SET, told("Healthy", "Failure", {}), f"node01: DCGM health unreadable - Expected: JSON of dcgmi health -c Actual: GPU 3 is Failure, and its errors say no error (exit code 0). {ASK}", Outcome.ERROR),
+        (SET, told("Healthy", "Healthy", {"Memory system": {"value": "Healthy"}}), f"node01: DCGM health unreadable - Expected: JSON of dcgmi health -c Actual: GPU 3 has an error of Memory system that is Healthy (exit code 0). {ASK}", Outcome.ERROR),
+        (SET, told("Warning", "Warning", {"Memory system": {"value": "Failure"}}), f"node01: DCGM health unreadable - Expected: JSON of dcgmi health -c Actual: GPU 3 is Warning, and its errors say Failure (exit code 0). {ASK}", Outcome.ERROR),
         ("Error: Unable to set health watches.\n", HEALTH, "node01: DCGM health watches of its gpus could not be set - Expected: Health monitor systems set successfully Actual: Error: Unable to set health watches. (exit code 0). Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again.", Outcome.ERROR),
     ],
 )  # fmt: skip

@@ -19,7 +19,7 @@ from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import GpuProfile
 
 _RESULT = re.compile(
-    r"^\s*W[RC]\w+\s+(?P<n>\d+)\s+\d+\s+(?P<p>\d+)\s+(?P<q>\d+)\s+\d+\.\d+\s+(?P<gflops>\d+\.\d+e[+-]\d+|\d+\.\d+)"
+    r"^\s*W[RC]\w+\s+(?P<n>\d+)\s+\d+\s+(?P<p>\d+)\s+(?P<q>\d+)\s+(?P<seconds>\d+\.\d+)\s+(?P<gflops>\d+\.\d+e[+-]\d+|\d+\.\d+)"
     r"(?:[ \t]*\([ \t]*(?P<each>\d+\.\d+e[+-]\d+|\d+\.\d+)\))?",
     re.MULTILINE,
 )
@@ -31,6 +31,8 @@ _HPL_OF_PEAK = 0.5
 """Of the FP64 tensor rate, where no HPL is published. Judgement: H100 reaches 0.68 of it."""
 _ROUNDED = 1e-3
 """How far the rate per GPU times the GPUs may be from the whole, as a share: both are printed with four digits."""
+_TICK_S = 0.01
+"""HPL prints the time of a solution with two decimals."""
 _FINISHED = re.compile(
     r"^Finished +(?P<all>\d+) tests with the following results:\s+(?P<passed>\d+) tests completed and passed residual checks,"
     r"\s+(?P<failed>\d+) tests completed and failed residual checks,\s+(?P<skipped>\d+) tests skipped because of illegal input values\.$",
@@ -45,6 +47,11 @@ _CHOSEN = "CUDA_VISIBLE_DEVICES"
 """With it in its command a model may run on any GPUs."""
 _SIZES_STEP = "Correct the sizes in the gate's input `command` (--tensor-parallel-size, --pipeline-parallel-size; --tp, --pp), then run the gate again."
 _READ = "Read its raw output in the report; check the image, and that the node's container toolkit offers the GPUs (CDI)."
+
+
+def _rate(size: int, seconds: float) -> float:
+    """Return the Gflops of one solution: (2/3 N + 3/2) N^2 operations in its time (HPL 2.3, testing/ptest/HPL_pdtest.c)."""
+    return (2 / 3 * size + 3 / 2) * size**2 / max(seconds, _TICK_S) / 1e9
 
 
 class OneProgram(Containered):
@@ -125,9 +132,13 @@ class Hpl(OneProgram):
             return
         gathered.judged += 1
         gpus = facts.nodes[node].platform.gpus
-        best = max(float(gflops) for _n, _p, _q, gflops, _each in found) / 1000
+        best = max(float(gflops) for _n, _p, _q, _seconds, gflops, _each in found) / 1000
         gathered.metric("hpl", node, best, "TFLOPS")
-        for _n, p, q, gflops, each in found:
+        for size, p, q, seconds, gflops, each in found:
+            follows = _rate(int(size), float(seconds))
+            if abs(follows - float(gflops)) > (_ROUNDED + _TICK_S / max(float(seconds), _TICK_S)) * follows:
+                claimed = f"N {size} in {seconds} s, which is {follows:.4g} Gflops"
+                gathered.error(node, "HPL contradicts itself", claimed, f"{gflops} Gflops", "Take the output as HPL printed it, or run the gate again.")
             if not each:
                 step = "Run the HPL of NVIDIA's HPC benchmarks (input image): HPL for CPUs says nothing of GPUs."
                 gathered.error(node, "HPL did not run on GPUs", "a rate per GPU in brackets, as NVIDIA's HPL prints it", f"{gflops} alone", step)
@@ -153,7 +164,7 @@ def _hold_hpl(gathered: Judge, gpu: GpuProfile, node: str, best: float, gpus: in
         gathered.criterion(Criterion(metric="hpl", op=Op.LE, bound=top, unit="TFLOPS", label="ceiling", source=peak.source))
         if best > top:
             step = "Check the node's GPU profile, and that the output is this node's."
-            gathered.error(node, "HPL is implausible", f"at most {top:.1f} TFLOPS ({peak.source})", f"{best:.1f} TFLOPS", step)
+            gathered.error(node, "HPL is implausible", f"at most {top:.1f} TFLOPS ({peak.source})", f"{best:.4g} TFLOPS", step)
     if known is None and peak is None:
         return
     share, figure = (_HPL_SHARE, known) if known is not None else (_HPL_OF_PEAK, peak)
@@ -164,7 +175,7 @@ def _hold_hpl(gathered: Judge, gpu: GpuProfile, node: str, best: float, gpus: in
     gathered.criterion(Criterion(metric="hpl", op=Op.GE, bound=least, unit="TFLOPS", label="floor", source=source, derived=True))
     if best < least:
         step = "Look for throttling (`nvidia-smi -q -d PERFORMANCE`) and jobs on the node; give HPL.dat a size that fills the GPUs' memory."
-        gathered.fail(node, "HPL is slow", f"at least {least:.1f} TFLOPS ({source})", f"{best:.1f} TFLOPS", step)
+        gathered.fail(node, "HPL is slow", f"at least {least:.1f} TFLOPS ({source})", f"{best:.4g} TFLOPS", step)
 
 
 class Inference(OneProgram):

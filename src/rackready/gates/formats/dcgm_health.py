@@ -45,10 +45,23 @@ def parse(text: str) -> Health:
 def _group(group: str, found: dict[str, Any]) -> list[Incident]:
     out = []
     for entity, one in found["children"].items():
-        _word(one["value"])
-        for system, said in one["children"]["Errors"]["children"].items():
-            out.append(Incident(group, str(entity), system, _word(said["value"]), " ".join(str(part) for part in said.get("overflow", []))))
+        own = [
+            Incident(group, str(entity), system, _word(said["value"]), " ".join(str(part) for part in said.get("overflow", [])))
+            for system, said in one["children"]["Errors"]["children"].items()
+        ]
+        _agree(f"{group} {entity}", _word(one["value"]), own)
+        out += own
     return out
+
+
+def _agree(entity: str, word: str, incidents: list[Incident]) -> None:
+    """Raise FormatError where an entity's own word is not the worst of its systems, or one of these is none: DCGM lists entities with incidents alone."""
+    good = [one.system for one in incidents if one.health == "Healthy"]
+    if good:
+        raise FormatError(f"{entity} has an error of {good[0]} that is Healthy")
+    worst = max((one.health for one in incidents), key=WORDS.index, default="no error")
+    if word != worst:
+        raise FormatError(f"{entity} is {word}, and its errors say {worst}")
 
 
 def _word(value: object) -> str:
