@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackready.design.capacity import cooling
+from rackready.design.capacity.findings import wet
 from rackready.design.capacity.losses import LossCase, Overload
 from rackready.design.capacity.parts import RackInput, least, where
 from rackready.design.names import listed
@@ -64,6 +65,13 @@ def cooled(cdus: Sequence[Cdu], racks: Sequence[RackInput]) -> Cooled:
     return Cooled(cases, tuple(work.problems(cases)), tuple(_notes(cdus, serving, work)))
 
 
+def _needs_liquid(rack: RackInput) -> bool:
+    """Say whether heat of a rack goes into liquid, also where nobody publishes how much: the rack's cooling or a model in it says so."""
+    heat = cooling.known(rack, "liquid")
+    said = rack.cooling is not None or any(wet(device.model) for device in rack.devices)
+    return heat.watts > 0 or (heat.partial and said)
+
+
 class _Work:
     """What the cases share: heat into liquid of every rack that is served, and the CDUs that serve it."""
 
@@ -71,7 +79,7 @@ class _Work:
         wanted = {name for cdu in serving for name in cdu.racks}
         self._cdus = {cdu.name: cdu for cdu in serving}
         self.heat: Mapping[str, cooling.Known] = {rack.name: cooling.known(rack, "liquid") for rack in racks if rack.name in wanted}
-        self.unserved = [rack.name for rack in racks if rack.name not in wanted and cooling.known(rack, "liquid").watts > 0]
+        self._unserved = [rack.name for rack in racks if rack.name not in wanted and _needs_liquid(rack)] if wanted else []
         self._of: dict[str, list[str]] = {}
         for cdu in serving:
             for rack in cdu.racks:
@@ -108,7 +116,11 @@ class _Work:
         return LossCase(KIND, cdu.name, cdu.racks, dark, dark, over, cdu.accepted, partial=partial)
 
     def problems(self, cases: Iterable[LossCase]) -> Iterator[Problem]:
-        """Yield CDUs that are over their rating, with everything alive or when another is lost, and racks that one loss leaves without liquid."""
+        """Yield racks that no CDU serves or that one loss leaves without liquid, and CDUs over their rating, with everything alive or when another is lost."""
+        if self._unserved:
+            they = "them" if len(self._unserved) > 1 else "it"
+            text = f"heat goes into liquid, and no CDU serves {they} - Expected: a CDU that serves {they} Actual: none."
+            yield Problem(where(self._unserved), text, f"Name {they} in serves of a CDU, or say that air cools {they} (cooling of kind air).")
         told = set()
         for cdu in self._cdus.values():
             load = self.load[cdu.name]
@@ -116,9 +128,7 @@ class _Work:
                 told.add(cdu.name)
                 yield self._over(cdu.name, load, "")
         for case in cases:
-            if case.accepted is not None:
-                continue
-            if case.dark:
+            if case.dark and case.accepted is None:
                 text = f"its loss leaves {where(case.dark)} without liquid cooling - Expected: another CDU that serves them Actual: none."
                 yield Problem(f"cdu {case.element}", text, "Let a second CDU serve them (serves), or say why the loss is accepted (loss_accepted).")
             for over in case.overloads:
@@ -154,8 +164,6 @@ def _notes(cdus: Sequence[Cdu], serving: Sequence[Cdu], work: _Work) -> Iterator
     if unrated:
         they = "they" if len(unrated) > 1 else "it"
         yield f"{listed(unrated)}: heat not judged, the site does not say how much {they} can carry (cooling_kw)"
-    if serving and work.unserved:
-        yield f"{where(work.unserved)}: heat goes into liquid, and no CDU is said to serve {'them' if len(work.unserved) > 1 else 'it'}"
     vague = [rack for rack, known in work.heat.items() if known.partial]
     if vague:
         yield f"{where(vague)}: heat into liquid is not all published; the loss of a CDU is judged where all heat of its racks together would fit"
