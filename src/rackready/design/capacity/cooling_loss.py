@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rackready.design.capacity import cooling
 from rackready.design.capacity.findings import wet
+from rackready.design.capacity.limits import over
 from rackready.design.capacity.losses import LossCase, Overload
 from rackready.design.capacity.parts import RackInput, least, where
 from rackready.design.names import listed
@@ -34,11 +35,12 @@ class Cdu:
 
 @dataclass(frozen=True, slots=True)
 class Cooled:
-    """``cases``: the loss of every CDU; ``problems`` and ``notes`` as those of capacity."""
+    """``cases``: the loss of every CDU; ``problems`` and ``notes`` as those of capacity; ``over_alive``: CDUs over their rating with nothing lost."""
 
     cases: tuple[LossCase, ...] = ()
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
+    over_alive: int = 0
 
 
 def cdus_of(site: Site) -> list[Cdu]:
@@ -62,7 +64,7 @@ def cooled(cdus: Sequence[Cdu], racks: Sequence[RackInput]) -> Cooled:
     serving = [cdu for cdu in cdus if cdu.racks]
     work = _Work(serving, racks)
     cases = tuple(work.loss(cdu) for cdu in serving)
-    return Cooled(cases, tuple(work.problems(cases)), tuple(_notes(cdus, serving, work)))
+    return Cooled(cases, tuple(work.problems(cases)), tuple(_notes(cdus, serving, work)), len(work.over_alive))
 
 
 def _needs_liquid(rack: RackInput) -> bool:
@@ -87,7 +89,8 @@ class _Work:
         drawn = {rack.name: math.inf if rack.unpublished else rack.max_w for rack in racks if rack.name in wanted}
         self._most = {name: drawn[name] if known.partial else known.watts for name, known in self.heat.items()}
         """The most that can go into liquid: all that a rack draws where its liquid share is not published; no limit where its draw is not."""
-        self.load = self._loads("", self._known())
+        self._load = self._loads("", self._known())
+        self.over_alive = [cdu.name for cdu in serving if cdu.usable_w is not None and over(self._load[cdu.name], cdu.usable_w)]
 
     def _known(self) -> dict[str, float]:
         return {name: known.watts for name, known in self.heat.items()}
@@ -111,9 +114,9 @@ class _Work:
         after, most = self._loads(cdu.name, self._known()), self._loads(cdu.name, self._most)
         taking = dict.fromkeys(name for rack in cdu.racks for name in self.others(rack, cdu.name))
         usable = {name: self._cdus[name].usable_w for name in taking}
-        over = tuple(Overload(name, after[name], limit) for name, limit in usable.items() if limit is not None and after[name] > limit + 0.5)
-        partial = any(limit is None or most[name] > limit + 0.5 for name, limit in usable.items())
-        return LossCase(KIND, cdu.name, cdu.racks, dark, dark, over, cdu.accepted, partial=partial)
+        overloads = tuple(Overload(name, after[name], limit) for name, limit in usable.items() if limit is not None and over(after[name], limit))
+        partial = any(limit is None or over(most[name], limit) for name, limit in usable.items())
+        return LossCase(KIND, cdu.name, cdu.racks, dark, dark, overloads, cdu.accepted, partial=partial)
 
     def problems(self, cases: Iterable[LossCase]) -> Iterator[Problem]:
         """Yield racks that no CDU serves or that one loss leaves without liquid, and CDUs over their rating, with everything alive or when another is lost."""
@@ -121,20 +124,16 @@ class _Work:
             they = "them" if len(self._unserved) > 1 else "it"
             text = f"heat goes into liquid, and no CDU serves {they} - Expected: a CDU that serves {they} Actual: none."
             yield Problem(where(self._unserved), text, f"Name {they} in serves of a CDU, or say that air cools {they} (cooling of kind air).")
-        told = set()
-        for cdu in self._cdus.values():
-            load = self.load[cdu.name]
-            if cdu.usable_w is not None and load > cdu.usable_w + 0.5:
-                told.add(cdu.name)
-                yield self._over(cdu.name, load, "")
+        told = set(self.over_alive)
+        yield from (self._over(name, self._load[name], "") for name in self.over_alive)
         for case in cases:
             if case.dark and case.accepted is None:
                 text = f"its loss leaves {where(case.dark)} without liquid cooling - Expected: another CDU that serves them Actual: none."
                 yield Problem(f"cdu {case.element}", text, "Let a second CDU serve them (serves), or say why the loss is accepted (loss_accepted).")
-            for over in case.overloads:
-                if over.node not in told:
-                    told.add(over.node)
-                    yield self._over(over.node, over.seen_w, f" at the loss of {case.element}")
+            for item in case.overloads:
+                if item.node not in told:
+                    told.add(item.node)
+                    yield self._over(item.node, item.seen_w, f" at the loss of {case.element}")
 
     def _over(self, name: str, load: float, when: str) -> Problem:
         usable = self._cdus[name].usable_w or 0.0
