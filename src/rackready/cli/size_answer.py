@@ -147,6 +147,7 @@ def _serving_row(found: Serving, model: Llm, money: Money, efficiency: float) ->
     row["notes"] += [note] if note else []
     row["memory"] = asdict(found.memory)
     row["sequences"], row["replicas"] = found.sequences, found.replicas
+    row["best_rate"] = found.best_rate
     row["smallest"] = {"tp": found.smallest.tp, "pp": found.smallest.pp, "gpus": found.smallest.gpus} if found.smallest else None
     if found.decode is not None and found.prefill is not None:
         row["decode"], row["prefill"] = asdict(found.decode), asdict(found.prefill)

@@ -309,3 +309,24 @@ def test_a_refusal_is_one_json_document_when_json_is_wanted(size: Size) -> None:
     code, out, _ = size("serve", "--config", L8, "--kv", "int4", "--output", "json")
     assert code == 2
     assert json.loads(out) == {"error": "--kv int4: Expected: one of bf16, fp16, fp8, int8 Actual: int4. Choose one of them."}
+
+
+def test_rate_that_no_layout_reaches_is_no_lack_of_memory(size: Size) -> None:
+    arguments = ("serve", "--config", L8, "--on", "dgx_h100", "--least-rate", "100000")
+    code, out, _ = size(*arguments, "--output", "json")
+    row = json.loads(out)["candidates"][0]
+    assert (code, row["fits"], row["limit"], row["sequences"]) == (1, False, "rate", 0)
+    # One sequence alone, on the layout that is fastest for it.
+    alone = json.loads(size(*arguments[:-2], "--least-rate", "1", "--sequences", "1", "--tp", str(row["tp"]), "--pp", "1", "--output", "json")[1])
+    assert row["best_rate"] == pytest.approx(alone["candidates"][0]["decode"]["per_sequence"])
+    code, text, _ = size(*arguments)
+    assert code == 1
+    assert f"rate: {row['best_rate']:,.1f} tokens/s at most, 100,000.0 wanted" in text
+    assert "too slow" in text
+    assert "memory:" not in text
+
+
+def test_lack_of_memory_names_no_rate(size: Size) -> None:
+    code, out, _ = size("serve", "--config", L70, "--on", "dgx_h100", "--tp", "1", "--pp", "1", "--least-rate", "100000", "--output", "json")
+    row = json.loads(out)["candidates"][0]
+    assert (code, row["fits"], row["limit"], row["best_rate"]) == (1, False, "memory", None)
