@@ -64,7 +64,7 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     on: On = [],  # noqa: B006 - typer reads it, nothing changes it
     price_hour: size_cost.PriceHour = [],  # noqa: B006 - as --on
     price_gpu: size_cost.PriceGpu = [],  # noqa: B006
-    life: size_cost.Life = 4.0,
+    life: size_cost.Life = size_cost.LIFE,
     kwh: size_cost.Kwh = 0.0,
     pue: size_cost.Pue = 0.0,
     load: size_cost.Load = 1.0,
@@ -125,7 +125,7 @@ def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
     on: On = [],  # noqa: B006 - typer reads it, nothing changes it
     price_hour: size_cost.PriceHour = [],  # noqa: B006 - as --on
     price_gpu: size_cost.PriceGpu = [],  # noqa: B006
-    life: size_cost.Life = 4.0,
+    life: size_cost.Life = size_cost.LIFE,
     kwh: size_cost.Kwh = 0.0,
     pue: size_cost.Pue = 0.0,
     load: size_cost.Load = 1.0,

@@ -81,7 +81,7 @@ def described(model: Llm) -> Document:
 
 def serving_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str, ...], money: Money) -> Document:
     """Return servers that can serve the model, cheapest or smallest first, and those that cannot with their reason."""
-    money.check()
+    money.check([platform.id for platform, _ in servers(on)])
     wanted = Wanted(raw, list(assumed))
     job = ServingJob(
         int(wanted.of("context", 8192, "8,192 tokens a sequence (--context)")),
@@ -179,7 +179,7 @@ def _training_job(wanted: Wanted) -> TrainingJob:
 
 def training_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str, ...], money: Money) -> Document:
     """Return servers that can train the model, and how long and dear a run is when its tokens are said."""
-    money.check()
+    money.check([platform.id for platform, _ in servers(on)], result=bool(raw["tokens"]))
     wanted = Wanted(raw, list(assumed))
     job = _training_job(wanted)
     zero = int(wanted.of("zero", 1, "ZeRO stage 1: optimizer states spread over data-parallel ranks (--zero)", -1))

@@ -93,7 +93,7 @@ def _cost_cells(priced: bool, row: Document, name: str) -> list[str]:  # noqa: F
     if not cost:
         return [""]
     virtual = cost.get(f"{name}_virtual")
-    return [f"{cost[name]:,.2f}" + (f" (virtual {virtual:,.2f})" if virtual else "")]
+    return [f"{cost[name]:,.2f}" + (f" (virtual {virtual:,.2f})" if virtual is not None else "")]
 
 
 def training(document: Document) -> None:

@@ -64,6 +64,13 @@ def test_virtual_machines_are_priced_beside_metal(size: Size) -> None:
     assert document["candidates"][0]["cost"]["gpu_hour_virtual"] == pytest.approx(2 / 0.8)
 
 
+def test_price_of_zero_is_a_price(size: Size) -> None:
+    arguments = ("serve", "--config", L8, "--on", "dgx_h100", "--on", "dgx_b200", "--price-hour", "2.5", "--price-hour", "dgx_b200=0", "--virtual-used", "0.5")
+    costs = {row["platform"]: row["cost"] for row in json.loads(size(*arguments, "--output", "json")[1])["candidates"]}
+    assert (costs["dgx_h100"]["gpu_hour"], costs["dgx_b200"]["gpu_hour"]) == (2.5, 0)
+    assert "0.00 (virtual 0.00)" in size(*arguments)[1]
+
+
 def test_efficiency_makes_results_dearer(size: Size) -> None:
     def cost(*more: str) -> float:
         document = json.loads(size("serve", "--config", L8, "--on", "dgx_h100", "--price-hour", "2", "--output", "json", *more)[1])
@@ -257,6 +264,32 @@ def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_p
         (
             ("serve", "--config", L8, "--virtual-overhead", "3"),
             "--virtual-overhead 3: Expected: at least 0 and below 1 Actual: 3. Give a share, e.g. 0.03 for 3 %.",
+        ),
+        (
+            ("serve", "--config", L8, "--on", "dgx_h100", "--used", "0.5", "--virtual-overhead", "0.03", "--virtual-used", "0.8", "--virtual-fee", "1"),
+            (
+                "--used, --virtual-overhead, --virtual-used, --virtual-fee: Expected: --price-hour or --price-gpu beside it Actual: none. "
+                "Give a price, or leave it out."
+            ),
+        ),
+        (
+            ("serve", "--config", L8, "--price-hour", "2", "--life-years", "5", "--load", "0.8"),
+            "--life-years, --load: Expected: --price-gpu beside it Actual: none. A price per hour has the purchase and energy in it: leave it out.",
+        ),
+        (
+            ("serve", "--config", L8, "--on", "dgx_h100", "--on", "dgx_b200", "--price-hour", "2.5", "--price-hour", "l40s=1"),
+            (
+                "--price-hour l40s=1: Expected: one of dgx_b200, dgx_h100, b200_sxm, h100_sxm, which are looked at (--on) Actual: l40s. "
+                "Name it with --on too, or leave its price out."
+            ),
+        ),
+        (
+            ("serve", "--config", L8, "--on", "dgx_h100", "--price-gpu", "40000", "--price-gpu", "dgx_h100=35000"),
+            "--price-gpu 40000: Expected: a server without a price of its own Actual: all that are looked at have one. Leave it out.",
+        ),
+        (
+            ("train", "--config", L8, "--on", "dgx_h100", "--price-hour", "2"),
+            "--price-hour: Expected: --tokens beside it, since a run is priced Actual: none. Say how many tokens the run has, or leave the price out.",
         ),
         (("serve", "--config", L8, "--virtual-used", "1.5"), "--virtual-used 1.5: Expected: above 0 and at most 1 Actual: 1.5. Correct it."),
         (("serve", "--config", L8, "--virtual-fee", "-1"), "--virtual-fee -1: Expected: at least 0 Actual: -1. Correct it."),
