@@ -18,6 +18,7 @@ LLM = ROOT / "tests" / "fixtures" / "llm"
 L8, L70 = str(LLM / "llama31_8b.json"), str(LLM / "llama31_70b.json")
 PLATFORMS = [loader.platform(name) for name in loader.known("platform")]
 IDS = sorted({item.id for item in PLATFORMS} | {item.gpu for item in PLATFORMS})
+GPT2 = str(LLM / "gpt2.json")
 SHAPE = ("--params", "70B", "--layers", "80", "--hidden", "8192", "--heads", "64")
 
 
@@ -232,6 +233,10 @@ def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_p
         ),
         (("serve", "--config", L8, "--kv", "int4"), "--kv int4: Expected: one of bf16, fp16, fp8, int8 Actual: int4. Choose one of them."),
         (("serve", "--config", L8, "--utilization", "1.2"), "--utilization 1.2: Expected: above 0 and at most 1 Actual: 1.2. Correct it."),
+        (
+            ("train", "--config", GPT2, "--sequence", "2048"),
+            "--sequence 2048: gpt2 was made for less - Expected: at most 1024 Actual: 2048. Lower it.",
+        ),
         (("serve", "--config", L8, "--context", "200000"), "--context 200000: llama was made for less - Expected: at most 131072 Actual: 200000. Lower it."),
         (("serve", "--config", L8, "--price-hour", "1", "--price-gpu", "1"), "--price-hour, --price-gpu: Expected: one of them Actual: both. Rent or buy."),
         (("serve", "--config", L8, "--price-gpu", "1", "--life-years", "0"), "--life-years 0: Expected: above 0 Actual: 0. Correct it."),
@@ -363,3 +368,12 @@ def test_lack_of_memory_names_no_rate(size: Size) -> None:
     code, out, _ = size("serve", "--config", L70, "--on", "dgx_h100", "--tp", "1", "--pp", "1", "--least-rate", "100000", "--output", "json")
     row = json.loads(out)["candidates"][0]
     assert (code, row["fits"], row["limit"], row["best_rate"]) == (1, False, "memory", None)
+
+
+@pytest.mark.parametrize(("mode", "name"), [("serve", "context"), ("train", "sequence")])
+def test_default_length_is_none_that_the_model_was_not_made_for(size: Size, mode: str, name: str) -> None:
+    code, out, err = size(mode, "--config", GPT2, "--on", "dgx_h100", "--output", "json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert document["job"][name] == 1024
+    assert f"1,024 tokens a sequence, the most that gpt2 was made for (--{name})" in document["assumed"]
