@@ -231,14 +231,15 @@ def capacity(racks: Sequence[RackInput], facility: Facility | None, unplaced: Se
     whole = Whole(facility, totals.max_w, totals.facility_w, bool(missing))
     grid, plant = whole.grid(), whole.plant()
     judged, after = (cases, []) if grid else whole.judged(cases)
-    # One source that is over its rating says the same of the whole.
-    if not any(problem.path in {f"power node {node.name}" for node in facility.power if node.kind in SOURCES} for problem in problems):
-        problems += grid or after
+    # One source that is over its rating with nothing lost says the same of the whole.
+    told = any(node.kind in SOURCES and node.usable_w is not None and over(node.load_w, node.usable_w) for node in nodes)
+    shown = [] if told else grid
+    problems += [*shown, *after]
     problems += [*plant, *rack_problems(racks, flow, supplies)]
     gaps = (*notes(racks, facility, unplaced), *not_judged(racks, unplaced, facility, flow, supplies), *whole.notes(cases, judged), *liquid.notes)
     every = [*judged, *liquid.cases]
     every = list(unsurvived(every)) if grid or plant else every
-    over_alive = _over_alive(rows, nodes) + liquid.over_alive + len(grid) + len(plant)
+    over_alive = _over_alive(rows, nodes) + liquid.over_alive + len(shown) + len(plant)
     return CapacityReport(rows, nodes, tuple(every), (*problems, *liquid.problems), gaps, order, totals, missing, over_alive)
 
 

@@ -131,6 +131,24 @@ def test_no_loss_is_survived_while_the_whole_site_is_over(facility: Facility) ->
     assert (counts["survived"], counts["accepted"], counts["not_judged"] + counts["not_survived"]) == (0, 0, counts["looked_at"])
 
 
+def test_one_grid_over_its_rating_counts_once() -> None:
+    report = capacity(loads(2), one_grid(25, 1.4))
+    assert report.over_alive == 1
+    assert not any(case.survived for case in report.losses)
+
+
+def test_one_grid_over_at_a_loss_does_not_hide_that_the_whole_site_is_over() -> None:
+    # 20 kW in racks, of which two grids of 15 kW carry half each, are too much for one of them, and 100 kW in all for both.
+    facility = two_grids(15)
+    facility = Facility(power=[node.model_copy(update={"sharing": "shared"}) if node.kind == "ups" else node for node in facility.power])
+    found = [text for text in texts(capacity(loads(2), facility, aside(80))) if not text.startswith("rack")]
+    assert [text.partition(" is over")[0].partition(" - ")[0] for text in found] == [
+        "power node grid-1: utility (15 kW)",
+        "power node grid-2: utility (15 kW)",
+        "facility.power: the site draws more than grid-1, grid-2 carry",
+    ]
+
+
 def test_a_step_of_load_brings_its_cooling_to_the_grid() -> None:
     waves = capacity(loads(2), one_grid(30, 1.4, power_on=PowerOn(max_racks=2))).power_on
     assert waves is not None
