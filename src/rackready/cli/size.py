@@ -52,7 +52,9 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     kv_heads: size_model.KvHeads = 0,
     vocabulary: size_model.Vocabulary = 0,
     weights: size_model.WeightsOption = "",
-    context: Annotated[int, typer.Option("--context", min=0, help="Tokens of one sequence, prompt and answer; 0: 8,192.")] = 0,
+    context: Annotated[
+        int, typer.Option("--context", min=0, help="Tokens of one sequence, prompt and answer; 0: 8,192, or the most that the model takes.")
+    ] = 0,
     sequences: Annotated[int, typer.Option("--sequences", min=0, help="Sequences at a time, over as many replicas as they need; 0: as many as one holds.")] = 0,
     least_rate: Annotated[float, typer.Option("--least-rate", min=0, help="Tokens a second that each sequence must get at least; 0: any.")] = 0.0,
     kv: Annotated[str, typer.Option("--kv", help="Number format of the cache: bf16, fp16, fp8 or int8.")] = "",
@@ -64,7 +66,7 @@ def serve(  # noqa: PLR0913, PLR0917 - each is an option of the command
     on: On = [],  # noqa: B006 - typer reads it, nothing changes it
     price_hour: size_cost.PriceHour = [],  # noqa: B006 - as --on
     price_gpu: size_cost.PriceGpu = [],  # noqa: B006
-    life: size_cost.Life = 4.0,
+    life: size_cost.Life = size_cost.LIFE,
     kwh: size_cost.Kwh = 0.0,
     pue: size_cost.Pue = 0.0,
     load: size_cost.Load = 1.0,
@@ -107,7 +109,7 @@ def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
     heads: size_model.Heads = 0,
     kv_heads: size_model.KvHeads = 0,
     vocabulary: size_model.Vocabulary = 0,
-    sequence: Annotated[int, typer.Option("--sequence", min=0, help="Tokens of one sequence; 0: 4,096.")] = 0,
+    sequence: Annotated[int, typer.Option("--sequence", min=0, help="Tokens of one sequence; 0: 4,096, or the most that the model takes.")] = 0,
     micro_batch: Annotated[int, typer.Option("--micro-batch", min=0, help="Sequences of one micro-batch; 0: 1.")] = 0,
     micro_batches: Annotated[int, typer.Option("--micro-batches", min=0, help="Micro-batches of one step and data-parallel rank; 0: the fastest.")] = 0,
     tokens: Annotated[str, typer.Option("--tokens", help="Tokens of the whole run, e.g. 15T: how long it takes and what it costs.")] = "",
@@ -125,7 +127,7 @@ def train(  # noqa: PLR0913, PLR0917 - each is an option of the command
     on: On = [],  # noqa: B006 - typer reads it, nothing changes it
     price_hour: size_cost.PriceHour = [],  # noqa: B006 - as --on
     price_gpu: size_cost.PriceGpu = [],  # noqa: B006
-    life: size_cost.Life = 4.0,
+    life: size_cost.Life = size_cost.LIFE,
     kwh: size_cost.Kwh = 0.0,
     pue: size_cost.Pue = 0.0,
     load: size_cost.Load = 1.0,

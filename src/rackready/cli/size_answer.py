@@ -38,6 +38,16 @@ class Wanted:
         self.assumed.append(text)
         return default
 
+    def length(self, name: str, default: int, model: Llm) -> int:
+        """Return the tokens of one sequence, by default no more than the model was made for. Raises RackreadyError for more than that."""
+        most = model.context
+        why = f", the most that {model.name} was made for" if most is not None and most < default else ""
+        default = default if most is None else min(default, most)
+        value = int(self.of(name, default, f"{default:,} tokens a sequence{why} (--{name})"))
+        if most is not None and value > most:
+            raise RackreadyError(f"--{name} {value}: {model.name} was made for less - Expected: at most {most} Actual: {value}. Lower it.")
+        return value
+
     def choice(self, name: str, known: tuple[str, ...], text: str) -> str:
         """Return one of the known words (the first is the default). Raises RackreadyError for any other."""
         value = str(self.of(name, known[0], text))
@@ -81,16 +91,14 @@ def described(model: Llm) -> Document:
 
 def serving_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str, ...], money: Money) -> Document:
     """Return servers that can serve the model, cheapest or smallest first, and those that cannot with their reason."""
-    money.check()
+    money.check([platform.id for platform, _ in servers(on)])
     wanted = Wanted(raw, list(assumed))
     job = ServingJob(
-        int(wanted.of("context", 8192, "8,192 tokens a sequence (--context)")),
+        wanted.length("context", 8192, model),
         wanted.choice("kv", tuple(KV_BYTES), "the cache is kept in bf16 (--kv)"),
         wanted.share("utilization", 0.9, "the engine may use 90 % of GPU memory, vLLM's default (--utilization)"),
         wanted.reserve(),
     )
-    if model.context is not None and job.context > model.context:
-        raise RackreadyError(f"--context {job.context}: {model.name} was made for less - Expected: at most {model.context} Actual: {job.context}. Lower it.")
     sequences = int(wanted.of("sequences", 0, "as many sequences at a time as one replica holds (--sequences)"))
     load = Load(sequences, float(raw["least_rate"]))
     efficiency = wanted.share("efficiency", 1.0, "speeds are upper bounds, and costs therefore lower bounds: measure, then give --efficiency")
@@ -147,6 +155,7 @@ def _serving_row(found: Serving, model: Llm, money: Money, efficiency: float) ->
     row["notes"] += [note] if note else []
     row["memory"] = asdict(found.memory)
     row["sequences"], row["replicas"] = found.sequences, found.replicas
+    row["best_rate"] = found.best_rate
     row["smallest"] = {"tp": found.smallest.tp, "pp": found.smallest.pp, "gpus": found.smallest.gpus} if found.smallest else None
     if found.decode is not None and found.prefill is not None:
         row["decode"], row["prefill"] = asdict(found.decode), asdict(found.prefill)
@@ -157,7 +166,7 @@ def _serving_row(found: Serving, model: Llm, money: Money, efficiency: float) ->
 _MICRO_BATCHES = f"as many micro-batches a step as make the run fastest, at most {MOST_STEP_TOKENS:,} tokens a step, as Llama 3 405B had (--micro-batches)"
 
 
-def _training_job(wanted: Wanted) -> TrainingJob:
+def _training_job(wanted: Wanted, model: Llm) -> TrainingJob:
     size = int(wanted.of("gradient_bytes", 4, "gradients of 4 bytes (--gradient-bytes)"))
     if size not in {2, 4}:
         raise RackreadyError(f"--gradient-bytes {size}: Expected: 2 or 4 Actual: {size}. Choose one of them.")
@@ -166,7 +175,7 @@ def _training_job(wanted: Wanted) -> TrainingJob:
         "recompute", ("selective", *(name for name in get_args(Recompute) if name != "selective")), "FlashAttention or selective recomputation (--recompute)"
     )
     return TrainingJob(
-        int(wanted.of("sequence", 4096, "4,096 tokens a sequence (--sequence)")),
+        wanted.length("sequence", 4096, model),
         int(wanted.of("micro_batch", 1, "micro-batches of 1 sequence (--micro-batch)")),
         int(wanted.of("micro_batches", 0, _MICRO_BATCHES)) or None,
         float(size),
@@ -178,9 +187,9 @@ def _training_job(wanted: Wanted) -> TrainingJob:
 
 def training_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str, ...], money: Money) -> Document:
     """Return servers that can train the model, and how long and dear a run is when its tokens are said."""
-    money.check()
+    money.check([platform.id for platform, _ in servers(on)], result=bool(raw["tokens"]))
     wanted = Wanted(raw, list(assumed))
-    job = _training_job(wanted)
+    job = _training_job(wanted, model)
     zero = int(wanted.of("zero", 1, "ZeRO stage 1: optimizer states spread over data-parallel ranks (--zero)", -1))
     wanted.of("gpus", 0, "one replica, no data parallelism (--gpus)")
     wanted.assumed.append("tensor parallelism with sequence parallelism; 1F1B pipeline schedule; bf16 weights and arithmetic")

@@ -31,6 +31,9 @@ VirtualFee = Annotated[float, typer.Option("--virtual-fee", help="What licences 
 Currency = Annotated[str, typer.Option("--currency", help="Name of the money that prices are in; it is only printed.")]
 
 
+LIFE = 4.0
+"""Years over which a purchase is spread when nothing is said."""
+
 Prices = Mapping[str, float]
 """Server or GPU profile -> price; "": of all others."""
 
@@ -56,7 +59,7 @@ def prices(option: str, given: Sequence[str]) -> Prices:
             out[name] = value
     if wrong:
         raise RackreadyError("\n".join(wrong))
-    return {name: value for name, value in out.items() if value}
+    return out
 
 
 def _number(text: str) -> float | None:
@@ -68,7 +71,13 @@ def _number(text: str) -> float | None:
 
 def _price(of: Prices, platform: str) -> float | None:
     """Return the price for a server model: its own, else its GPU's, else everybody's; None when nothing was said."""
-    return of.get(platform, of.get(loader.platform(platform).gpu, of.get("")))
+    key = _key(of, platform)
+    return None if key is None else of[key]
+
+
+def _key(of: Prices, platform: str) -> str | None:
+    """Return under which name a server model has its price; None when nothing was said."""
+    return next((key for key in (platform, loader.platform(platform).gpu, "") if key in of), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +86,7 @@ class Money:
 
     hour: Prices = field(default_factory=dict)
     purchase: Prices = field(default_factory=dict)
-    life: float = 4.0
+    life: float = LIFE
     kwh: float = 0.0
     pue: float = 0.0
     load: float = 1.0
@@ -85,16 +94,26 @@ class Money:
     virtual: Virtual = field(default_factory=Virtual)
     currency: str = ""
 
-    def check(self) -> None:
-        """Raise RackreadyError for what cannot be, and for what would change nothing."""
+    def check(self, looked_at: Sequence[str], *, result: bool = True) -> None:
+        """Raise RackreadyError for what cannot be, and for what would change nothing.
+
+        ``looked_at``: server models that are asked about; ``result``: whether there is something to price (a run of so many tokens).
+        """
         self._finite()
-        unused = [option for option, value in (("--price-kwh", self.kwh), ("--pue", self.pue)) if value and not self.purchase]
-        if unused:
-            raise RackreadyError(
-                f"{', '.join(unused)}: Expected: --price-gpu beside it Actual: none. A price per hour has energy and cooling in it: leave it out."
-            )
+        self._needs_price((("--price-kwh", self.kwh), ("--pue", self.pue)), "energy and cooling")
         if self.hour and self.purchase:
             raise RackreadyError("--price-hour, --price-gpu: Expected: one of them Actual: both. Rent or buy.")
+        self._ranges()
+        self._needs_price((("--life-years", self.life != LIFE), ("--load", self.load != 1)), "the purchase and energy")
+        self._used_at_all(result=result)
+        self._used_by(looked_at)
+
+    def _needs_price(self, options: Sequence[tuple[str, float]], what: str) -> None:
+        unused = [option for option, value in options if value and not self.purchase]
+        if unused:
+            raise RackreadyError(f"{', '.join(unused)}: Expected: --price-gpu beside it Actual: none. A price per hour has {what} in it: leave it out.")
+
+    def _ranges(self) -> None:
         for option, value in (("--load", self.load), ("--used", self.used), ("--virtual-used", self.virtual.used or 1.0)):
             if not 0 < value <= 1:
                 raise RackreadyError(f"{option} {value:g}: Expected: above 0 and at most 1 Actual: {value:g}. Correct it.")
@@ -107,6 +126,34 @@ class Money:
             raise RackreadyError(f"--life-years {self.life:g}: Expected: above 0 Actual: {self.life:g}. Correct it.")
         if self.pue and self.pue < 1:
             raise RackreadyError(f"--pue {self.pue:g}: Expected: at least 1, since what IT draws is part of it Actual: {self.pue:g}. Correct it.")
+
+    def _used_at_all(self, *, result: bool) -> None:
+        terms = self.virtual
+        options = (("--used", self.used != 1), ("--virtual-overhead", terms.overhead), ("--virtual-used", terms.used), ("--virtual-fee", terms.fee))
+        unused = [option for option, value in options if value]
+        if unused and not (self.hour or self.purchase):
+            raise RackreadyError(f"{', '.join(unused)}: Expected: --price-hour or --price-gpu beside it Actual: none. Give a price, or leave it out.")
+        if (self.hour or self.purchase) and not result:
+            option = "--price-hour" if self.hour else "--price-gpu"
+            raise RackreadyError(
+                f"{option}: Expected: --tokens beside it, since a run is priced Actual: none. Say how many tokens the run has, or leave the price out."
+            )
+
+    def _used_by(self, looked_at: Sequence[str]) -> None:
+        """Raise RackreadyError for prices that are those of no server that is looked at."""
+        option, of = ("--price-hour", self.hour) if self.hour else ("--price-gpu", self.purchase)
+        used = {_key(of, platform) for platform in looked_at}
+        names = [*sorted(looked_at), *sorted({loader.platform(platform).gpu for platform in looked_at})]
+        wrong = []
+        for name, value in of.items():
+            if name and name not in names:
+                known = f"one of {', '.join(names)}, which are looked at (--on)"
+                wrong.append(f"{option} {name}={value:g}: Expected: {known} Actual: {name}. Name it with --on too, or leave its price out.")
+            elif name not in used:
+                said = f"{name}={value:g}" if name else f"{value:g}"
+                wrong.append(f"{option} {said}: Expected: a server without a price of its own Actual: all that are looked at have one. Leave it out.")
+        if wrong:
+            raise RackreadyError("\n".join(wrong))
 
     def _finite(self) -> None:
         said = [("--price-hour", value) for value in self.hour.values()] + [("--price-gpu", value) for value in self.purchase.values()]

@@ -58,13 +58,15 @@ def serving(document: Document) -> None:
     _assumed(document)
     priced = any(row.get("cost") for row in document["candidates"])
     headers = ["server", "GPU", "one replica", "weights a GPU", "sequences", "decode tokens/s", "each", "prefill tokens/s", "bound by"]
-    rows = [[*_serving_cells(row), *_cost_cells(priced, row, "per_million_tokens")] for row in document["candidates"]]
+    rows = [[*_serving_cells(row, job["least_rate"]), *_cost_cells(priced, row, "per_million_tokens")] for row in document["candidates"]]
     print_table([*headers, *_cost_columns(priced, money)], rows, words={"one replica", "bound by"})
     _notes(document)
 
 
-def _serving_cells(row: Document) -> list[str]:
+def _serving_cells(row: Document, least_rate: float | None) -> list[str]:
     start = [row["platform"], row["gpu"], _layout(row), gib(row["memory"]["weights"])]
+    if row["best_rate"] is not None:
+        return [*start, "too slow", "", "", "", f"rate: {row['best_rate']:,.1f} tokens/s at most, {least_rate or 0.0:,.1f} wanted"]
     if not row["fits"]:
         free = row["memory"]["usable"] - row["memory"]["weights"] - row["memory"]["reserve"]
         return [*start, "does not fit", "", "", "", f"memory: {gib(max(free, 0.0))} left for the cache" if free > 0 else f"memory: {gib(-free)} short"]
@@ -91,7 +93,7 @@ def _cost_cells(priced: bool, row: Document, name: str) -> list[str]:  # noqa: F
     if not cost:
         return [""]
     virtual = cost.get(f"{name}_virtual")
-    return [f"{cost[name]:,.2f}" + (f" (virtual {virtual:,.2f})" if virtual else "")]
+    return [f"{cost[name]:,.2f}" + (f" (virtual {virtual:,.2f})" if virtual is not None else "")]
 
 
 def training(document: Document) -> None:

@@ -29,7 +29,7 @@ def check_links(subject: Subject) -> list[Found]:
                 if before != f"links[{k}]":
                     noun = "port" if role == "ports" else "rail"
                     out.append(Found(("links", k, role), f"{noun} {part} of {device} is cabled already.", "One cable to a port: correct one of the two links."))
-    if not subject.lost.any("links", "nodes", "switches") and site.topology is None:
+    if not subject.lost.any("links", "nodes", "switches", "topology") and site.topology is None:
         out += _uncabled(site, rails, used) + _split_rails(site)
     return out
 

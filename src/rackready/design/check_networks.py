@@ -14,6 +14,7 @@ from rackready.design.found_names import Loc
 from rackready.design.names import listed
 from rackready.model.network import ComputeNetwork, Networks
 from rackready.model.site import Site
+from rackready.model.topology import Topology
 from rackready.profiles import loader
 
 _LAST_VLAN = 4094
@@ -23,7 +24,7 @@ _ROLES = ("oob", "in_band", "storage")
 def check_networks(subject: Subject) -> list[Found]:
     """Return what is wrong with networks and with what the topology needs of them."""
     site = subject.site
-    out = _topology(site) + _vlans(site)
+    out = _topology(subject) + _vlans(site)
     if site.networks is None:
         return out
     out += _overlaps(site) + _blocks(site, site.networks)
@@ -133,12 +134,17 @@ def _units(site: Site, network: ComputeNetwork, room: int) -> list[Found]:
     return out
 
 
-def _topology(site: Site) -> list[Found]:
-    topology = site.topology
-    if topology is None:
-        text = "no topology makes switches that could be placed there."
-        idle = any(slot.fabric is None for slot in site.switch_slots)
-        return [Found(("switch_slots",), text, "Add a topology, name a fabric of other_fabrics, or place switches by rack and unit.")] if idle else []
+def _topology(subject: Subject) -> list[Found]:
+    site = subject.site
+    if site.topology is not None:
+        return _made(site, site.topology)
+    if subject.lost.any("topology") or all(slot.fabric is not None for slot in site.switch_slots):
+        return []
+    text = "no topology makes switches that could be placed there."
+    return [Found(("switch_slots",), text, "Add a topology, name a fabric of other_fabrics, or place switches by rack and unit.")]
+
+
+def _made(site: Site, topology: Topology) -> list[Found]:
     out = []
     if site.links:
         text = "the topology makes the links of the compute fabric - Expected: topology or links Actual: both."

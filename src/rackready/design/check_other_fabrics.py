@@ -19,7 +19,7 @@ def check_other_fabrics(subject: Subject) -> list[Found]:
     site = subject.site
     out = names_twice((fabric.name for fabric in site.other_fabrics), "other_fabrics", "fabric")
     out += [found for place, fabric in enumerate(site.other_fabrics) for found in _fabric(subject, fabric, ("other_fabrics", place))]
-    out += _slots(site) + _device_ports(site)
+    out += _slots(subject) + _device_ports(site)
     if not out and not subject.lost.any("racks", "nodes", "nic_plans", "switches", "switch_slots", "devices", "other_fabrics") and _known(site):
         out += [*_racks(site), *_switch_names(site)]
     return out
@@ -40,7 +40,7 @@ def _fabric(subject: Subject, fabric: OtherFabric, here: Loc) -> list[Found]:
     if not subject.lost.any("racks"):
         out += members(fabric.racks, {rack.name for rack in site.racks}, (*here, "racks"), "rack")[1]
     others = dict.fromkeys(other.name for other in site.other_fabrics if other.name != fabric.name)
-    out += unknown(fabric.uplink_to, others, (*here, "uplink_to"), "other fabric")
+    out += unknown(fabric.uplink_to, others, (*here, "uplink_to"), "other fabric", subject.lost.of("other_fabrics"))
     if not out and _leads_back(site, fabric):
         out.append(Found((*here, "uplink_to"), f"the uplinks of {fabric.name} lead back to itself.", "Let one of these fabrics have spines or no uplinks."))
     return out
@@ -55,11 +55,12 @@ def _leads_back(site: Site, fabric: OtherFabric) -> bool:
     return above is not None
 
 
-def _slots(site: Site) -> list[Found]:
+def _slots(subject: Subject) -> list[Found]:
+    site, gone = subject.site, subject.lost.of("other_fabrics")
     known = dict.fromkeys(fabric.name for fabric in site.other_fabrics)
     out: list[Found] = []
     for place, slot in enumerate(site.switch_slots):
-        out += unknown(slot.fabric, known, ("switch_slots", place, "fabric"), "other fabric")
+        out += unknown(slot.fabric, known, ("switch_slots", place, "fabric"), "other fabric", gone)
         if slot.fabric is not None and slot.tier == "core":
             text = f"{slot.fabric} has no core switches - Expected: leaf or spine."
             out.append(Found(("switch_slots", place, "tier"), text, "Correct the tier, or leave fabric out for the compute fabric."))

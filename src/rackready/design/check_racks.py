@@ -152,7 +152,7 @@ def _supplies(site: Site, lost: Lost) -> list[Found]:
             out += unknown(name, known, ("facility", "power", p, "fed_by", k), "power node", lost.of("power"))
     for r, rack in enumerate(site.racks):
         for k, feed in enumerate(rack.feeds):
-            out += unknown(feed.source, known, ("racks", r, "feeds", k, "from"), "power node", lost.of("power"))
+            out += unknown(feed.source, known, ("racks", r, "feeds", k, "from"), "power node", lost.of("facility" if lost.any("facility") else "power"))
         out += twice(((feed.name, ("racks", r, "feeds", k, "name"), f"feed {k + 1}") for k, feed in enumerate(rack.feeds)), f"name of a feed of {rack.name}:")
     return out
 

@@ -26,16 +26,18 @@ class Lost:
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
     nameless: frozenset[str] = frozenset()
     """Lists of which an item without a readable name was taken out: any name may be its own."""
+    sections: frozenset[str] = frozenset()
+    """Sections that were taken out whole: nothing is said of what they would have made."""
 
     def of(self, family: str) -> Callable[[str], bool]:
-        """Return what says of a name whether it may be that of an item of this list that was taken out."""
-        if family in self.nameless:
+        """Return what says of a name whether it may be that of an item of this list, or of anything in this section, that was taken out."""
+        if family in self.nameless or family in self.sections:
             return lambda _name: True
         return self.names.get(family, frozenset[str]()).__contains__
 
     def any(self, *families: str) -> bool:
-        """Say whether something was taken out of one of these lists."""
-        return any(family in self.nameless or self.names.get(family) for family in families)
+        """Say whether something was taken out of one of these lists, or one of these sections was."""
+        return any(family in self.nameless or family in self.sections or self.names.get(family) for family in families)
 
 
 def lost_between(before: Any, after: Any, skipped: frozenset[str]) -> Lost:  # noqa: ANN401 - YAML documents
@@ -47,7 +49,7 @@ def lost_between(before: Any, after: Any, skipped: frozenset[str]) -> Lost:  # n
         gone = items - left.get(family, Counter())
         names[family] = frozenset(name for name in gone if name is not None)
         nameless |= {family} if None in gone else set()
-    return Lost(names, frozenset(nameless))
+    return Lost(names, frozenset(nameless), frozenset(before.keys() - after.keys()) if isinstance(before, dict) and isinstance(after, dict) else frozenset())
 
 
 def _lists(value: Any, into: dict[str, Counter[str | None]], key: str = "") -> dict[str, Counter[str | None]]:  # noqa: ANN401 - a YAML document

@@ -80,8 +80,15 @@ class Pruned:
     """Sections for which a stand-in stands."""
 
     def doubtful(self, loc: Loc, text: str) -> bool:
-        """Say whether a problem (at its original place) may be there only because of what was taken out: it speaks of that key."""
+        """Say whether a problem (at its original place) may be there only because of what was taken out: it speaks of that key.
+
+        A ``kind`` that was taken out says what else its part must have: nothing else of that part is then judged.
+        """
         if self.sections and ((loc and loc[0] in self.sections) or "stand-in" in text):
+            return True
+        if any(re.search(rf"\b{section}\b.*\bkind\b", text) for section in self.sections if "kind" in STAND_INS[section]):
+            return True
+        if any(key[-1] == "kind" and loc[: len(key) - 1] == key[:-1] for key in self.keys):
             return True
         return any(_speaks_of(key, text) and (loc == key[: len(loc)] or len(key) == _OF_A_SECTION) for key in self.keys)
 

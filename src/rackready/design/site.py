@@ -70,7 +70,7 @@ def read_overlay(path: Path) -> Any:  # noqa: ANN401 - a YAML document
     """Return the document of an overlay. Raises SiteInvalidError when it could not be merged as it is written: none of it may be lost in silence."""
     document, doubtful = read_judged(path, written_by_us=True)
     if document is not None and not isinstance(document, dict):
-        text = f"Expected: a mapping Actual: {type(document).__name__}."
+        text = f"Expected: a mapping Actual: {_called(document)}."
         raise SiteInvalidError(str(path), [Problem("", text, "Write what differs from the site file, key by key.")])
     problems = [*doubtful, *truth_problems(document)]
     problems += [Problem(where, f"{name} is given twice.", "Write it once.") for where, name in _doubles(document, "")]
@@ -206,7 +206,9 @@ class _Checked:
         self.told.add(path)
 
     def _follows(self, item: Any, place: Loc) -> bool:  # noqa: ANN401 - pydantic's ErrorDetails
-        """Say whether an address is missing only because what it derives from is wrong, which is said already."""
+        """Say whether an address is missing only because what it derives from is wrong, or keys do not go together since one was taken out."""
+        if item["type"] == "value_error" and any(key[:-1] == place for key in self.pruned.keys):
+            return True
         if item["type"] != "missing" or item["loc"][-1] != "address":
             return False
         networks = any(key[:1] == ("networks",) for key in self.pruned.keys) or (self.before.get("networks") is not None and not self.document.get("networks"))
@@ -283,7 +285,7 @@ _CREDENTIALS = re.compile(r"(?<=://)\S*@")
 _ADDRESS_HINT = "Add it, or say under networks where addresses come from."
 
 
-_MAPPINGS = frozenset({"model_type", "model_attributes_type"})
+_MAPPINGS = frozenset({"model_type", "model_attributes_type", "dict_type"})
 """Kinds of pydantic's errors where a mapping is wanted: what stands in its place is not shown, it may be a secret itself instead of where it is kept."""
 
 
@@ -294,7 +296,22 @@ def shape_problem(item: Any, path: str, lists_keys: str = "`rackready schema`") 
     words = _WORDS.get(item["type"])
     if words:
         return Problem(path, *(text.format(lists_keys=lists_keys) for text in words))
-    shown = item.get("input")
-    plain = (isinstance(shown, (str, int, float, bool)) and item["type"] not in _MAPPINGS) or shown is None
-    actual = repr(shown) if plain else type(shown).__name__
-    return Problem(path, f"{item['msg'].removesuffix('.')} - Actual: {_CREDENTIALS.sub('***@', actual)}.", "Correct it.")
+    shown, text = item.get("input"), item["msg"].removesuffix(".")
+    if item["type"] in _MAPPINGS:
+        return Problem(path, f"Expected: a mapping Actual: {_called(shown)}.", "Correct it.")
+    actual = _CREDENTIALS.sub("***@", repr(shown)) if isinstance(shown, (str, int, float)) and not isinstance(shown, bool) else _called(shown)
+    said = isinstance(shown, dict) and item["type"] in _WHOLE
+    return Problem(path, f"{text}." if said else f"{text} - Actual: {actual}.", "Correct it.")
+
+
+_WHOLE = frozenset({"value_error", "union_tag_invalid"})
+"""Kinds of pydantic's errors that say themselves what of a mapping is wrong."""
+
+
+def _called(value: Any) -> str:  # noqa: ANN401 - what YAML holds
+    """Return what people call a value of a YAML file: no type of Python, and nothing of what stands in it."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else "text" if isinstance(value, str) else "a number, day or time"

@@ -16,11 +16,11 @@ MOST_VALUES = 5_000_000
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that names the place of what only looks like a number or a day."""
+    """SafeLoader that names the place of what only looks like a number, and takes what only looks like a day for text."""
 
 
 def _read(kind: str) -> Callable[[_StrictLoader, yaml.ScalarNode], Any]:
-    """Return what reads scalars of that kind; what only looks like one (the 30th of February) is an error at its place, not a ValueError without one."""
+    """Return what reads scalars of that kind; what only looks like one (0b_) is an error at its place, not a ValueError without one."""
     build = yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{kind}"]
 
     def scalar(loader: _StrictLoader, node: yaml.ScalarNode) -> Any:  # noqa: ANN401 - a number, a day or a time
@@ -32,8 +32,17 @@ def _read(kind: str) -> Callable[[_StrictLoader, yaml.ScalarNode], Any]:
     return scalar
 
 
-for _kind in ("timestamp", "int", "float"):
+def _day(loader: _StrictLoader, node: yaml.ScalarNode) -> Any:  # noqa: ANN401 - a day, a time or text
+    """Return a day or a time; the text itself for one that there is not (the 30th of February), which a field of a day refuses with all other problems."""
+    try:
+        return yaml.SafeLoader.construct_yaml_timestamp(loader, node)
+    except (ValueError, OverflowError):
+        return node.value
+
+
+for _kind in ("int", "float"):
     _StrictLoader.add_constructor(f"tag:yaml.org,2002:{_kind}", _read(_kind))
+_StrictLoader.add_constructor("tag:yaml.org,2002:timestamp", _day)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -18,6 +18,7 @@ LLM = ROOT / "tests" / "fixtures" / "llm"
 L8, L70 = str(LLM / "llama31_8b.json"), str(LLM / "llama31_70b.json")
 PLATFORMS = [loader.platform(name) for name in loader.known("platform")]
 IDS = sorted({item.id for item in PLATFORMS} | {item.gpu for item in PLATFORMS})
+GPT2 = str(LLM / "gpt2.json")
 SHAPE = ("--params", "70B", "--layers", "80", "--hidden", "8192", "--heads", "64")
 
 
@@ -62,6 +63,13 @@ def test_virtual_machines_are_priced_beside_metal(size: Size) -> None:
     document = json.loads(size(*rented, *terms[:2], "--output", "json")[1])
     assert document["assumed"][-2:] == ["virtual machines are as fast as metal (--virtual-overhead)", "their licences cost nothing (--virtual-fee)"]
     assert document["candidates"][0]["cost"]["gpu_hour_virtual"] == pytest.approx(2 / 0.8)
+
+
+def test_price_of_zero_is_a_price(size: Size) -> None:
+    arguments = ("serve", "--config", L8, "--on", "dgx_h100", "--on", "dgx_b200", "--price-hour", "2.5", "--price-hour", "dgx_b200=0", "--virtual-used", "0.5")
+    costs = {row["platform"]: row["cost"] for row in json.loads(size(*arguments, "--output", "json")[1])["candidates"]}
+    assert (costs["dgx_h100"]["gpu_hour"], costs["dgx_b200"]["gpu_hour"]) == (2.5, 0)
+    assert "0.00 (virtual 0.00)" in size(*arguments)[1]
 
 
 def test_efficiency_makes_results_dearer(size: Size) -> None:
@@ -225,6 +233,10 @@ def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_p
         ),
         (("serve", "--config", L8, "--kv", "int4"), "--kv int4: Expected: one of bf16, fp16, fp8, int8 Actual: int4. Choose one of them."),
         (("serve", "--config", L8, "--utilization", "1.2"), "--utilization 1.2: Expected: above 0 and at most 1 Actual: 1.2. Correct it."),
+        (
+            ("train", "--config", GPT2, "--sequence", "2048"),
+            "--sequence 2048: gpt2 was made for less - Expected: at most 1024 Actual: 2048. Lower it.",
+        ),
         (("serve", "--config", L8, "--context", "200000"), "--context 200000: llama was made for less - Expected: at most 131072 Actual: 200000. Lower it."),
         (("serve", "--config", L8, "--price-hour", "1", "--price-gpu", "1"), "--price-hour, --price-gpu: Expected: one of them Actual: both. Rent or buy."),
         (("serve", "--config", L8, "--price-gpu", "1", "--life-years", "0"), "--life-years 0: Expected: above 0 Actual: 0. Correct it."),
@@ -257,6 +269,32 @@ def test_weights_that_the_user_names_replace_those_of_the_file(size: Size, tmp_p
         (
             ("serve", "--config", L8, "--virtual-overhead", "3"),
             "--virtual-overhead 3: Expected: at least 0 and below 1 Actual: 3. Give a share, e.g. 0.03 for 3 %.",
+        ),
+        (
+            ("serve", "--config", L8, "--on", "dgx_h100", "--used", "0.5", "--virtual-overhead", "0.03", "--virtual-used", "0.8", "--virtual-fee", "1"),
+            (
+                "--used, --virtual-overhead, --virtual-used, --virtual-fee: Expected: --price-hour or --price-gpu beside it Actual: none. "
+                "Give a price, or leave it out."
+            ),
+        ),
+        (
+            ("serve", "--config", L8, "--price-hour", "2", "--life-years", "5", "--load", "0.8"),
+            "--life-years, --load: Expected: --price-gpu beside it Actual: none. A price per hour has the purchase and energy in it: leave it out.",
+        ),
+        (
+            ("serve", "--config", L8, "--on", "dgx_h100", "--on", "dgx_b200", "--price-hour", "2.5", "--price-hour", "l40s=1"),
+            (
+                "--price-hour l40s=1: Expected: one of dgx_b200, dgx_h100, b200_sxm, h100_sxm, which are looked at (--on) Actual: l40s. "
+                "Name it with --on too, or leave its price out."
+            ),
+        ),
+        (
+            ("serve", "--config", L8, "--on", "dgx_h100", "--price-gpu", "40000", "--price-gpu", "dgx_h100=35000"),
+            "--price-gpu 40000: Expected: a server without a price of its own Actual: all that are looked at have one. Leave it out.",
+        ),
+        (
+            ("train", "--config", L8, "--on", "dgx_h100", "--price-hour", "2"),
+            "--price-hour: Expected: --tokens beside it, since a run is priced Actual: none. Say how many tokens the run has, or leave the price out.",
         ),
         (("serve", "--config", L8, "--virtual-used", "1.5"), "--virtual-used 1.5: Expected: above 0 and at most 1 Actual: 1.5. Correct it."),
         (("serve", "--config", L8, "--virtual-fee", "-1"), "--virtual-fee -1: Expected: at least 0 Actual: -1. Correct it."),
@@ -309,3 +347,33 @@ def test_a_refusal_is_one_json_document_when_json_is_wanted(size: Size) -> None:
     code, out, _ = size("serve", "--config", L8, "--kv", "int4", "--output", "json")
     assert code == 2
     assert json.loads(out) == {"error": "--kv int4: Expected: one of bf16, fp16, fp8, int8 Actual: int4. Choose one of them."}
+
+
+def test_rate_that_no_layout_reaches_is_no_lack_of_memory(size: Size) -> None:
+    arguments = ("serve", "--config", L8, "--on", "dgx_h100", "--least-rate", "100000")
+    code, out, _ = size(*arguments, "--output", "json")
+    row = json.loads(out)["candidates"][0]
+    assert (code, row["fits"], row["limit"], row["sequences"]) == (1, False, "rate", 0)
+    # One sequence alone, on the layout that is fastest for it.
+    alone = json.loads(size(*arguments[:-2], "--least-rate", "1", "--sequences", "1", "--tp", str(row["tp"]), "--pp", "1", "--output", "json")[1])
+    assert row["best_rate"] == pytest.approx(alone["candidates"][0]["decode"]["per_sequence"])
+    code, text, _ = size(*arguments)
+    assert code == 1
+    assert f"rate: {row['best_rate']:,.1f} tokens/s at most, 100,000.0 wanted" in text
+    assert "too slow" in text
+    assert "memory:" not in text
+
+
+def test_lack_of_memory_names_no_rate(size: Size) -> None:
+    code, out, _ = size("serve", "--config", L70, "--on", "dgx_h100", "--tp", "1", "--pp", "1", "--least-rate", "100000", "--output", "json")
+    row = json.loads(out)["candidates"][0]
+    assert (code, row["fits"], row["limit"], row["best_rate"]) == (1, False, "memory", None)
+
+
+@pytest.mark.parametrize(("mode", "name"), [("serve", "context"), ("train", "sequence")])
+def test_default_length_is_none_that_the_model_was_not_made_for(size: Size, mode: str, name: str) -> None:
+    code, out, err = size(mode, "--config", GPT2, "--on", "dgx_h100", "--output", "json")
+    assert (code, err) == (0, "")
+    document = json.loads(out)
+    assert document["job"][name] == 1024
+    assert f"1,024 tokens a sequence, the most that gpt2 was made for (--{name})" in document["assumed"]

@@ -132,7 +132,7 @@ NETWORKS: list[tuple[str, Change, str]] = [
         "topology.leaf.model: qm9700 is an infiniband switch - Expected: ethernet, for link: roce. Choose another model.",
     ),
     (B200, change("topology.leaf.model", "sn1"), "topology.leaf.model: switch profile 'sn1' does not exist - Expected: one of "),
-    (B200, change("networks.underlay.links", "numbered"), "networks.underlay: Value error, links: numbered needs a pool - Actual: dict. Correct it."),
+    (B200, change("networks.underlay.links", "numbered"), "networks.underlay: Value error, links: numbered needs a pool. Correct it."),
     (
         B200,
         change("networks.oob.pool", "10.20.0.1/16"),

@@ -239,8 +239,8 @@ def test_leafs_that_nothing_joins_are_noted() -> None:
             "in-band",
             {"downlinks": 4},
             (
-                "other_fabrics[3] (oob-net): ports that in-band keeps for uplinks of others - Expected: more than 4 on in-band-spine-001 Actual: 4."
-                " Raise downlinks of in-band."
+                "other_fabrics[3] (oob-net): ports that in-band keeps for uplinks of others - Expected: at least 5 on in-band-spine-001 Actual: 4."
+                " Raise downlinks of in-band to 5."
             ),
         ),
         ("in-band", {"rate": 400}, "other_fabrics[0] (in-band): ports of sn4600c - Expected: some of 400 Gb/s Actual: none. Take another model, or say rate."),
@@ -344,3 +344,16 @@ def test_switch_of_its_own_rack_serves_a_node_before_a_fabric_does() -> None:
     plan = planned(document)
     ends = {cable.b_device for cable in plan.cables.cables if cable.a_rack == "a01" and cable.run.kind == "oob"}
     assert ends == {"tor"}
+
+
+@pytest.mark.parametrize(("name", "least"), [(B200, 5), (H100, 3)])
+def test_least_downlinks_are_those_that_fit(name: str, least: int) -> None:
+    def told(downlinks: int) -> list[str]:
+        document = example(name)
+        fabric(document, "in-band")["downlinks"] = downlinks
+        return [str(problem) for problem in planned(document).problems if "downlinks" in str(problem)]
+
+    assert told(least) == []
+    for fewer in range(least):
+        assert told(fewer)
+        assert all(f"Expected: at least {least} on " in text and text.endswith(f"Raise downlinks of in-band to {least}.") for text in told(fewer))

@@ -117,12 +117,12 @@ REFUSED = [
     ),
     (
         change("racks.0.nodes.0.bmc.password", "hunter2"),
-        "racks[0].nodes[0].bmc.password: Input should be a valid dictionary or instance of SecretRef - Actual: str. Correct it.",
+        "racks[0].nodes[0].bmc.password: Expected: a mapping Actual: text. Correct it.",
     ),
-    (change("racks.0.nodes.0.bmc.password", {}), "racks[0].nodes[0].bmc.password: Value error, give exactly one of file and env - Actual: dict. Correct it."),
+    (change("racks.0.nodes.0.bmc.password", {}), "racks[0].nodes[0].bmc.password: Value error, give exactly one of file and env. Correct it."),
     (
         change("handover.kind", "lsf"),
-        "handover: Input tag 'lsf' found using 'kind' does not match any of the expected tags: 'slurm', 'file' - Actual: dict. Correct it.",
+        "handover: Input tag 'lsf' found using 'kind' does not match any of the expected tags: 'slurm', 'file'. Correct it.",
     ),
 ]
 

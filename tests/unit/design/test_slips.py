@@ -89,7 +89,7 @@ def test_slip_is_refused(site: str, path: str, value: object, texts: list[str]) 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("- racks\n", ": Expected: a mapping Actual: list. Write what differs from the site file, key by key."),
+        ("- racks\n", ": Expected: a mapping Actual: a list. Write what differs from the site file, key by key."),
         (
             "racks: [{name: rack01, nodes: [{name: node01, serial: A}, {name: node01, serial: B}]}]\n",
             "racks[0].nodes: node01 is given twice. Write it once.",
@@ -105,3 +105,26 @@ def test_an_overlay_of_which_a_part_would_be_lost_is_refused(tmp_path: Path, tex
     assert [str(found) for found in caught.value.problems] == [problem]
     file.write_text("# nothing yet\n", encoding="utf-8")
     assert read_overlay(file) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        ("topology.spine_oversubscription", 2, "topology.spine_oversubscription: Input should be a valid string - Actual: 2. Correct it."),
+        ("other_fabrics.1.leafs", 1, "other_fabrics[1]: Value error, peer_links - Expected: leafs: 2 Actual: leafs: 1. Correct it."),
+        ("other_fabrics.0.rate", "fast", "other_fabrics[0].rate: Input should be 1, 10, 25, 100, 200, 400 or 800 - Actual: 'fast'. Correct it."),
+        ("topology", [1], "topology: Expected: a mapping Actual: a list. Correct it."),
+        ("fabric.kind", {"a": 1}, "fabric.kind: Input should be 'roce' or 'infiniband' - Actual: a mapping. Correct it."),
+        ("fabric.kind", "infinibend", "fabric.kind: Input should be 'roce' or 'infiniband' - Actual: 'infinibend'. Correct it."),
+        ("fabric", [1], "fabric: Expected: a mapping Actual: a list. Correct it."),
+        ("facility", [1], "facility: Expected: a mapping Actual: a list. Correct it."),
+        ("facility.pue", "low", "facility.pue: Input should be a valid number, unable to parse string as a number - Actual: 'low'. Correct it."),
+        ("facility.nameplates.0.max_power_w", [1], "facility.nameplates[0].max_power_w: Input should be a valid number - Actual: a list. Correct it."),
+        ("networks", [1], "networks: Expected: a mapping Actual: a list. Correct it."),
+        ("racks.2.height_u", None, "racks[2].height_u: Input should be a valid integer - Actual: nothing. Correct it."),
+    ],
+)
+def test_one_slip_makes_up_no_other(path: str, value: object, problem: str) -> None:
+    document = example("h100-1su-infiniband")
+    change(path, value)(document)
+    assert refusals(document) == [problem]

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from rackready.design.site import load_site
 from rackready.design.yaml import read_yaml
 from rackready.model.problems import SiteInvalidError
+from tests.unit.design.written import EXAMPLES
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a: 1\nday: 2027-02-30\n", "line 2, column 6: not valid YAML: no timestamp: day is out of range for month. Correct the file."),
-        ("at: 2027-02-28 25:61:00\n", "line 1, column 5: not valid YAML: no timestamp: hour must be in 0..23. Correct the file."),
         ("a: " + "[" * 3000 + "]" * 3000 + "\n", ": not valid YAML: nested too deep to be read. Correct the file."),
         ("vlan: 0b_\n", "line 1, column 7: not valid YAML: no int: invalid literal for int() with base 2: ''. Correct the file."),
     ],
-    ids=["no-day", "no-hour", "deep", "no-number"],
+    ids=["deep", "no-number"],
 )
 def test_what_cannot_be_read_is_refused_at_its_place(tmp_path: Path, text: str, problem: str) -> None:
     file = tmp_path / "site.yml"
@@ -26,6 +27,26 @@ def test_what_cannot_be_read_is_refused_at_its_place(tmp_path: Path, text: str, 
     with pytest.raises(SiteInvalidError) as caught:
         read_yaml(file)
     assert [str(found) for found in caught.value.problems] == [problem]
+
+
+@pytest.mark.parametrize("text", ["2027-13-01", "2027-02-30", "2027-02-28 25:61:00"])
+def test_a_day_that_there_is_not_stays_text(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "site.yml"
+    file.write_text(f"day: {text}\n", encoding="utf-8")
+    assert read_yaml(file) == {"day": text}
+
+
+def test_a_day_that_there_is_not_hides_no_other_problem(tmp_path: Path) -> None:
+    text = (EXAMPLES / "gb200-nvl72-8-racks.yml").read_text(encoding="utf-8")
+    text = re.sub(r"day: \d{4}-\d\d-\d\d", "day: 2027-13-01", text, count=1).replace("\nfabric:", "\nfabrik: 1\nfabric:")
+    file = tmp_path / "site.yml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(SiteInvalidError) as caught:
+        load_site("x", site_file=file, root=tmp_path)
+    assert [str(found) for found in caught.value.problems] == [
+        "deliveries[0].day: Input should be a valid date or datetime, month value is outside expected range of 1-12 - Actual: '2027-13-01'. Correct it.",
+        "fabrik: unknown key. Correct its spelling or remove it; `rackready schema` lists the keys.",
+    ]
 
 
 def test_a_number_of_more_digits_than_python_reads_is_refused(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_server_proves_who_it_is(postgres: PostgresServer, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"password": "hunter2"}, "password: Input should be a valid dictionary or instance of SecretRef - Actual: str. Correct it."),
+        ({"password": "hunter2"}, "password: Expected: a mapping Actual: text. Correct it."),
         ({"url": "postgresql://me:hunter2@host/db"}, "url: unknown key. Correct its spelling or remove it; docs/howto/postgresql.md lists the keys."),
         ({"tls": "verify-ca"}, "Value error, tls verify-ca needs ca: whose certificate is to be verified"),
         ({"certificate": "me.pem"}, "Value error, give certificate and private_key together, or neither"),

@@ -208,11 +208,21 @@ class OtherWiring:
         taken = self._downs[upper.name]
         self._downs[upper.name] += 1
         if taken >= target.downlinks:
-            text = f"ports that {target.name} keeps for uplinks of others - Expected: more than {target.downlinks} on {upper.name} Actual: {target.downlinks}"
-            return f"{text}. Raise downlinks of {target.name}."
+            need = self._need(target)
+            text = f"ports that {target.name} keeps for uplinks of others - Expected: at least {need} on {upper.name} Actual: {target.downlinks}"
+            return f"{text}. Raise downlinks of {target.name} to {need}."
         of = self._ports[target.name]
         above = target.uplinks + target.peer_links if upper.tier == "leaf" and of is not None and of.own_uplinks else 0
         return ports.sockets[len(ports.sockets) - 1 - above - taken], ports
+
+    def _need(self, target: OtherFabric) -> int:
+        """Return how many ports every switch must keep that uplinks of other fabrics end on: as many as on the one with most."""
+        ends: Counter[str] = Counter()
+        for fabric in self._site.other_fabrics:
+            for leaf in self._layout.of(fabric.name, "leaf") if fabric.uplink_to == target.name else ():
+                above = self._above(fabric, leaf)
+                ends.update(above[number % len(above)].name for number in range(fabric.uplinks) if above)
+        return max(ends.values(), default=0)
 
     def _peers(self, fabric: OtherFabric, of: LeafPorts, pair: tuple[str, ...]) -> Iterator[Run]:
         rate = of.rate if of.own_uplinks else _uplink_rate(fabric.leaf)

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackready.design.capacity import cooling
+from rackready.design.capacity.findings import wet
+from rackready.design.capacity.limits import over
 from rackready.design.capacity.losses import LossCase, Overload
 from rackready.design.capacity.parts import RackInput, least, where
 from rackready.design.names import listed
@@ -33,11 +35,12 @@ class Cdu:
 
 @dataclass(frozen=True, slots=True)
 class Cooled:
-    """``cases``: the loss of every CDU; ``problems`` and ``notes`` as those of capacity."""
+    """``cases``: the loss of every CDU; ``problems`` and ``notes`` as those of capacity; ``over_alive``: CDUs over their rating with nothing lost."""
 
     cases: tuple[LossCase, ...] = ()
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
+    over_alive: int = 0
 
 
 def cdus_of(site: Site) -> list[Cdu]:
@@ -61,7 +64,14 @@ def cooled(cdus: Sequence[Cdu], racks: Sequence[RackInput]) -> Cooled:
     serving = [cdu for cdu in cdus if cdu.racks]
     work = _Work(serving, racks)
     cases = tuple(work.loss(cdu) for cdu in serving)
-    return Cooled(cases, tuple(work.problems(cases)), tuple(_notes(cdus, serving, work)))
+    return Cooled(cases, tuple(work.problems(cases)), tuple(_notes(cdus, serving, work)), len(work.over_alive))
+
+
+def _needs_liquid(rack: RackInput) -> bool:
+    """Say whether heat of a rack goes into liquid, also where nobody publishes how much: the rack's cooling or a model in it says so."""
+    heat = cooling.known(rack, "liquid")
+    said = rack.cooling is not None or any(wet(device.model) for device in rack.devices)
+    return heat.watts > 0 or (heat.partial and said)
 
 
 class _Work:
@@ -71,7 +81,7 @@ class _Work:
         wanted = {name for cdu in serving for name in cdu.racks}
         self._cdus = {cdu.name: cdu for cdu in serving}
         self.heat: Mapping[str, cooling.Known] = {rack.name: cooling.known(rack, "liquid") for rack in racks if rack.name in wanted}
-        self.unserved = [rack.name for rack in racks if rack.name not in wanted and cooling.known(rack, "liquid").watts > 0]
+        self._unserved = [rack.name for rack in racks if rack.name not in wanted and _needs_liquid(rack)] if wanted else []
         self._of: dict[str, list[str]] = {}
         for cdu in serving:
             for rack in cdu.racks:
@@ -79,7 +89,8 @@ class _Work:
         drawn = {rack.name: math.inf if rack.unpublished else rack.max_w for rack in racks if rack.name in wanted}
         self._most = {name: drawn[name] if known.partial else known.watts for name, known in self.heat.items()}
         """The most that can go into liquid: all that a rack draws where its liquid share is not published; no limit where its draw is not."""
-        self.load = self._loads("", self._known())
+        self._load = self._loads("", self._known())
+        self.over_alive = [cdu.name for cdu in serving if cdu.usable_w is not None and over(self._load[cdu.name], cdu.usable_w)]
 
     def _known(self) -> dict[str, float]:
         return {name: known.watts for name, known in self.heat.items()}
@@ -103,28 +114,26 @@ class _Work:
         after, most = self._loads(cdu.name, self._known()), self._loads(cdu.name, self._most)
         taking = dict.fromkeys(name for rack in cdu.racks for name in self.others(rack, cdu.name))
         usable = {name: self._cdus[name].usable_w for name in taking}
-        over = tuple(Overload(name, after[name], limit) for name, limit in usable.items() if limit is not None and after[name] > limit + 0.5)
-        partial = any(limit is None or most[name] > limit + 0.5 for name, limit in usable.items())
-        return LossCase(KIND, cdu.name, cdu.racks, dark, dark, over, cdu.accepted, partial=partial)
+        overloads = tuple(Overload(name, after[name], limit) for name, limit in usable.items() if limit is not None and over(after[name], limit))
+        partial = any(limit is None or over(most[name], limit) for name, limit in usable.items())
+        return LossCase(KIND, cdu.name, cdu.racks, dark, dark, overloads, cdu.accepted, partial=partial)
 
     def problems(self, cases: Iterable[LossCase]) -> Iterator[Problem]:
-        """Yield CDUs that are over their rating, with everything alive or when another is lost, and racks that one loss leaves without liquid."""
-        told = set()
-        for cdu in self._cdus.values():
-            load = self.load[cdu.name]
-            if cdu.usable_w is not None and load > cdu.usable_w + 0.5:
-                told.add(cdu.name)
-                yield self._over(cdu.name, load, "")
+        """Yield racks that no CDU serves or that one loss leaves without liquid, and CDUs over their rating, with everything alive or when another is lost."""
+        if self._unserved:
+            they = "them" if len(self._unserved) > 1 else "it"
+            text = f"heat goes into liquid, and no CDU serves {they} - Expected: a CDU that serves {they} Actual: none."
+            yield Problem(where(self._unserved), text, f"Name {they} in serves of a CDU, or say that air cools {they} (cooling of kind air).")
+        told = set(self.over_alive)
+        yield from (self._over(name, self._load[name], "") for name in self.over_alive)
         for case in cases:
-            if case.accepted is not None:
-                continue
-            if case.dark:
+            if case.dark and case.accepted is None:
                 text = f"its loss leaves {where(case.dark)} without liquid cooling - Expected: another CDU that serves them Actual: none."
                 yield Problem(f"cdu {case.element}", text, "Let a second CDU serve them (serves), or say why the loss is accepted (loss_accepted).")
-            for over in case.overloads:
-                if over.node not in told:
-                    told.add(over.node)
-                    yield self._over(over.node, over.seen_w, f" at the loss of {case.element}")
+            for item in case.overloads:
+                if item.node not in told:
+                    told.add(item.node)
+                    yield self._over(item.node, item.seen_w, f" at the loss of {case.element}")
 
     def _over(self, name: str, load: float, when: str) -> Problem:
         usable = self._cdus[name].usable_w or 0.0
@@ -154,8 +163,6 @@ def _notes(cdus: Sequence[Cdu], serving: Sequence[Cdu], work: _Work) -> Iterator
     if unrated:
         they = "they" if len(unrated) > 1 else "it"
         yield f"{listed(unrated)}: heat not judged, the site does not say how much {they} can carry (cooling_kw)"
-    if serving and work.unserved:
-        yield f"{where(work.unserved)}: heat goes into liquid, and no CDU is said to serve {'them' if len(work.unserved) > 1 else 'it'}"
     vague = [rack for rack, known in work.heat.items() if known.partial]
     if vague:
         yield f"{where(vague)}: heat into liquid is not all published; the loss of a CDU is judged where all heat of its racks together would fit"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,14 +9,14 @@ from rackready.design.capacity import circuits, cooling
 from rackready.design.capacity.cooling_loss import Cdu, cooled
 from rackready.design.capacity.gaps import not_judged
 from rackready.design.capacity.graph import SOURCES, PowerGraph, structure_problems
-from rackready.design.capacity.limits import as_given, kilowatts, over
+from rackready.design.capacity.limits import over
 from rackready.design.capacity.losses import Flow, LossCase, losses
 from rackready.design.capacity.notes import notes, unsplit
-from rackready.design.capacity.parts import Device, RackInput, least
+from rackready.design.capacity.parts import Device, RackInput
 from rackready.design.capacity.power_on import Staged, staged
 from rackready.design.capacity.supply import Supplies
 from rackready.design.capacity.violations import node_problems, rack_problems
-from rackready.design.names import listed
+from rackready.design.capacity.whole import Whole, unsurvived
 from rackready.model.facility import Facility
 from rackready.model.problems import Problem
 
@@ -105,7 +104,7 @@ class CapacityReport:
     not_published: tuple[str, ...] = ()
     """Models whose highest draw is not published, unplaced ones included."""
     over_alive: int = 0
-    """Power nodes and feeds of racks that are over their rating with everything alive."""
+    """What is over its rating with everything alive: power nodes, feeds of racks, CDUs, all sources together, the cooling plant."""
 
 
 class _Loads:
@@ -201,31 +200,6 @@ def source_problems(racks: Sequence[RackInput], known: set[str]) -> list[Problem
     return out
 
 
-def _plant_problems(facility: Facility, totals: Totals, *, partial: bool) -> list[Problem]:
-    if facility.cooling_kw is None or not over(totals.max_w, facility.cooling_kw * 1000):
-        return []
-    most, have = as_given(totals.max_w / 1000, facility.cooling_kw, "kW")
-    text = f"all heat is more than the plant carries - Expected: at most {most} Actual: {least(partial=partial)}{have}."
-    more = math.ceil((totals.max_w / 1000 - facility.cooling_kw) * 10) / 10
-    return [Problem("facility.cooling_kw", text, f"Add {more:.1f} kW of cooling, or plan fewer racks.")]
-
-
-def _grid_problems(facility: Facility, totals: Totals, *, partial: bool) -> list[Problem]:
-    """Return whether the whole site, what no power node shows included, needs more than all that it has from outside."""
-    outside = [node for node in facility.power if node.kind == "utility"] or [node for node in facility.power if node.kind == "generator"]
-    usable = [circuits.usable_w(node) for node in outside]
-    limit, need = total(usable), totals.facility_w if totals.facility_w is not None else totals.max_w
-    if not outside or limit is None or not over(need, limit):
-        return []
-    most, have = kilowatts(need, limit)
-    what = "with cooling and losses (facility.pue)" if totals.facility_w is not None else "without cooling and losses (facility.pue is not given)"
-    verb = "carries" if len(outside) == 1 else "carry"
-    text = (
-        f"the site draws more than {listed([node.name for node in outside])} {verb} - Expected: at most {most} Actual: {least(partial=partial)}{have} {what}."
-    )
-    return [Problem("facility.power", text, "Raise their rating with the utility, or plan fewer racks.")]
-
-
 def _node_loads(flow: Flow) -> tuple[NodeLoad, ...]:
     graph = flow.graph
     return tuple(
@@ -252,15 +226,21 @@ def capacity(racks: Sequence[RackInput], facility: Facility | None, unplaced: Se
         flow = losses(PowerGraph(facility.power, facility.pue), racks, supplies)
         order = staged(flow.graph, racks, facility.power_on)
         problems += [*node_problems(flow), *order.problems]
-    # One source that is over its rating says the same of the whole.
-    if not any(problem.path in {f"power node {node.name}" for node in facility.power if node.kind in SOURCES} for problem in problems):
-        problems += _grid_problems(facility, totals, partial=bool(missing))
-    problems += [*_plant_problems(facility, totals, partial=bool(missing)), *rack_problems(racks, flow, supplies)]
-    nodes, cases = (_node_loads(flow), tuple(flow.cases)) if flow is not None else ((), ())
+    nodes, cases = (_node_loads(flow), flow.cases) if flow is not None else ((), [])
     liquid = cooled(cdus, racks)
-    gaps = (*notes(racks, facility, unplaced), *not_judged(racks, unplaced, facility, flow, supplies), *liquid.notes)
-    every = (*cases, *liquid.cases)
-    return CapacityReport(rows, nodes, every, (*problems, *liquid.problems), gaps, order, totals, missing, _over_alive(rows, nodes))
+    whole = Whole(facility, totals.max_w, totals.facility_w, bool(missing))
+    grid, plant = whole.grid(), whole.plant()
+    judged, after = (cases, []) if grid else whole.judged(cases)
+    # One source that is over its rating with nothing lost says the same of the whole.
+    told = any(node.kind in SOURCES and node.usable_w is not None and over(node.load_w, node.usable_w) for node in nodes)
+    shown = [] if told else grid
+    problems += [*shown, *after]
+    problems += [*plant, *rack_problems(racks, flow, supplies)]
+    gaps = (*notes(racks, facility, unplaced), *not_judged(racks, unplaced, facility, flow, supplies), *whole.notes(cases, judged), *liquid.notes)
+    every = [*judged, *liquid.cases]
+    every = list(unsurvived(every)) if grid or plant else every
+    over_alive = _over_alive(rows, nodes) + liquid.over_alive + len(shown) + len(plant)
+    return CapacityReport(rows, nodes, tuple(every), (*problems, *liquid.problems), gaps, order, totals, missing, over_alive)
 
 
 def _over_alive(racks: Sequence[RackLoad], nodes: Sequence[NodeLoad]) -> int:

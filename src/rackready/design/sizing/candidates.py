@@ -36,7 +36,8 @@ class Load:
 class Serving:
     """One server model. ``layout`` is that of the least GPU time a token; where none fits, the largest that was tried.
 
-    ``sequences`` and both bounds are of one replica. ``smallest``: the layout with the fewest GPUs that fits.
+    ``sequences`` and both bounds are of one replica. ``smallest``: the layout with the fewest GPUs that fits. ``best_rate``: tokens a second that one
+    sequence alone gets on the fastest layout, where memory suffices and that is too slow (``limit`` is then "rate").
     """
 
     platform: str
@@ -50,6 +51,7 @@ class Serving:
     prefill: Bound | None = None
     replicas: int = 1
     smallest: Layout | None = None
+    best_rate: float | None = None
 
     @property
     def rate(self) -> float:
@@ -129,6 +131,7 @@ def serve_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: Servin
     tried: tuple[Layout, ServingMemory] | None = None
     refused: list[str] = []
     fitting: list[Serving] = []
+    slow: list[Serving] = []
     for layout in layouts(model, platform, gpu, fixed, refused=refused):
         if fitting and layout.pp > fitting[0].layout.pp:
             break
@@ -136,16 +139,26 @@ def serve_on(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: Servin
         tried = (layout, memory)
         batch = _batch(platform, gpu, model, job, layout, min(memory.sequences, wanted.sequences or memory.sequences), wanted.least_rate)
         if batch == 0:
+            slow += _too_slow(platform, gpu, model, job, layout, memory)
             continue
         replicas = -(-wanted.sequences // batch) if wanted.sequences else 1
         batch = -(-wanted.sequences // replicas) if wanted.sequences else batch
         steps = decode(model, layout, job, gpu, platform, batch)
         ahead = prefill(model, layout, job, gpu, platform)
         fitting.append(Serving(platform.id, gpu.id, layout, memory, True, batch, steps.limit, steps, ahead, replicas))  # noqa: FBT003 - a field
+    if not fitting and slow:
+        return max(slow, key=lambda item: item.best_rate or 0.0)
     if not fitting:
         return Serving(platform.id, gpu.id, *_some(tried, model, platform, refused), False, 0, "memory")  # noqa: FBT003 - a field
     best = min(fitting, key=lambda item: (bool(item.decode and item.decode.not_judged), _gpu_seconds(item), item.layout.gpus))
     return replace(best, smallest=min((item.layout for item in fitting), key=lambda layout: layout.gpus))
+
+
+def _too_slow(platform: PlatformProfile, gpu: GpuProfile, model: Llm, job: ServingJob, layout: Layout, memory: ServingMemory) -> Iterator[Serving]:
+    """Yield what a layout without a fast enough sequence does for one sequence alone; nothing where memory holds none."""
+    if memory.sequences:
+        rate = decode(model, layout, job, gpu, platform, 1).per_sequence
+        yield Serving(platform.id, gpu.id, layout, memory, False, 0, "rate", best_rate=rate)  # noqa: FBT003 - a field
 
 
 def _gpu_seconds(found: Serving) -> float:

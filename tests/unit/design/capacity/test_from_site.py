@@ -110,7 +110,7 @@ def test_without_a_statement_the_way_to_state_it_is_said() -> None:
         ),
         (
             [{"model": "qm9700", "source": "our own reading"}],
-            ["facility.nameplates[0]: Value error, a nameplate states a power or a weight - Actual: dict. Correct it."],
+            ["facility.nameplates[0]: Value error, a nameplate states a power or a weight. Correct it."],
         ),
     ],
 )
@@ -125,7 +125,7 @@ def test_more_supplies_needed_than_there_are(psus: dict[str, int], words: str) -
     document = written("h100-1su-infiniband")
     document["devices"] = [{"name": "store", "kind": "storage", "psus_needed": 2, **psus}]
     expected = "Expected: psus, and no more needed than there are"
-    assert refusals(document) == [f"devices[0]: Value error, {words} - {expected} - Actual: dict. Correct it."]
+    assert refusals(document) == [f"devices[0]: Value error, {words} - {expected}. Correct it."]
 
 
 def test_an_inlet_has_its_source() -> None:

@@ -73,6 +73,82 @@ def test_what_no_power_node_shows_counts_against_the_utility() -> None:
     )
 
 
+def two_grids(rating_kw: float, **more: Any) -> Facility:
+    """Two utilities above two UPSs and two panels: each of all may fail."""
+    power = tree().power
+    return Facility(power=[node.model_copy(update={"rating_kw": rating_kw}) if node.kind == "utility" else node for node in power], **more)
+
+
+def aside(kw: float | None) -> list[Device]:
+    """Return a device that stands in no rack."""
+    return [Device("cdu-1", DeviceModel("cdu/0u", 0, None if kw is None else kw * 1000, psus=2), None, "device")]
+
+
+@pytest.mark.parametrize(
+    ("rating_kw", "accepted", "told"),
+    [
+        (100, None, "grid-2 carries at the loss of grid-1 - Expected: at most 100.0 kW Actual: 120.0 kW"),
+        (100, "agreed with everybody", "grid-2 carries at the loss of grid-1 - Expected: at most 100.0 kW Actual: 120.0 kW"),
+        (120, None, ""),
+    ],
+)
+def test_grid_that_is_left_must_carry_the_whole_site(rating_kw: float, accepted: str | None, told: str) -> None:
+    # 20 kW in racks, and 80 kW in no rack: x 1.2 = 120 kW. No power node shows more than 24 kW.
+    facility = two_grids(rating_kw, pue=1.2)
+    facility = facility.model_copy(update={"power": [node.model_copy(update={"loss_accepted": accepted}) for node in facility.power]})
+    report = capacity(loads(2), facility, aside(80))
+    assert texts(report)[:1] == (
+        [f"facility.power: the site draws more than {told} with cooling and losses (facility.pue). Raise their rating with the utility, or plan fewer racks."]
+        if told
+        else []
+    )
+    assert {case.element for case in report.losses if not case.survived} == ({"grid-1", "grid-2"} if told else set())
+    assert [(case.overloads[0].node, case.taken) for case in report.losses if case.overloads] == ([("grid-2", False), ("grid-1", False)] if told else [])
+    assert report.over_alive == 0
+
+
+def test_loss_of_a_grid_is_not_judged_where_the_draw_of_the_site_is_not_known() -> None:
+    cases = capacity(loads(2), two_grids(100, pue=1.2), aside(None)).losses
+    assert {case.element for case in cases if not case.judged} == {"grid-1", "grid-2"}
+    # Nothing is compared with a grid of which no rating is given.
+    assert all(case.survived for case in capacity(loads(2), tree(), aside(None)).losses)
+
+
+def test_a_generator_that_is_left_carries_the_site_too() -> None:
+    power = [PowerNode(name="grid", kind="utility", rating_kw=120), PowerNode(name="gen", kind="generator", rating_kw=120)]
+    power += [PowerNode(name=f"rpp-{side}", kind="rpp", fed_by=["grid", "gen"], sharing="preferred", rating_kw=1000) for side in "ab"]
+    report = capacity(loads(2), Facility(power=power, pue=1.2), aside(80))
+    assert texts(report) == []
+    assert all(case.survived for case in report.losses)
+
+
+@pytest.mark.parametrize("facility", [two_grids(50, pue=1.2), two_grids(500, cooling_kw=50)], ids=["grids", "cooling"])
+def test_no_loss_is_survived_while_the_whole_site_is_over(facility: Facility) -> None:
+    report = capacity(loads(2), facility, aside(80))
+    assert len(texts(report)) == 1
+    assert report.over_alive == 1
+    counts = asdict(tally(report.losses))
+    assert (counts["survived"], counts["accepted"], counts["not_judged"] + counts["not_survived"]) == (0, 0, counts["looked_at"])
+
+
+def test_one_grid_over_its_rating_counts_once() -> None:
+    report = capacity(loads(2), one_grid(25, 1.4))
+    assert report.over_alive == 1
+    assert not any(case.survived for case in report.losses)
+
+
+def test_one_grid_over_at_a_loss_does_not_hide_that_the_whole_site_is_over() -> None:
+    # 20 kW in racks, of which two grids of 15 kW carry half each, are too much for one of them, and 100 kW in all for both.
+    facility = two_grids(15)
+    facility = Facility(power=[node.model_copy(update={"sharing": "shared"}) if node.kind == "ups" else node for node in facility.power])
+    found = [text for text in texts(capacity(loads(2), facility, aside(80))) if not text.startswith("rack")]
+    assert [text.partition(" is over")[0].partition(" - ")[0] for text in found] == [
+        "power node grid-1: utility (15 kW)",
+        "power node grid-2: utility (15 kW)",
+        "facility.power: the site draws more than grid-1, grid-2 carry",
+    ]
+
+
 def test_a_step_of_load_brings_its_cooling_to_the_grid() -> None:
     waves = capacity(loads(2), one_grid(30, 1.4, power_on=PowerOn(max_racks=2))).power_on
     assert waves is not None
