@@ -133,4 +133,7 @@ def _gpus(root: ET.Element) -> tuple[str, tuple[SmiGpu, ...]]:
     addresses = [gpu.pci for gpu in found]
     if "" in addresses or len(set(addresses)) != len(addresses):
         raise FormatError("a GPU of the report has no address, or two have the same")
+    uuids = [uuid for gpu in found if (uuid := gpu.text("uuid")) is not None]
+    if twice := {uuid for uuid in uuids if uuids.count(uuid) > 1}:
+        raise FormatError(f"one GPU stands in the report more than once ({', '.join(sorted(twice))})")
     return (root.findtext("driver_version") or "").strip(), found
