@@ -44,6 +44,8 @@ _TITLE = re.compile(r"^\s*RDMA_Write BW Test\s*$", re.MULTILINE)
 _HEAD = re.compile(r"^\s*RDMA_\w+ (?:BW|Latency) Test\s*$", re.MULTILINE)
 _COLUMNS = re.compile(r"^\s*#bytes\s+#iterations\s+BW peak\[(?P<peak>[^\]]+)\]\s+BW average\[(?P<average>[^\]]+)\]\s+MsgRate\[Mpps\]\s*$", re.MULTILINE)
 _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s*$", re.MULTILINE)
+_ASKED = {"Connection type": "RC", "Number of qps": "1", "Dual-port": "OFF", "rdma_cm QPs": "OFF"}
+_SETTING = re.compile(rf"(?P<name>{'|'.join(_ASKED)})\s*:\s*(?P<value>\S+)")
 _FIELD = re.compile(r"(?P<name>Device|Transport type|Mtu|Link type|GID index)\s*:\s*(?P<value>[^\s\[]+)")
 _GID = re.compile(r"^\s*(?P<end>local|remote) address:.*\n\s*GID:\s*(?P<gid>[\d:]+)\s*$", re.MULTILINE)
 _MAPPED = [0] * 10 + [255, 255]
@@ -85,12 +87,28 @@ def parse(text: str) -> WriteBandwidth:
     return _result(text, rows[0])
 
 
+def asked(text: str) -> None:
+    """Raise FormatError where the head of a result tells of a test that no gate asks for: settings as ctx_print_test_info prints them.
+
+    An unreliable connection hides losses from its sender, and several queue pairs or ports are no measurement of one.
+    """
+    if (heads := len(_HEAD.findall(text))) != 1:
+        message = f"{heads} heads of a result, Expected: one"
+        raise FormatError(message)
+    for found in _SETTING.finditer(text):
+        wanted = _ASKED[found["name"]]
+        if found["value"] != wanted:
+            message = f"{found['name']} {found['value']}, Expected: {wanted}"
+            raise FormatError(message)
+
+
 def _result(text: str, row: tuple[str, ...]) -> WriteBandwidth:
     fields = {match["name"]: match["value"] for match in _FIELD.finditer(text)}
     missing = [name for name in ("Device", "Transport type", "Mtu", "Link type") if name not in fields]
     if missing or not fields["Mtu"].isdigit():
         message = f"no {', '.join(missing) or 'number of bytes in Mtu'} in the head of the result"
         raise FormatError(message)
+    asked(text)
     gid = fields.get("GID index", "")
     size, iterations, peak, average, _rate = row
     if float(average) > float(peak) * 1.05 and float(peak) > 0:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from rackready.gates.formats.error import FormatError
-from rackready.gates.formats.perftest import Memory, addresses, client_memory
+from rackready.gates.formats.perftest import Memory, addresses, asked, client_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ def parse(text: str) -> Latency:
     if missing or not fields["Mtu"].isdigit():
         message = f"no {', '.join(missing) or 'number of bytes in Mtu'} in the head of the result"
         raise FormatError(message)
+    asked(text)
     least, most, typical, average, _, p99, p999 = (float(value) for value in rows[0][2:])
     if not least <= typical <= most or not least <= average <= most or not typical <= p99 <= p999 * 1.001 or least <= 0:
         message = f"times {least} to {most}, typical {typical}, 99 % {p99}: columns are not what they seem"
