@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rackready.cli import main
+from tests.unit.cli.keys import put_key
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -30,6 +31,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any) -> Any: 
     (tmp_path / "inventories/sim").mkdir(parents=True)
     (tmp_path / "playbooks").mkdir()
     (tmp_path / "inventories/sim/site.yml").write_bytes((ROOT / "inventories/sim/site.yml").read_bytes())
+    put_key(tmp_path / ".rackready/sim/keys/id_ed25519")
     monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "400")
     return command

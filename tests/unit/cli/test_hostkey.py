@@ -35,6 +35,7 @@ def rack(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> Iterato
     made = FakeRack(tmp_path / "rack", 4, net=83)
     overlay = made.site() | {"switches": [{"name": f"leaf0{k}", "address": f"127.83.3.{k}", "port": made.ssh_port} for k in (1, 2)]}
     path = EnvPaths(tmp_path, "sim").overlay
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(overlay), encoding="utf-8")
     for node in made.nodes:
         made.set_power(node, "On")
