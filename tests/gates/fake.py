@@ -57,7 +57,7 @@ class FakeConnection:
         with self.lock:
             self.calls.append((node, words))
         if node in self.dead:
-            return said(code=None, failure=f"{node}: SSH to 192.0.2.9:22 failed (timed out)")
+            return said(code=None, failure=f"{node}: SSH to 192.0.2.9:22 failed (timed out)", reached=False)
         if "something listens" in words:
             return said(code=0 if self.listening else 1)
         for key, reply in self.replies.items():

@@ -145,6 +145,7 @@ def test_a_key_that_is_refused_is_said(server: Server, tmp_path: Path) -> None:
 def test_a_node_that_does_not_answer_is_said(server: Server) -> None:
     answer = connect(server, port=1).run("node01", ("true",), timeout_s=10)
     assert answer.failure.startswith("node01: SSH to 127.0.0.1:1 failed (")
+    assert (answer.reached, connect(server).run("node01", ("false",), timeout_s=10).reached) == (False, True)
     with pytest.raises(UnreachableError):
         connect(server, port=1).start("node01", ("true",), timeout_s=10)
 

@@ -55,6 +55,8 @@ class Answer:
     seconds: float
     timed_out: bool = False
     failure: str = ""
+    reached: bool = True
+    """False: no login came about, so nothing is known of the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ class Remote:
         try:
             job = self.start(node, argv, stdin=stdin, env=env, timeout_s=timeout_s)
         except UnreachableError as error:
-            return Answer(None, "", "", time.monotonic() - begun, failure=str(error))
+            return Answer(None, "", "", time.monotonic() - begun, failure=str(error), reached=False)
         try:
             return job.wait(timeout_s, cleaning=cleaning)
         finally:

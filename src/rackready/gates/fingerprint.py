@@ -21,8 +21,12 @@ from rackready.ondevice import fingerprint as script
 _STEP = "Check that install has run on the node and that its driver is loaded, then run the gate again."
 
 
+class Unreached(Finding):
+    """Why there was no login to a node: nothing is known of it, good or bad."""
+
+
 def gather(connection: Connection, site: Site, nodes: Sequence[str], workers: int = 16) -> Mapping[str, Fingerprint | Finding]:
-    """Return the fingerprint of every node, or the finding that says why there is none."""
+    """Return the fingerprint of every node, or the finding that says why there is none: an Unreached where no login came about."""
     with ThreadPoolExecutor(max_workers=max(1, min(len(nodes), workers))) as pool:
         return dict(zip(nodes, pool.map(lambda node: _one(connection, site, node), nodes), strict=True))
 
@@ -35,7 +39,7 @@ def _one(connection: Connection, site: Site, node: str) -> Fingerprint | Finding
     )
     bad = trouble(output, node, "reading of serials and versions")
     if bad is not None:
-        return said(bad)
+        return said(bad if answer.reached else Unreached(**dict(bad)))
     try:
         return build(document(output, script.FORMAT, printed.Fingerprint), site, node)
     except FormatError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore
+from rackready.gates.fingerprint import Unreached
 from rackready.gates.node_parts import Seen
 from rackready.handover.certificate import require
 from rackready.handover.certify import Desk, entries
@@ -28,9 +29,7 @@ def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     site = load_site(ctx.env, root=ctx.root)
     paths = EnvPaths(ctx.root, ctx.env)
     prints, parts = fingerprints(ctx, site, nodes)
-    # Of a node that could not be asked nothing is known: it stays as it is, in production or not. One that answers and cannot name its parts is an error.
-    out = {node: NodeResult(Outcome.ERROR, str(found)) for node, found in parts.items() if isinstance(found, Finding)}
-    out |= {node: NodeResult(Outcome.ERROR, str(found), data={UNTOUCHED: True}, touched=False) for node, found in prints.items() if isinstance(found, Finding)}
+    out = {node: _unread(found) for node, found in [*prints.items(), *parts.items()] if isinstance(found, Finding)}
     able = {node: found for node, found in prints.items() if node not in out and isinstance(found, Fingerprint)}
     ledger = Ledger.open(paths.database)
     try:
@@ -45,6 +44,13 @@ def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
         return out | {node: _verified(desk, paths, node, able[node], parts[node], result) for node, result in looked.items()}
     finally:
         ledger.close()
+
+
+def _unread(found: Finding) -> NodeResult:
+    """Return what a node that did not say what it is comes to: one without a login stays as it is, in production or not; nothing is known of it."""
+    if isinstance(found, Unreached):
+        return NodeResult(Outcome.ERROR, str(found), data={UNTOUCHED: True}, touched=False)
+    return NodeResult(Outcome.ERROR, str(found))
 
 
 def _verified(desk: Desk, paths: EnvPaths, node: str, found: Fingerprint, seen: Seen | Finding, looked: NodeResult) -> NodeResult:

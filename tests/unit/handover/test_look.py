@@ -13,6 +13,7 @@ import pytest
 from rackready.design.facts import desired_digest
 from rackready.design.site import load_site
 from rackready.evidence.store import EvidenceStore, new_id
+from rackready.gates.fingerprint import Unreached
 from rackready.gates.node_parts import SEEN, Seen
 from rackready.handover import certify, verify
 from rackready.handover.certificate import folder
@@ -200,9 +201,16 @@ def test_evidence_that_aged_voids_it(rack: Rack) -> None:
 
 def test_a_node_that_cannot_be_asked_stays_as_it_is(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
     """A management network that is away must not take good nodes out of production."""
-    unread = Finding(where="node01", what="not read", expected="its facts", actual="no route to host", next_step="Look.")
+    unread = Unreached(where="node01", what="not read", expected="its facts", actual="no route to host", next_step="Look.")
     monkeypatch.setattr(verify, "fingerprints", lambda *_: ({"node01": unread}, {}))
     assert rack.verify() == NodeResult(Outcome.ERROR, str(unread), data={UNTOUCHED: True}, touched=False)
+
+
+def test_a_node_that_answers_and_does_not_say_what_it_is_is_an_error(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its driver is not loaded, or hangs: such a node must not stay on offer."""
+    unread = Finding(where="node01", what="fingerprint unreadable", expected="driver", actual="no GPU, driver, kernel or boot id in it", next_step="Look.")
+    monkeypatch.setattr(verify, "fingerprints", lambda *_: ({"node01": unread}, {}))
+    assert rack.verify() == NodeResult(Outcome.ERROR, str(unread))
 
 
 def test_parts_that_cannot_be_read_are_an_error(rack: Rack) -> None:
