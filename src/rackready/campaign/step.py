@@ -18,9 +18,9 @@ from rackready.model.state import NodeState, at_least
 from rackready.paths import EnvPaths, private_dir
 
 CONTINUES = {Outcome.PASS.value, Outcome.SKIP.value}
+"""A node goes on to the next phase only with one of these."""
 _FEW = 3
 """So many tasks that changed something are named; of more, as in a first install, their number is told."""
-"""A node goes on to the next phase only with one of these."""
 
 
 def run_phase(request: Request, phase: str, nodes: list[str]) -> dict[str, dict[str, Any]]:

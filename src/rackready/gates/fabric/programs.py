@@ -51,7 +51,7 @@ _READ = "Read its raw output in the report; check the image, and that the node's
 
 def _rate(size: int, seconds: float) -> float:
     """Return the Gflops of one solution: (2/3 N + 3/2) N^2 operations in its time (HPL 2.3, testing/ptest/HPL_pdtest.c)."""
-    return (2 / 3 * size + 3 / 2) * size**2 / max(seconds, _TICK_S) / 1e9
+    return (2 / 3 * size + 3 / 2) * size**2 / seconds / 1e9
 
 
 class OneProgram(Containered):
@@ -135,8 +135,9 @@ class Hpl(OneProgram):
         best = max(float(gflops) for _n, _p, _q, _seconds, gflops, _each in found) / 1000
         gathered.metric("hpl", node, best, "TFLOPS")
         for size, p, q, seconds, gflops, each in found:
-            follows = _rate(int(size), float(seconds))
-            if abs(follows - float(gflops)) > (_ROUNDED + _TICK_S / max(float(seconds), _TICK_S)) * follows:
+            took = max(float(seconds), _TICK_S)
+            follows = _rate(int(size), took)
+            if abs(follows - float(gflops)) > (_ROUNDED + _TICK_S / took) * follows:
                 claimed = f"N {size} in {seconds} s, which is {follows:.4g} Gflops"
                 gathered.error(node, "HPL contradicts itself", claimed, f"{gflops} Gflops", "Take the output as HPL printed it, or run the gate again.")
             if not each:

@@ -156,22 +156,21 @@ def _link(judge: Judge, facts: NodeFacts, where: str, below: dict[str, Any], abo
     """Judge one link by the least of what its two ends can do. Links inside a switch chip stand between two links and are none."""
     name = f"{below['pci']} to {above['pci'] if above is not below else 'the end that is not seen'}"
     judge.judged += 2
-    values = [below[key] for key in ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width")]
-    ends = [above["max_link_speed"], above["max_link_width"]]
-    if not all(_known(one["max_link_speed"], one["max_link_width"]) for one in (below, above)) or not _known(*values[::2]):
-        told = [value for value in (*values, *ends) if value is not None]
+    speed, width = below["current_link_speed"], below["current_link_width"]
+    speeds, widths = (speed, below["max_link_speed"], above["max_link_speed"]), (width, below["max_link_width"], above["max_link_width"])
+    if not all(_known(*one) for one in zip(speeds, widths, strict=True)):
+        told = (*speeds[:2], *widths[:2], speeds[2], widths[2])
         judge.error(
             where,
             f"PCIe link {name} not reported",
             "speed and width of both ends",
-            "nothing" if None in values or None in ends else ", ".join(f"{value:g}" for value in told),
+            "nothing" if None in told else ", ".join(f"{value:g}" for value in told),
             "Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none.",
         )
         return
-    width, lanes = below["current_link_width"], min(below["max_link_width"], ends[1])
+    lanes, most = min(widths[1:]), min(speeds[1:])
     if width < lanes:
         judge.fail(where, f"PCIe width of {name}", f"x{lanes:.0f}", f"x{width:.0f}", _STEP)
-    speed, most = below["current_link_speed"], min(below["max_link_speed"], ends[0])
     if speed >= most:
         return
     actual, wanted = (f"generation {_generation(value)} ({value:g} GT/s)" for value in (speed, most))
