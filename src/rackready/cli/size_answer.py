@@ -91,7 +91,8 @@ def described(model: Llm) -> Document:
 
 def serving_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str, ...], money: Money) -> Document:
     """Return servers that can serve the model, cheapest or smallest first, and those that cannot with their reason."""
-    money.check([platform.id for platform, _ in servers(on)])
+    pairs = servers(on)
+    money.check([platform.id for platform, _ in pairs])
     wanted = Wanted(raw, list(assumed))
     job = ServingJob(
         wanted.length("context", 8192, model),
@@ -102,7 +103,7 @@ def serving_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str,
     sequences = int(wanted.of("sequences", 0, "as many sequences at a time as one replica holds (--sequences)"))
     load = Load(sequences, float(raw["least_rate"]))
     efficiency = wanted.share("efficiency", 1.0, "speeds are upper bounds, and costs therefore lower bounds: measure, then give --efficiency")
-    rows = [_serving_row(serve_on(*pair, model, job, Layout(raw["tp"], raw["pp"]), load), model, money, efficiency) for pair in servers(on)]
+    rows = [_serving_row(serve_on(*pair, model, job, Layout(raw["tp"], raw["pp"]), load), model, money, efficiency) for pair in pairs]
     wanted.assumed += money.assumed()
     return {
         "model": described(model),
@@ -187,7 +188,8 @@ def _training_job(wanted: Wanted, model: Llm) -> TrainingJob:
 
 def training_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str, ...], money: Money) -> Document:
     """Return servers that can train the model, and how long and dear a run is when its tokens are said."""
-    money.check([platform.id for platform, _ in servers(on)], result=bool(raw["tokens"]))
+    pairs = servers(on)
+    money.check([platform.id for platform, _ in pairs], result=bool(raw["tokens"]))
     wanted = Wanted(raw, list(assumed))
     job = _training_job(wanted, model)
     zero = int(wanted.of("zero", 1, "ZeRO stage 1: optimizer states spread over data-parallel ranks (--zero)", -1))
@@ -195,7 +197,7 @@ def training_answer(model: Llm, assumed: list[str], raw: Document, on: tuple[str
     wanted.assumed.append("tensor parallelism with sequence parallelism; 1F1B pipeline schedule; bf16 weights and arithmetic")
     tokens = amount(raw["tokens"], "--tokens") if raw["tokens"] else 0.0
     mfu = wanted.share("mfu", 0.4, "MFU 0.4 (--mfu): assumed, no measurement was given; 0.35 to 0.5 is commonly reported")
-    found = [train_on(*pair, model, job, Layout(raw["tp"], raw["pp"], 1, raw["ep"], zero), raw["gpus"], mfu) for pair in servers(on)]
+    found = [train_on(*pair, model, job, Layout(raw["tp"], raw["pp"], 1, raw["ep"], zero), raw["gpus"], mfu) for pair in pairs]
     rows = [_training_row(item, model, tokens, mfu, money) for item in found]
     wanted.assumed += money.assumed()
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -141,3 +141,13 @@ def collapse(names: Sequence[str], noun: str = "racks") -> str:
 def where(names: Sequence[str]) -> str:
     """Return where a problem of some racks is."""
     return f"rack {names[0]}" if len(names) == 1 else f"racks {collapse(names)}"
+
+
+def total(values: Iterable[float | None]) -> float | None:
+    """Return the sum; None when one of the values is None."""
+    out = 0.0
+    for value in values:
+        if value is None:
+            return None
+        out += value
+    return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rackready.design.capacity import circuits, cooling
@@ -12,7 +12,7 @@ from rackready.design.capacity.graph import SOURCES, PowerGraph, structure_probl
 from rackready.design.capacity.limits import over
 from rackready.design.capacity.losses import Flow, LossCase, losses
 from rackready.design.capacity.notes import notes, unsplit
-from rackready.design.capacity.parts import Device, RackInput
+from rackready.design.capacity.parts import Device, RackInput, total
 from rackready.design.capacity.power_on import Staged, staged
 from rackready.design.capacity.supply import Supplies
 from rackready.design.capacity.violations import node_problems, rack_problems
@@ -148,16 +148,6 @@ class _Loads:
 
 
 _SHARED = ("devices", "used_u", "height_u", "max_w", "typical_w", "transient_w", "weight_kg", "heat", "feeds", "unpublished")
-
-
-def total(values: Iterable[float | None]) -> float | None:
-    """Return the sum; None when one of the values is None."""
-    out = 0.0
-    for value in values:
-        if value is None:
-            return None
-        out += value
-    return out
 
 
 def _flow(of: Callable[[float, float], float], watts: float | None, rise_k: float | None) -> float | None:

@@ -10,7 +10,7 @@ from rackready.design.capacity import circuits
 from rackready.design.capacity.graph import SOURCES
 from rackready.design.capacity.limits import as_given, kilowatts, over
 from rackready.design.capacity.losses import LossCase, Overload
-from rackready.design.capacity.parts import least
+from rackready.design.capacity.parts import least, total
 from rackready.design.names import listed
 from rackready.model.facility import Facility, PowerNode
 from rackready.model.problems import Problem
@@ -92,5 +92,4 @@ def _main(facility: Facility) -> list[PowerNode]:
 
 def _usable(sources: Sequence[PowerNode]) -> float | None:
     """Return what sources carry together, W; None without any, or where the rating of one is not given."""
-    usable = [circuits.usable_w(node) for node in sources]
-    return sum(watts for watts in usable if watts is not None) if usable and None not in usable else None
+    return total(circuits.usable_w(node) for node in sources) if sources else None
