@@ -24,6 +24,13 @@ SERVERS = {
             "Run the gate again; if it stays so, read its raw output in the report."
         ),
     ),
+    "a GPU that cannot be read": (
+        Said(served(HEALTHY).stdout.replace("[pid = 51234, dev = 0]", "[pid = 51,234, dev = 4]")),
+        (
+            "ib_write_bw unreadable at the receiver - Expected: the head of its test and the memory it uses Actual: the GPU that it used: "
+            "'[pid = 51,234, dev = 4] device name = [NVIDIA H100 80GB HBM3]'. Run the gate again; if it stays so, read its raw output in the report."
+        ),
+    ),
     "host memory": (
         served(Said(text("perftest/dgx_h100_rail1_host_memory.txt"))),
         "GPU memory was not used at the receiver - Expected: GPUDirect RDMA (dma-buf) Actual: host memory. Install a perftest that is built with CUDA.",

@@ -272,8 +272,6 @@ class IbWriteBwHost(IbWriteBw):
 
 
 ENV = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-_WAITING = re.compile(r"^\*+\n\* Waiting for client to connect\.\.\. \*\n\*+$", re.MULTILINE)
-"""What a server prints before its client is there (perftest_communication.c)."""
 FAR = " at the receiver"
 """Behind what is wrong with the memory of the end that serves."""
 
@@ -310,11 +308,12 @@ def served(gathered: Judge, where: str, program: str, server: Output | None) -> 
     """Return the memory that the receiver's server used; None where it said nothing, as one that is ended may, or, with an error, half of it."""
     if server is None:
         return None
-    found = perftest.served(server.stdout)
-    if found is None and _WAITING.sub("", server.stdout).strip():
+    try:
+        return perftest.served(server.stdout)
+    except FormatError as error:
         step = "Run the gate again; if it stays so, read its raw output in the report."
-        gathered.error(where, f"{program} unreadable{FAR}", "the head of its test and the memory it uses", "an output that is cut off", step)
-    return found
+        gathered.error(where, f"{program} unreadable{FAR}", "the head of its test and the memory it uses", error, step)
+        return None
 
 
 def each_way(gathered: Judge, where: str, program: str, ways: tuple[Output | None, Output | None]) -> None:

@@ -47,6 +47,8 @@ _ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s+(\d+\.\d+)\s*$
 _ASKED = {"Connection type": "RC", "Number of qps": "1", "Dual-port": "OFF", "rdma_cm QPs": "OFF"}
 _SETTING = re.compile(rf"(?P<name>{'|'.join(_ASKED)})\s*:\s*(?P<value>\S+)")
 _FIELD = re.compile(r"(?P<name>Device|Transport type|Mtu|Link type|GID index)\s*:\s*(?P<value>[^\s\[]+)")
+_WAITING = re.compile(r"^\*+\n\* Waiting for client to connect\.\.\. \*\n\*+$", re.MULTILINE)
+"""What a server prints before its client is there (perftest_communication.c)."""
 _GID = re.compile(r"^\s*(?P<end>local|remote) address:.*\n\s*GID:\s*(?P<gid>[\d:]+)\s*$", re.MULTILINE)
 _MAPPED = [0] * 10 + [255, 255]
 _DMABUF = re.compile(r"using DMA-BUF for GPU buffer", re.IGNORECASE)
@@ -149,9 +151,14 @@ def served(text: str) -> Memory | None:
     """Return the memory that a server says it uses; None for one of which nothing is known: it prints no row, and one that is ended may print nothing.
 
     It makes its buffer before it prints the head of its result (write_bw.c, read_lat.c): behind that head there is no more to come of memory.
+    Raises FormatError for an output that ends between the waiting and that head, and as of a client.
     """
-    found = memory_of(text)
-    return found if _HEAD.search(text) or found.reach != "none" else None
+    found = client_memory(text)
+    if _HEAD.search(text) or found.reach != "none":
+        return found
+    if _WAITING.sub("", text).strip():
+        raise FormatError("an output that is cut off")
+    return None
 
 
 def addresses(text: str, end: str) -> frozenset[str]:
