@@ -66,6 +66,37 @@ def test_dcgm_health(set_: str, check: dict[str, Any], message: str | None, outc
     assert verdict.outcome is outcome
 
 
+READ = "Read `dcgmi health -c`, then run `rackready gate run node/gpu/validation/dcgm-r3`: docs/runbooks/gpu.md."
+WATCHES = "Check `systemctl status nvidia-dcgm`, set the watches (`dcgmi health -s a`), then run the gate again."
+UNNAMED = f"node01 gpu3: DCGM health - Expected: Healthy Actual: Failure, and no incident is named. {READ}"
+ECC = f"node01 gpu3: DCGM health: Memory system - Expected: Healthy Actual: Failure: a double-bit error. {READ}"
+
+
+def overall(actual: str) -> str:
+    expected = "an overall word as bad as the worst of its entities: Failure"
+    return f"node01: DCGM contradicts itself - Expected: {expected} Actual: {actual}. {WATCHES}"
+
+
+@pytest.mark.parametrize(
+    ("overall_", "word", "system", "messages"),
+    [
+        ("Healthy", "Failure", None, [UNNAMED, overall("Healthy")]),
+        ("Healthy", "Failure", "Healthy", [UNNAMED, overall("Healthy")]),
+        ("Failure", "Failure", None, [UNNAMED]),
+        ("Failure", "Healthy", "Failure", [ECC, f"node01 gpu3: DCGM contradicts itself - Expected: a word as bad as its worst incident: Failure Actual: Healthy. {WATCHES}"]),
+        ("Warning", "Failure", "Failure", [ECC, overall("Warning")]),
+        ("Failure", "Failure", "Failure", [ECC]),
+    ],
+)  # fmt: skip
+def test_an_entitys_own_word_counts(overall_: str, word: str, system: str | None, messages: list[str]) -> None:
+    """dcgmi makes it the worst of its incidents, and the overall word the worst of all (HandleOneEntity in dcgmi/Health.cpp)."""
+    errors = {"Memory system": {"value": system, "overflow": ["a double-bit error"]}} if system else {}
+    gpu = {"children": {"3": {"value": word, "children": {"Errors": {"children": errors}}}}}
+    verdict = judge(SET, seen_by_dcgm(8), {"body": {"Overall Health": {"value": overall_}, "GPU": gpu}, "header": []})
+    assert (says(verdict), verdict.outcome) == (messages, Outcome.FAIL)
+    assert verdict.measured == [f"node01/gpu{index}" for index in range(8) if index != 3]
+
+
 @pytest.mark.parametrize(
     ("seen", "message", "outcome"),
     [
