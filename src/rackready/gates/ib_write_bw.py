@@ -18,6 +18,7 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.hardware import rail_parts
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import attribute, retests, rounds
+from rackready.gates.perftest_call import judge_call, judge_model
 from rackready.gates.port_errors import judge_errors
 from rackready.gates.rdma_port import AFTER, headers, judge_gids, judge_layer, judge_link, judge_port, layer, path_mtu, payload_rate, port_of
 from rackready.gates.shipped import command
@@ -176,7 +177,13 @@ class IbWriteBw(Gate):
             return
         server = outputs.get(f"server-{name}")
         far = perftest.served(server.stdout) if server is not None else None
-        if self._transport(gathered, facts, where, (sender[1], receiver[1]), result) and self._far_memory(gathered, where, receiver[1], far):
+        before = len(gathered.errors)
+        judge_call(gathered, where, "ib_write_bw", result.call)
+        for node, used in ((sender[0], result.memory), (receiver[0], far)):
+            if used is not None:
+                judge_model(gathered, facts, where, "ib_write_bw", node, used)
+        told = self._transport(gathered, facts, where, (sender[1], receiver[1]), result) and len(gathered.errors) == before
+        if told and self._far_memory(gathered, where, receiver[1], far):
             self.judge_bandwidth(gathered, where, sender[1], payload_rate(sender[1].rate, result.mtu, layer(facts.fabric)), result)
 
     def _transport(self, gathered: Judge, facts: GateFacts, where: str, ends: tuple[NicFacts, NicFacts], result: perftest.WriteBandwidth) -> bool:
@@ -186,6 +193,9 @@ class IbWriteBw(Gate):
         if (result.device, result.iterations, result.size) != asked:
             expected, actual = (f"{device}, {count} x {size} bytes" for device, count, size in (asked, (result.device, result.iterations, result.size)))
             gathered.error(where, "ib_write_bw measured something else", expected, actual, "Run the gate again.")
+        if result.peak <= 0 and self.inputs.iterations <= perftest.NO_PEAK:
+            expected = f"a peak of at least the average, {result.average:.2f} Gb/s"
+            gathered.error(where, "ib_write_bw measured no peak", expected, f"{result.peak:.2f} Gb/s", "Run the gate again, without --noPeak.")
         if judge_layer(gathered, where, facts.fabric, result.link_type) and facts.fabric.kind == "roce":
             judge_gids(gathered, where, "ib_write_bw", ends, (result.local, result.remote))
         self._memory(gathered, where, nic, result.memory)

@@ -89,7 +89,7 @@ def overall(actual: str) -> str:
     ],
 )  # fmt: skip
 def test_an_entitys_own_word_counts(overall_: str, word: str, system: str | None, messages: list[str]) -> None:
-    """dcgmi makes it the worst of its incidents, and the overall word the worst of all (HandleOneEntity in dcgmi/Health.cpp)."""
+    """Dcgmi makes it the worst of its incidents, and the overall word the worst of all (HandleOneEntity in dcgmi/Health.cpp)."""
     errors = {"Memory system": {"value": system, "overflow": ["a double-bit error"]}} if system else {}
     gpu = {"children": {"3": {"value": word, "children": {"Errors": {"children": errors}}}}}
     verdict = judge(SET, seen_by_dcgm(8), {"body": {"Overall Health": {"value": overall_}, "GPU": gpu}, "header": []})

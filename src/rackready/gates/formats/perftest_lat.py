@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from rackready.gates.formats.error import FormatError
-from rackready.gates.formats.perftest import Memory, addresses, client_memory
+from rackready.gates.formats.perftest import Call, Memory, addresses, call_of, client_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Latency:
     typical: float
     average: float
     p99: float
+    call: Call
     local: frozenset[str] = frozenset()
     """Addresses of its own end's GIDs, as in `WriteBandwidth`."""
     remote: frozenset[str] = frozenset()
@@ -71,6 +72,7 @@ def parse(text: str) -> Latency:
         typical=typical,
         average=average,
         p99=p99,
+        call=call_of(text),
         local=addresses(text, "local"),
         remote=addresses(text, "remote"),
     )
