@@ -75,6 +75,10 @@ class NoDriverError(FormatError):
     """nvidia-smi could not talk to the driver; the text is its reason."""
 
 
+class TwoReportsError(FormatError):
+    """There is more than one report."""
+
+
 def parse(text: str) -> SmiLog:
     """Return the report. Raises FormatError, and NoDriverError where the tool says why there is none."""
     # The search in any case is slow over a whole report, and lost GPUs are rare.
@@ -91,7 +95,7 @@ def parse(text: str) -> SmiLog:
     if end < 0:
         raise FormatError("the report is cut off: its last element is missing")
     if (reports := text.count(_START)) > 1 or text.count(_END) > 1:
-        raise FormatError(f"{max(reports, text.count(_END))} reports of nvidia-smi -q -x: {TWICE}")
+        raise TwoReportsError(f"{max(reports, text.count(_END))} reports of nvidia-smi -q -x: {TWICE}")
     body = text[start : end + len(_END)]
     if "<!ENTITY" in text:
         raise FormatError("the report declares entities, which nvidia-smi's never does")
