@@ -1,5 +1,6 @@
 """Rows of nccl-tests are of the data that was asked for, and agree with each other and with the footer."""
 
+# ruff: noqa: E501 - a row of a table is one exact message
 from __future__ import annotations
 
 import json
@@ -22,7 +23,11 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 
 def table(collective: str, ranks: int = 8) -> str:
     """A launch of eight ranks as nccl-tests prints it."""
-    head = [settings(), "# Using devices", *(f"#  Rank {rank} Group 0 Pid {900 + rank} on h device {rank} [0000:1b:00] NVIDIA H100 80GB HBM3" for rank in range(ranks))]
+    head = [
+        settings(),
+        "# Using devices",
+        *(f"#  Rank {rank} Group 0 Pid {900 + rank} on h device {rank} [0000:1b:00] NVIDIA H100 80GB HBM3" for rank in range(ranks)),
+    ]
     rows = [row(collective, ranks, size, busbw, busbw + 1.5) for size, busbw in ((8 * GIB, 350.25), (16 * GIB, 361.5))]
     foot = ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 1 ", "#", ""]
     return averaged("\n".join([*head, "#", COLUMNS, *rows, *foot]))
@@ -42,7 +47,10 @@ def test_what_the_programs_print_agrees(collective: str) -> None:
 
 def test_versions_before_2_11_name_no_operation_where_there_is_none() -> None:
     old = table("all_gather").replace("    none      -1", "").replace("   redop    root", "")
-    old = old.replace("# " + COLUMNS[2:].replace("   redop    root", ""), "#       size         count      type   redop    time   algbw   busbw  error     time   algbw   busbw  error")
+    old = old.replace(
+        "# " + COLUMNS[2:].replace("   redop    root", ""),
+        "#       size         count      type   redop    time   algbw   busbw  error     time   algbw   busbw  error",
+    )
     assert said("all_gather", old) == []
 
 
@@ -76,5 +84,5 @@ def test_the_document_is_compared_like_the_table() -> None:
 
 
 def test_one_output_given_twice_is_not_called_cut_off() -> None:
-    with pytest.raises(FormatError, match="^2 tables of nccl-tests: the output of one command is wanted$"):
+    with pytest.raises(FormatError, match=r"^2 tables of nccl-tests: the output of one command is wanted$"):
         nccl_tests.parse(table("all_reduce") * 2)

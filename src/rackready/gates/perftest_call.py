@@ -7,15 +7,15 @@ from rackready.gates.base import GateFacts
 from rackready.gates.formats.perftest import Call, Memory
 from rackready.gates.judge import Judge
 
-_ASKED = Call(connection="RC", qps="1", dual_port="OFF", rdma_cm="OFF")
+ASKED = Call(connection="RC", qps="1", dual_port="OFF", rdma_cm="OFF")
 """No gate sets one of them: these are perftest's defaults (init_perftest_params of src/perftest_parameters.c)."""
 
 
 def judge_call(judge: Judge, where: str, program: str, call: Call) -> None:
     """Err where perftest says that it was called otherwise: another connection or more queue pairs give another figure."""
-    if call != _ASKED:
+    if call != ASKED:
         step = f"Run {program} with the command that `rackready gate show` prints."
-        judge.error(where, f"{program} ran with other settings", _words(_ASKED), _words(call), step)
+        judge.error(where, f"{program} ran with other settings", _words(ASKED), _words(call), step)
 
 
 def judge_model(judge: Judge, facts: GateFacts, where: str, program: str, node: str, used: Memory) -> None:
