@@ -10,7 +10,7 @@ from statistics import median
 from rackready.gates import models, nccl_rows
 from rackready.gates.base import Output, Outputs, trouble
 from rackready.gates.formats import nccl_log, nccl_tests
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.error import FormatError, TwoReportsError
 from rackready.gates.judge import Judge
 
 WARMUP = 10
@@ -301,10 +301,7 @@ def _unreadable(judge: Judge, where: str, output: Output, error: FormatError, pr
     said = next((match for match in found if match), None)
     cause = f"; it said: {said[1].strip()}" if said else ""
     actual = f"{error} (exit code {output.exit_code}){cause}"
-    judge.error(
-        where,
-        f"{program} gave no result",
-        "a whole table",
-        actual,
-        "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
-    )
+    step = "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free."
+    if isinstance(error, TwoReportsError):
+        step = "Give every launch its own output, or run the gate again."
+    judge.error(where, f"{program} gave no result", "a whole table", actual, step)

@@ -36,7 +36,7 @@ def _data(judge: Judge, where: str, result: CollectiveResult, program: str) -> b
             judge.error(where, f"{program} ran with other data", f"type {_KIND}, redop {redop}", actual, step)
             return False
         if row.count * _BYTES * parts != row.size:
-            expected = f"count {row.size / _BYTES / parts:g} of {_BYTES} bytes" + (f" for each of {parts} ranks" if parts > 1 else "")
+            expected = f"count {row.size // _BYTES // parts} of {_BYTES} bytes" + (f" for each of {parts} ranks" if parts > 1 else "")
             judge.error(where, f"{program} contradicts itself at {row.size} bytes", expected, f"count {row.count}", _STEP)
             return False
     return True

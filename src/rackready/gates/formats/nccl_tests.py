@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import TWICE, FormatError
+from rackready.gates.formats.error import TWICE, FormatError, TwoReportsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def _parse_text(text: str) -> CollectiveResult:
         raise FormatError(message)
     if (tables := len(_HEADER.findall(text))) > 1:
         message = f"{tables} tables of nccl-tests: {TWICE}"
-        raise FormatError(message)
+        raise TwoReportsError(message)
     if bounds is None or average is None:
         message = "no footer (out of bounds values, average): the output is cut off"
         raise FormatError(message)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from xml.etree import ElementTree as ET
 
-from rackready.gates.formats.error import TWICE, FormatError
+from rackready.gates.formats.error import TWICE, FormatError, TwoReportsError
 
 _START = "<nvidia_smi_log"
 _END = "</nvidia_smi_log>"
@@ -73,10 +73,6 @@ class SmiLog:
 
 class NoDriverError(FormatError):
     """nvidia-smi could not talk to the driver; the text is its reason."""
-
-
-class TwoReportsError(FormatError):
-    """There is more than one report."""
 
 
 def parse(text: str) -> SmiLog:

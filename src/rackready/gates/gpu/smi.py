@@ -9,7 +9,7 @@ from rackready.design.facts import NodeFacts
 from rackready.gates import models
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import smi_xml
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.error import FormatError, TwoReportsError
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
 from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
@@ -42,7 +42,7 @@ def read(judge: Judge, output: Output | None, node: str) -> SmiLog | None:
         return None
     except FormatError as error:
         step = "Run `nvidia-smi -q -x` by hand; when it is not there, run install again (package nvidia-driver-cuda)."
-        if isinstance(error, smi_xml.TwoReportsError):
+        if isinstance(error, TwoReportsError):
             step = "Give one report of nvidia-smi -q -x, of this node."
         judge.error(node, "nvidia-smi unreadable", "a whole report of nvidia-smi -q -x", f"{error} (exit code {output.exit_code})", step)
         return None
