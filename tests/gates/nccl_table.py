@@ -6,6 +6,7 @@ import re
 
 COLUMNS = "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong"
 _ROW = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+\w+\s+-?\d+(?:\s+\S+){8}\s*$", re.MULTILINE)
+_AVERAGE = re.compile(r"^(# Avg bus bandwidth    : )[\d.]+ *$", re.MULTILINE)
 _REDOP = {"all_reduce": "sum", "reduce_scatter": "sum"}
 
 
@@ -29,7 +30,8 @@ def row(collective: str, ranks: int, size: int, busbw: float, in_place: float | 
         algbw = wanted / factor
         wrong = "N/A" if place and collective == "alltoall" else "0"
         cells += f"  {number(size / algbw / 1e3, 7)}  {number(algbw, 6)}  {number(wanted, 6)}  {wrong:>6}"
-    return f"{size:12d}  {size // 4:12d}  {'float':>8}  {_REDOP.get(collective, 'none'):>6}  {'-1':>6}{cells}"
+    count = size // 4 // (1 if collective == "all_reduce" else ranks)
+    return f"{size:12d}  {count:12d}  {'float':>8}  {_REDOP.get(collective, 'none'):>6}  {'-1':>6}{cells}"
 
 
 def at(text: str, busbw: float, *, in_place: float | None = None, only: int = 0) -> str:
@@ -40,4 +42,10 @@ def at(text: str, busbw: float, *, in_place: float | None = None, only: int = 0)
         size = int(found[1])
         return row("all_reduce", ranks, size, busbw, in_place) if only in {0, size} else found[0]
 
-    return _ROW.sub(changed, text)
+    return averaged(_ROW.sub(changed, text))
+
+
+def averaged(text: str) -> str:
+    """The same with the footer's average of its rows: all busbw, out of place and in place."""
+    found = [float(row.split()[at]) for row in (match[0] for match in _ROW.finditer(text)) for at in (7, 11)]
+    return _AVERAGE.sub(lambda match: f"{match[1]}{sum(found) / len(found):.6g} ", text)

@@ -42,7 +42,8 @@ class Ports:
         return said(ports({device: port(sent)}))
 
     def write(self, node: str, argv: Sequence[str]) -> Answer:
-        return said(wrote(argv).replace("391.27", f"{self.slow.get((node, argv[4]), HEALTHY):.2f}"))
+        rate = self.slow.get((node, argv[4]), HEALTHY)
+        return said(wrote(argv).replace("391.39", f"{rate:.2f}").replace("391.27", f"{rate:.2f}").replace("0.005830", f"{rate * 1e3 / 8 / (1 << 23):.6f}"))
 
 
 def measure(tmp_path: Path, nodes: Sequence[str], slow: dict[tuple[str, str], float], gate: str = PAIR) -> tuple[Stage, dict[str, NodeResult]]:

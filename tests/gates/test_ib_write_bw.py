@@ -220,7 +220,7 @@ CASES = [
         Outcome.ERROR,
         f"{FORTH}: RDMA write bandwidth is implausible - Expected: at most 400.0 Gb/s (ceiling) Actual: 791.3 Gb/s. "
         "Check the NIC's rate in the platform profile.",
-        client_forth=Said(text("perftest/dgx_h100_rail1_healthy.txt").replace("391.39", "791.39").replace("391.27", "791.27")),
+        client_forth=Said(text("perftest/dgx_h100_rail1_healthy.txt").replace("391.39", "791.39").replace("391.27", "791.27").replace("0.005830", "0.011791")),
     ),
     pair(
         "another device",
@@ -373,7 +373,7 @@ def test_writes_from_host_memory_are_a_gate_of_their_own() -> None:
     good = pair("host", Outcome.PASS, client_forth=FROM_HOST, client_back=HOST_BACK)
     check(HOST, good)
     assert judge(HOST, good).transport == "RoCE, mlx5_0, GPU memory by none"
-    slow = Said(FROM_HOST.stdout.replace("391.39", "187.92").replace("391.27", "187.40"))
+    slow = Said(FROM_HOST.stdout.replace("391.39", "187.92").replace("391.27", "187.40").replace("0.005830", "0.002792"))
     assert judge(HOST, pair("slow", Outcome.FAIL, client_forth=slow, client_back=HOST_BACK)).outcome is Outcome.FAIL
     assert judge(HOST, pair("nothing", Outcome.ERROR, client_forth=Said(""), client_back=HOST_BACK)).outcome is Outcome.ERROR
     known = rack(2)

@@ -74,7 +74,8 @@ def leaf(**changed: Mapping[str, Mapping[str, int]]) -> Said:
 def client(average: float = 195.6, node: str = "node03", *, size: int = 1048576, seconds: float = 6.0) -> Said:
     """What a sender says that wrote for 10 s, of which perftest counts 6."""
     row = f" {size}    {int(average * seconds * 1e9 / 8 / size)}             0.00             {average:.2f}"
-    body = text("perftest/dgx_h100_rail1_host_memory.txt").replace(" 8388608    2000             391.39             391.27", row)
+    whole = " 8388608    2000             391.39             391.27 \t\t   0.005830"
+    body = text("perftest/dgx_h100_rail1_host_memory.txt").replace(whole, f"{row} \t\t   {average * 1e3 / 8 / size:.6f}")
     return Said(between(body, f"192.168.1.{10 + int(node[-2:])}", "192.168.1.12"))
 
 

@@ -55,7 +55,7 @@ def _texts(captured: Sequence[str]) -> dict[str, str]:
 
 def _document(found: Sequence[Judged]) -> dict[str, Any]:
     return {
-        "gates": [{"gate": item.gate, **item.verdict.model_dump(mode="json")} for item in found if item.verdict is not None],
+        "gates": [{"gate": item.gate, "lacks": list(item.lacks), **item.verdict.model_dump(mode="json")} for item in found if item.verdict is not None],
         "not_judged": [{"gate": item.gate, "lacks": list(item.lacks)} for item in found if item.verdict is None],
     }
 
@@ -68,7 +68,8 @@ def _print(found: Sequence[Judged]) -> None:
         for finding in item.verdict.findings if item.verdict is not None else ():
             console.print(f"{item.gate}: {finding}")
     for item in found:
-        if item.verdict is None:
-            console.print(f"not judged: {item.gate}: it also needs {', '.join(f'`{words}`' for words in item.lacks)}")
+        if item.lacks:
+            words = "not judged" if item.verdict is None else "not judged as a whole"
+            console.print(f"{words}: {item.gate}: it also needs {', '.join(f'`{words}`' for words in item.lacks)}")
     if not rows:
         console.print("nothing was judged: no gate has all that it needs")

@@ -21,6 +21,7 @@ from rackready.gates.ib_write_bw import IbWriteBw
 from rackready.gates.inventory import Inventory
 from rackready.gates.judge import Judge
 from rackready.gates.nccl_node import OneNode
+from rackready.gates.perftest_call import ASKED
 from rackready.gates.rdma_port import layer, path_mtu, payload_rate
 from rackready.model.outcome import Criterion
 
@@ -59,7 +60,7 @@ def _(gate: IbWriteBw, facts: GateFacts, nodes: Sequence[str]) -> tuple[Criterio
     nic = next(iter(facts.nodes[nodes[0]].nics), None)
     if nic is not None:
         mtu, size, count = path_mtu(facts.fabric), gate.inputs.size, gate.inputs.iterations
-        result = WriteBandwidth(nic.rdma_device, "", "", mtu, None, Memory("none", None), size, count, peak=1.0, average=1.0)
+        result = WriteBandwidth(nic.rdma_device, "", "", mtu, None, Memory("none", None), size, count, peak=1.0, average=1.0, call=ASKED)
         gate.judge_bandwidth(gathered, nodes[0], nic, payload_rate(nic.rate, mtu, layer(facts.fabric)), result)
     return tuple(gathered.criteria)
 

@@ -18,6 +18,7 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.hardware import rail_parts
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import attribute, retests, rounds
+from rackready.gates.perftest_call import FAR, judge_call, judge_model, served
 from rackready.gates.port_errors import judge_errors
 from rackready.gates.rdma_port import AFTER, headers, judge_gids, judge_layer, judge_link, judge_port, layer, path_mtu, payload_rate, port_of
 from rackready.gates.shipped import command
@@ -174,8 +175,14 @@ class IbWriteBw(Gate):
                 "Run the gate again; if it stays so, read its raw output in the report.",
             )
             return
+        before = len(gathered.errors)
         far = served(gathered, where, "ib_write_bw", outputs.get(f"server-{name}"))
-        if self._transport(gathered, facts, where, (sender[1], receiver[1]), result) and self._far_memory(gathered, where, receiver[1], far):
+        judge_call(gathered, where, "ib_write_bw", result.call)
+        for node, used in ((sender[0], result.memory), (receiver[0], far)):
+            if used is not None:
+                judge_model(gathered, facts, where, "ib_write_bw", node, used)
+        told = self._transport(gathered, facts, where, (sender[1], receiver[1]), result) and len(gathered.errors) == before
+        if told and self._far_memory(gathered, where, receiver[1], far):
             self.judge_bandwidth(gathered, where, sender[1], payload_rate(sender[1].rate, result.mtu, layer(facts.fabric)), result)
 
     def _transport(self, gathered: Judge, facts: GateFacts, where: str, ends: tuple[NicFacts, NicFacts], result: perftest.WriteBandwidth) -> bool:
@@ -185,6 +192,9 @@ class IbWriteBw(Gate):
         if (result.device, result.iterations, result.size) != asked:
             expected, actual = (f"{device}, {count} x {size} bytes" for device, count, size in (asked, (result.device, result.iterations, result.size)))
             gathered.error(where, "ib_write_bw measured something else", expected, actual, "Run the gate again.")
+        if result.peak <= 0 and self.inputs.iterations <= perftest.NO_PEAK:
+            expected = f"a peak of at least the average, {result.average:.2f} Gb/s"
+            gathered.error(where, "ib_write_bw measured no peak", expected, f"{result.peak:.2f} Gb/s", "Run the gate again, without --noPeak.")
         if judge_layer(gathered, where, facts.fabric, result.link_type) and facts.fabric.kind == "roce":
             judge_gids(gathered, where, "ib_write_bw", ends, (result.local, result.remote))
         self._memory(gathered, where, nic, result.memory)
@@ -272,8 +282,6 @@ class IbWriteBwHost(IbWriteBw):
 
 
 ENV = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-FAR = " at the receiver"
-"""Behind what is wrong with the memory of the end that serves."""
 
 
 def gid_text(address: str) -> str:
@@ -302,18 +310,6 @@ def nic_of(facts: GateFacts, node: str, rail: int) -> NicFacts:
 def rails_of(facts: GateFacts, first: str, second: str) -> list[int]:
     """Return the rails that both nodes have."""
     return sorted({nic.rail for nic in facts.nodes[first].nics} & {nic.rail for nic in facts.nodes[second].nics})
-
-
-def served(gathered: Judge, where: str, program: str, server: Output | None) -> perftest.Memory | None:
-    """Return the memory that the receiver's server used; None where it said nothing, as one that is ended may, or, with an error, half of it."""
-    if server is None:
-        return None
-    try:
-        return perftest.served(server.stdout)
-    except FormatError as error:
-        step = "Run the gate again; if it stays so, read its raw output in the report."
-        gathered.error(where, f"{program} unreadable{FAR}", "the head of its test and the memory it uses", error, step)
-        return None
 
 
 def each_way(gathered: Judge, where: str, program: str, ways: tuple[Output | None, Output | None]) -> None:

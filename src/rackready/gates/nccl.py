@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from rackready.gates import models
+from rackready.gates import models, nccl_rows
 from rackready.gates.base import Output, Outputs, trouble
 from rackready.gates.formats import nccl_log, nccl_tests
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.error import FormatError, TwoReportsError
 from rackready.gates.judge import Judge
 
 WARMUP = 10
@@ -166,7 +166,7 @@ def _read(judge: Judge, output: Output | None, where: str, wanted: Launch) -> La
         or not _spread(judge, where, result, wanted)
         or not models.same(judge, where, f"{wanted.program} ran on", result.devices, wanted.models)
         or not _checked(judge, where, result, wanted.program)
-        or not _adds_up(judge, where, result, wanted.program)
+        or not nccl_rows.judge_rows(judge, where, result, wanted.program)
         or not _own_log(judge, where, result, output.stdout)
         or not _at_peace(judge, where, output, wanted.program)
     ):
@@ -197,32 +197,8 @@ def _as_asked(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wan
     return False
 
 
-_FACTORS: dict[str, Callable[[int], float]] = {
-    "all_reduce_perf": lambda ranks: 2 * (ranks - 1) / ranks,
-    **dict.fromkeys(("all_gather_perf", "reduce_scatter_perf", "alltoall_perf"), lambda ranks: (ranks - 1) / ranks),
-}
-"""busbw over algbw (GetBw of src/all_reduce.cu, all_gather.cu, reduce_scatter.cu and alltoall.cu)."""
 _NOT_IN_PLACE = frozenset({"alltoall_perf"})
 """Programs that check nothing in place (reportErrors of src/alltoall.cu)."""
-
-
-def _adds_up(judge: Judge, where: str, result: nccl_tests.CollectiveResult, program: str) -> bool:
-    """Err where time, algbw and busbw of a row contradict each other: algbw is size over time, busbw a multiple of it. Each may be rounded by half a digit."""
-    factor = _FACTORS[program](result.ranks)
-    for row in result.rows:
-        for name, found in (("out of place", row.out_of_place), ("in place", row.in_place)):
-            if not (row.size and found.time.value > found.time.half):
-                continue  # too small to be timed: never a size that is judged
-            low, high = (row.size / (found.time.value + sign * found.time.half) / 1e3 for sign in (1, -1))
-            alg, bus = found.algbw, found.busbw
-            if low - alg.half <= alg.value <= high + alg.half and abs(bus.value - factor * alg.value) <= bus.half + factor * alg.half:
-                continue
-            expected = f"algbw {row.size / found.time.value / 1e3:.2f} (size / time) and busbw {factor:g} x algbw"
-            actual = f"time {found.time.value:g} us, algbw {alg.value:g}, busbw {bus.value:g} GB/s"
-            step = "Take the output as the program printed it, or run the gate again."
-            judge.error(where, f"{program} contradicts itself at {row.size} bytes {name}", expected, actual, step)
-            return False
-    return True
 
 
 def _at_peace(judge: Judge, where: str, output: Output, program: str) -> bool:
@@ -325,10 +301,7 @@ def _unreadable(judge: Judge, where: str, output: Output, error: FormatError, pr
     said = next((match for match in found if match), None)
     cause = f"; it said: {said[1].strip()}" if said else ""
     actual = f"{error} (exit code {output.exit_code}){cause}"
-    judge.error(
-        where,
-        f"{program} gave no result",
-        "a whole table",
-        actual,
-        "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free.",
-    )
+    step = "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free."
+    if isinstance(error, TwoReportsError):
+        step = "Give every launch its own output, or run the gate again."
+    judge.error(where, f"{program} gave no result", "a whole table", actual, step)

@@ -15,6 +15,7 @@ from tests.gates.test_captured_prefix import POD, TAG, TIME, before
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 INVENTORY, PATH, VERSIONS = "node/gpu/sanity/inventory", "node/gpu/sanity/pcie-path", "node/gpu/sanity/versions"
+NVLINK = "node/gpu/sanity/nvlink"
 SETTINGS, REDUCE = "node/gpu/sanity/settings", "node/gpu/performance/nccl-all-reduce"
 SMI = FIXTURES / "smi/dgx_h100_healthy.xml"
 
@@ -33,6 +34,14 @@ def files(folder: Path, **texts: str) -> list[str]:
 
 
 # inputs of a gate ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", ["7G", "0G", "12M"])
+def test_a_message_is_a_power_of_two(evaluate: Any, size: str) -> None:  # noqa: ANN401
+    code, _, err = evaluate(REDUCE, "--input", str(SMI), "--set", f"size={size}")
+    step = f"Correct it; `rackready gate show {REDUCE}` describes the inputs."
+    said = f"--set size: gate {REDUCE} - Expected: a power of two, e.g. 8G Actual: {size}. {step}"
+    assert (code, err.splitlines()[-1]) == (2, said)
 
 
 def test_inputs_of_a_gate_are_set(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
@@ -176,6 +185,20 @@ def test_one_report_is_judged_by_every_gate_that_reads_it(evaluate: Any, tmp_pat
     ]
     assert f"not judged: {VERSIONS}: it also needs `cat /proc/driver/nvidia/version`, " in out
     assert "not judged: node/gpu/sanity/nvlink: it also needs `nvidia-smi nvlink -e`" in lines
+
+
+def test_a_fail_is_told_where_a_gate_needs_more(evaluate: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    down = files(tmp_path, links=printed.nvlink(inactive=(3, 7)))
+    code, out, _ = evaluate("--all", *down)
+    said = "node01 gpu3: NVLink down - Expected: 18 links active Actual: 17 (inactive or not listed: 7)."
+    assert (code, f"{NVLINK}: {said}" in out) == (1, True)
+    assert "was not run" not in out
+    assert out.splitlines()[-1] == f"not judged as a whole: {NVLINK}: it also needs `nvidia-smi nvlink -e`"
+    found = json.loads(evaluate("--all", *down, "--output", "json")[1])
+    assert [(item["gate"], item["outcome"], item["lacks"]) for item in found["gates"]] == [(NVLINK, "fail", ["nvidia-smi nvlink -e"])]
+    assert NVLINK not in {item["gate"] for item in found["not_judged"]}
+    good = json.loads(evaluate("--all", *files(tmp_path, links=printed.nvlink()), "--output", "json")[1])
+    assert (good["gates"], NVLINK in {item["gate"] for item in good["not_judged"]}) == ([], True)
 
 
 def test_a_server_whose_nics_are_not_published_is_judged_and_one_without_nvlinks_by_the_report_alone(call: Any) -> None:  # noqa: ANN401

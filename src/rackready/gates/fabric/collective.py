@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from rackready.gates import base, hardware, no_nics
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.expectation import Algorithm, Bound, Collective, Domain, Efficiency, ceiling, floor, judge, launches, reference
 from rackready.gates.fabric import carried, domains, launchers, transport
 from rackready.gates.judge import Judge
-from rackready.gates.nccl import Launch, Launched, argv, collectives_run, even, fitting, read_launches, tool_versions
+from rackready.gates.nccl import Launch, Launched, argv, collectives_run, even, fitting, read_launches, size_bytes, tool_versions
 from rackready.gates.pairs import beside
 from rackready.gates.rdma_port import headers
 from rackready.model.outcome import Outcome, Verdict
@@ -55,6 +55,15 @@ class NcclGate(Gate):
             pattern=r"^\d+[KMG]$",
             description="largest message, a power of two; the largest whose buffers fit into the GPUs' memory, at most 16G, when absent",
         )
+
+        @field_validator("size")
+        @classmethod
+        def _doubles(cls, value: str | None) -> str | None:
+            """Each size is twice the one before: nccl-tests is called with a factor of two."""
+            if value is not None and size_bytes(value).bit_count() != 1:
+                raise ValueError("a power of two, e.g. 8G")
+            return value
+
         launches: int | None = Field(None, ge=1, le=50, description="launches whose median is judged; from the number of nodes when absent")
 
     inputs: Inputs

@@ -19,6 +19,7 @@ from rackready.gates.formats.nvue_counters import PortCounters
 from rackready.gates.hardware import rail_parts
 from rackready.gates.ib_write_bw import ENV, PORT, WITH_GID, client_of, gid_text, nic_of
 from rackready.gates.judge import Judge
+from rackready.gates.perftest_call import judge_call
 from rackready.gates.rdma_port import judge_gids
 from rackready.gates.shipped import command, document
 from rackready.model.outcome import Criterion, Op, Verdict
@@ -189,6 +190,7 @@ class Incast(Gate):
             expected, actual = (f"{device}, link type {link}, {size} bytes a message, GPU memory by {reach}" for device, link, size, reach in (asked, did))
             gathered.error(where, "ib_write_bw measured something else", expected, actual, "Run the gate again.")
         judge_gids(gathered, where, "ib_write_bw", ends, (result.local, result.remote))
+        judge_call(gathered, where, "ib_write_bw", result.call)
         most, margin = self.inputs.seconds, max(_MARGIN_S, self.inputs.seconds // 4)
         least = most - 2 * margin
         lasted = result.iterations * result.size * 8 / 1e9 / result.average if result.average > 0 else 0.0

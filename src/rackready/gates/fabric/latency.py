@@ -17,9 +17,10 @@ from rackready.gates.formats import perftest, perftest_lat
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest_lat import Latency
 from rackready.gates.hardware import rail_parts
-from rackready.gates.ib_write_bw import ENV, FAR, PORT, client_of, each_way, meets, nic_of, program, rails_of, served
+from rackready.gates.ib_write_bw import ENV, PORT, client_of, each_way, meets, nic_of, program, rails_of
 from rackready.gates.judge import Judge
 from rackready.gates.pairs import acquit, again, rounds
+from rackready.gates.perftest_call import FAR, judge_call, judge_model, served
 from rackready.gates.port_errors import judge_errors
 from rackready.gates.rdma_port import AFTER, judge_gids, judge_layer, judge_link, judge_port, layer, port_of
 from rackready.gates.shipped import command
@@ -197,7 +198,11 @@ class IbWriteLat(Gate):
             return None
         before = len(gathered.fails) + len(gathered.errors)
         self._transport(gathered, facts, where, (one, other), result)
+        judge_call(gathered, where, self.program, result.call)
         far_memory = served(gathered, where, self.program, answers[0])
+        for node, used in ((near, result.memory), (far, far_memory)):
+            if used is not None:
+                judge_model(gathered, facts, where, self.program, node, used)
         if far_memory is not None:
             self._far_memory(gathered, where, other, far_memory)
         return result if len(gathered.fails) + len(gathered.errors) == before else None

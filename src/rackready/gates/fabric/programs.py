@@ -19,7 +19,7 @@ from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import GpuProfile
 
 _RESULT = re.compile(
-    r"^\s*W[RC]\w+\s+(?P<n>\d+)\s+\d+\s+(?P<p>\d+)\s+(?P<q>\d+)\s+(?P<seconds>\d+\.\d+)\s+(?P<gflops>\d+\.\d+e[+-]\d+|\d+\.\d+)"
+    r"^\s*W[RC]\w+\s+(?P<n>\d+)\s+\d+\s+(?P<p>\d+)\s+(?P<q>\d+)\s+(?P<time>\d+\.\d+)\s+(?P<gflops>\d+\.\d+e[+-]\d+|\d+\.\d+)"
     r"(?:[ \t]*\([ \t]*(?P<each>\d+\.\d+e[+-]\d+|\d+\.\d+)\))?",
     re.MULTILINE,
 )
@@ -31,8 +31,6 @@ _HPL_OF_PEAK = 0.5
 """Of the FP64 tensor rate, where no HPL is published. Judgement: H100 reaches 0.68 of it."""
 _ROUNDED = 1e-3
 """How far the rate per GPU times the GPUs may be from the whole, as a share: both are printed with four digits."""
-_TICK_S = 0.01
-"""HPL prints the time of a solution with two decimals."""
 _FINISHED = re.compile(
     r"^Finished +(?P<all>\d+) tests with the following results:\s+(?P<passed>\d+) tests completed and passed residual checks,"
     r"\s+(?P<failed>\d+) tests completed and failed residual checks,\s+(?P<skipped>\d+) tests skipped because of illegal input values\.$",
@@ -47,11 +45,6 @@ _CHOSEN = "CUDA_VISIBLE_DEVICES"
 """With it in its command a model may run on any GPUs."""
 _SIZES_STEP = "Correct the sizes in the gate's input `command` (--tensor-parallel-size, --pipeline-parallel-size; --tp, --pp), then run the gate again."
 _READ = "Read its raw output in the report; check the image, and that the node's container toolkit offers the GPUs (CDI)."
-
-
-def _rate(size: int, seconds: float) -> float:
-    """Return the Gflops of one solution: (2/3 N + 3/2) N^2 operations in its time (HPL 2.3, testing/ptest/HPL_pdtest.c)."""
-    return (2 / 3 * size + 3 / 2) * size**2 / seconds / 1e9
 
 
 class OneProgram(Containered):
@@ -123,7 +116,7 @@ class Hpl(OneProgram):
 
     def judge_text(self, gathered: Judge, facts: GateFacts, node: str, output: Output) -> None:
         """The residual check must be passed, by as many processes as there are GPUs. Of several sizes the best counts."""
-        found, checks = _RESULT.findall(output.stdout), [match["word"] for match in _CHECK.finditer(output.stdout)]
+        found, checks = list(_RESULT.finditer(output.stdout)), [match["word"] for match in _CHECK.finditer(output.stdout)]
         ends = [tuple(map(int, match.groups())) for match in _FINISHED.finditer(output.stdout)]
         told = (len(found), checks.count("PASSED"), checks.count("FAILED"), 0)
         if not found or len(checks) != len(found) or ends != [told]:
@@ -132,29 +125,46 @@ class Hpl(OneProgram):
             return
         gathered.judged += 1
         gpus = facts.nodes[node].platform.gpus
-        best = max(float(gflops) for _n, _p, _q, _seconds, gflops, _each in found) / 1000
+        best = max(float(result["gflops"]) for result in found) / 1000
         gathered.metric("hpl", node, best, "TFLOPS")
-        for size, p, q, seconds, gflops, each in found:
-            took = max(float(seconds), _TICK_S)
-            follows = _rate(int(size), took)
-            if abs(follows - float(gflops)) > (_ROUNDED + _TICK_S / took) * follows:
-                claimed = f"N {size} in {seconds} s, which is {follows:.4g} Gflops"
-                gathered.error(node, "HPL contradicts itself", claimed, f"{gflops} Gflops", "Take the output as HPL printed it, or run the gate again.")
-            if not each:
-                step = "Run the HPL of NVIDIA's HPC benchmarks (input image): HPL for CPUs says nothing of GPUs."
-                gathered.error(node, "HPL did not run on GPUs", "a rate per GPU in brackets, as NVIDIA's HPL prints it", f"{gflops} alone", step)
-            elif abs(float(each) * gpus - float(gflops)) > _ROUNDED * float(gflops):
-                gathered.error(node, "HPL contradicts itself", f"{gflops} Gflops over {gpus} GPUs", f"{each} Gflops a GPU", _READ)
-            if int(p) * int(q) != gpus:
-                gathered.error(
-                    node, "HPL ran on other GPUs", f"a grid of {gpus}", f"{p} x {q}", "Give the gate an HPL.dat for all GPUs of the node (input data)."
-                )
+        for result in found:
+            _adds_up(gathered, node, result, gpus)
         gathered.criterion(Criterion(metric="hpl_failed", op=Op.EQ, bound=0, unit="1", label="identity", source="HPL's own residual check"))
         if "FAILED" in checks:
             step = "The node computes wrong: take it out of service and run DCGM's level 4: docs/runbooks/silent-data-corruption.md"
             gathered.fail(node, "HPL residual", "PASSED", "FAILED", step)
         if not gathered.errors:
             _hold_hpl(gathered, facts.nodes[node].gpu, node, best, gpus)
+
+
+def _adds_up(gathered: Judge, node: str, result: re.Match[str], gpus: int) -> None:
+    """Err where a row of HPL's table is not of all GPUs, or contradicts itself: the rate is (2/3 N^3 + 3/2 N^2) / time (Netlib's HPL_pdtest.c)."""
+    gflops, each = result["gflops"], result["each"]
+    if not each:
+        step = "Run the HPL of NVIDIA's HPC benchmarks (input image): HPL for CPUs says nothing of GPUs."
+        gathered.error(node, "HPL did not run on GPUs", "a rate per GPU in brackets, as NVIDIA's HPL prints it", f"{gflops} alone", step)
+    elif abs(float(each) * gpus - float(gflops)) > _ROUNDED * float(gflops):
+        gathered.error(node, "HPL contradicts itself", f"{gflops} Gflops over {gpus} GPUs", f"{each} Gflops a GPU", _READ)
+    size, time = int(result["n"]), float(result["time"])
+    work = (2 / 3 * size**3 + 3 / 2 * size**2) / 1e9
+    least, most = (work / (time + sign * _half(result["time"])) if time > _half(result["time"]) else work for sign in (1, -1))
+    if not least - _half(gflops) <= float(gflops) <= most + _half(gflops):
+        expected = f"{work / time:.3e} Gflops (2/3 N^3 + 3/2 N^2 over time)" if time > 0 else "a time above 0 s"
+        gathered.error(node, "HPL contradicts itself", expected, f"{gflops} Gflops of N {size} in {result['time']} s", _READ)
+    if int(result["p"]) * int(result["q"]) != gpus:
+        step = "Give the gate an HPL.dat for all GPUs of the node (input data)."
+        gathered.error(node, "HPL ran on other GPUs", f"a grid of {gpus}", f"{result['p']} x {result['q']}", step)
+
+
+def _half(printed: str) -> float:
+    """Return half of the unit of a printed number's last digit."""
+    mantissa, _, exponent = printed.partition("e")
+    return float(0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2])))
+
+
+def _tflops(value: float) -> str:
+    """Return a rate with digits enough to be no 0."""
+    return f"{value:.1f} TFLOPS" if value >= 1 else f"{value:.3g} TFLOPS"
 
 
 def _hold_hpl(gathered: Judge, gpu: GpuProfile, node: str, best: float, gpus: int) -> None:
@@ -165,7 +175,7 @@ def _hold_hpl(gathered: Judge, gpu: GpuProfile, node: str, best: float, gpus: in
         gathered.criterion(Criterion(metric="hpl", op=Op.LE, bound=top, unit="TFLOPS", label="ceiling", source=peak.source))
         if best > top:
             step = "Check the node's GPU profile, and that the output is this node's."
-            gathered.error(node, "HPL is implausible", f"at most {top:.1f} TFLOPS ({peak.source})", f"{best:.4g} TFLOPS", step)
+            gathered.error(node, "HPL is implausible", f"at most {_tflops(top)} ({peak.source})", _tflops(best), step)
     if known is None and peak is None:
         return
     share, figure = (_HPL_SHARE, known) if known is not None else (_HPL_OF_PEAK, peak)
@@ -176,7 +186,7 @@ def _hold_hpl(gathered: Judge, gpu: GpuProfile, node: str, best: float, gpus: in
     gathered.criterion(Criterion(metric="hpl", op=Op.GE, bound=least, unit="TFLOPS", label="floor", source=source, derived=True))
     if best < least:
         step = "Look for throttling (`nvidia-smi -q -d PERFORMANCE`) and jobs on the node; give HPL.dat a size that fills the GPUs' memory."
-        gathered.fail(node, "HPL is slow", f"at least {least:.1f} TFLOPS ({source})", f"{best:.4g} TFLOPS", step)
+        gathered.fail(node, "HPL is slow", f"at least {_tflops(least)} ({source})", _tflops(best), step)
 
 
 class Inference(OneProgram):

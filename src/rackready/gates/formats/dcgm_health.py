@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,17 +10,31 @@ from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 
 WORDS = ("Healthy", "Warning", "Failure")
+"""From good to bad."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What one health system says of one entity, e.g. ('GPU', '3', 'Memory system', 'Failure', text)."""
+    """What one health system says of its entity, e.g. ('Memory system', 'Failure', text)."""
 
-    group: str
-    entity: str
     system: str
     health: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One entity, e.g. ('GPU', '3'), with its own word: dcgmi makes it the worst of its incidents (HandleOneEntity)."""
+
+    group: str
+    name: str
+    health: str
+    incidents: tuple[Incident, ...]
+
+    @property
+    def said(self) -> str:
+        """Return the worst word of its incidents."""
+        return worst(incident.health for incident in self.incidents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +42,12 @@ class Health:
     """The whole report."""
 
     overall: str
-    incidents: tuple[Incident, ...]
+    entities: tuple[Entity, ...]
+
+
+def worst(words: Iterable[str]) -> str:
+    """Return the worst of some words; Healthy of none."""
+    return max(words, key=WORDS.index, default=WORDS[0])
 
 
 def parse(text: str) -> Health:
@@ -36,32 +56,18 @@ def parse(text: str) -> Health:
     try:
         body = found["body"]
         overall = _word(body["Overall Health"]["value"])
-        incidents = tuple(item for group, found in body.items() if group != "Overall Health" for item in _group(group, found))
+        entities = tuple(item for group, found in body.items() if group != "Overall Health" for item in _group(group, found))
     except (KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"not the JSON of dcgmi health -c ({type(error).__name__}: {error})") from error
-    return Health(overall, incidents)
+    return Health(overall, entities)
 
 
-def _group(group: str, found: dict[str, Any]) -> list[Incident]:
-    out = []
-    for entity, one in found["children"].items():
-        own = [
-            Incident(group, str(entity), system, _word(said["value"]), " ".join(str(part) for part in said.get("overflow", [])))
-            for system, said in one["children"]["Errors"]["children"].items()
-        ]
-        _agree(f"{group} {entity}", _word(one["value"]), own)
-        out += own
-    return out
+def _group(group: str, found: dict[str, Any]) -> list[Entity]:
+    return [Entity(group, str(name), _word(one["value"]), _incidents(one["children"]["Errors"]["children"])) for name, one in found["children"].items()]
 
 
-def _agree(entity: str, word: str, incidents: list[Incident]) -> None:
-    """Raise FormatError where an entity's own word is not the worst of its systems, or one of these is none: DCGM lists entities with incidents alone."""
-    good = [one.system for one in incidents if one.health == "Healthy"]
-    if good:
-        raise FormatError(f"{entity} has an error of {good[0]} that is Healthy")
-    worst = max((one.health for one in incidents), key=WORDS.index, default="no error")
-    if word != worst:
-        raise FormatError(f"{entity} is {word}, and its errors say {worst}")
+def _incidents(found: dict[str, Any]) -> tuple[Incident, ...]:
+    return tuple(Incident(system, _word(said["value"]), " ".join(str(part) for part in said.get("overflow", []))) for system, said in found.items())
 
 
 def _word(value: object) -> str:

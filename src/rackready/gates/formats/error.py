@@ -8,3 +8,7 @@ TWICE = "the output of one command is wanted"
 
 class FormatError(ValueError):
     """The output is not in a format that is known, or not complete; the text says what was missing."""
+
+
+class TwoReportsError(FormatError):
+    """There are two reports in one output."""

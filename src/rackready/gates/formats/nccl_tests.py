@@ -1,6 +1,6 @@
 """Reads nccl-tests' text table and its JSON document (-J, file version 3).
 
-The text footer's average goes over all sizes and both placements and is used for nothing but the exit code's cross-check.
+The footer's average goes over all sizes and both placements (BenchTime and run of src/common.cu).
 NCCL INFO lines stand between header and rows. ``#wrong`` is N/A where results were not checked: everywhere with -c 0, and in place always for alltoall
 and sendrecv, whose data a run in place overwrites (reportErrors in src/alltoall.cu, src/sendrecv.cu and writeBenchmarkLineBody of src/util.cu, 2.19.6);
 JSON says null there.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackready.gates.formats import printed_json
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.error import TWICE, FormatError, TwoReportsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,14 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One message size, bytes."""
+    """One message size, bytes, with the elements of ``kind`` that it is made of: all, or those of one rank, as the program counts them."""
 
     size: int
+    count: int
+    kind: str
+    """Type of an element, e.g. float."""
+    redop: str
+    """Operation, e.g. sum; none or empty where there is none."""
     out_of_place: Placement
     in_place: Placement
 
@@ -57,6 +62,8 @@ class CollectiveResult:
     out_of_bounds: int
     sane: bool
     """The tool's own words: out of bounds values OK."""
+    average: Figure
+    """Of the busbw of all rows, out of place and in place."""
     version: str
     processes: frozenset[tuple[str, int]] = frozenset()
     """(host, process id) of its ranks."""
@@ -76,7 +83,7 @@ class CollectiveResult:
 
 _RANK = re.compile(r"^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)\s+\[[0-9A-Fa-fx:.]+\]\s+(.+?)\s*$", re.MULTILINE)
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)\s*$", re.MULTILINE)
-_AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*([\d.]+)\s*(?:\S.*)?$", re.MULTILINE)
+_AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*(\d+(?:\.\d+)?(?:e[+-]\d+)?)\s*(?:\S.*)?$", re.MULTILINE)
 _HEADER = re.compile(
     r"^#\s+size\s+count\s+type\s+redop(\s+root)?\s+time\s+algbw\s+busbw\s+(#wrong|error)\s+time\s+algbw\s+busbw\s+(#wrong|error)\s*$", re.MULTILINE
 )
@@ -90,6 +97,7 @@ _JSON_NAMES = {"warmup_iters": "warmup", "iterations": "iters", "aggregated_iter
 _CONCLUDED = re.compile(r"^# Collective test concluded: \w+\s*$", re.MULTILINE)
 """The last line, where the program names itself at the beginning (writeBenchmarkHeader and writeErrors of src/util.cu)."""
 _LEADING = 3
+_DIGITS = 6
 _COLUMNS = 8
 _STEP = 16
 
@@ -106,11 +114,14 @@ def _parse_text(text: str) -> CollectiveResult:
         raise FormatError(message)
     ranks = _RANK.findall(text)
     header = _HEADER.search(text)
-    bounds = _BOUNDS.search(text)
+    bounds, average = _BOUNDS.search(text), _AVERAGE.search(text)
     if not ranks or header is None:
         message = "no list of ranks and table header: not nccl-tests' output, or cut off before its table"
         raise FormatError(message)
-    if bounds is None or _AVERAGE.search(text) is None:
+    if (tables := len(_HEADER.findall(text))) > 1:
+        message = f"{tables} tables of nccl-tests: {TWICE}"
+        raise TwoReportsError(message)
+    if bounds is None or average is None:
         message = "no footer (out of bounds values, average): the output is cut off"
         raise FormatError(message)
     if _TEST.search(text) is not None and _CONCLUDED.search(text, bounds.end()) is None:
@@ -131,6 +142,7 @@ def _parse_text(text: str) -> CollectiveResult:
         processes=frozenset((rank[2].split(".")[0], int(rank[1])) for rank in ranks),
         out_of_bounds=int(bounds[1]),
         sane=bounds[2] == "OK",
+        average=_average(average[1]),
         version=version[1] if version else "",
         test=name["name"] if (name := _TEST.search(text)) else "",
         options=_options(text),
@@ -164,8 +176,14 @@ def _row(line: str, *, root: bool) -> Row | None:
     if len(fields) != before + _COLUMNS or not fields[1].isdigit():
         message = f"a row of {len(fields)} columns, Expected: {before + _COLUMNS}"
         raise FormatError(message)
-    cells = fields[before:]
-    return Row(int(fields[0]), _placement(cells[:4]), _placement(cells[4:]))
+    cells, redop = fields[before:], fields[_LEADING] if before - root > _LEADING else ""
+    return Row(int(fields[0]), int(fields[1]), fields[2], redop, _placement(cells[:4]), _placement(cells[4:]))
+
+
+def _average(cell: object) -> Figure:
+    """Return the footer's average: printed with six digits in all (%g), and without the zeros at its end."""
+    value = _number(cell)
+    return Figure(value, 0.5 * 10.0 ** (math.floor(math.log10(value)) - _DIGITS + 1) if value > 0 else 0.0)
 
 
 def _placement(cells: Sequence[object]) -> Placement:
@@ -215,7 +233,13 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
     devices = document["devices"]
     results = document["results"]
     rows = tuple(
-        Row(int(item["size"]), *(_placement([item[place][key] for key in ("time", "alg_bw", "bus_bw", "nwrong")]) for place in ("out_of_place", "in_place")))
+        Row(
+            int(item["size"]),
+            int(item["count"]),
+            str(item["type"]),
+            str(item["redop"]),
+            *(_placement([item[place][key] for key in ("time", "alg_bw", "bus_bw", "nwrong")]) for place in ("out_of_place", "in_place")),
+        )
         for item in results
     )
     numbers = sorted(int(device["rank"]) for device in devices)
@@ -236,6 +260,7 @@ def _from_json(document: dict[str, Any]) -> CollectiveResult:
         processes=frozenset((str(device["hostname"]).split(".")[0], int(device["pid"])) for device in devices),
         out_of_bounds=int(bounds["count"]),
         sane=okay == "true",
+        average=_figure(document["average_bus_bandwidth"]["bandwidth"]),
         version=str(document["version"]),
         options=_json_options(document.get("config") or {}),
     )

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from rackready.gates.formats.error import FormatError
-from rackready.gates.formats.perftest import Memory, addresses, asked, client_memory
+from rackready.gates.formats.perftest import Call, Memory, addresses, call_of, client_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Latency:
     typical: float
     average: float
     p99: float
+    call: Call
     local: frozenset[str] = frozenset()
     """Addresses of its own end's GIDs, as in `WriteBandwidth`."""
     remote: frozenset[str] = frozenset()
@@ -56,7 +57,6 @@ def parse(text: str) -> Latency:
     if missing or not fields["Mtu"].isdigit():
         message = f"no {', '.join(missing) or 'number of bytes in Mtu'} in the head of the result"
         raise FormatError(message)
-    asked(text)
     least, most, typical, average, _, p99, p999 = (float(value) for value in rows[0][2:])
     if not least <= typical <= most or not least <= average <= most or not typical <= p99 <= p999 * 1.001 or least <= 0:
         message = f"times {least} to {most}, typical {typical}, 99 % {p99}: columns are not what they seem"
@@ -72,6 +72,7 @@ def parse(text: str) -> Latency:
         typical=typical,
         average=average,
         p99=p99,
+        call=call_of(text),
         local=addresses(text, "local"),
         remote=addresses(text, "remote"),
     )

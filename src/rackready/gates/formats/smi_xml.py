@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from xml.etree import ElementTree as ET
 
-from rackready.gates.formats.error import TWICE, FormatError
+from rackready.gates.formats.error import TWICE, FormatError, TwoReportsError
 
 _START = "<nvidia_smi_log"
 _END = "</nvidia_smi_log>"
@@ -95,7 +95,7 @@ def parse(text: str) -> SmiLog:
     if end < 0:
         raise FormatError("the report is cut off: its last element is missing")
     if (reports := text.count(_START)) > 1 or text.count(_END) > 1:
-        raise FormatError(f"{max(reports, text.count(_END))} reports of nvidia-smi -q -x: {TWICE}")
+        raise TwoReportsError(f"{max(reports, text.count(_END))} reports of nvidia-smi -q -x: {TWICE}")
     body = text[start : end + len(_END)]
     if "<!ENTITY" in text:
         raise FormatError("the report declares entities, which nvidia-smi's never does")
@@ -133,7 +133,4 @@ def _gpus(root: ET.Element) -> tuple[str, tuple[SmiGpu, ...]]:
     addresses = [gpu.pci for gpu in found]
     if "" in addresses or len(set(addresses)) != len(addresses):
         raise FormatError("a GPU of the report has no address, or two have the same")
-    uuids = [uuid for gpu in found if (uuid := gpu.text("uuid")) is not None]
-    if twice := {uuid for uuid in uuids if uuids.count(uuid) > 1}:
-        raise FormatError(f"one GPU stands in the report more than once ({', '.join(sorted(twice))})")
     return (root.findtext("driver_version") or "").strip(), found

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rackready.gates import models
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import dcgm_health
-from rackready.gates.formats.dcgm_health import Health
+from rackready.gates.formats.dcgm_health import Entity, Health
 from rackready.gates.formats.error import TWICE, FormatError
 from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
@@ -142,16 +142,30 @@ def _listed(judge: Judge, node: str, seen: Output) -> tuple[list[str], int] | No
 
 def _judge(judge: Judge, facts: GateFacts, node: str, name: str, found: Health) -> None:
     judge.judged += 1
-    bad: set[str] = set()
-    for incident in found.incidents:
-        part = f"gpu{incident.entity}" if incident.group == "GPU" else f"{incident.group} {incident.entity}"
-        if incident.health == "Healthy":
-            continue
-        bad.add(part)
-        judge.fail(f"{node} {part}", f"DCGM health: {incident.system}", "Healthy", f"{incident.health}: {incident.text}", _STEP)
+    for entity in found.entities:
+        _entity(judge, f"{node} {_part(entity)}", entity)
+    bad = {_part(entity) for entity in found.entities}
+    least = dcgm_health.worst(word for entity in found.entities for word in (entity.health, entity.said))
     if found.overall != "Healthy" and not bad:
         judge.fail(node, "DCGM health", "Healthy", f"{found.overall}, and no entity is named", _STEP)
-    if found.overall == "Healthy" and bad:
-        judge.error(node, "DCGM contradicts itself", "an overall word as bad as its incidents", "Healthy with incidents", _DCGM)
+    if dcgm_health.worst((found.overall, least)) != found.overall:
+        judge.error(node, "DCGM contradicts itself", f"an overall word as bad as the worst of its entities: {least}", found.overall, _DCGM)
     if name == "gpus":
         judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(facts.nodes[node].platform.gpus) if f"gpu{gpu}" not in bad)
+
+
+def _part(entity: Entity) -> str:
+    return f"gpu{entity.name}" if entity.group == "GPU" else f"{entity.group} {entity.name}"
+
+
+def _entity(judge: Judge, where: str, entity: Entity) -> None:
+    """Name every incident of an entity, and its own word where none says as much. DCGM lists entities with incidents alone."""
+    for incident in entity.incidents:
+        if incident.health != "Healthy":
+            judge.fail(where, f"DCGM health: {incident.system}", "Healthy", f"{incident.health}: {incident.text}", _STEP)
+    if entity.said == entity.health == "Healthy":
+        judge.error(where, "DCGM contradicts itself", "entities with incidents alone", "an entity that is Healthy", _DCGM)
+    elif entity.said == "Healthy":
+        judge.fail(where, "DCGM health", "Healthy", f"{entity.health}, and no incident is named", _STEP)
+    elif entity.health != entity.said:
+        judge.error(where, "DCGM contradicts itself", f"a word as bad as its worst incident: {entity.said}", entity.health, _DCGM)

@@ -9,7 +9,7 @@ from rackready.design.facts import NodeFacts
 from rackready.gates import models
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.formats import smi_xml
-from rackready.gates.formats.error import FormatError
+from rackready.gates.formats.error import FormatError, TwoReportsError
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
 from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
@@ -42,6 +42,8 @@ def read(judge: Judge, output: Output | None, node: str) -> SmiLog | None:
         return None
     except FormatError as error:
         step = "Run `nvidia-smi -q -x` by hand; when it is not there, run install again (package nvidia-driver-cuda)."
+        if isinstance(error, TwoReportsError):
+            step = "Give one report of nvidia-smi -q -x, of this node."
         judge.error(node, "nvidia-smi unreadable", "a whole report of nvidia-smi -q -x", f"{error} (exit code {output.exit_code})", step)
         return None
     for name in log.lost:
@@ -55,13 +57,31 @@ def read(judge: Judge, output: Output | None, node: str) -> SmiLog | None:
 
 
 def same_gpus(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
-    """Hold number and model of the GPUs against the platform's. Returns whether all are of its model: no bound of it is one for others."""
+    """Compare number and model of the GPUs with the platform's, and the GPUs with each other.
+
+    Returns whether all are of its model, and each is described once: no bound of it is one for others, and a GPU in the place of another hides that one.
+    """
     judge.judged += 1
     judge.count("gpus_reported", node, len(log.gpus), facts.platform.gpus, f"platform profile {facts.platform.id}")
     if len(log.gpus) != facts.platform.gpus:
         judge.fail(node, "GPUs in nvidia-smi", f"{facts.platform.gpus}", f"{len(log.gpus)}", parts.count_step(len(log.gpus), facts.platform.gpus))
     named = [(node, gpu.text("product_name") or "no model") for gpu in log.gpus]
-    return models.same(judge, node, "nvidia-smi reports", named, [facts.gpu.product_name])
+    return models.same(judge, node, "nvidia-smi reports", named, [facts.gpu.product_name]) and _once(judge, facts, node, log)
+
+
+def _once(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
+    """Err where GPUs at different addresses have one UUID, or more of them one serial than GPUs of their kind share."""
+    for field, most in (("uuid", 1), ("serial", parts.of_one_serial(facts.gpu))):
+        found: dict[str, list[str]] = {}
+        for gpu in log.gpus:
+            found.setdefault(gpu.text(field) or "", []).append(gpu.pci)
+        twice = next((value for value, at in found.items() if value and len(at) > most), None)
+        if twice is not None:
+            expected = f"a {field} of its own for every GPU" if most == 1 else f"at most {most} GPUs of one {field}, those of a module"
+            step = "Run `nvidia-smi -q -x` by hand; if it says so again, reseat the GPUs: the board's InfoROM may be damaged."
+            judge.error(node, "nvidia-smi describes one GPU twice", expected, f"{field} {twice} at {', '.join(found[twice])}", step)
+            return False
+    return True
 
 
 class SmiGate(Gate):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rackready.gates.base import Command, Gate, GateFacts, Run
+from rackready.gates.base import NOT_RUN, Command, Gate, GateFacts, Run
 from rackready.gates.container import Containered
 from rackready.gates.offline import Captured, evaluate
 from rackready.gates.plain.makers import made, sources_of
@@ -27,7 +27,7 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One gate that reads what was given. ``lacks``: commands whose outputs it needs, too; then it was not judged."""
+    """One gate that reads what was given. ``lacks``: commands whose outputs it needs, too; then only a fail is a verdict."""
 
     gate: str
     verdict: Verdict | None
@@ -71,11 +71,19 @@ def _judged(found: Gate, facts: GateFacts, run: Run, given: Mapping[str, Capture
         elif command.role == "step":
             lacks.append(_words(run, command))
     if lacks:
-        return Judged(found.id, None, tuple(dict.fromkeys(lacks)))
+        return Judged(found.id, _failed(found, facts, run, texts), tuple(dict.fromkeys(lacks)))
     documents, findings = made(facts, run, plain)
     if findings:
         return Judged(found.id, Verdict(outcome=Outcome.ERROR, findings=findings))
     return Judged(found.id, evaluate(found, facts, run, {**texts, **documents}))
+
+
+def _failed(found: Gate, facts: GateFacts, run: Run, texts: Mapping[str, Captured]) -> Verdict | None:
+    """Return what a part of its outputs makes a gate say where that is a fail: more outputs cannot take it back. What is missing is told by ``lacks``."""
+    verdict = evaluate(found, facts, run, texts) if texts else None
+    if verdict is None or verdict.outcome is not Outcome.FAIL:
+        return None
+    return verdict.model_copy(update={"findings": [item for item in verdict.findings if item.next_step != NOT_RUN]})
 
 
 def _reads(facts: GateFacts, command: Command, given: Mapping[str, Captured]) -> bool:

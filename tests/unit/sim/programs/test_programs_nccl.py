@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from rackready.gates.formats import nccl_log
+from rackready.gates import nccl_rows
+from rackready.gates.formats import nccl_log, nccl_tests
+from rackready.gates.judge import Judge
 from rackready.sim.programs.hwsim.nic.tools import change
 from rackready.sim.programs.hwsim.perf import facts, nccl
 from rackready.sim.programs.hwsim.store import hardware
@@ -181,3 +183,27 @@ def test_json_and_the_minimum(machine: Machine, monkeypatch: pytest.MonkeyPatch,
 def test_the_largest_size_fits_the_memory(machine: Machine) -> None:
     text, _ = launch(cluster(machine, 1), "-b", "8G", "-e", "64G", "-f", "2", "-g", "8")
     assert len(busbw(text)) == 2
+
+
+@pytest.mark.parametrize(
+    ("test", "ranks", "row"),
+    [
+        ("all_reduce", 8, (1 << 30, 1 << 28, "sum")),
+        ("all_gather", 8, (1 << 30, 1 << 25, "none")),
+        ("reduce_scatter", 8, (1 << 30, 1 << 25, "sum")),
+        ("alltoall", 8, (1 << 30, 1 << 25, "none")),
+        ("all_gather", 6, ((1 << 30) - 64, 44739240, "none")),
+    ],
+)
+def test_sizes_and_counts_are_those_of_each_program(machine: Machine, tmp_path: Path, test: str, ranks: int, row: tuple[int, int, str]) -> None:
+    """GetCollByteCount of src/all_gather.cu: as many whole 16 bytes a rank as fit, of which the elements of one rank are counted."""
+    target = tmp_path / "result.json"
+    text, _ = launch(cluster(machine, 1), "-b", "1G", "-e", "1G", "-g", str(ranks), "-J", str(target), test=test)
+    size, count, redop = row
+    printed = next(line.split() for line in text.splitlines() if re.match(r"^ +\d+ +\d+ ", line))
+    assert printed[:5] == [str(size), str(count), "float", redop, "-1"]
+    (found,) = json.loads(target.read_text())["results"]
+    assert [found[key] for key in ("size", "count", "type", "redop", "root")] == [size, count, "float", redop, "    -1"]
+    judge = Judge()
+    assert nccl_rows.judge_rows(judge, "x", nccl_tests.parse(text), f"{test}_perf")
+    assert nccl_rows.judge_rows(judge, "x", nccl_tests.parse(target.read_text()), f"{test}_perf")

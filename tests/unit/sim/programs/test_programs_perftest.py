@@ -89,8 +89,8 @@ def test_what_it_prints_is_what_gates_read(machine: Machine) -> None:
     machine.ready()
     code, out, _ = both(machine, "--use_cuda=2", "--use_cuda_dmabuf")
     assert code == 0
-    assert formats.memory_of(out) == formats.Memory("dmabuf", 2)
-    assert formats.served(out[: out.index(" #bytes")]) == formats.Memory("dmabuf", 2)
+    assert formats.memory_of(out) == formats.Memory("dmabuf", 2, "NVIDIA H100 80GB HBM3")
+    assert formats.served(out[: out.index(" #bytes")]) == formats.Memory("dmabuf", 2, "NVIDIA H100 80GB HBM3")
     code, out, _ = both(machine, name="ib_write_lat")
     assert code == 0
     assert formats.served(out) == formats.Memory("none", None)
@@ -162,3 +162,13 @@ def test_a_port_without_link_and_a_driver_without_peer_memory(machine: Machine) 
     machine.inject("nic-down", nic=1)
     code, _, err = machine.run(lambda argv: perftest.main("ib_write_bw", argv), "-d", "mlx5_0")
     assert (code, err.startswith(" Port number 1 state is Down\n")) == (1, True)
+
+
+def test_no_peak_is_measured_of_many_iterations(machine: Machine) -> None:
+    """Perftest says so and prints 0 (force_dependecies of src/perftest_parameters.c)."""
+    machine.ready()
+    code, out, _ = both(machine, "-n", "20001")
+    assert code == 0
+    assert " WARNING: BW peak won't be measured in this run.\n" in out
+    assert " 65536      20001          0.00 " in out
+    assert "WARNING" not in both(machine, "-n", "20000")[1]

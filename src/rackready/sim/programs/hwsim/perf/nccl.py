@@ -198,14 +198,32 @@ def _sizes(options: Options, ranks: list[Rank]) -> list[int]:
 def _rows(name: str, options: Options, ranks: list[Rank], peak: float, *, inter_node: bool) -> list[Facts]:
     factor = model.factor(name, len(ranks))
     rows, iters = [], max(1, options.number("iters", 20))
-    for size in _sizes(options, ranks):
-        row: Facts = {"size": size, "seconds": 0.0}
+    for asked in _sizes(options, ranks):
+        size, count = _elements(name, options, asked, len(ranks))
+        row: Facts = {"size": size, "count": count, "seconds": 0.0}
         for place in ("out", "in"):
             took = model.seconds(size, peak / factor, inter_node=inter_node)
             row[place] = {"us": took * 1e6, "alg": size / took / 1e9, "bus": size / took / 1e9 * factor}
             row["seconds"] += took * iters
         rows.append(row)
     return rows
+
+
+def _elements(name: str, options: Options, asked: int, ranks: int) -> tuple[int, int]:
+    """Return the bytes and the count that are printed (GetCollByteCount of each program, writeBenchmarkLinePreamble in TimeTest, src/common.cu).
+
+    all_reduce counts all elements; the others those of one rank, as many whole 16 bytes as fit.
+    """
+    each = _BYTES.get(options.values.get("type", "float"), 4)
+    if name not in {"all_gather", "reduce_scatter", "alltoall"}:
+        return asked // each * each, asked // each
+    count = asked // each // ranks & ~(16 // each - 1)
+    return count * ranks * each, count
+
+
+def _redop(name: str, options: Options) -> str:
+    """Return the operation that is printed: none where a collective has none (RunTest of src/all_gather.cu and src/alltoall.cu)."""
+    return options.values.get("op", "sum") if name in {"all_reduce", "reduce_scatter"} else "none"
 
 
 def _carried(name: str, options: Options, nodes: list[Facts], algorithm: str, rows: list[Facts]) -> dict[str, dict[str, int]]:
@@ -254,14 +272,14 @@ def _header(name: str, version: str, options: Options, ranks: list[Rank], nodes:
 
 def _table(name: str, options: Options, rows: list[Facts]) -> str:
     kind = options.values.get("type", "float")
-    redop, root = (options.values.get("op", "sum"), "-1") if name in {"all_reduce", "reduce_scatter"} else ("none", "-1")
+    redop, root = _redop(name, options), "-1"
     wrong = {place: "0" if _reported(name, options, place) else "N/A" for place in ("out", "in")}
     lines = [f"#\n# {'out-of-place':>65}{'in-place':>39}          ", _HEAD, _UNITS]
     for row in rows:
         cells = ""
         for place in ("out", "in"):
             cells += f"  {_number(row[place]['us'])}  {_number(row[place]['alg'], 6)}  {_number(row[place]['bus'], 6)}  {wrong[place]:>6}"
-        lines.append(f"{row['size']:12d}  {row['size'] // _BYTES.get(kind, 4):12d}  {kind:>8}  {redop:>6}  {root:>6}{cells}")
+        lines.append(f"{row['size']:12d}  {row['count']:12d}  {kind:>8}  {redop:>6}  {root:>6}{cells}")
     return "\n".join(lines) + "\n"
 
 
@@ -336,7 +354,7 @@ def _write_json(options: Options, name: str, version: str, ranks: list[Rank], ro
 
 def _json_row(name: str, options: Options, row: Facts) -> Facts:
     kind = options.values.get("type", "float")
-    found: Facts = {"size": row["size"], "count": row["size"] // _BYTES.get(kind, 4), "type": kind, "redop": options.values.get("op", "sum"), "root": -1}
+    found: Facts = {"size": row["size"], "count": row["count"], "type": kind, "redop": _redop(name, options), "root": f"{-1:6d}"}
     for place, key in (("out", "out_of_place"), ("in", "in_place")):
         wrong = 0 if _reported(name, options, place) else None
         found[key] = {"time": row[place]["us"], "alg_bw": row[place]["alg"], "bus_bw": row[place]["bus"], "nwrong": wrong}
