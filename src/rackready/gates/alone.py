@@ -12,6 +12,7 @@ from rackready.drivers.process import check_stop
 from rackready.gates.base import Done, Gate, GateFacts
 from rackready.gates.board import GOOD, Board
 from rackready.gates.merge import merged
+from rackready.gates.readings import Readings
 from rackready.gates.runner import Attempt, Runner
 from rackready.model.outcome import Outcome, Verdict
 
@@ -98,9 +99,13 @@ def _one(board: Board, runner: Runner, gate: Gate, node: str, stopped_by: str) -
 
 
 def _together(board: Board, runner: Runner, gates: Sequence[Gate], node: str) -> Iterator[tuple[Gate, Verdict]]:
-    """Run gates side by side. What they leave is recorded in the order of the set, each as soon as all before it are recorded."""
+    """Run gates side by side; they share the outputs of commands that they have in common.
+
+    What they leave is recorded in the order of the set, each as soon as all before it are recorded.
+    """
+    sharing = replace(runner, readings=Readings())
     with ThreadPoolExecutor(max_workers=min(SIDE_BY_SIDE, len(gates))) as pool:
-        measured: list[Future[_Measured]] = [pool.submit(_aside, runner, gate, node) for gate in gates]
+        measured: list[Future[_Measured]] = [pool.submit(_aside, sharing, gate, node) for gate in gates]
         for gate, future in zip(gates, measured, strict=True):
             board.begins(gate, node)
             done, attempts = future.result()

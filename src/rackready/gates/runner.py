@@ -15,6 +15,7 @@ from typing import Protocol
 from rackready.drivers.process import check_stop
 from rackready.drivers.remote import Answer, UnreachableError
 from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Run
+from rackready.gates.readings import Ask, Readings
 from rackready.gates.said import said
 from rackready.gates.schedule import batches
 from rackready.gates.shipped import command as shipped
@@ -92,6 +93,8 @@ class Runner:
     """Way to the BMCs; None: commands to them say that there is none."""
     wait_s: float = _WAIT_S
     """Between two askings of a ``wait`` command."""
+    readings: Readings | None = None
+    """Outputs that the gates of one group share; None: every gate runs its own commands. A second attempt always does."""
 
     def gate(self, gate: Gate, nodes: Sequence[str]) -> list[Done]:
         """Run a gate on these nodes, follow-ups included. Raises Interrupted when the operator stops."""
@@ -114,13 +117,18 @@ class Runner:
     def _attempt(self, gate: Gate, run: Run, number: int) -> Verdict:
         check_stop()
         started = datetime.now(UTC)
-        outputs = self.outputs(run, gate)
+        shared = self.readings.of(run, self._ask) if self.readings is not None and number == 1 else None
+        outputs = self.outputs(run, gate, shared.ask if shared is not None else None)
         verdict = evaluated(gate, self.facts, run, outputs)
-        self.sink(gate, Attempt(run, number, outputs, verdict, started, datetime.now(UTC)))
+        begun = min([started, *shared.asked]) if shared is not None else started
+        self.sink(gate, Attempt(run, number, outputs, verdict, begun, datetime.now(UTC)))
         return verdict
 
-    def outputs(self, run: Run, gate: Gate | None = None) -> dict[str, Output]:
-        """Run all commands of a run, stage by stage, and return what each left. Servers never outlive it. ``gate`` may end a chained run early."""
+    def outputs(self, run: Run, gate: Gate | None = None, ask: Ask | None = None) -> dict[str, Output]:
+        """Run all commands of a run, stage by stage, and return what each left. Servers never outlive it.
+
+        ``gate`` may end a chained run early; ``ask`` answers a command in place of the node.
+        """
         out: dict[str, Output] = {}
         servers: dict[str, tuple[Command, Background]] = {}
         try:
@@ -130,7 +138,7 @@ class Runner:
                     for command in here:
                         if command.role == "server":
                             self._serve(command, out, servers)
-                    self._steps([command for command in here if command.role != "server"], out)
+                    self._steps([command for command in here if command.role != "server"], out, ask or self._ask)
                     if run.chained and _broken(run, [out[command.key] for command in here if command.key in out], out, gate):
                         break
         except UnreachableError as error:
@@ -149,11 +157,11 @@ class Runner:
         with self.launcher(run.launch_from, [node for node in run.nodes if node != run.launch_from]) as options:
             yield options
 
-    def _steps(self, commands: Sequence[Command], out: dict[str, Output]) -> None:
+    def _steps(self, commands: Sequence[Command], out: dict[str, Output], ask: Ask) -> None:
         if not commands:
             return
         with ThreadPoolExecutor(max_workers=min(len(commands), self.workers)) as pool:
-            answers = pool.map(self._ask, commands)
+            answers = pool.map(ask, commands)
             for command, answer in zip(commands, answers, strict=True):
                 out[command.key] = _output(command, answer)
 
