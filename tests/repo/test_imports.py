@@ -24,13 +24,13 @@ LAYERS = [
     {"design"},
     {"profiles"},
     {"ondevice"},
-    {"model", "paths", "__init__"},
+    {"model", "paths", "files", "__init__"},
 ]
 """From top to bottom; those in one set are siblings and do not import each other."""
 
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 SIM_MAY_IMPORT = {"sim", "model", "profiles", "design", "paths", "drivers", "__init__"}
-IMPORTED_BY_ALL = {"paths", "model", "__init__"}
+IMPORTED_BY_ALL = {"paths", "files", "model", "__init__"}
 RUNS_ELSEWHERE = "sim/programs/"
 """Programs inside the simulated machines: their imports are those of another machine."""
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from rackready.campaign.controller import Finished
 from rackready.campaign.request import DEPLOY, Request
-from rackready.campaign.step import CONTINUES
 from rackready.campaign.summary import NodeSummary
 from rackready.design.device_facts import device_facts
 from rackready.design.facts import node_facts
 from rackready.design.plan import lay
 from rackready.ledger.applied import read, record
+from rackready.model.outcome import CONTINUES
 from rackready.model.site import Site
 from rackready.model.state import NodeState
 from rackready.paths import EnvPaths

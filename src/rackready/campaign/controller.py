@@ -52,17 +52,13 @@ def run_campaign(paths: EnvPaths, wanted: Request, *, command: str, say: Say, sh
     ``command``: what the operator called, with its options; it is what a second controller is told, and what goes on after a stop.
     When the operator stops it, the process ends here with 130.
     """
-    with ControllerLock(paths.lock, command, paths.database):
-        ledger = Ledger.open(paths.database)
-        try:
-            for line in reap(ledger):
-                say(f"ended what an earlier run left behind: {line}")
-            request, resumed = _choose(paths, ledger, wanted, say)
-            kept = _kept_off(request, say)
-            finished = _drive(paths, ledger, request, resumed=resumed, command=command, say=say, show=show)
-            return replace(finished, drained=kept.drained)
-        finally:
-            ledger.close()
+    with ControllerLock(paths.lock, command, paths.database), Ledger.open(paths.database) as ledger:
+        for line in reap(ledger):
+            say(f"ended what an earlier run left behind: {line}")
+        request, resumed = _choose(paths, ledger, wanted, say)
+        kept = _kept_off(request, say)
+        finished = _drive(paths, ledger, request, resumed=resumed, command=command, say=say, show=show)
+        return replace(finished, drained=kept.drained)
 
 
 def keep_off_alone(paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show) -> Finished:

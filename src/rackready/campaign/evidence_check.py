@@ -106,11 +106,8 @@ def _lent_before(ctx: PhaseContext, site: Site, nodes: list[str]) -> list[str]:
     Only those are asked about which were drained by us after they were released, as far as the ledger knows.
     """
     paths = EnvPaths(ctx.root, ctx.env)
-    ledger = Ledger.open(paths.database)
-    try:
+    with Ledger.open(paths.database) as ledger:
         last = {node: [entry.operation for entry in ledger.entries(node) if entry.operation in {DRAIN, RELEASE} and entry.status != "failed"] for node in nodes}
-    finally:
-        ledger.close()
     asked = [node for node in nodes if last[node][-1:] == [DRAIN]]
     if not asked:
         return []
@@ -124,12 +121,9 @@ def _lent_before(ctx: PhaseContext, site: Site, nodes: list[str]) -> list[str]:
 
 
 def _tell(ctx: PhaseContext, words: Mapping[str, str], level: str) -> None:
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
-    try:
+    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         for node, text in words.items():
             ledger.event(ctx.campaign, node, "validate", text, level)
-    finally:
-        ledger.close()
 
 
 def _out_of_production(ctx: PhaseContext, nodes: list[str], why: str) -> dict[str, NodeResult]:
@@ -142,15 +136,12 @@ def _give_back(ctx: PhaseContext, lent: list[str]) -> None:
     """Hand partners that were in production over again; one for which that does not work stays held, and that is said."""
     if not lent:
         return
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
-    try:
+    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         for node, result in run_handover(ctx, lent).items():
             if result.outcome is Outcome.PASS:
                 ledger.set_state(node, NodeState.READY, phase="validate", campaign=ctx.campaign)
             else:
                 ledger.event(ctx.campaign, node, "validate", f"it helped to measure and could not be handed over again: {result.message}", "error")
-    finally:
-        ledger.close()
 
 
 def _standings(ctx: PhaseContext, site: Site, nodes: list[str]) -> tuple[list[Standing], dict[str, NodeResult]]:
@@ -158,8 +149,7 @@ def _standings(ctx: PhaseContext, site: Site, nodes: list[str]) -> tuple[list[St
     paths = EnvPaths(ctx.root, ctx.env)
     prints, parts = (fingerprints(site, paths, nodes), {}) if ctx.check else seen_now(ctx, site, nodes)
     unsaid = {node: NodeResult(Outcome.ERROR, str(found)) for node, found in parts.items() if isinstance(found, Finding)}
-    ledger = Ledger.open(paths.database)
-    try:
+    with Ledger.open(paths.database) as ledger:
         store = EvidenceStore.read_only(ledger, paths.raw)
         out = [standing(site, store, ledger, node, prints[node], campaign=ctx.campaign, again=ctx.again) for node in nodes if node not in unsaid]
         if not ctx.check:
@@ -168,8 +158,6 @@ def _standings(ctx: PhaseContext, site: Site, nodes: list[str]) -> tuple[list[St
             if item.why and not item.failed:
                 ledger.event(ctx.campaign, item.node, "validate", f"to be measured: {item.why}")
         return out, unsaid
-    finally:
-        ledger.close()
 
 
 def standing(  # noqa: PLR0913 - what is on record, and of what
@@ -214,9 +202,6 @@ def _partners(ctx: PhaseContext, site: Site, nodes: Sequence[str], lacking: Sequ
     wanted = max((gate(name, {}).min_nodes for name in due), default=1) - len(lacking)
     if wanted <= 0:
         return []
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
-    try:
+    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         states = {row.name: row.state for row in ledger.states()}
-    finally:
-        ledger.close()
     return sorted(nodes, key=lambda node: at_least(states.get(node, NodeState.DECLARED), NodeState.READY))[:wanted]

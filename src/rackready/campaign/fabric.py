@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from rackready.campaign.hold import GOOD, Results, reason, settled
+from rackready.campaign.hold import Results, reason, settled
 from rackready.campaign.rails import clear_idle, known_up, proven
 from rackready.design.facts import node_facts
 from rackready.design.site import load_site
@@ -18,7 +18,7 @@ from rackready.drivers.switch.phase import run_switches
 from rackready.handover.production import UNTOUCHED, changes_words, in_production, take_out
 from rackready.ledger.store import Ledger
 from rackready.model.base import expand_range
-from rackready.model.outcome import Outcome
+from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.site import Site
 from rackready.paths import EnvPaths
@@ -49,7 +49,7 @@ def run_fabric(ctx: PhaseContext, nodes: list[str], same: Results | None = None)
     out |= {name: result for name, result in same.items() if name in nodes and name not in out}
     if ctx.check:
         return out
-    done = {name: out[name] for name in nodes if name in out and out[name].outcome in GOOD}
+    done = {name: out[name] for name in nodes if name in out and out[name].outcome in CONTINUES}
     return out | _agreement(ctx, done)
 
 
@@ -97,7 +97,7 @@ def run_fabric_held(ctx: PhaseContext, nodes: list[str]) -> Results:
     blocked = {switch for name in keeping for switch in touched[name]}
     out = {name: unseen[next(switch for switch in behind[name] if switch in unseen)] for name in asked if name not in nodes}
     out |= {name: unknown[name] for name in asked if name in unknown} | {name: kept[name] for name in asked if name in kept}
-    out |= {name: result for name, result in same.items() if result.outcome not in GOOD}
+    out |= {name: result for name, result in same.items() if result.outcome not in CONTINUES}
     out |= {name: _blocked(blocked & set(behind[name]), keeping, ours) for name in nodes if name not in out and blocked & set(behind[name])}
     elsewhere = [name for name in wanted if name in ours and name not in asked and name not in kept]
     able = [name for name in nodes if name not in out]
@@ -120,15 +120,12 @@ def _changed_after_all(result: NodeResult) -> NodeResult:
 
 def _run_marked(ctx: PhaseContext, nodes: list[str], same: Results, elsewhere: list[str]) -> Results:
     """Run the phase. Nodes of a later wave whose ports are changed by it are recorded as changed: their evidence is void as well."""
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
-    try:
+    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         tokens = [ledger.change_begins(name, "fabric") for name in elsewhere] if nodes else []
         out = run_fabric(ctx, nodes, same) if nodes else {}
         for token in tokens:
             ledger.done(token, {"outcome": "its switch ports were changed"})
         return out
-    finally:
-        ledger.close()
 
 
 def _touched(ctx: PhaseContext, site: Site, switches: list[str], previews: Results) -> dict[str, list[str]]:
@@ -136,17 +133,14 @@ def _touched(ctx: PhaseContext, site: Site, switches: list[str], previews: Resul
 
     A change that a killed run left open on a switch is settled by the next one, whatever it was: all its ports count.
     """
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
     out: dict[str, list[str]] = {}
-    try:
+    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         for switch in switches:
             last = ledger.latest(switch, OPERATION)
             ports = {port.name: port.node for port in switch_config(site, switch).ports}
             names = set(ports) if last is not None and last.status == "intent" else ports_changed(str(previews[switch].data.get("diff", "")), set(ports))
             for name in {ports[port] for port in names}:
                 out.setdefault(name, []).append(switch)
-    finally:
-        ledger.close()
     return out
 
 
@@ -184,11 +178,8 @@ def _reason(switches: list[str], looked: NodeResult | None) -> str:
 
 def _campaign_nodes(ctx: PhaseContext) -> set[str]:
     """Return all nodes of the campaign: those of a later wave are handed over again when their wave comes."""
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
-    try:
+    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         return {name for row in ledger.campaigns() if row["id"] == ctx.campaign for name in row["nodes"]}
-    finally:
-        ledger.close()
 
 
 def _blocked(switches: set[str], keeping: set[str], ours: set[str]) -> NodeResult:

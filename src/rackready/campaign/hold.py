@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rackready.handover.production import changes_words, in_production, take_out
-from rackready.model.outcome import Outcome
+from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 
 Results = dict[str, NodeResult]
 Runner = Callable[[PhaseContext, list[str]], Results]
-GOOD = frozenset({Outcome.PASS, Outcome.SKIP})
 
 
 def run_held(ctx: PhaseContext, phase: str, run: Runner, nodes: list[str]) -> Results:
@@ -34,14 +33,14 @@ def run_held(ctx: PhaseContext, phase: str, run: Runner, nodes: list[str]) -> Re
 
 def settled(looked: Results) -> Results:
     """Return the results of a dry run that stand as they are: nothing to change, or the node could not be looked at."""
-    same = {node: result for node, result in looked.items() if result.outcome in GOOD and not result.changed}
+    same = {node: result for node, result in looked.items() if result.outcome in CONTINUES and not result.changed}
     unseen = {node: replace(result, touched=False) for node, result in looked.items() if result.outcome is Outcome.ERROR}
     return same | unseen
 
 
 def reason(phase: str, looked: NodeResult) -> str:
     """Return why a node is taken out of production: what the dry run would change, or on what it failed."""
-    if looked.outcome in GOOD:
+    if looked.outcome in CONTINUES:
         found = looked.data.get("differs") or looked.data.get("changes") or ["what its dry run does not name"]
         return changes_words(phase, list(found))
     return f"{phase} is about to run, its dry run failed: {looked.message}"

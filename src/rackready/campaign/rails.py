@@ -25,11 +25,8 @@ def proven(result: NodeResult, unmeasured: list[str]) -> NodeResult:
 
 def known_up(ctx: PhaseContext, names: list[str], without: list[str]) -> list[str]:
     """Return the site's nodes, without those that are played themselves, whose fabric was proven before: a lone node's rails are proven against them."""
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
-    try:
+    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         states = {row.name: row.state for row in ledger.states()}
-    finally:
-        ledger.close()
     return [name for name in names if name not in without and at_least(states.get(name, NodeState.DECLARED), NodeState.CONNECTED)]
 
 
@@ -38,10 +35,7 @@ def clear_idle(ctx: PhaseContext, site: Site) -> None:
     if ctx.check:
         return
     cabled = {link.switch for link in site.links}
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
-    try:
+    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         idle = [switch.name for switch in site.switches if switch.name not in cabled and ledger.latest(switch.name, OPERATION) is not None]
         for name, result in run_switches(ctx, idle).items() if idle else ():
             ledger.event(ctx.campaign, name, "fabric", f"no cable ends on it any more: {result.message}", "ok" if result.outcome is Outcome.PASS else "error")
-    finally:
-        ledger.close()

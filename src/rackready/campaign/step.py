@@ -11,14 +11,12 @@ from rackready.drivers.process import check_stop, working
 from rackready.handover.phase import hold_nodes
 from rackready.handover.production import HELD, UNTOUCHED
 from rackready.ledger.store import Ledger
-from rackready.model.outcome import Outcome
+from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.phase import NodeResult
 from rackready.model.problems import RackreadyError
 from rackready.model.state import NodeState, at_least
 from rackready.paths import EnvPaths, private_dir
 
-CONTINUES = {Outcome.PASS.value, Outcome.SKIP.value}
-"""A node goes on to the next phase only with one of these."""
 _FEW = 3
 """So many tasks that changed something are named; of more, as in a first install, their number is told."""
 
@@ -27,19 +25,15 @@ def run_phase(request: Request, phase: str, nodes: list[str]) -> dict[str, dict[
     """Run a phase and return node -> {outcome, message, changed}; every node asked for has an entry."""
     check_stop()
     paths = EnvPaths(request.context().root, request.env)
-    ledger = Ledger.open(paths.database)
-    try:
-        with working():
-            touched = {node: _begin(ledger, request, phase, node) for node in nodes}
-            unseen = _not_yet_visible(ledger, request, phase, nodes)
-            results = unseen | _results(request, phase, [node for node in nodes if node not in unseen], paths)
-            check_stop()
-            for node in nodes:
-                _settle_change(ledger, touched[node], results[node])
-                _record(ledger, request, phase, node, results[node])
-            _hold(ledger, request, phase, [node for node in nodes if _falls_out(results[node])])
-    finally:
-        ledger.close()
+    with Ledger.open(paths.database) as ledger, working():
+        touched = {node: _begin(ledger, request, phase, node) for node in nodes}
+        unseen = _not_yet_visible(ledger, request, phase, nodes)
+        results = unseen | _results(request, phase, [node for node in nodes if node not in unseen], paths)
+        check_stop()
+        for node in nodes:
+            _settle_change(ledger, touched[node], results[node])
+            _record(ledger, request, phase, node, results[node])
+        _hold(ledger, request, phase, [node for node in nodes if _falls_out(results[node])])
     return {node: {"outcome": result.outcome.value, "message": result.message, "changed": result.changed} for node, result in results.items()}
 
 

@@ -6,8 +6,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rackready.campaign.step import CONTINUES
 from rackready.ledger.store import Ledger, NodeRow
+from rackready.model.outcome import CONTINUES
 from rackready.model.state import NodeState
 
 

@@ -11,7 +11,8 @@ from dbos import DBOS
 
 from rackready.campaign.phases import PHASES
 from rackready.campaign.request import Request
-from rackready.campaign.step import CONTINUES, run_phase
+from rackready.campaign.step import run_phase
+from rackready.model.outcome import CONTINUES
 
 QUEUE = "rackready-batches"
 BATCHES_AT_ONCE = 2

@@ -38,10 +38,9 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again)
     command = command_words(kind, env=env, limit=limit, check=check, again=again)
     finished = (run_campaign if able else keep_off_alone)(paths, request, command=command, say=_say, show=Lines(verbose=verbose))
-    ledger = Ledger.open(paths.database)
-    rows = summarise(ledger, able, finished.results) + held
+    with Ledger.open(paths.database) as ledger:
+        rows = summarise(ledger, able, finished.results) + held
     rows.sort(key=lambda row: nodes.index(row.name))
-    ledger.close()
     result = document(finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed, drained=finished.drained)
     result |= _reports(paths, finished.campaign)
     if output is Format.JSON:
@@ -76,12 +75,11 @@ def choose(site: Site, limit: str) -> list[str]:
 
 
 def _without_those_out(paths: EnvPaths, nodes: list[str]) -> tuple[list[str], list[NodeSummary]]:
-    """A node in quarantine is not tried again by a mere repeat: measuring until it passes would launder a fault. One that is retired is left out."""
+    """A node in quarantine is not tried again by a mere repeat: re-measuring until it passes would hide a fault. One that is retired is left out."""
     if not Ledger.exists(paths.database):
         return nodes, []
-    ledger = Ledger.open(paths.database)
-    rows = {row.name: row for row in ledger.states()}
-    ledger.close()
+    with Ledger.open(paths.database) as ledger:
+        rows = {row.name: row for row in ledger.states()}
     held = [
         NodeSummary(name, rows[name].state.value, rows[name].phase, _OUT[rows[name].state], changed=False, reason=rows[name].reason)
         for name in nodes

@@ -345,9 +345,8 @@ def ledger(scene: Scene) -> Answer:
     if found:
         step = f"Restore {path} from a backup. Without one, move it away: every node is then taken up from the beginning, and quarantines and evidence are lost"
         return Outcome.FAIL, f"Expected: a ledger that is whole Actual: {found}. {step}"
-    record = Ledger.read_only(scene.database)
-    gone = EvidenceStore.read_only(record, path.parent / "raw").unguarded()
-    record.close()
+    with Ledger.read_only(scene.database) as record:
+        gone = EvidenceStore.read_only(record, path.parent / "raw").unguarded()
     if gone:
         step = "Find out who lifted them and what they changed since: what was measured before counts no longer. Then begin with an empty database"
         return Outcome.FAIL, f"Expected: evidence that the database keeps from being changed Actual: without {', '.join(gone)}. {step}"

@@ -54,12 +54,8 @@ def import_evidence(
     require_gates(site, str(paths.site_file))
     capture = read(source)
     campaign = f"import-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(3)}"
-    with ControllerLock(paths.lock, f"rackready evidence import {source} --env {env}", paths.database):
-        ledger = Ledger.open(paths.database)
-        try:
-            found = Import(site, EvidenceStore.open(ledger, paths.raw), ledger, capture, campaign, who, datetime.now(UTC), env, tuple(address or ())).run()
-        finally:
-            ledger.close()
+    with ControllerLock(paths.lock, f"rackready evidence import {source} --env {env}", paths.database), Ledger.open(paths.database) as ledger:
+        found = Import(site, EvidenceStore.open(ledger, paths.raw), ledger, capture, campaign, who, datetime.now(UTC), env, tuple(address or ())).run()
     rows = [
         {
             "node": item.node,

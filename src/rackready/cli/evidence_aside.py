@@ -24,14 +24,13 @@ def show(
     paths = env_paths(env)
     if not Ledger.exists(paths.database):
         raise RackreadyError(f"evidence set-aside --env {env} - Expected: a ledger Actual: none. Nothing was deployed yet.")
-    ledger = Ledger.read_only(paths.database)
+    with Ledger.read_only(paths.database) as ledger:
+        found, rows = (bytes_of(ledger, proof), []) if proof else (None, set_aside(ledger))
     if proof:
-        found = bytes_of(ledger, proof)
         if found is None:
             raise RackreadyError(f"--proof {proof} - Expected: an id of `rackready evidence set-aside` Actual: none of that name. Correct it.")
         sys.stdout.buffer.write(found)
         return
-    rows = set_aside(ledger)
     if output is Format.JSON:
         print_json({"set_aside": rows})
         return

@@ -112,14 +112,10 @@ def _pinned(paths: EnvPaths, found: list[Shown], wanted: bool, *, yes: bool, env
     told: dict[str, str] = {}
     if able:
         campaign = f"hostkey-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-        with ControllerLock(paths.lock, f"rackready hostkey accept --env {env}", paths.database):
-            ledger = Ledger.open(paths.database)
-            try:
-                for item in able:
-                    told[item.place.name] = pin(paths, ledger, item)
-                    ledger.event(campaign, item.place.name, "hostkey", told[item.place.name], "warn")
-            finally:
-                ledger.close()
+        with ControllerLock(paths.lock, f"rackready hostkey accept --env {env}", paths.database), Ledger.open(paths.database) as ledger:
+            for item in able:
+                told[item.place.name] = pin(paths, ledger, item)
+                ledger.event(campaign, item.place.name, "hostkey", told[item.place.name], "warn")
     return [_row(item, told.get(item.place.name, ""), yes=yes) for item in found]
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rackready import files
 from rackready.cli import netbox
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
 from rackready.design.manifest import Machine, overlay, read_manifest, secret_name
@@ -50,7 +49,7 @@ def manifest(
     over = [document if path == target else read_overlay(path) for path in overlay_files(paths, with_machines=True)]
     parse_site(written, source=f"{paths.site_file} with {file}", base=paths.root, overlays=over)
     _keep(secrets, machines)
-    _replace(target, _HEAD + dump_yaml(document), mode=0o644)
+    files.replace(target, (_HEAD + dump_yaml(document)).encode(), mode=0o644)
     if output is Format.JSON:
         print_json({"machines": len(machines), "file": str(target), "nodes": [machine.node for machine in machines]})
     else:
@@ -69,23 +68,7 @@ def _text(file: Path) -> str:
 def _keep(secrets: Path, machines: list[Machine]) -> None:
     private_dir(secrets)
     for machine in machines:
-        _replace(secrets / secret_name(machine.node), machine.password + "\n", mode=0o600)
-
-
-def _replace(path: Path, text: str, *, mode: int) -> None:
-    """Write a file so that it is either as before or complete, never with wider rights than ``mode``."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    scratch = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.chmod(mode)
-        scratch.replace(path)
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
+        files.replace(secrets / secret_name(machine.node), f"{machine.password}\n".encode())
 
 
 def register(parent: typer.Typer) -> None:

@@ -24,15 +24,12 @@ def repair(
 ) -> None:
     """Begin a new epoch of a node: what was recorded before counts no longer, and it comes back at reachable.
 
-    One that the scheduler offers, whatever its state, is held there first. A campaign that was cut off is not gone on with: its next run would
+    One that the scheduler offers, whatever its state, is held there first. A campaign that was cut off is not resumed: its next run would
     leave out, on this node too, what it had done before the repair.
     """
     from rackready.design.site import load_site  # noqa: PLC0415
-    from rackready.drivers.process import reap  # noqa: PLC0415
     from rackready.ledger.lock import ControllerLock  # noqa: PLC0415
     from rackready.ledger.store import Ledger  # noqa: PLC0415
-    from rackready.model.phase import PhaseContext  # noqa: PLC0415
-    from rackready.model.state import NodeState  # noqa: PLC0415
 
     paths = env_paths(env)
     reason = said(reason)
@@ -41,24 +38,34 @@ def repair(
         message = f"{node} - Expected: one of {', '.join(known)} Actual: no such node. Correct the name."
         raise RackreadyError(message)
     if not Ledger.exists(paths.database) or Ledger.read_only(paths.database).state(node) is None:
-        message = f"{node} - Expected: a node that was taken up before Actual: nothing is recorded of it. `rackready deploy --env {env}` takes it up."
+        message = f"{node} - Expected: a deployment record Actual: none. Run `rackready deploy --env {env} --limit {node}` first."
         raise RackreadyError(message)
     with ControllerLock(paths.lock, f"rackready repair {node}", paths.database):
-        ledger = Ledger.open(paths.database)
-        for line in reap(ledger):
-            progress.print(f"ended what an earlier run left behind: {line}", style="yellow")
-        _hold(PhaseContext(env, paths.root, ""), ledger, node, f"repaired: {reason}")
-        for campaign in ledger.supersede(node):
-            progress.print(f"campaign {campaign} was cut off and is not gone on with: {node} goes through every phase again", style="yellow")
-        epoch = ledger.raise_epoch(node, f"repaired: {reason}")
-        ledger.done(ledger.change_begins(node, "repair"), {"reason": reason})
-        ledger.set_state(node, NodeState.REACHABLE, f"repaired: {reason}")
-        ledger.close()
+        epoch = _repaired(paths, node, f"repaired: {reason}")
     document = {"name": node, "state": "reachable", "epoch": epoch, "reason": f"repaired: {reason}"}
     if output is Format.JSON:
         print_json(document)
     else:
         console.print(f"{node}: reachable, epoch {epoch}. `make deploy ENV={env}` takes it up again.")
+
+
+def _repaired(paths: EnvPaths, node: str, reason: str) -> int:
+    """Keep jobs off a node, begin its new epoch and return it."""
+    from rackready.drivers.process import reap  # noqa: PLC0415
+    from rackready.ledger.store import Ledger  # noqa: PLC0415
+    from rackready.model.phase import PhaseContext  # noqa: PLC0415
+    from rackready.model.state import NodeState  # noqa: PLC0415
+
+    with Ledger.open(paths.database) as ledger:
+        for line in reap(ledger):
+            progress.print(f"ended what an earlier run left behind: {line}", style="yellow")
+        _hold(PhaseContext(paths.env, paths.root, ""), ledger, node, reason)
+        for campaign in ledger.supersede(node):
+            progress.print(f"campaign {campaign} was cut off and is not resumed: {node} goes through every phase again", style="yellow")
+        epoch = ledger.raise_epoch(node, reason)
+        ledger.done(ledger.change_begins(node, "repair"), {"reason": reason})
+        ledger.set_state(node, NodeState.REACHABLE, reason)
+        return epoch
 
 
 def _hold(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:

@@ -45,10 +45,9 @@ def _do(ctx: Any, node: str, reason: str, output: Format) -> None:  # noqa: ANN4
     paths = env_paths(ctx.env)
     look(ctx, node)  # a wrong name makes no ledger
     with ControllerLock(paths.lock, f"rackready retire {node}", paths.database):
-        ledger = Ledger.open(paths.database)
-        for line in reap(ledger):
-            progress.print(f"ended what an earlier run left behind: {line}", style="yellow")
-        ledger.close()
+        with Ledger.open(paths.database) as ledger:
+            for line in reap(ledger):
+                progress.print(f"ended what an earlier run left behind: {line}", style="yellow")
         for line in keep_off(ctx).lines:
             progress.print(line, style="yellow")
         result = retire(ctx, node, reason)

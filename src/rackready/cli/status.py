@@ -40,12 +40,12 @@ def status(
     campaigns: list[dict[str, Any]] = []
     found = Watched()
     if Ledger.exists(paths.database):
-        ledger = Ledger.read_only(paths.database)
-        rows = {row.name: row for row in ledger.states()}
-        campaigns = _campaigns(ledger, paths)
-        if campaigns and campaigns[0]["status"] == "running":
-            doing = ledger.newest_events(campaigns[0]["id"])
-        found = _watched(ledger, site, paths) if scheduler else found
+        with Ledger.read_only(paths.database) as ledger:
+            rows = {row.name: row for row in ledger.states()}
+            campaigns = _campaigns(ledger, paths)
+            if campaigns and campaigns[0]["status"] == "running":
+                doing = ledger.newest_events(campaigns[0]["id"])
+            found = _watched(ledger, site, paths) if scheduler else found
     nodes: list[dict[str, Any]] = []
     for node in site.nodes():
         row = rows.get(node.name)

@@ -46,11 +46,8 @@ def run_playbook(
         return {}
     site = load_site(ctx.env, root=ctx.root)
     paths = EnvPaths(ctx.root, ctx.env)
-    ledger = Ledger.open(paths.database)
-    try:
+    with Ledger.open(paths.database) as ledger:
         return _Run(ctx, site, paths, ledger, playbook, list(nodes)).go(extra_vars or {}, tags or [])
-    finally:
-        ledger.close()
 
 
 class _Run:

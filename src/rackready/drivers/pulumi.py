@@ -19,6 +19,7 @@ from pathlib import Path
 from pulumi import automation as auto
 from pulumi.automation._stack import StackInitMode
 
+from rackready import files
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths, private_dir
 
@@ -97,15 +98,7 @@ def passphrase_file(paths: EnvPaths) -> Path:
     folder = private_dir(paths.state / "secrets")
     path = folder / "pulumi"
     if not path.exists():
-        fresh = folder / f".pulumi.{secrets.token_hex(4)}"
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
-            out.write(secrets.token_urlsafe(32))
-        try:
-            os.link(fresh, path)  # whoever comes first wins; nobody ever sees half a passphrase
-        except FileExistsError:
-            pass
-        finally:
-            fresh.unlink()
+        files.create(path, secrets.token_urlsafe(32).encode())  # whoever comes first wins
     return path
 
 

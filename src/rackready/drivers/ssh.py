@@ -18,6 +18,7 @@ from pathlib import Path
 
 import paramiko
 
+from rackready import files
 from rackready.model.problems import RackreadyError
 
 _CONNECT_S = 5.0
@@ -160,12 +161,7 @@ def pin(known_hosts: Path, host: str, key: str) -> None:
         if pinned(known_hosts, host) == key:
             return
         kept = [line for line in _lines(known_hosts) if line.partition(" ")[0] != host]
-        fresh = known_hosts.with_name(known_hosts.name + ".new")
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8", errors="surrogateescape") as out:
-            out.write("\n".join([*kept, f"{host} {key}"]) + "\n")
-            out.flush()
-            os.fsync(out.fileno())
-        fresh.replace(known_hosts)
+        files.replace(known_hosts, ("\n".join([*kept, f"{host} {key}"]) + "\n").encode(errors="surrogateescape"))
     finally:
         os.close(fd)
 

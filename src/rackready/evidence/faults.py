@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackready.evidence.heat import GOOD
 from rackready.evidence.seen import Seen
-from rackready.model.outcome import Outcome
+from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.state import NodeState
 
 MOST_GROUPS = 100
@@ -99,7 +98,7 @@ class Faults:
     def node(self, found: Seen) -> None:
         """Add a node, in the site's order."""
         told = self._pending(found)
-        if found.outcome in GOOD and found.state not in ASIDE:
+        if found.outcome in CONTINUES and found.state not in ASIDE:
             return
         self.nodes += 1
         if found.whole is not None and found.whole["gates"]:
@@ -125,7 +124,7 @@ class Faults:
 
     def _record(self, name: str, item: Mapping[str, Any]) -> int:
         """Add the findings of a record that is no pass, and return whether it is one."""
-        if item["outcome"] in GOOD:
+        if item["outcome"] in CONTINUES:
             return 0
         for finding in item["findings"]:
             place = Place(name, finding["expected"], finding["actual"], finding["next_step"])
@@ -136,7 +135,7 @@ class Faults:
 
     def _coverage(self, name: str, coverage: Mapping[str, Any]) -> int:
         """Add the parts that no gate measured, and return whether there are any."""
-        if coverage["outcome"] in GOOD:
+        if coverage["outcome"] in CONTINUES:
             return 0
         parts = [_part(name, part) for part in coverage["unmeasured"]] or [""]
         what = "parts that no gate measured" if coverage["unmeasured"] else "not measured to the end"

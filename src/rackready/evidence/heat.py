@@ -7,14 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rackready.evidence.distribution import counted
-from rackready.model.outcome import Outcome, worst
+from rackready.model.outcome import CONTINUES, Outcome, worst
 from rackready.model.site import Site
 
 SIGNS: Mapping[str, str] = {"pass": "P", "fail": "F", "error": "E", "skip": "S", "not_run": "N"}
 """A letter for each outcome: colour alone does not reach everybody, nor a printer."""
 
-GOOD = frozenset({Outcome.PASS.value, Outcome.SKIP.value})
-"""Outcomes that ask for no repair."""
 
 _TIMES = frozenset({"us", "ms", "s"})
 """Units of which the highest value is the worst: of a rate it is the lowest."""
@@ -63,7 +61,7 @@ def gate_table(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _room(cells: Cells) -> str:
-    outcomes = {cell["outcome"] for cell in cells} - GOOD
+    outcomes = {cell["outcome"] for cell in cells} - CONTINUES
     return "good" if not outcomes else "missing" if outcomes == {Outcome.NOT_RUN.value} else "bad"
 
 

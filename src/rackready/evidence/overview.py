@@ -10,11 +10,11 @@ from typing import Any
 from rackready.evidence import heat
 from rackready.evidence.distribution import describe, picture
 from rackready.evidence.faults import ASIDE, Faults, places
-from rackready.evidence.heat import GOOD
 from rackready.evidence.node_report import Document
 from rackready.evidence.seen import Seen
 from rackready.evidence.store import EMPTY
 from rackready.evidence.units import Units
+from rackready.model.outcome import CONTINUES
 from rackready.model.site import Site
 
 DETAILED = 128
@@ -58,14 +58,14 @@ class Overview:
         self.faults.node(found)
         for gate, outcome in found.gates:
             self.gates.setdefault(gate, Counter())[outcome] += 1
-        if self.small or found.outcome not in GOOD:
+        if self.small or found.outcome not in CONTINUES:
             self.listed.append(replace(found, whole=None))
             if found.whole is not None and len(self.shown) < DETAILED:
                 self.shown.append(found.whole)
 
     def run(self, entry: Document) -> None:
         """Add a run over several nodes."""
-        bad = entry["outcome"] not in GOOD
+        bad = entry["outcome"] not in CONTINUES
         self.bad_runs += bad
         self.units.run(entry)
         if self.small or (bad and len(self.runs) < DETAILED):
@@ -94,7 +94,7 @@ class Overview:
     def wanted(self) -> list[str]:
         """Return the hashes of raw outputs that the page shows: those of records that are no pass first, then all others of a small site."""
         records = [item for node in self.shown for item in node["gates"]] + self.runs
-        bad = [item for item in records if item["outcome"] not in GOOD]
+        bad = [item for item in records if item["outcome"] not in CONTINUES]
         found = (raw for item in bad + (records if self.small else []) for raw in item["raw"])
         return [digest for raw in found for digest in (raw["stdout_sha256"], raw["stderr_sha256"]) if digest != EMPTY]
 
@@ -140,9 +140,9 @@ class Overview:
         return sorted(found.values(), key=lambda group: not group["bad"])
 
     def _not_passed(self, gate: str) -> bool:
-        return any(found for outcome, found in self.gates.get(gate, {}).items() if outcome not in GOOD)
+        return any(found for outcome, found in self.gates.get(gate, {}).items() if outcome not in CONTINUES)
 
 
 def _needy(outcome: str, state: str) -> bool:
     """Whether a node needs somebody."""
-    return outcome not in GOOD or state in ASIDE
+    return outcome not in CONTINUES or state in ASIDE

@@ -38,11 +38,8 @@ class Source:
     @contextmanager
     def open(cls, site: Site, paths: EnvPaths, campaign: str) -> Iterator[Source]:
         """Open the ledger for reading. Raises LedgerError when there is none."""
-        ledger = Ledger.read_only(paths.database)
-        try:
+        with Ledger.read_only(paths.database) as ledger:
             yield cls(site, paths.env, campaign, ledger, EvidenceStore.read_only(ledger, paths.raw))
-        finally:
-            ledger.close()
 
     def head(self) -> Document:
         """Return what stands first in a report."""

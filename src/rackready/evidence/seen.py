@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rackready.evidence.heat import GOOD
 from rackready.evidence.node_report import Document
+from rackready.model.outcome import CONTINUES
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,6 @@ class Seen:
 def seen(node: Document, *, small: bool) -> Seen:
     """Return what the page needs of a node's document."""
     gates = [(str(item["gate"]), str(item["outcome"])) for item in node["gates"]]
-    pending = [str(item["gate"]) for item in node["gates"] if item["outcome"] in GOOD and item["fleet_pending"]]
-    whole = node if small or node["outcome"] not in GOOD else None
+    pending = [str(item["gate"]) for item in node["gates"] if item["outcome"] in CONTINUES and item["fleet_pending"]]
+    whole = node if small or node["outcome"] not in CONTINUES else None
     return Seen(node["name"], node["state"], node["reason"], node["outcome"], node["coverage"]["counts"], gates, pending, whole)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import re
 import secrets
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from rackready import files
 from rackready.evidence.aside import Lost, put_aside
 from rackready.evidence.damage import Damaged, judged, stand_in
 from rackready.evidence.rows import rows
@@ -136,7 +136,8 @@ class EvidenceStore:
         if why := self._lack(digest):
             try:
                 put_aside(self._ledger, [Lost(digest, path, why)] if path.exists() else [], "")
-                _write(path, zlib.compress(data, 6))
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                files.replace(path, zlib.compress(data, 6))
             except OSError as error:
                 why = f"Expected: a writable folder with room Actual: {error.strerror}. Free disk space or correct its owner, then run again."
                 raise EvidenceError(f"{path.parent}: a raw output cannot be stored - {why}") from error
@@ -314,19 +315,6 @@ def _concluded() -> sa.Select[Any]:
     query = sa.select(*_WHOLE, ends_of.c.failed)
     query = query.join(ends_of, ends_of.c.last == _records.c.id)
     return query.order_by(ends_of.c.first)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, readable by its owner alone. Raises OSError."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
-        part.replace(path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
 
 
 def _in_order(connection: sa.Connection, records: Sequence[EvidenceRecord]) -> list[EvidenceRecord]:

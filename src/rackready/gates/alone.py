@@ -10,11 +10,11 @@ from itertools import groupby
 
 from rackready.drivers.process import check_stop
 from rackready.gates.base import Done, Gate, GateFacts
-from rackready.gates.board import GOOD, Board
+from rackready.gates.board import Board
 from rackready.gates.merge import merged
 from rackready.gates.readings import Readings
 from rackready.gates.runner import Attempt, Runner
-from rackready.model.outcome import Outcome, Verdict
+from rackready.model.outcome import CONTINUES, Outcome, Verdict
 
 NODE_WORKERS = 16
 SIDE_BY_SIDE = 4
@@ -67,7 +67,7 @@ def _of_node(board: Board, runner: Runner, gates: Sequence[Gate], node: str, req
         if level[0].level != LEVELS[0] and not barred_by:
             _wait(load_at)
         found = list(_level(board, runner, level, node, barred_by))
-        bad = [gate for gate, verdict in found if verdict.outcome not in GOOD and gate.id in required]
+        bad = [gate for gate, verdict in found if verdict.outcome not in CONTINUES and gate.id in required]
         blind = bad if all(verdict.outcome is Outcome.ERROR for _, verdict in found) else []
         stopped_by = stopped_by or next((gate.id for gate in bad if gate.stops_load or blind), "")
         failed_by = failed_by or next((gate.id for gate in bad), "")

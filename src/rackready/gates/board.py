@@ -13,10 +13,8 @@ from rackready.gates.base import REGISTRY, Gate, GateFacts
 from rackready.gates.merge import merged
 from rackready.gates.recorder import Recorder, not_run, skipped
 from rackready.model.evidence import Fingerprint
-from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.outcome import CONTINUES, Finding, Outcome, Verdict
 from rackready.model.site import Site
-
-GOOD = frozenset({Outcome.PASS, Outcome.SKIP})
 
 Kept = Mapping[str, Mapping[str, Verdict]]
 """Node -> gate -> the verdict of evidence that still counts: what need not be measured again."""
@@ -104,4 +102,4 @@ class Board:
     def _bad(self, node: str, required: Collection[str]) -> list[str]:
         if isinstance(self.prints[node], Finding):
             return ["reading its serials and versions"]
-        return [gate for gate, verdicts in self.verdicts[node].items() if gate in required and merged(verdicts).outcome not in GOOD]
+        return [gate for gate, verdicts in self.verdicts[node].items() if gate in required and merged(verdicts).outcome not in CONTINUES]

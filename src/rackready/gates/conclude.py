@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rackready.gates import coverage as cover
 from rackready.gates.base import Gate
-from rackready.gates.board import GOOD, Board
+from rackready.gates.board import Board
 from rackready.gates.merge import merged
 from rackready.model.evidence import COVERAGE
-from rackready.model.outcome import FLEET_PENDING, Finding, Outcome, Verdict, worst
+from rackready.model.outcome import CONTINUES, FLEET_PENDING, Finding, Outcome, Verdict, worst
 from rackready.model.phase import NodeResult
 
 _RANK = {Outcome.FAIL: 0, Outcome.ERROR: 1, Outcome.NOT_RUN: 2, Outcome.SKIP: 3, Outcome.PASS: 4}
@@ -59,6 +59,6 @@ def _problems(gate_id: str, verdict: Verdict) -> list[tuple[Outcome, str]]:
     if verdict.outcome is Outcome.PASS and verdict.fleet_pending:
         step = "Measure at least 16 identical nodes, or give the profile a reference with its source."
         return [(Outcome.ERROR, f"{gate_id}: {FLEET_PENDING} - Expected: a bound that judges Actual: none for this platform. {step}")]
-    if verdict.outcome in GOOD:
+    if verdict.outcome in CONTINUES:
         return []
     return [(verdict.outcome, str(finding)) for finding in verdict.findings] or [(verdict.outcome, f"{gate_id}: {verdict.outcome.value}")]

@@ -123,14 +123,11 @@ def run_here(place: Here, paths: EnvPaths, entries: Sequence[GateSetEntry], camp
     if more:
         raise RackreadyError(f"gate run --local: {', '.join(more)} - Expected: gates of one node (node/...). Run them with a site file, without --local.")
     site = site_here(place, paths.state)
-    ledger = Ledger.open(paths.database)
-    try:
+    with Ledger.open(paths.database) as ledger:
         about: Mapping[str, Any] = {"env": "local", "kind": "gate", "nodes": [place.name], "site_digest": "", "abi": "", "status": "done"}
         ledger.put_campaign(campaign, **about)
         stage = _stage(site, place, paths, ledger, campaign, connection or Local())
         return stage.run([place.name], [], entries, whole=False)[place.name]
-    finally:
-        ledger.close()
 
 
 def _stage(site: Site, place: Here, paths: EnvPaths, ledger: Ledger, campaign: str, connection: Connection) -> Stage:

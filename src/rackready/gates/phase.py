@@ -70,17 +70,13 @@ def stages(ctx: PhaseContext, site: Site, paths: EnvPaths, nodes: Sequence[str],
 
     Power that it took is given back only to those whose power may be cycled again: another gate touches no node that somebody may be working at.
     """
-    with connect(site, paths, nodes) as (connection, launcher):
-        ledger = Ledger.open(paths.database)
-        try:
-            store = EvidenceStore.open(ledger, paths.raw)
-            if any(entry.id == PowerCycles.id for entry in entries):
-                mine = [node for node in nodes if PowerCycles.id not in site.gates.skipped(node, today())]
-                give_back(cycler(site, ledger, ctx.campaign, lambda _node: ""), connection, sites_of(site), mine)
-            _sweep(connection, ledger, ctx.campaign, nodes)
-            yield lambda some: Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, some, paths)
-        finally:
-            ledger.close()
+    with connect(site, paths, nodes) as (connection, launcher), Ledger.open(paths.database) as ledger:
+        store = EvidenceStore.open(ledger, paths.raw)
+        if any(entry.id == PowerCycles.id for entry in entries):
+            mine = [node for node in nodes if PowerCycles.id not in site.gates.skipped(node, today())]
+            give_back(cycler(site, ledger, ctx.campaign, lambda _node: ""), connection, sites_of(site), mine)
+        _sweep(connection, ledger, ctx.campaign, nodes)
+        yield lambda some: Stage.begin(site, connection, launcher, store, ledger, ctx.campaign, some, paths)
 
 
 def _sweep(remote: Remote, ledger: Ledger, campaign: str, nodes: Sequence[str]) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rackready import __version__
+from rackready import __version__, files
 from rackready.handover.dsse import Key, SignatureError, load_key, public_pem, sign, verify
 from rackready.handover.policy import Decision, light
 from rackready.model.evidence import EvidenceRecord, Fingerprint
@@ -46,7 +45,7 @@ def signing_key(paths: EnvPaths) -> Key:
     key = load_key(private_dir(paths.state / "secrets") / "signing")
     public = folder(paths) / "signing.pub.pem"
     if not public.exists() or public.read_bytes() != public_pem(key):
-        _write(public, public_pem(key))
+        files.replace(public, public_pem(key))
     return key
 
 
@@ -106,7 +105,7 @@ def issue(paths: EnvPaths, content: dict[str, Any]) -> Issued:
     except (CertificateError, SignatureError) as error:
         voided = str(error)
     envelope = sign(json.dumps(content, sort_keys=True, separators=(",", ":")).encode(), key)
-    _write(path, (json.dumps(envelope, indent=2) + "\n").encode())
+    files.replace(path, (json.dumps(envelope, indent=2) + "\n").encode())
     return Issued(path, new=True, voided=voided)
 
 
@@ -166,12 +165,3 @@ def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
         return {**content, "predicate": {**said, "gates": gates}}
 
     return core(old) == core(new)
-
-
-def _write(path: Path, data: bytes) -> None:
-    fresh = path.with_name(f"{path.name}.new")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-    fresh.replace(path)

@@ -43,8 +43,7 @@ def run_certify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     site = load_site(ctx.env, root=ctx.root)
     paths = EnvPaths(ctx.root, ctx.env)
     found, parts = (fingerprints(site, paths, nodes), {}) if ctx.check else seen_now(ctx, site, nodes)
-    ledger = Ledger.open(paths.database)
-    try:
+    with Ledger.open(paths.database) as ledger:
         store = EvidenceStore.read_only(ledger, paths.raw)
         desk = Desk(ctx, site, paths, ledger, store)
         out = {node: NodeResult(Outcome.ERROR, str(item)) for node, item in [*found.items(), *parts.items()] if isinstance(item, Finding)}
@@ -55,8 +54,6 @@ def run_certify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
         if not ctx.check:
             set_aside(store, ledger, ctx.campaign, "certify")
         return out
-    finally:
-        ledger.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from rackready import files
 from rackready.model.problems import RackreadyError
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -66,17 +66,7 @@ def load_key(path: Path) -> Key:
 
 def _make(path: Path) -> None:
     pem = Ed25519PrivateKey.generate().private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-        out.write(pem)
-        out.flush()
-        os.fsync(out.fileno())
-    try:
-        os.link(fresh, path)
-    except FileExistsError:
-        pass  # another process was first: its key is the key
-    finally:
-        fresh.unlink()
+    files.create(path, pem)  # where another process was first, its key is the key
 
 
 def public_pem(key: Key) -> bytes:

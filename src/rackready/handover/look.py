@@ -28,15 +28,12 @@ def fingerprints(ctx: PhaseContext, site: Site, nodes: Sequence[str]) -> tuple[d
     A node that does not say who it is is not asked for its parts.
     """
     paths = EnvPaths(ctx.root, ctx.env)
-    ledger = Ledger.open(paths.database)
-    try:
+    with Ledger.open(paths.database) as ledger:
         with connect(site, paths, nodes) as (connection, _launcher):
             prints = gather(connection, site, nodes)
             readable = [node for node, found in prints.items() if isinstance(found, Fingerprint)]
             seen = see(connection, site, EvidenceStore.open(ledger, paths.raw), ledger, ctx.campaign, readable, LOOK_S)
         return with_parts(prints, ledger), seen
-    finally:
-        ledger.close()
 
 
 def unseen(decision: Decision) -> bool:

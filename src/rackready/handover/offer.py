@@ -96,8 +96,7 @@ def keep_off(ctx: PhaseContext, but: str = "") -> Kept:
     paths = EnvPaths(ctx.root, ctx.env)
     if ctx.check or not Ledger.exists(paths.database):
         return Kept()
-    ledger = Ledger.open(paths.database)
-    try:
+    with Ledger.open(paths.database) as ledger:
         if not any(row.state in OUT and row.name != but for row in ledger.states()):
             return Kept()
         site = load_site(ctx.env, root=ctx.root)
@@ -108,8 +107,6 @@ def keep_off(ctx: PhaseContext, but: str = "") -> Kept:
         for line, node in lines.items():
             ledger.event(ctx.campaign, node, PHASE, line, "warn")
         return Kept(tuple(drained), tuple(lines))
-    finally:
-        ledger.close()
 
 
 def _drain(ctx: PhaseContext, rows: Mapping[str, NodeRow], offered: Mapping[str, SchedulerNode]) -> tuple[list[str], dict[str, str]]:

@@ -14,7 +14,7 @@ from rackready.handover.certify import fingerprints
 from rackready.ledger.effect import Observation, run_effect
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import Fingerprint
-from rackready.model.outcome import Finding, Outcome
+from rackready.model.outcome import CONTINUES, Finding, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.model.site import FileHandover, SlurmHandover
@@ -22,7 +22,6 @@ from rackready.paths import EnvPaths
 
 PLAYBOOK = "handover.yml"
 RELEASE, DRAIN = "scheduler-release", "scheduler-drain"
-_GOOD = frozenset({Outcome.PASS, Outcome.SKIP})
 
 
 def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
@@ -40,7 +39,7 @@ def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     if out and not ctx.check:
         hold_nodes(ctx, list(out), {node: result.message for node, result in out.items()})
     joined = _join(ctx, site.handover, list(digests))
-    out |= {node: result for node, result in joined.items() if result.outcome not in _GOOD}
+    out |= {node: result for node, result in joined.items() if result.outcome not in CONTINUES}
     ready = [node for node in digests if node not in out]
     released = _release(ctx, paths, ready, digests)
     return out | {node: _merged(joined[node], released[node]) for node in ready}
@@ -118,14 +117,12 @@ def _release(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], digests: dict
 def _each(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], work: Callable[[SchedulerAdapter, Ledger, str], NodeResult]) -> dict[str, NodeResult]:
     if not nodes:
         return {}
-    ledger = Ledger.open(paths.database)
-    try:
-        with adapter_for(load_site(ctx.env, root=ctx.root), paths) as adapter:
-            return {node: _guarded(adapter, ledger, node, work) for node in nodes}
-    except RackreadyError as error:
-        return dict.fromkeys(nodes, NodeResult(Outcome.ERROR, str(error)))
-    finally:
-        ledger.close()
+    with Ledger.open(paths.database) as ledger:
+        try:
+            with adapter_for(load_site(ctx.env, root=ctx.root), paths) as adapter:
+                return {node: _guarded(adapter, ledger, node, work) for node in nodes}
+        except RackreadyError as error:
+            return dict.fromkeys(nodes, NodeResult(Outcome.ERROR, str(error)))
 
 
 def _guarded(adapter: SchedulerAdapter, ledger: Ledger, node: str, work: Callable[[SchedulerAdapter, Ledger, str], NodeResult]) -> NodeResult:

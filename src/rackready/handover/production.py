@@ -40,9 +40,8 @@ def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], d
     that was handed over, is down and not drained may come back by itself at any moment. Where the scheduler cannot say it, a node is
     taken as not in production only as ``taken_as_free`` allows; that is said.
     """
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
     busy, unknown = [], {}
-    try:
+    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         for node, answer in _ask(ctx, list(nodes)).items():
             if isinstance(answer, _Use):
                 busy += [node] if answer.offered or answer.jobs or (handed_over(ledger, node) and not answer.drained) else []
@@ -51,8 +50,6 @@ def in_production(ctx: PhaseContext, nodes: Iterable[str]) -> tuple[list[str], d
                 unknown[node] = NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)
             else:
                 ledger.event(ctx.campaign, node, PHASE, f"taken as not in production: {_why_free(answer)}", "warn")
-    finally:
-        ledger.close()
     return busy, unknown
 
 
@@ -127,20 +124,18 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str]) -> dict[str, NodeRes
     site = load_site(ctx.env, root=ctx.root)
     paths = EnvPaths(ctx.root, ctx.env)
     limit_s = site.handover.drain_wait_s if isinstance(site.handover, SlurmHandover) else 0
-    ledger = Ledger.open(paths.database)
+    drained = [node for node in reasons if node not in bad]
     try:
-        for node in (node for node in reasons if node not in bad):
-            ledger.event(ctx.campaign, node, PHASE, f"taken out of production: {reasons[node]}", "warn")
-            row = ledger.state(node)
-            if row is not None and row.state is NodeState.READY:
-                ledger.set_state(node, NodeState.CERTIFIED, f"held: {reasons[node]}", phase=row.phase, campaign=ctx.campaign)
-        with adapter_for(site, paths) as adapter:
-            drained = [node for node in reasons if node not in bad]
-            left = wait_for_jobs(adapter, drained, limit_s, lambda node, text: ledger.event(ctx.campaign, node, PHASE, text, "warn"), _POLL_S)
+        with Ledger.open(paths.database) as ledger:
+            for node in drained:
+                ledger.event(ctx.campaign, node, PHASE, f"taken out of production: {reasons[node]}", "warn")
+                row = ledger.state(node)
+                if row is not None and row.state is NodeState.READY:
+                    ledger.set_state(node, NodeState.CERTIFIED, f"held: {reasons[node]}", phase=row.phase, campaign=ctx.campaign)
+            with adapter_for(site, paths) as adapter:
+                left = wait_for_jobs(adapter, drained, limit_s, lambda node, text: ledger.event(ctx.campaign, node, PHASE, text, "warn"), _POLL_S)
     except RackreadyError as error:
-        left = {node: str(error) for node in reasons if node not in bad}
-    finally:
-        ledger.close()
+        left = dict.fromkeys(drained, str(error))
     return bad | {node: NodeResult(Outcome.ERROR, text, data={HELD: True}, touched=False) for node, text in left.items()}
 
 

@@ -67,22 +67,16 @@ def _recorded(paths: EnvPaths, node: str) -> tuple[NodeState, str, bool]:
 
     if not Ledger.exists(paths.database):
         return NodeState.DECLARED, "", False
-    ledger = Ledger.read_only(paths.database)
-    try:
+    with Ledger.read_only(paths.database) as ledger:
         row = ledger.state(node)
         return (row.state if row else NodeState.DECLARED), (row.reason if row else ""), made_by_us(ledger, node)
-    finally:
-        ledger.close()
 
 
 def _free(paths: EnvPaths, node: str, error: RackreadyError) -> bool:
     if not Ledger.exists(paths.database):
         return not isinstance(error, JobsUnknownError)
-    ledger = Ledger.read_only(paths.database)
-    try:
+    with Ledger.read_only(paths.database) as ledger:
         return taken_as_free(ledger, node, error)
-    finally:
-        ledger.close()
 
 
 def steps(standing: Standing, reason: str) -> list[str]:
@@ -135,13 +129,10 @@ def _hold(ctx: PhaseContext, node: str, reason: str) -> None:
     held = hold_nodes(ctx, [node], {node: reason})[node]
     if held.outcome is not Outcome.PASS:
         raise RetireRefusedError(held.message)
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
-    try:
+    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         row = ledger.state(node)
         if row is not None and row.state is NodeState.READY:
             ledger.set_state(node, NodeState.CERTIFIED, f"held: {reason}", phase=row.phase, campaign=row.campaign)
-    finally:
-        ledger.close()
 
 
 def _give_up(ctx: PhaseContext, standing: Standing, reason: str) -> NodeResult:
@@ -149,15 +140,12 @@ def _give_up(ctx: PhaseContext, standing: Standing, reason: str) -> NodeResult:
     from rackready.stacks.phase import run_destroy  # noqa: PLC0415 - the Pulumi SDK takes a second to import
 
     node = standing.node
-    ledger = Ledger.open(EnvPaths(ctx.root, ctx.env).database)
-    try:
+    with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         token = ledger.change_begins(node, PHASE)
         result = run_destroy(ctx, [node])[node]
         ledger.done(token, {"outcome": result.outcome.value})
         if result.outcome is not Outcome.PASS:
             return result
         ledger.set_state(node, NodeState.RETIRED, reason, phase=PHASE)
-    finally:
-        ledger.close()
     said = f"; {standing.trouble}" if standing.trouble else ""
     return NodeResult(Outcome.PASS, f"{node}: retired: {result.message}{said}", changed=True)

@@ -31,8 +31,7 @@ def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     prints, parts = fingerprints(ctx, site, nodes)
     out = {node: _unread(found) for node, found in [*prints.items(), *parts.items()] if isinstance(found, Finding)}
     able = {node: found for node, found in prints.items() if node not in out and isinstance(found, Fingerprint)}
-    ledger = Ledger.open(paths.database)
-    try:
+    with Ledger.open(paths.database) as ledger:
         desk = Desk(ctx, site, paths, ledger, EvidenceStore.read_only(ledger, paths.raw))
         counts = {}
         for node, found in able.items():
@@ -42,8 +41,6 @@ def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
             counts[node] = {**rest, **kept(records, decision)}
         looked = look(ctx, counts)
         return out | {node: _verified(desk, paths, node, able[node], parts[node], result) for node, result in looked.items()}
-    finally:
-        ledger.close()
 
 
 def _unread(found: Finding) -> NodeResult:

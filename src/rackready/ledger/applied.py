@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import secrets
 import time
 import zlib
 from collections.abc import Collection, Mapping
@@ -13,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rackready import files
 from rackready.design.device_facts import Facts, digest
 from rackready.model.problems import RackreadyError
 
@@ -79,12 +78,4 @@ def record(state: Path, planned: Mapping[str, Facts], done: Collection[str], cam
 def _write(path: Path, applied: Applied) -> None:
     devices = {key: {"campaign": applied.campaigns[key], "digest": digest(facts), "facts": facts} for key, facts in sorted(applied.facts.items())}
     text = json.dumps({"schema": SCHEMA, "at": applied.at, "site": applied.site, "devices": devices})
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(gzip.compress(text.encode(), mtime=0))
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    files.replace(path, gzip.compress(text.encode(), mtime=0))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import sqlalchemy as sa
 
@@ -301,6 +301,14 @@ class Ledger:
     def open_children(self) -> list[dict[str, Any]]:
         """Return the children whose end was never recorded."""
         return self._rows(sa.select(schema.children).where(schema.children.c.ended.is_(None)))
+
+    def __enter__(self) -> Self:
+        """Return the ledger; it is closed at the end of the ``with``."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the ledger."""
+        self.close()
 
     def close(self) -> None:
         """Give back the connections."""

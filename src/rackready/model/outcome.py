@@ -21,6 +21,9 @@ class Outcome(StrEnum):
     NOT_RUN = "not_run"
 
 
+CONTINUES = frozenset({Outcome.PASS, Outcome.SKIP})
+"""With these a node goes on to the next gate or phase."""
+
 _ORDER = (Outcome.PASS, Outcome.SKIP, Outcome.NOT_RUN, Outcome.ERROR, Outcome.FAIL)
 
 

@@ -77,11 +77,8 @@ def _power_effects(paths: EnvPaths, nodes: list[str]) -> dict[str, int]:
     Every effect is recorded before it is made: where there is no new one, nothing was done to the node. A BMC that does not
     answer must not void what was measured on a node that runs.
     """
-    ledger = Ledger.open(paths.database)
-    try:
+    with Ledger.open(paths.database) as ledger:
         return {node: max((entry.token for entry in ledger.entries(node) if entry.operation in {POWER_ON, POWER_OFF}), default=0) for node in nodes}
-    finally:
-        ledger.close()
 
 
 def _request(ctx: PhaseContext, site: Site, nodes: list[str], action: str, result: Path) -> Request:
@@ -96,14 +93,11 @@ def _worker(paths: EnvPaths, request: Request, log: Path, round_s: int) -> str:
     count = rounds(request.racks)
     timeout_s = float(count * round_s)
     env = {**os.environ, **engine.environment(paths, campaign=request.campaign)}
-    ledger = Ledger.open(paths.database)
     argv = [sys.executable, "-m", "rackready.stacks.worker"]
-    try:
+    with Ledger.open(paths.database) as ledger:
         asked = json.dumps(asdict(request))
         what = f"pulumi {request.action}"
         ended = run_child(argv, log=log, cwd=paths.root, env=env, stdin_text=asked, timeout_s=timeout_s, ledger=ledger, what=what)
-    finally:
-        ledger.close()
     if shutil.disk_usage(paths.state).free < _FULL:
         return f"no space left on the disk of {paths.state}"
     limit = f"{count} round{'' if count == 1 else 's'} of {round_s} s (campaign.provision_timeout_s + {_SPARE_S})"

@@ -139,11 +139,8 @@ class MetalProvider(api.Provider):
 
     async def _work(self, args: NodeArgs, do: Callable[[Machine], T], inputs: Props | None = None) -> T:
         def run() -> T:
-            ledger = Ledger.open(_database(args.env))
-            try:
+            with Ledger.open(_database(args.env)) as ledger:
                 return do(self._machine(args, ledger))
-            finally:
-                ledger.close()
 
         try:
             return await asyncio.get_running_loop().run_in_executor(self._pool, run)

@@ -22,6 +22,7 @@ from typing import Any
 
 from pulumi import automation as auto
 
+from rackready import files
 from rackready.design.site import load_site
 from rackready.drivers import pulumi as engine
 from rackready.drivers.marks import name_of
@@ -152,13 +153,10 @@ def _stopped(node: str, failure: str) -> NodeResult:
 def _given_up(paths: EnvPaths, args: RackArgs, nodes: list[str], recorder: Recorder) -> dict[str, NodeResult]:
     """Say what became of each node; one that a killed run powered on before the engine recorded it is powered off here."""
     results = recorder.results(nodes)
-    ledger = Ledger.open(paths.database)
-    try:
+    with Ledger.open(paths.database) as ledger:
         for node in args.nodes:
             if node.node in results and recorder.unheard(node.node):
                 results[node.node] = _forgotten(node, ledger, paths)
-    finally:
-        ledger.close()
     return results
 
 
@@ -196,11 +194,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, _stop)
     request = Request(**json.load(sys.stdin))
     results = run(request)
-    out = Path(request.result)
-    fresh = out.with_suffix(".new")
-    fresh.touch(mode=0o600)
-    fresh.write_text(json.dumps({node: asdict(result) for node, result in results.items()}), encoding="utf-8")
-    fresh.replace(out)
+    files.replace(Path(request.result), json.dumps({node: asdict(result) for node, result in results.items()}).encode())
 
 
 if __name__ == "__main__":

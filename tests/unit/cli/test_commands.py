@@ -143,14 +143,14 @@ def test_repair_of_a_node_of_a_campaign_that_was_cut_off(project: Path) -> None:
     without_scheduler(project)
     done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
     assert done.returncode == 0, done.stderr
-    assert done.stderr == "campaign c2 was cut off and is not gone on with: node03 goes through every phase again\n"
+    assert done.stderr == "campaign c2 was cut off and is not resumed: node03 goes through every phase again\n"
     assert {row["id"]: row["status"] for row in ledger.campaigns()} == {"c1": "interrupted", "c2": "superseded"}
 
 
 def test_repair_of_a_node_that_was_never_taken_up_claims_nothing_of_it(project: Path) -> None:
     done = rackready(project, "repair", "node03", "--reason", "x", "--env", "lab")
     assert done.returncode == 2
-    assert done.stderr == ("node03 - Expected: a node that was taken up before Actual: nothing is recorded of it. `rackready deploy --env lab` takes it up.\n")
+    assert done.stderr == "node03 - Expected: a deployment record Actual: none. Run `rackready deploy --env lab --limit node03` first.\n"
     assert not (project / ".rackready/lab/state.sqlite").exists()
 
 

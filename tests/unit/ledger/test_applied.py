@@ -47,7 +47,7 @@ def test_failed_write_keeps_the_earlier_record(tmp_path: Path, monkeypatch: pyte
     def full(_handle: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("rackready.ledger.applied.os.fsync", full)
+    monkeypatch.setattr("rackready.files.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         record(tmp_path, PLANNED, ["node b"], "c2")
     assert set(read(tmp_path).facts) == {"node a"}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rackready import files
 from rackready.drivers.scheduler.base import PREFIX, Job, NotOursError, SchedulerAdapter, SchedulerError, SchedulerNode, reason_text
 
 _HEAD = "# Nodes that are ready, one a line. A line '# NAME: reason' is a node that is not; remove a foreign one yourself."
@@ -76,7 +76,7 @@ class FileAdapter(SchedulerAdapter):
                 before = _text(ready, held)
                 yield ready, held
                 if _text(ready, held) != before:
-                    self._replace(_text(ready, held))
+                    files.replace(self._path, _text(ready, held).encode(), mode=0o644)
         except OSError as error:
             message = f"{self._path}: the list of ready nodes - Expected: writable Actual: {error.strerror}. Correct handover.path or its permissions."
             raise SchedulerError(message) from error
@@ -97,14 +97,6 @@ class FileAdapter(SchedulerAdapter):
             elif line and not line.startswith("#"):
                 ready.add(line.strip())
         return ready, held
-
-    def _replace(self, text: str) -> None:
-        fresh = self._path.with_name(f"{self._path.name}.new")
-        with fresh.open("w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        fresh.replace(self._path)
 
 
 def _text(ready: set[str], held: dict[str, str]) -> str:

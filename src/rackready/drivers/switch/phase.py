@@ -29,11 +29,8 @@ def run_switches(ctx: PhaseContext, switch_names: list[str]) -> dict[str, NodeRe
     """Bring switches to their configuration; with ``ctx.check`` only say what would change. A result per switch."""
     site = load_site(ctx.env, root=ctx.root)
     paths = EnvPaths(ctx.root, ctx.env)
-    ledger = Ledger.open(paths.database)
-    try:
+    with Ledger.open(paths.database) as ledger:
         return _each(switch_names, lambda name: _run_one(ctx, site, paths, ledger, name))
-    finally:
-        ledger.close()
 
 
 def _each(names: list[str], work: Callable[[str], NodeResult]) -> dict[str, NodeResult]:

@@ -1,0 +1,48 @@
+"""Writes files whole or not at all: what a reader or a restart finds is the old content or the new, never a part."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+PRIVATE = 0o600
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+def replace(path: Path, data: bytes, *, mode: int = PRIVATE) -> None:
+    """Write a file in place of what was there. It is on the disk (fsync) before it takes the place; its rights are never wider than ``mode``.
+
+    Raises OSError; nothing half-written stays behind.
+    """
+    fresh = _fresh(path, data, mode)
+    try:
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def create(path: Path, data: bytes, *, mode: int = PRIVATE) -> bool:
+    """Write a file where there is none, and return whether it was written: of several processes the first one's stays. Raises OSError."""
+    fresh = _fresh(path, data, mode)
+    try:
+        os.link(fresh, path)
+    except FileExistsError:
+        return False
+    finally:
+        fresh.unlink()
+    return True
+
+
+def _fresh(path: Path, data: bytes, mode: int) -> Path:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.new")
+    try:
+        with os.fdopen(os.open(fresh, _NEW, mode), "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+    return fresh
