@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ansible.errors import AnsibleParserError
@@ -9,6 +10,7 @@ from ansible.plugins.inventory import BaseInventoryPlugin
 
 try:
     from rackready.design import hostvars
+    from rackready.design.pinned import VARIABLE, read_pinned
     from rackready.design.site import load_site
     from rackready.model.problems import RackreadyError
     from rackready.paths import EnvPaths
@@ -22,6 +24,7 @@ name: rackready
 short_description: hosts and role variables from a rackready site file
 description:
   - The environment is the name of the folder that holds C(site.yml).
+  - Under a campaign it is the site that the campaign began with, which C(RACKREADY_PINNED_SITE) names.
   - Its overlay in C(.rackready/overlays) is merged over it, and every problem of the site is reported at once.
   - Groups are C(nodes), C(rack_<name>), C(platform_<id>) and C(gpu_<id>). Role variables are set on groups, so that
     C(group_vars) of the environment may override them.
@@ -48,7 +51,8 @@ class InventoryModule(BaseInventoryPlugin):
         folder = Path(path).resolve().parent
         paths = EnvPaths(folder.parents[1], folder.name)
         try:
-            site = load_site(paths.env, root=paths.root)
+            pinned = os.environ.get(VARIABLE)
+            site = read_pinned(Path(pinned)) if pinned else load_site(paths.env, root=paths.root)
         except RackreadyError as error:
             raise AnsibleParserError(str(error)) from error
         self._fill(site, paths.state)

@@ -152,7 +152,7 @@ def test_a_set_is_run_with_what_the_site_says_of_its_gates(monkeypatch: pytest.M
         ran.append(self.found)
         return {}
 
-    monkeypatch.setattr(set_run, "load_site", lambda *_, **__: site)
+    monkeypatch.setattr(set_run, "site_of", lambda _: site)
     monkeypatch.setattr(set_run, "stages", lambda *_: nullcontext(lambda nodes: Rack(tmp_path).begin(nodes)))
     monkeypatch.setattr(SetRun, "run", run)
     set_run.run_set(PhaseContext("sim", tmp_path, "c1"), NODES, "burnin")

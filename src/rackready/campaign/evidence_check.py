@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
-from rackready.design.site import load_site
+from rackready.design.pinned import site_of
 from rackready.drivers.scheduler.base import PREFIX
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.evidence.store import EvidenceStore
@@ -62,7 +62,7 @@ def run_where_needed(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResul
     A node that failed as it is now is not measured again: measuring until it passes would launder a fault. One in production is
     taken out of it before it is loaded, and so is a partner; a node that keeps its jobs is left alone. What a look finds decides at once.
     """
-    site = load_site(ctx.env, root=ctx.root)
+    site = site_of(ctx)
     standings, out = _standings(ctx, site, nodes)
     out |= {item.node: NodeResult(Outcome.FAIL, _recorded(item)) for item in standings if item.failed}
     lacking = [item for item in standings if item.why and not item.failed]

@@ -1,21 +1,22 @@
-"""The fabric phase: switches, then the nodes' NICs, then both ends of every cable; nodes in production are held where their end changes."""
+"""The fabric phase: switches, then the nodes' NICs, then both ends of every cable; nodes in production are drained where their end changes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
-from rackready.campaign.hold import Results, reason, settled
+from rackready.campaign.fabric_plan import Cables, Seen, Work, plan, told
+from rackready.campaign.hold import Results
 from rackready.campaign.rails import clear_idle, known_up, proven
 from rackready.design.facts import node_facts
-from rackready.design.site import load_site
+from rackready.design.pinned import site_of
 from rackready.design.switches import switch_config
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.switch.agreement import verify_fabric
 from rackready.drivers.switch.apply import OPERATION
 from rackready.drivers.switch.phase import run_switches
-from rackready.handover.production import UNTOUCHED, changes_words, in_production, take_out
+from rackready.handover.production import in_production, take_out
 from rackready.ledger.store import Ledger
 from rackready.model.base import expand_range
 from rackready.model.outcome import CONTINUES, Outcome
@@ -24,8 +25,6 @@ from rackready.model.site import Site
 from rackready.paths import EnvPaths
 
 PLAYBOOK = "fabric.yml"
-Cables = Mapping[str, list[str]]
-"""Node -> the switches that it is cabled to."""
 
 
 def run_fabric(ctx: PhaseContext, nodes: list[str], same: Results | None = None) -> Results:
@@ -35,7 +34,7 @@ def run_fabric(ctx: PhaseContext, nodes: list[str], same: Results | None = None)
     their NICs are not done again.
     """
     same = same or {}
-    site = load_site(ctx.env, root=ctx.root)
+    site = site_of(ctx)
     behind = cables(site, nodes)
     switches = run_switches(ctx, sorted({switch for names in behind.values() for switch in names}))
     clear_idle(ctx, site)
@@ -70,72 +69,52 @@ def cables(site: Site, nodes: Iterable[str]) -> dict[str, list[str]]:
 
 
 def run_fabric_held(ctx: PhaseContext, nodes: list[str]) -> Results:
-    """Run the phase; where it would change a node in production, or a switch port of one, that node is emptied of jobs first.
+    """Look, plan and carry out: where the phase would change a node in production, or a switch port of one, that node is emptied of jobs first.
 
-    A switch is not changed while a node keeps jobs whose port it would change: every node behind it waits for that.
+    A dry run says what the plan is.
     """
-    if ctx.check:
-        return run_fabric(ctx, nodes)
-    site = load_site(ctx.env, root=ctx.root)
+    site = site_of(ctx)
     behind = cables(site, [node.name for node in site.nodes()])
     switches = {switch for name in nodes for switch in behind[name]}
     near = [name for name in behind if name in nodes or switches & set(behind[name])]
     busy, unknown = in_production(ctx, near)
     if not busy and not unknown:
         return run_fabric(ctx, nodes)
-    asked, previews = nodes, run_switches(replace(ctx, check=True), sorted(switches))
-    unseen = _unseen(previews, behind, [*busy, *unknown])
-    nodes = [name for name in asked if not unseen.keys() & set(behind[name])]
-    switches = {switch for name in nodes for switch in behind[name]}
-    touched = _touched(ctx, site, sorted(switches), previews)
-    looked = _play(replace(ctx, check=True), site, [name for name in nodes if name in busy])
-    same = {name: result for name, result in settled(looked).items() if name not in touched}
-    wanted = {name: _reason(touched.get(name, []), looked.get(name)) for name in busy if name in touched or (name in nodes and name not in same)}
-    ours = _campaign_nodes(ctx) | set(asked)
-    kept = take_out(ctx, {name: words for name, words in wanted.items() if name in ours})
-    keeping = {name for name in touched if name in kept or name in unknown or (name in wanted and name not in ours)}
-    blocked = {switch for name in keeping for switch in touched[name]}
-    out = {name: unseen[next(switch for switch in behind[name] if switch in unseen)] for name in asked if name not in nodes}
-    out |= {name: unknown[name] for name in asked if name in unknown} | {name: kept[name] for name in asked if name in kept}
-    out |= {name: result for name, result in same.items() if result.outcome not in CONTINUES}
-    out |= {name: _blocked(blocked & set(behind[name]), keeping, ours) for name in nodes if name not in out and blocked & set(behind[name])}
-    elsewhere = [name for name in wanted if name in ours and name not in asked and name not in kept]
-    able = [name for name in nodes if name not in out]
-    ran = {switch for name in able for switch in behind[name]}
-    out |= {name: _changed_after_all(out[name]) for name in out if name not in kept and ran & set(touched.get(name, []))}
-    return out | _run_marked(ctx, able, same, elsewhere)
+    found = plan(_seen(ctx, site, nodes, behind, busy, unknown))
+    if ctx.check:
+        return told(found, run_fabric(ctx, nodes))
+    kept = take_out(ctx, found.drain)
+    work = found.after(kept)
+    return work.left | _run_marked(ctx, work)
 
 
-def _unseen(previews: Results, behind: Cables, busy: Iterable[str]) -> Results:
-    """Return the switches of which nobody can say what would change, while somebody behind them is in production: they are left as they are."""
-    in_use = {switch for name in busy for switch in behind[name]}
-    bad = {switch: found.message for switch, found in previews.items() if found.outcome is not Outcome.PASS and switch in in_use}
-    return {switch: NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False) for switch, text in bad.items()}
+def _seen(ctx: PhaseContext, site: Site, nodes: list[str], behind: Cables, busy: list[str], unknown: Results) -> Seen:
+    """Look at the switches, and at the NICs of nodes in production, without changing anything."""
+    dry = replace(ctx, check=True)
+    switches = sorted({switch for name in nodes for switch in behind[name]})
+    previews = run_switches(dry, switches)
+    nics = _play(dry, site, [name for name in nodes if name in busy])
+    return Seen(tuple(nodes), frozenset(_campaign_nodes(ctx) | set(nodes)), behind, tuple(busy), unknown, previews, _touched(ctx, site, previews), nics)
 
 
-def _changed_after_all(result: NodeResult) -> NodeResult:
-    """A node that is left alone because of one switch, and whose ports another one changes for its neighbours, is not as it was."""
-    return replace(result, touched=True, data={key: value for key, value in result.data.items() if key != UNTOUCHED})
-
-
-def _run_marked(ctx: PhaseContext, nodes: list[str], same: Results, elsewhere: list[str]) -> Results:
+def _run_marked(ctx: PhaseContext, work: Work) -> Results:
     """Run the phase. Nodes of a later wave whose ports are changed by it are recorded as changed: their evidence is void as well."""
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
-        tokens = [ledger.change_begins(name, "fabric") for name in elsewhere] if nodes else []
-        out = run_fabric(ctx, nodes, same) if nodes else {}
+        tokens = [ledger.change_begins(name, "fabric") for name in work.elsewhere]
+        out = run_fabric(ctx, work.run, work.same) if work.run else {}
         for token in tokens:
             ledger.done(token, {"outcome": "its switch ports were changed"})
         return out
 
 
-def _touched(ctx: PhaseContext, site: Site, switches: list[str], previews: Results) -> dict[str, list[str]]:
+def _touched(ctx: PhaseContext, site: Site, previews: Results) -> dict[str, list[str]]:
     """Return node -> the switches that would change something at its ports: those named by the difference, or all when it names none.
 
     A change that a killed run left open on a switch is settled by the next one, whatever it was: all its ports count.
     """
     out: dict[str, list[str]] = {}
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
-        for switch in switches:
+        for switch in sorted(previews):
             last = ledger.latest(switch, OPERATION)
             ports = {port.name: port.node for port in switch_config(site, switch).ports}
             names = set(ports) if last is not None and last.status == "intent" else ports_changed(str(previews[switch].data.get("diff", "")), set(ports))
@@ -170,23 +149,7 @@ def _named(line: str) -> set[str]:
     return found
 
 
-def _reason(switches: list[str], looked: NodeResult | None) -> str:
-    if not switches and looked is not None:
-        return reason("fabric", looked)
-    return changes_words("fabric", [f"its ports on {switch}" for switch in switches] + list(looked.data.get("changes", []) if looked else []))
-
-
 def _campaign_nodes(ctx: PhaseContext) -> set[str]:
     """Return all nodes of the campaign: those of a later wave are handed over again when their wave comes."""
     with Ledger.open(EnvPaths(ctx.root, ctx.env).database) as ledger:
         return {name for row in ledger.campaigns() if row["id"] == ctx.campaign for name in row["nodes"]}
-
-
-def _blocked(switches: set[str], keeping: set[str], ours: set[str]) -> NodeResult:
-    """Say why a switch is not changed now: somebody behind it keeps jobs, or is in production and was not asked for."""
-    names, where = ", ".join(sorted(keeping)), ", ".join(sorted(switches))
-    step = "Nothing was touched: run again when their jobs have ended."
-    if not keeping <= ours:
-        step = "Nothing was touched: run it for them too (--limit), or for the whole site."
-    text = f"{where}: a change of ports is due - Expected: no node in production behind them that is not held Actual: {names}. {step}"
-    return NodeResult(Outcome.ERROR, text, data={UNTOUCHED: True}, touched=False)

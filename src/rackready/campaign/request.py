@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rackready.design.pinned import digest
 from rackready.model.phase import PhaseContext
 from rackready.model.site import Site
 
@@ -47,7 +47,7 @@ class Request:
 
     def context(self) -> PhaseContext:
         """Return what the phases are told."""
-        return PhaseContext(self.env, Path(self.root), self.campaign, self.check, self.again)
+        return PhaseContext(self.env, Path(self.root), self.campaign, self.check, self.again, self.site_digest)
 
     def waves(self) -> list[tuple[str, ...]]:
         """Return the nodes in waves."""
@@ -60,11 +60,6 @@ class Request:
 
 def _cut(nodes: tuple[str, ...], size: int) -> list[tuple[str, ...]]:
     return [nodes[start : start + size] for start in range(0, len(nodes), size)]
-
-
-def site_digest(site: Site) -> str:
-    """Return the SHA-256 (hex) of the whole site as loaded, overlay included."""
-    return hashlib.sha256(site.model_dump_json().encode()).hexdigest()
 
 
 def new_request(  # noqa: PLR0913 - what is asked for
@@ -83,7 +78,7 @@ def new_request(  # noqa: PLR0913 - what is asked for
         batch_size=limits.batch_size,
         wave_size=limits.wave_size,
         stop_above_pct=limits.stop_above_pct,
-        site_digest=site_digest(site),
+        site_digest=digest(site),
         check=check,
         again=again,
     )

@@ -15,6 +15,7 @@ from rackready.campaign.summary import NodeSummary, document, exit_code, summari
 from rackready.cli.output import Format, console, env_paths, print_json, print_reasons, print_table, progress
 from rackready.cli.progress_lines import Lines
 from rackready.design.deployable import require
+from rackready.design.pinned import edited, pin
 from rackready.design.site import load_site
 from rackready.drivers.ssh import read_private_key
 from rackready.gates.site_gates import require_gates
@@ -35,6 +36,7 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     read_private_key("this controller", site.access.private_key)
     begun = time.monotonic()
     able, held = _without_those_out(paths, nodes)
+    pin(paths, site)
     request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again)
     command = command_words(kind, env=env, limit=limit, check=check, again=again)
     finished = (run_campaign if able else keep_off_alone)(paths, request, command=command, say=_say, show=Lines(verbose=verbose))
@@ -42,7 +44,8 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
         rows = summarise(ledger, able, finished.results) + held
     rows.sort(key=lambda row: nodes.index(row.name))
     result = document(finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed, drained=finished.drained)
-    result |= _reports(paths, finished.campaign)
+    result |= _reports(paths, site, finished.campaign)
+    result["site_edited"] = edited(request.context())
     if output is Format.JSON:
         print_json(result)
     else:
@@ -98,10 +101,10 @@ def _say(text: str) -> None:
     progress.print(text, style="yellow")
 
 
-def _reports(paths: EnvPaths, campaign: str) -> dict[str, Any]:
-    from rackready.evidence.report import write_reports  # noqa: PLC0415 - only at the end of a campaign
+def _reports(paths: EnvPaths, site: Site, campaign: str) -> dict[str, Any]:
+    from rackready.evidence.report import write  # noqa: PLC0415 - only at the end of a campaign
 
-    written = write_reports(paths.root, paths.env, campaign)
+    written = write(site, paths, campaign)
     return {"report_html": str(written.html), "report_json": str(written.json)}
 
 
@@ -121,6 +124,8 @@ def _print(rows: list[NodeSummary], result: dict[str, Any]) -> None:
     console.print(f"{ready} of {len(rows)} nodes ready, {result['seconds']} s")
     if not result["changed"] and not result["drained"] and all(row.outcome == "pass" for row in rows):
         console.print("nothing was changed: the site is as its file says")
+    if result["site_edited"]:
+        console.print(result["site_edited"], style="yellow")
     console.print(f"report: {result['report_html']}\n        {result['report_json']}")
 
 

@@ -74,7 +74,7 @@ def _hold(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:
     A node that is ready is held by our own record; of any other the scheduler is asked. Where it does not answer, that is said: the next
     deploy asks again before it touches the node.
     """
-    from rackready.design.site import load_site  # noqa: PLC0415
+    from rackready.design.pinned import site_of  # noqa: PLC0415
     from rackready.handover.offer import ASK_S, keep_off, not_asked, offers  # noqa: PLC0415
     from rackready.handover.phase import hold_nodes  # noqa: PLC0415
     from rackready.model.outcome import Outcome  # noqa: PLC0415
@@ -84,7 +84,7 @@ def _hold(ctx: PhaseContext, ledger: Ledger, node: str, reason: str) -> None:
     row = ledger.state(node)
     state = row.state if row is not None else NodeState.DECLARED
     if state is not NodeState.READY:
-        found = offers(load_site(ctx.env, root=ctx.root), EnvPaths(ctx.root, ctx.env), [node], limit_s=ASK_S, reads=False)
+        found = offers(site_of(ctx), EnvPaths(ctx.root, ctx.env), [node], limit_s=ASK_S, reads=False)
         _warn(not_asked(found.unknown))
         if node not in found.offered:
             return

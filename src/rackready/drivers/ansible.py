@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rackready.design.facts import desired_digest
-from rackready.design.site import load_site
+from rackready.design.pinned import VARIABLE, pinned_file, site_of
 from rackready.drivers.ansible_events import Events
 from rackready.drivers.ansible_ssh import connections
 from rackready.drivers.process import ChildResult, run_child
@@ -44,7 +44,7 @@ def run_playbook(
     """
     if not nodes:
         return {}
-    site = load_site(ctx.env, root=ctx.root)
+    site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     with Ledger.open(paths.database) as ledger:
         return _Run(ctx, site, paths, ledger, playbook, list(nodes)).go(extra_vars or {}, tags or [])
@@ -88,13 +88,16 @@ class _Run:
             [sys.executable, "-m", "rackready.drivers.ansible_worker"],
             log=self.log,
             cwd=self.ctx.root,
-            env=_environment(self.ctx.root, self.site) | connection,
+            env=_environment(self.ctx.root, self.site) | self._pinned() | connection,
             stdin_text=json.dumps(request),
             timeout_s=_LIMIT_S,
             on_line=events.line,
             ledger=self.ledger,
             what=f"ansible-playbook {self.playbook}",
         )
+
+    def _pinned(self) -> dict[str, str]:
+        return {VARIABLE: str(pinned_file(self.paths, self.ctx.site_digest))} if self.ctx.site_digest else {}
 
     def _begin(self, node: str) -> int:
         operation, desired = f"install:{self.playbook}", desired_digest(self.site, node)

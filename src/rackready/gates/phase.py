@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackready.design.check_gates import today, warnings
-from rackready.design.site import load_site
+from rackready.design.pinned import site_of
 from rackready.drivers.remote import Host, Remote
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.alone import NODE_WORKERS, Pace, in_levels, run_alone
@@ -53,7 +53,7 @@ def run_gates(
     which gates count already and are not run, node by node: coverage and the result are over both. ``quiet``: tell only what does not pass.
     Raises RackreadyError for a site or gate set that cannot be used, Interrupted when the operator stops.
     """
-    site = load_site(ctx.env, root=ctx.root)
+    site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     entries = gate_entries(site, only)
     if ctx.check:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rackready.design.site import load_site
+from rackready.design.pinned import site_of
 from rackready.gates.alone import NODE_WORKERS, Pace
 from rackready.gates.phase import Stage, stages
 from rackready.gates.recorder import Recorder
@@ -29,7 +29,7 @@ def run_set(ctx: PhaseContext, nodes: Sequence[str], wanted: str) -> dict[str, N
 
     Raises RackreadyError for a set or site that cannot be used, Interrupted.
     """
-    site = load_site(ctx.env, root=ctx.root)
+    site = site_of(ctx)
     found = loader.set_of(site.gates, wanted)
     order = waves(site, nodes) if found.wave_gap_s is not None else Waves((tuple(nodes),))
     with stages(ctx, site, EnvPaths(ctx.root, ctx.env), nodes, found.gates) as begin:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from rackready.design.check_gates import today
 from rackready.design.facts import desired_digest
-from rackready.design.site import load_site
+from rackready.design.pinned import site_of
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.board import Kept
 from rackready.gates.damage import set_aside
@@ -40,7 +40,7 @@ def run_certify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
 
     A node that this campaign has not looked at is looked at first. Raises Interrupted when the operator stops.
     """
-    site = load_site(ctx.env, root=ctx.root)
+    site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     found, parts = (fingerprints(site, paths, nodes), {}) if ctx.check else seen_now(ctx, site, nodes)
     with Ledger.open(paths.database) as ledger:

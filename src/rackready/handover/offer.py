@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rackready.design.names import listed
-from rackready.design.site import load_site
+from rackready.design.pinned import site_of
 from rackready.drivers.scheduler.base import SchedulerNode, UnknownNodeError
 from rackready.drivers.scheduler.look import look
 from rackready.drivers.scheduler.registry import adapter_for, reader_for
@@ -99,7 +99,7 @@ def keep_off(ctx: PhaseContext, but: str = "") -> Kept:
     with Ledger.open(paths.database) as ledger:
         if not any(row.state in OUT and row.name != but for row in ledger.states()):
             return Kept()
-        site = load_site(ctx.env, root=ctx.root)
+        site = site_of(ctx)
         rows = {node: row for node, row in out_of_use(ledger, site).items() if node != but}
         found = offers(site, paths, list(rows), limit_s=ASK_S, reads=False)
         drained, lines = _drain(ctx, rows, found.offered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from rackready.design.site import load_site
+from rackready.design.pinned import site_of
 from rackready.drivers.ansible import run_playbook
 from rackready.drivers.scheduler.base import SchedulerAdapter, reason_text
 from rackready.drivers.scheduler.registry import adapter_for
@@ -26,7 +26,7 @@ RELEASE, DRAIN = "scheduler-release", "scheduler-drain"
 
 def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     """Hand over every node whose certificate counts for what it is now; a result per node. A node without one is held."""
-    site = load_site(ctx.env, root=ctx.root)
+    site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     out: dict[str, NodeResult] = {}
     digests: dict[str, str] = {}
@@ -119,7 +119,7 @@ def _each(ctx: PhaseContext, paths: EnvPaths, nodes: list[str], work: Callable[[
         return {}
     with Ledger.open(paths.database) as ledger:
         try:
-            with adapter_for(load_site(ctx.env, root=ctx.root), paths) as adapter:
+            with adapter_for(site_of(ctx), paths) as adapter:
                 return {node: _guarded(adapter, ledger, node, work) for node in nodes}
         except RackreadyError as error:
             return dict.fromkeys(nodes, NodeResult(Outcome.ERROR, str(error)))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from rackready.design.site import load_site
+from rackready.design.pinned import site_of
 from rackready.drivers.process import STOP, check_stop
 from rackready.drivers.scheduler.base import Job, JobsUnknownError, SchedulerAdapter, UnknownNodeError
 from rackready.drivers.scheduler.registry import adapter_for
@@ -90,7 +90,7 @@ class _Use:
 def _ask(ctx: PhaseContext, nodes: list[str]) -> dict[str, _Use | RackreadyError]:
     """Return how each node is used, or the scheduler's error."""
     try:
-        with adapter_for(load_site(ctx.env, root=ctx.root), EnvPaths(ctx.root, ctx.env)) as adapter:
+        with adapter_for(site_of(ctx), EnvPaths(ctx.root, ctx.env)) as adapter:
             return {node: _use(adapter, node) for node in nodes}
     except RackreadyError as error:
         return dict.fromkeys(nodes, error)
@@ -121,7 +121,7 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str]) -> dict[str, NodeRes
         return {}
     held = hold_nodes(ctx, list(reasons), dict(reasons))
     bad = {node: replace(result, touched=False) for node, result in held.items() if result.outcome is not Outcome.PASS}
-    site = load_site(ctx.env, root=ctx.root)
+    site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     limit_s = site.handover.drain_wait_s if isinstance(site.handover, SlurmHandover) else 0
     drained = [node for node in reasons if node not in bad]

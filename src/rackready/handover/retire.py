@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rackready.design.site import load_site
+from rackready.design.pinned import site_of
 from rackready.drivers.scheduler.base import Job, JobsUnknownError
 from rackready.drivers.scheduler.registry import adapter_for
 from rackready.handover.phase import hold_nodes
@@ -46,7 +46,7 @@ class Standing:
 
 def look(ctx: PhaseContext, node: str) -> Standing:
     """Return how a node stands; reads only. Raises RetireRefusedError when the site has no such node."""
-    site = load_site(ctx.env, root=ctx.root)
+    site = site_of(ctx)
     known = [item.name for item in site.nodes()]
     if node not in known:
         message = f"{node} - Expected: one of {', '.join(known)} Actual: no such node. Correct the name."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rackready.design.site import load_site
+from rackready.design.pinned import site_of
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.fingerprint import Unreached
 from rackready.gates.node_parts import Seen
@@ -26,7 +26,7 @@ def run_verify(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
 
     What a look finds is a fail like any other; a certificate that is missing, damaged or of another state of the node is an error.
     """
-    site = load_site(ctx.env, root=ctx.root)
+    site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     prints, parts = fingerprints(ctx, site, nodes)
     out = {node: _unread(found) for node, found in [*prints.items(), *parts.items()] if isinstance(found, Finding)}

@@ -19,6 +19,8 @@ class PhaseContext:
     check: bool = False
     again: bool = False
     """Measure also what valid evidence spares; a fail on record stays one."""
+    site_digest: str = ""
+    """The stored site that the campaign works on (design.pinned); empty: the site file as it is now."""
 
 
 @dataclass(frozen=True, slots=True)

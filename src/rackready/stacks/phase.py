@@ -10,7 +10,7 @@ import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from rackready.design.site import load_site
+from rackready.design.pinned import site_of
 from rackready.drivers import pulumi as engine
 from rackready.drivers.process import run_child
 from rackready.ledger.store import Ledger
@@ -55,7 +55,7 @@ def _checked(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, Node
 def _run(ctx: PhaseContext, nodes: list[str], action: str) -> dict[str, NodeResult]:
     if not nodes:
         return {}
-    site = load_site(ctx.env, root=ctx.root)
+    site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     engine.require_engine(ctx.root)
     logs = paths.logs / (ctx.campaign or "provision")
@@ -85,7 +85,7 @@ def _request(ctx: PhaseContext, site: Site, nodes: list[str], action: str, resul
     racks: dict[str, list[str]] = {}
     for node in nodes:
         racks.setdefault(site.rack_of(node).name, []).append(node)
-    return Request(ctx.env, str(ctx.root), ctx.campaign, action, racks, str(result))
+    return Request(ctx.env, str(ctx.root), ctx.campaign, action, racks, str(result), ctx.site_digest)
 
 
 def _worker(paths: EnvPaths, request: Request, log: Path, round_s: int) -> str:

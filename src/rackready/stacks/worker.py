@@ -23,13 +23,13 @@ from typing import Any
 from pulumi import automation as auto
 
 from rackready import files
-from rackready.design.site import load_site
+from rackready.design.pinned import site_of
 from rackready.drivers import pulumi as engine
 from rackready.drivers.marks import name_of
 from rackready.drivers.process import session_members
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
-from rackready.model.phase import NodeResult
+from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
 from rackready.stacks import metal
@@ -53,6 +53,11 @@ class Request:
     action: str
     racks: dict[str, list[str]]
     result: str
+    site_digest: str = ""
+
+    def context(self) -> PhaseContext:
+        """Return where it runs."""
+        return PhaseContext(self.env, Path(self.root), self.campaign, site_digest=self.site_digest)
 
 
 def rounds(racks: dict[str, list[str]]) -> int:
@@ -84,7 +89,7 @@ def _rack(request: Request, rack: str) -> dict[str, NodeResult]:
     failure = ""
     try:
         with _alone(paths, rack):
-            args = rack_args(load_site(request.env, root=paths.root), request.env, rack)
+            args = rack_args(site_of(request.context()), request.env, rack)
             stack = engine.open_stack(paths, rack, partial(metal.declare, args), campaign=request.campaign)
             for operation in _operations(stack, request.action, args, nodes, recorder):
                 _unlocked(stack, operation)

@@ -201,7 +201,7 @@ def test_a_switch_waits_while_jobs_run_behind_the_ports_that_change(monkeypatch:
     out = fabric_of(monkeypatch, ctx, world, list(ALL), leaf01="+ nv set qos roce mode lossless")
     assert out["node01"] == KEPT
     assert out["node03"].message == (
-        "leaf01: a change of ports is due - Expected: no node in production behind them that is not held Actual: node01. "
+        "leaf01: its ports would change - Expected: all nodes in production behind it drained Actual: not drained: node01. "
         "Nothing was touched: run again when their jobs have ended."
     )
     assert not out["node03"].touched
@@ -212,7 +212,7 @@ def test_a_node_in_production_that_was_not_asked_for_is_not_cut_off(monkeypatch:
     world = Fabric(busy=("node01", "node02"))
     out = fabric_of(monkeypatch, ctx, world, ["node03"], leaf02="+ nv set qos roce mode lossless")
     assert out["node03"].message == (
-        "leaf02: a change of ports is due - Expected: no node in production behind them that is not held Actual: node01, node02. "
+        "leaf02: its ports would change - Expected: all nodes in production behind it drained Actual: not drained: node01, node02. "
         "Nothing was touched: run it for them too (--limit), or for the whole site."
     )
     assert (world.done, world.held) == ([], {})

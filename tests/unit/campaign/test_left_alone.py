@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 JOBS = NodeResult(Outcome.ERROR, "node01: jobs run on it", data={HELD: True}, touched=False)
 SILENT = NodeResult(Outcome.ERROR, "node02: nobody can say it", data={UNTOUCHED: True}, touched=False)
 WAITS = (
-    "leaf01: a change of ports is due - Expected: no node in production behind them that is not held Actual: node01. "
+    "leaf01: its ports would change - Expected: all nodes in production behind it drained Actual: not drained: node01. "
     "Nothing was touched: run again when their jobs have ended."
 )
 
@@ -59,7 +59,7 @@ def run(monkeypatch: pytest.MonkeyPatch, root: Path, world: Ready) -> list[str]:
     stands = {"in_production": world.in_production, "take_out": world.take_out, "run_switches": world.switches, "run_playbook": world.playbook}
     for name, stand_in in {**stands, "verify_fabric": lambda _ctx, names: dict.fromkeys(names, NodeResult(Outcome.PASS))}.items():
         monkeypatch.setattr(fabric, name, stand_in)
-    step.run_phase(Request("c1", "sim", str(root), "fabric", ("fabric",), ALL, 8, 8, 100, "d"), "fabric", list(ALL))
+    step.run_phase(Request("c1", "sim", str(root), "fabric", ("fabric",), ALL, 8, 8, 100, ""), "fabric", list(ALL))
     return drained
 
 
@@ -94,7 +94,7 @@ def test_a_node_that_cannot_be_reached_is_held(monkeypatch: pytest.MonkeyPatch, 
 
 def test_what_kept_a_node_back_is_forgotten_when_it_is_handed_over(tmp_path: Path, ledger: Ledger) -> None:
     ledger.set_state("node02", NodeState.READY, WAITS)
-    request = Request("c2", "sim", str(tmp_path), "handover", ("handover",), ALL, 8, 8, 100, "d")
+    request = Request("c2", "sim", str(tmp_path), "handover", ("handover",), ALL, 8, 8, 100, "")
     step._advance(ledger, request, "handover", "node02", NodeResult(Outcome.PASS))
     assert states(ledger)["node02"] == (NodeState.READY, "")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rackready.design.site import load_site
+from rackready.design.pinned import site_of
 from rackready.design.switches import PortConfig, SwitchConfig, switch_config
 from rackready.drivers.remote import Answer, Host, Remote
 from rackready.drivers.switch.base import SwitchState
@@ -39,7 +39,7 @@ class _End:
 
 def verify_fabric(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     """Return, per node, whether every cable has its link and both of its ends agree on PFC, DSCP, trust and MTU."""
-    site = load_site(ctx.env, root=ctx.root)
+    site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     configs = [switch_config(site, switch.name) for switch in site.switches]
     wanted = [config for config in configs if any(port.node in nodes for port in config.ports)]

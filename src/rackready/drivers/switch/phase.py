@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from rackready.design.pinned import site_of
 from rackready.design.secrets import reveal
-from rackready.design.site import load_site
 from rackready.design.switches import switch_config
 from rackready.drivers.hostkeys import PATIENCE_S, pin_at_first_contact
 from rackready.drivers.process import check_stop
@@ -27,7 +27,7 @@ _AT_ONCE = 8
 
 def run_switches(ctx: PhaseContext, switch_names: list[str]) -> dict[str, NodeResult]:
     """Bring switches to their configuration; with ``ctx.check`` only say what would change. A result per switch."""
-    site = load_site(ctx.env, root=ctx.root)
+    site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
     with Ledger.open(paths.database) as ledger:
         return _each(switch_names, lambda name: _run_one(ctx, site, paths, ledger, name))

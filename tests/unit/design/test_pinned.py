@@ -1,0 +1,95 @@
+"""A campaign works on the site as it began: editing the site file meanwhile changes nothing, and is said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rackready.design.pinned import VARIABLE, digest, edited, pin, pinned_file, read_pinned, site_of
+from rackready.design.site import load_site
+from rackready.model.phase import PhaseContext
+from rackready.model.problems import RackreadyError
+from rackready.paths import EnvPaths
+
+ROOT = Path(__file__).resolve().parents[3]
+SITE = ROOT / "inventories" / "sim" / "site.yml"
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> EnvPaths:
+    folder = tmp_path / "inventories" / "sim"
+    folder.mkdir(parents=True)
+    shutil.copy(SITE, folder)
+    return EnvPaths(tmp_path, "sim")
+
+
+def edit(paths: EnvPaths, old: str, new: str) -> None:
+    text = paths.site_file.read_text(encoding="utf-8")
+    assert old in text
+    paths.site_file.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def begun(paths: EnvPaths) -> PhaseContext:
+    return PhaseContext("sim", paths.root, "c1", site_digest=pin(paths, load_site("sim", root=paths.root)))
+
+
+@pytest.mark.parametrize("path", [SITE, *sorted((ROOT / "inventories" / "examples").glob("*.yml"))], ids=lambda path: path.stem)
+def test_a_site_is_the_same_after_it_was_stored(path: Path, tmp_path: Path) -> None:
+    site = load_site("sim", site_file=path, root=ROOT)
+    where = EnvPaths(tmp_path, "sim")
+    assert read_pinned(pinned_file(where, pin(where, site))) == site
+    assert pinned_file(where, digest(site)).stat().st_mode & 0o777 == 0o600
+
+
+def test_an_edit_during_a_campaign_changes_nothing_and_is_said(paths: EnvPaths) -> None:
+    ctx = begun(paths)
+    assert edited(ctx) == ""
+    before = site_of(ctx)
+    edit(paths, "name: sim", "name: other")
+    assert (site_of(ctx), site_of(PhaseContext("sim", paths.root, "c2")).name) == (before, "other")
+    assert edited(ctx) == (
+        f"{paths.site_file} or an overlay was edited while this campaign ran, which used the site as it was. Run the same command again to apply the edit."
+    )
+
+
+def test_an_edit_that_cannot_be_used_is_said_with_its_reason(paths: EnvPaths) -> None:
+    ctx = begun(paths)
+    edit(paths, "name: sim", "nme: sim")
+    assert site_of(ctx).name == "sim"
+    assert edited(ctx).startswith(f"{paths.site_file} was edited while this campaign ran, which used the site as it was. It cannot be used now: ")
+    assert "nme" in edited(ctx)
+
+
+@pytest.mark.parametrize(("change", "actual"), [("gone", "nothing there"), ("cut", "EOFError, damaged"), ("other", "")])
+def test_a_stored_site_that_is_not_whole_is_refused(paths: EnvPaths, change: str, actual: str) -> None:
+    ctx = begun(paths)
+    path, data = pinned_file(paths, ctx.site_digest), pinned_file(paths, ctx.site_digest).read_bytes()
+    if change == "other":
+        edit(paths, "name: sim", "name: other")
+        other = pin(paths, load_site("sim", root=paths.root))
+        data, actual = pinned_file(paths, other).read_bytes(), other[:40]
+    path.unlink()
+    if change != "gone":
+        path.write_bytes(data[: len(data) // 2] if change == "cut" else data)
+    with pytest.raises(RackreadyError) as refused:
+        site_of(ctx)
+    assert str(refused.value) == (
+        f"{path}: the site that this campaign began with - Expected: SHA-256 {ctx.site_digest[:12]} Actual: {actual}. "
+        f"Remove {path} and run the same command again: it stores the site anew."
+    )
+
+
+def test_ansible_reads_the_site_of_the_campaign(paths: EnvPaths) -> None:
+    ctx = begun(paths)
+    edit(paths, "name: sim", "nme: sim")
+    argv = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", str(paths.site_file), "--list"]
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(paths.root), "PYTHONPATH": str(ROOT / "src"), "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "LANG": "C.UTF-8"}
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, cwd=ROOT, env=env | {VARIABLE: str(pinned_file(paths, ctx.site_digest))})
+    assert sorted(json.loads(done.stdout)["_meta"]["hostvars"]) == ["node01", "node02", "node03", "node04"]
+    live = subprocess.run(argv, check=False, capture_output=True, text=True, cwd=ROOT, env=env)
+    assert "nme" in live.stderr, "without it, the file as it is now is read"
