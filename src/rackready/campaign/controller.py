@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from rackready.campaign.abi import CAMPAIGN_ABI
+from rackready.campaign.log_file import logged
 from rackready.campaign.request import Request
 from rackready.design.names import listed
 from rackready.drivers.process import STOP, busy, kill_all_children, reap
@@ -25,6 +26,8 @@ from rackready.handover.offer import Kept, keep_off
 from rackready.ledger.lock import ControllerLock
 from rackready.ledger.store import UNFINISHED, EventRow, Ledger
 from rackready.paths import EnvPaths
+
+_log = logging.getLogger(__name__)
 
 _STOP_WITHIN_S = 28.0
 _POLL_S = 0.25
@@ -46,24 +49,26 @@ class Finished:
     """Nodes in quarantine that the scheduler offered when it began: they are drained again."""
 
 
-def run_campaign(paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show) -> Finished:
+def run_campaign(paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show, verbose: bool = False) -> Finished:
     """Run a campaign to its end, going on with an unfinished one of the same shape. Raises ControllerBusyError.
 
     ``command``: what the operator called, with its options; it is what a second controller is told, and what goes on after a stop.
-    When the operator stops it, the process ends here with 130.
+    ``verbose``: say also what goes to the log of the campaign at level INFO. When the operator stops it, the process ends here with 130.
     """
     with ControllerLock(paths.lock, command, paths.database), Ledger.open(paths.database) as ledger:
         for line in reap(ledger):
             say(f"ended what an earlier run left behind: {line}")
         request, resumed = _choose(paths, ledger, wanted, say)
-        kept = _kept_off(request, say)
-        finished = _drive(paths, ledger, request, resumed=resumed, command=command, say=say, show=show)
+        with logged(paths, request.campaign, say if verbose else None):
+            _log.info("%s: %s", command, "resumes" if resumed else "begins")
+            kept = _kept_off(request, say)
+            finished = _drive(paths, ledger, request, resumed=resumed, command=command, say=say, show=show)
         return replace(finished, drained=kept.drained)
 
 
-def keep_off_alone(paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show) -> Finished:
+def keep_off_alone(paths: EnvPaths, wanted: Request, *, command: str, say: Say, show: Show, verbose: bool = False) -> Finished:
     """Do what a campaign does first, where none of the chosen nodes can be taken up. Raises ControllerBusyError."""
-    del show  # there is no progress
+    del show, verbose  # there is no progress
     if wanted.check:
         return Finished(wanted.campaign, {}, resumed=False)
     with ControllerLock(paths.lock, command, paths.database):

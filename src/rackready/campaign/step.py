@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import traceback
+import logging
 from typing import Any
 
+from rackready.campaign.log_file import log_path
 from rackready.campaign.phases import PHASES
 from rackready.campaign.request import Request
 from rackready.drivers.process import check_stop, working
@@ -15,8 +16,9 @@ from rackready.model.outcome import CONTINUES, Outcome
 from rackready.model.phase import NodeResult
 from rackready.model.problems import RackreadyError
 from rackready.model.state import NodeState, at_least
-from rackready.paths import EnvPaths, private_dir
+from rackready.paths import EnvPaths
 
+_log = logging.getLogger(__name__)
 _FEW = 3
 """So many tasks that changed something are named; of more, as in a first install, their number is told."""
 
@@ -24,6 +26,7 @@ _FEW = 3
 def run_phase(request: Request, phase: str, nodes: list[str]) -> dict[str, dict[str, Any]]:
     """Run a phase and return node -> {outcome, message, changed}; every node asked for has an entry."""
     check_stop()
+    _log.info("%s begins on %s", phase, ", ".join(nodes))
     paths = EnvPaths(request.context().root, request.env)
     with Ledger.open(paths.database) as ledger, working():
         touched = {node: _begin(ledger, request, phase, node) for node in nodes}
@@ -31,6 +34,7 @@ def run_phase(request: Request, phase: str, nodes: list[str]) -> dict[str, dict[
         results = unseen | _results(request, phase, [node for node in nodes if node not in unseen], paths)
         check_stop()
         for node in nodes:
+            _log.info("%s on %s: %s %s", phase, node, results[node].outcome.value, results[node].message)
             _settle_change(ledger, touched[node], results[node])
             _record(ledger, request, phase, node, results[node])
         _hold(ledger, request, phase, [node for node in nodes if _falls_out(results[node])])
@@ -78,8 +82,8 @@ def _results(request: Request, phase: str, nodes: list[str], paths: EnvPaths) ->
     except RackreadyError as error:
         got = dict.fromkeys(nodes, NodeResult(Outcome.ERROR, str(error)))
     except Exception as error:  # noqa: BLE001 - a defect of ours in one phase must not be recorded as the engine's result; it is shown as an error of every node
-        log = private_dir(paths.logs / request.campaign) / f"{phase}-defect.log"
-        log.write_text(traceback.format_exc(), encoding="utf-8")
+        _log.exception("%s: defect in rackready", phase)
+        log = log_path(paths, request.campaign)
         text = f"{phase}: defect in rackready - Expected: a result Actual: {error.__class__.__name__}: {error}. See {log} and report it."
         got = dict.fromkeys(nodes, NodeResult(Outcome.ERROR, text))
     missing = NodeResult(Outcome.ERROR, f"{phase}: no result - Expected: one for every node Actual: none. See the logs of campaign {request.campaign}.")

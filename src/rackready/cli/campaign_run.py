@@ -10,6 +10,7 @@ import typer
 
 from rackready.campaign.applied import record_applied
 from rackready.campaign.controller import Finished, keep_off_alone, run_campaign
+from rackready.campaign.log_file import log_path
 from rackready.campaign.request import Request, new_request
 from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
 from rackready.cli.output import Format, console, env_paths, print_json, print_reasons, print_table, progress
@@ -39,12 +40,12 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     pin(paths, site)
     request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again)
     command = command_words(kind, env=env, limit=limit, check=check, again=again)
-    finished = (run_campaign if able else keep_off_alone)(paths, request, command=command, say=_say, show=Lines(verbose=verbose))
+    finished = (run_campaign if able else keep_off_alone)(paths, request, command=command, say=_say, show=Lines(verbose=verbose), verbose=verbose)
     with Ledger.open(paths.database) as ledger:
         rows = summarise(ledger, able, finished.results) + held
     rows.sort(key=lambda row: nodes.index(row.name))
     result = document(finished.campaign, rows, seconds=time.monotonic() - begun, resumed=finished.resumed, drained=finished.drained)
-    result |= _reports(paths, site, finished.campaign)
+    result |= _reports(paths, site, finished.campaign) | {"log": str(log_path(paths, finished.campaign))}
     result["site_edited"] = edited(request.context())
     if output is Format.JSON:
         print_json(result)
@@ -126,7 +127,7 @@ def _print(rows: list[NodeSummary], result: dict[str, Any]) -> None:
         console.print("nothing was changed: the site is as its file says")
     if result["site_edited"]:
         console.print(result["site_edited"], style="yellow")
-    console.print(f"report: {result['report_html']}\n        {result['report_json']}")
+    console.print(f"report: {result['report_html']}\n        {result['report_json']}\nlog:    {result['log']}")
 
 
 def _leave(code: int) -> None:

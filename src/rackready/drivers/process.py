@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from typing import IO
 
 from rackready.drivers.marks import VARIABLE, child_mark, end_all, marked, masters, name_of, project_mark, stat_fields
 from rackready.ledger.store import Ledger
+
+_log = logging.getLogger(__name__)
 
 STOP = threading.Event()
 """Set by the first SIGINT: no new work begins, children are asked to stop."""
@@ -98,6 +101,7 @@ def run_child(  # noqa: PLR0913 - what a child process has
             with _live_lock:
                 _live[child.pid] = mark
             os.write(gate_write, b"\n")
+            _log.info("began %s (pid %d), output in %s", what or argv[0], child.pid, log)
         finally:
             os.close(gate_write)
         try:
@@ -109,6 +113,7 @@ def run_child(  # noqa: PLR0913 - what a child process has
                 _live.pop(child.pid, None)
             if ledger and row is not None:
                 ledger.child_ended(row)
+    _log.info("%s (pid %d) ended with %d after %.1f s", what or argv[0], child.pid, child.returncode, time.monotonic() - begun)
     if STOP.is_set():
         raise Interrupted
     return ChildResult(child.returncode, timed_out, time.monotonic() - begun)

@@ -33,6 +33,8 @@ _NOT_PINNED = "not found in known_hosts"
 """What paramiko's RejectPolicy says of a host without a pinned key (paramiko/client.py)."""
 _RUN = secrets.token_hex(4)
 """Names this process in what it leaves on nodes while it works, so that a later run can tell leftovers from its own work."""
+_log = logging.getLogger(__name__)
+_LOGGED = 400  # characters of a command that the log keeps
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what fails is in the answer; paramiko would say it a second time, on our output
 _WRAP = 'umask 077; f=$1; t=$2; shift 2; echo $$ >"$f"; timeout -k 5 "$t" "$@"; c=$?; rm -f "$f"; exit $c'
 
@@ -106,11 +108,14 @@ class Remote:
         try:
             job = self.start(node, argv, stdin=stdin, env=env, timeout_s=timeout_s)
         except UnreachableError as error:
+            _log.info("%s", error)
             return Answer(None, "", "", time.monotonic() - begun, failure=str(error), reached=False)
         try:
-            return job.wait(timeout_s, cleaning=cleaning)
+            answer = job.wait(timeout_s, cleaning=cleaning)
         finally:
             job.end()
+        _log.debug("%s: %s%s: %s in %.1f s", node, shlex.join(argv)[:_LOGGED], " < script" if stdin else "", _ended(answer), answer.seconds)
+        return answer
 
     def start(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Job:
         """Start a command and return at once. Raises UnreachableError."""
@@ -211,6 +216,7 @@ class Remote:
                 line.sessions -= 1
 
     def _connect(self, host: Host) -> paramiko.SSHClient:
+        _log.info("%s: connects to %s:%s over SSH", host.name, host.address, host.port)
         client = paramiko.SSHClient()
         ssh.load_pins(client, self._known_hosts)
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
@@ -229,6 +235,11 @@ class Remote:
         if transport is not None:
             transport.set_keepalive(15)
         return client
+
+
+def _ended(answer: Answer) -> str:
+    """Return how a command ended, for the log."""
+    return answer.failure or ("killed at its time limit" if answer.timed_out else f"exit {answer.exit_code}, {len(answer.stdout)} characters")
 
 
 def _changed(node: str, error: paramiko.BadHostKeyException) -> str:

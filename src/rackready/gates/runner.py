@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import time
@@ -21,6 +22,8 @@ from rackready.gates.schedule import batches
 from rackready.gates.shipped import command as shipped
 from rackready.model.outcome import Finding, Outcome, Verdict
 from rackready.ondevice import listens
+
+_log = logging.getLogger(__name__)
 
 _READY_S = 60.0
 _READY_SLICE_S = 10.0
@@ -120,6 +123,7 @@ class Runner:
         shared = self.readings.of(run, self._ask) if self.readings is not None and number == 1 else None
         outputs = self.outputs(run, gate, shared.ask if shared is not None else None)
         verdict = evaluated(gate, self.facts, run, outputs)
+        _log.info("%s on %s: %s, attempt %d", gate.id, run.target, verdict.outcome.value, number)
         begun = min([started, *shared.asked]) if shared is not None else started
         self.sink(gate, Attempt(run, number, outputs, verdict, begun, datetime.now(UTC)))
         return verdict

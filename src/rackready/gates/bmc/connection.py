@@ -6,6 +6,7 @@ What goes out of here has no credentials in it: they stay in the driver, and wha
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,8 @@ from rackready.gates.bmc.cycle import Cycler
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Bmc as BmcSite
 from rackready.model.site import Site
+
+_log = logging.getLogger(__name__)
 
 
 class Bmcs:
@@ -37,7 +40,9 @@ class Bmcs:
         if site is None:
             return Answer(None, "", "", 0.0, failure=f"{node}: bmc - Expected: address and password in the site file Actual: not given.")
         with self._asked[node]:
-            return self._ask(node, site, argv, timeout_s)
+            answer = self._ask(node, site, argv, timeout_s)
+        _log.debug("%s BMC: %s: %s in %.1f s", node, " ".join(argv), answer.failure or f"{len(answer.stdout)} characters", answer.seconds)
+        return answer
 
     def _ask(self, node: str, site: BmcSite, argv: Sequence[str], timeout_s: float) -> Answer:
         begun = time.monotonic()
