@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +20,6 @@ from typing import Any, NoReturn
 from rackready.campaign.abi import CAMPAIGN_ABI
 from rackready.campaign.log_file import logged
 from rackready.campaign.request import Request
-from rackready.design.names import listed
 from rackready.drivers.process import STOP, busy, kill_all_children, reap
 from rackready.handover.offer import Kept, keep_off
 from rackready.ledger.lock import ControllerLock
@@ -35,7 +34,8 @@ _INTERRUPTED = 130
 _FAILED = 2
 
 Say = Callable[[str], None]
-Show = Callable[[EventRow], None]
+Show = Callable[[EventRow, Sequence[str]], None]
+"""Takes an event, and the nodes that said it in the same words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def _show_new(ledger: Ledger, campaign: str, after: int, show: Show) -> int:
     events = ledger.events(campaign, after)
     for _, same in groupby(events, key=lambda event: (event.phase, event.level, event.text)):
         row = list(same)
-        show(replace(row[0], node=listed(dict.fromkeys(event.node for event in row))))
+        show(row[0], list(dict.fromkeys(event.node for event in row)))
     return events[-1].id if events else after
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
 
 from rackready.campaign.applied import record_applied
-from rackready.campaign.controller import Finished, keep_off_alone, run_campaign
+from rackready.campaign.controller import Finished, Show, keep_off_alone, run_campaign
 from rackready.campaign.log_file import log_path
 from rackready.campaign.request import Request, new_request
 from rackready.campaign.summary import NodeSummary, document, exit_code, summarise
@@ -40,7 +42,8 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     pin(paths, site)
     request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again)
     command = command_words(kind, env=env, limit=limit, check=check, again=again)
-    finished = (run_campaign if able else keep_off_alone)(paths, request, command=command, say=_say, show=Lines(verbose=verbose), verbose=verbose)
+    with _shown(request, verbose=verbose) as show:
+        finished = (run_campaign if able else keep_off_alone)(paths, request, command=command, say=_say, show=show, verbose=verbose)
     with Ledger.open(paths.database) as ledger:
         rows = summarise(ledger, able, finished.results) + held
     rows.sort(key=lambda row: nodes.index(row.name))
@@ -53,6 +56,19 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
         _print(rows, result)
     _record(paths, site, request, finished, rows)
     _leave(exit_code(rows))
+
+
+@contextmanager
+def _shown(request: Request, *, verbose: bool) -> Iterator[Show]:
+    """Give what shows the progress: a live table on a terminal, else lines. With ``verbose``, and in a dry run, lines everywhere."""
+    lines = Lines(verbose=verbose)
+    if verbose or request.check or not progress.is_terminal or not request.nodes:
+        yield lines
+        return
+    from rackready.cli.live_table import LiveTable  # noqa: PLC0415 - pipelines need none
+
+    with LiveTable(progress, request.nodes, request.phases, lines) as table:
+        yield table
 
 
 def command_words(kind: str, *, env: str, limit: str, check: bool, again: bool) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
 from rackready.cli.output import progress
+from rackready.design.names import listed
 from rackready.ledger.store import DETAIL, EventRow
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print every step: each role, change and gate. The report lists them all either way.")]
@@ -26,11 +27,16 @@ class Lines:
         self._clock = clock
         self._printed = clock()
 
-    def __call__(self, event: EventRow) -> None:
-        """Print one event, or leave it out."""
+    def __call__(self, event: EventRow, nodes: Sequence[str]) -> None:
+        """Print what these nodes said in the same words, or leave it out."""
         now = self._clock()
         if event.level == DETAIL and not self._verbose and now - self._printed < SILENCE_S:
             return
         self._printed = now
-        stamp = time.strftime("%H:%M:%S", time.localtime(event.at))
-        progress.print(f"{stamp} {event.node:<10} {event.phase:<10} {event.text}", style=_STYLE.get(event.level, ""))
+        progress.print(line_of(event, nodes), style=_STYLE.get(event.level, ""))
+
+
+def line_of(event: EventRow, nodes: Sequence[str]) -> str:
+    """Return the line of an event: time, nodes, phase and text."""
+    stamp = time.strftime("%H:%M:%S", time.localtime(event.at))
+    return f"{stamp} {listed(nodes):<10} {event.phase:<10} {event.text}"

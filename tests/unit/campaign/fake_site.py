@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from rackready.campaign.hold import Runner
 from rackready.campaign.request import DEPLOY, Request
 from rackready.campaign.summary import exit_code, summarise
 from rackready.cli.main import _leave
+from rackready.design.names import listed
 from rackready.drivers.process import check_stop
 from rackready.handover.production import HELD
 from rackready.ledger.store import EventRow, Ledger, LedgerError
@@ -96,11 +97,11 @@ def torn(record: Callable[..., None], wanted: str, root: Path) -> Callable[..., 
     return run
 
 
-def show(event: EventRow, mode: str) -> None:
+def show(event: EventRow, nodes: Sequence[str], mode: str) -> None:
     """Print an event, unless nobody listens."""
     if mode == f"deaf:{event.phase}":
         raise BrokenPipeError(32, "Broken pipe")
-    print("EVENT", event.node, event.phase, event.text, flush=True)
+    print("EVENT", listed(nodes), event.phase, event.text, flush=True)
 
 
 def main() -> int:
@@ -119,7 +120,7 @@ def main() -> int:
         request,
         command="rackready deploy --env x",
         say=lambda text: print("SAY", text, flush=True),
-        show=lambda event: show(event, mode),
+        show=lambda event, nodes: show(event, nodes, mode),
     )
     rows = summarise(Ledger.open(paths.database), list(NODES), finished.results)
     for row in rows:

@@ -22,7 +22,7 @@ def printed(capsys: pytest.CaptureFixture[str], *, verbose: bool) -> list[str]:
     now = [0.0]
     lines = Lines(verbose=verbose, clock=lambda: now[0])
     for number, (now[0], level, text) in enumerate(SEEN):
-        lines(EventRow(number, "c", "node01", "validate", level, text, 0.0))
+        lines(EventRow(number, "c", "node01", "validate", level, text, 0.0), ["node01"])
     return [line.split("validate   ", 1)[1] for line in capsys.readouterr().err.splitlines()]
 
 
