@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rackready.design.pinned import digest
+from rackready.design.pinned import pin
 from rackready.model.phase import PhaseContext
 from rackready.model.site import Site
+from rackready.paths import EnvPaths
 
 DEPLOY = ("provision", "install", "fabric", "validate", "optimize", "revalidate", "certify", "handover")
 """The phases of a deploy, in order."""
@@ -65,7 +66,7 @@ def _cut(nodes: tuple[str, ...], size: int) -> list[tuple[str, ...]]:
 def new_request(  # noqa: PLR0913 - what is asked for
     site: Site, *, env: str, root: Path, kind: str, phases: tuple[str, ...], nodes: tuple[str, ...], check: bool, again: bool = False
 ) -> Request:
-    """Return a request under a new id that sorts by time."""
+    """Return a request under a new id that sorts by time; its campaign works on the site as it is now, which is stored. Raises OSError."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     limits = site.campaign
     return Request(
@@ -78,7 +79,7 @@ def new_request(  # noqa: PLR0913 - what is asked for
         batch_size=limits.batch_size,
         wave_size=limits.wave_size,
         stop_above_pct=limits.stop_above_pct,
-        site_digest=digest(site),
+        site_digest=pin(EnvPaths(root, env), site),
         check=check,
         again=again,
     )

@@ -18,7 +18,7 @@ from rackready.campaign.summary import NodeSummary, document, exit_code, summari
 from rackready.cli.output import Format, console, env_paths, print_json, print_reasons, print_table, progress
 from rackready.cli.progress_lines import Lines
 from rackready.design.deployable import require
-from rackready.design.pinned import edited, pin
+from rackready.design.pinned import edited
 from rackready.design.site import load_site
 from rackready.drivers.ssh import read_private_key
 from rackready.gates.site_gates import require_gates
@@ -39,7 +39,6 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     read_private_key("this controller", site.access.private_key)
     begun = time.monotonic()
     able, held = _without_those_out(paths, nodes)
-    pin(paths, site)
     request = new_request(site, env=env, root=paths.root, kind=kind, phases=phases, nodes=tuple(able), check=check, again=again)
     command = command_words(kind, env=env, limit=limit, check=check, again=again)
     with _shown(request, verbose=verbose) as show:

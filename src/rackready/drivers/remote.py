@@ -33,6 +33,7 @@ _NOT_PINNED = "not found in known_hosts"
 """What paramiko's RejectPolicy says of a host without a pinned key (paramiko/client.py)."""
 _RUN = secrets.token_hex(4)
 """Names this process in what it leaves on nodes while it works, so that a later run can tell leftovers from its own work."""
+_KEEPALIVE_S = 15
 _log = logging.getLogger(__name__)
 _LOGGED = 400  # characters of a command that the log keeps
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what fails is in the answer; paramiko would say it a second time, on our output
@@ -216,25 +217,8 @@ class Remote:
                 line.sessions -= 1
 
     def _connect(self, host: Host) -> paramiko.SSHClient:
-        _log.info("%s: connects to %s:%s over SSH", host.name, host.address, host.port)
-        client = paramiko.SSHClient()
-        ssh.load_pins(client, self._known_hosts)
-        client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        client.connect(
-            host.address,
-            port=host.port,
-            username=host.user,
-            pkey=paramiko.PKey.from_path(host.private_key),
-            timeout=_CONNECT_S,
-            banner_timeout=_CONNECT_S,
-            auth_timeout=_CONNECT_S,
-            look_for_keys=False,
-            allow_agent=False,
-        )
-        transport = client.get_transport()
-        if transport is not None:
-            transport.set_keepalive(15)
-        return client
+        target = ssh.SshTarget(host.name, host.address, host.port, host.user, host.private_key, self._known_hosts)
+        return ssh.connect(target, timeout_s=_CONNECT_S, keepalive_s=_KEEPALIVE_S)
 
 
 def _ended(answer: Answer) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import socket
 import time
@@ -20,6 +21,8 @@ import paramiko
 
 from rackready import files
 from rackready.model.problems import RackreadyError
+
+_log = logging.getLogger(__name__)
 
 _CONNECT_S = 5.0
 _BANNER_S = 15.0
@@ -181,6 +184,32 @@ def load_pins(client: paramiko.SSHClient, known_hosts: Path) -> None:
         if entry is not None and entry.key is not None:
             for name in entry.hostnames or []:
                 client.get_host_keys().add(name, entry.key.get_name(), entry.key)
+
+
+def connect(target: SshTarget, *, timeout_s: float, keepalive_s: int) -> paramiko.SSHClient:
+    """Return a session with a host whose key is pinned: no other key is accepted, and no agent is asked.
+
+    Raises paramiko.BadHostKeyException, paramiko.SSHException and OSError: whoever connects knows what the host is for, and says so.
+    """
+    client = paramiko.SSHClient()
+    load_pins(client, target.known_hosts)
+    client.set_missing_host_key_policy(paramiko.RejectPolicy())
+    client.connect(
+        target.address,
+        port=target.port,
+        username=target.user,
+        pkey=paramiko.PKey.from_path(target.private_key),
+        timeout=timeout_s,
+        banner_timeout=timeout_s,
+        auth_timeout=timeout_s,
+        look_for_keys=False,
+        allow_agent=False,
+    )
+    transport = client.get_transport()
+    if transport is not None:
+        transport.set_keepalive(keepalive_s)
+    _log.info("%s: SSH session as %s", target.where, target.user)
+    return client
 
 
 def way_out(name: str) -> str:

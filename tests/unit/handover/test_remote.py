@@ -15,6 +15,7 @@ from rackready.drivers.scheduler.slurm import SlurmAdapter
 from rackready.drivers.ssh import fingerprint
 from rackready.model.site import SlurmHandover
 from rackready.paths import EnvPaths
+from tests.unit.cli.keys import put_key
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/slurm"
 JOBS = (FIXTURES / "22.05.8_squeue_jobs.txt").read_bytes()
@@ -88,7 +89,8 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
 @pytest.fixture
 def adapter(wire: Wire, tmp_path: Path) -> SlurmAdapter:
     del wire
-    handover = SlurmHandover.model_validate({"kind": "slurm", "controller": "192.0.2.5", "user": "op", "private_key": str(tmp_path / "key")})
+    put_key(tmp_path / "keys" / "key")
+    handover = SlurmHandover.model_validate({"kind": "slurm", "controller": "192.0.2.5", "user": "op", "private_key": str(tmp_path / "keys" / "key")})
     return remote.connect_slurm(handover, EnvPaths(tmp_path, "t"))
 
 

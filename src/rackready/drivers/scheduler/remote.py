@@ -68,35 +68,18 @@ class _Session:
 
 
 def _connect(handover: SlurmHandover, paths: EnvPaths, where: str) -> paramiko.SSHClient:
-    client = paramiko.SSHClient()
-    ssh.load_pins(client, paths.known_hosts)
-    client.set_missing_host_key_policy(paramiko.RejectPolicy())
+    target = ssh.SshTarget("Slurm controller", str(handover.controller), handover.port, handover.user, handover.private_key, paths.known_hosts)
     try:
-        client.connect(
-            str(handover.controller),
-            port=handover.port,
-            username=handover.user,
-            key_filename=str(handover.private_key),
-            allow_agent=False,
-            look_for_keys=False,
-            timeout=_TIMEOUT_S,
-            banner_timeout=_TIMEOUT_S,
-            auth_timeout=_TIMEOUT_S,
-        )
+        return ssh.connect(target, timeout_s=_TIMEOUT_S, keepalive_s=_KEEPALIVE_S)
     except paramiko.BadHostKeyException as error:
         expected, actual = ssh.fingerprint(error.expected_key), ssh.fingerprint(error.key)
         message = f"Slurm controller {where}: SSH host key changed, no login was tried - Expected: {expected} Actual: {actual}. {ssh.way_out(SCHEDULER)}"
         raise SchedulerError(message) from error
-    except (OSError, paramiko.SSHException) as error:
+    except (OSError, ValueError, paramiko.SSHException, paramiko.pkey.UnknownKeyType) as error:
         expected = f"user {handover.user} is let in with {handover.private_key}"
         step = "See whether it is up and answers there, or correct handover in the site file."
         message = f"Slurm controller {where}: SSH - Expected: {expected} Actual: {str(error) or type(error).__name__}. {step}"
         raise SchedulerError(message) from error
-
-    transport = client.get_transport()
-    if transport is not None:
-        transport.set_keepalive(_KEEPALIVE_S)
-    return client
 
 
 def _execute(client: paramiko.SSHClient, command: str) -> tuple[int, str, str]:
