@@ -11,7 +11,7 @@ from rackready.gates.alone import LEVELS
 from rackready.gates.base import Gate
 from rackready.gates.registry import all_gates, gate
 from rackready.profiles import loader
-from rackready.sim.faults import FAULTS
+from rackready_sim.faults import FAULTS
 from tests.gates.support import rack
 
 FOLDER = Path(loader.__file__).parent / "gate_sets"
