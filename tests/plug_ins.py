@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+from rackready.design.site import forget_sites
+from rackready.gates import registry
+from rackready.gates.base import REGISTRY
+from rackready.gates.registry import all_gates
+from rackready.profiles import loader
 
 ROOT = Path(__file__).resolve().parents[1]
 SIMULATED_RACK = ROOT / "src" / "rackready_sim" / "pyproject.toml"
@@ -36,3 +45,41 @@ def simulated_rack(folder: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         yield
+
+
+@contextmanager
+def installed(folder: Path) -> Iterator[pytest.MonkeyPatch]:
+    """Put a folder of installed packages on the search path; afterwards nothing of them is left in this process."""
+    gates, modules = dict(all_gates()), set(sys.modules)
+    _forget()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        try:
+            yield patch
+        finally:
+            REGISTRY.clear()
+            REGISTRY.update(gates)
+            for name in [name for name in set(sys.modules) - modules if _lies_in(sys.modules[name], folder)]:
+                del sys.modules[name]
+            _forget()
+
+
+def _lies_in(module: ModuleType, folder: Path) -> bool:
+    places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]  # a folder without __init__.py has no file
+    return any(str(place).startswith(str(folder)) for place in places)
+
+
+def _forget() -> None:
+    forget_sites()
+    registry._import_plug_ins.cache_clear()
+    loader._folders.cache_clear()
+    for cached in (loader.gpu, loader.platform, loader.switch, loader.software, loader.gate_set, loader.parts):
+        cached.cache_clear()
+
+
+def package(folder: Path, name: str, points: Points, modules: Mapping[str, str]) -> None:
+    """Install a package with these entry points and files (path -> text)."""
+    write_metadata(folder, name, points)
+    for path, text in modules.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
