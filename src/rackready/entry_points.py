@@ -61,7 +61,7 @@ class PlugIn:
     def refuse(self, expected: str, actual: str, cause: BaseException | None = None) -> NoReturn:
         """Raise PlugInError: what is wrong with it, and what to do."""
         step = f"Repair it (`python -c 'import {self.point.module}'` shows where it fails), or uninstall {self.package}."
-        raise PlugInError(f"{self} - Expected: {expected} Actual: {actual}. {step}") from cause
+        raise PlugInError(f"{self} - Expected: {expected} Actual: {actual.rstrip('.')}. {step}") from cause
 
 
 def plug_ins(group: str) -> tuple[PlugIn, ...]:
