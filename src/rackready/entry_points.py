@@ -43,9 +43,18 @@ class PlugIn:
         """The distribution that brings it, as pip knows it."""
         return self.point.dist.name if self.point.dist is not None else "an unknown package"
 
+    @property
+    def version(self) -> str:
+        """The version of that distribution; empty when it is unknown."""
+        return self.point.dist.version if self.point.dist is not None else ""
+
     def __str__(self) -> str:
-        version = f" {self.point.dist.version}" if self.point.dist is not None else ""
-        return f"plug-in {self.name} of {self.package}{version} ({self.point.group}: {self.point.value})"
+        package = f"{self.package} {self.version}".rstrip()
+        return f"plug-in {self.name} of {package} ({self.point.group}: {self.point.value})"
+
+    def has(self, kind: type) -> bool:
+        """Whether a class lies in the package that it names."""
+        return kind.__module__.partition(".")[0] == self.point.module.partition(".")[0]
 
     def load(self, kind: type[_T]) -> _T:
         """Import it and return what its entry point names. Raises PlugInError that names it, whatever goes wrong in its code."""

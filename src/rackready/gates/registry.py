@@ -44,7 +44,7 @@ def _import_plug_ins(found: tuple[PlugIn, ...]) -> None:
     """Import what plug-ins name, once in a process, and look at each gate there as tests look at ours."""
     for plug_in in found:
         module = plug_in.load(ModuleType)
-        theirs = [kind for kind in REGISTRY.values() if kind.__module__.partition(".")[0] == module.__name__.partition(".")[0]]
+        theirs = [kind for kind in REGISTRY.values() if plug_in.has(kind)]
         if not theirs:
             plug_in.refuse("a module that defines gates, or imports those of its package", f"{module.__name__} has none")
         if wrong := [f"gate {kind.id}: {text}" for kind in theirs for text in breaches(kind)]:

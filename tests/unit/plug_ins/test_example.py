@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from rackready import __version__
 from rackready.cli import main
 from rackready.design.site import load_site
 from rackready.design.switches import switch_config
@@ -23,6 +24,7 @@ from rackready.drivers.scheduler.registry import adapter_for, reader_for
 from rackready.drivers.switch.registry import driver_for
 from rackready.gates.findings import findings
 from rackready.gates.registry import all_gates, gate
+from rackready.gates.said import tools
 from rackready.gates.site_gates import require_gates
 from rackready.model.problems import SiteInvalidError
 from rackready.paths import EnvPaths
@@ -81,6 +83,7 @@ def test_the_page_has_a_file_for_every_entry_point() -> None:
     named = re.findall(r'^\w+ = "([\w.]+)(?::\w+)?"$', FILES["pyproject.toml"].split("[project.entry-points", 1)[1], re.MULTILINE)
     modules = {name.removesuffix(".py").replace("/", ".") for name in FILES if name.endswith(".py")} | {"acme_rackready.profiles"}
     assert len(named) == 5
+    assert re.findall(r"rackready==([0-9.]+)", PAGE) == [__version__] * 2, "of this release"
     assert set(named) <= modules
 
 
@@ -116,6 +119,12 @@ def test_its_gate_is_listed_and_explained(capsys: pytest.CaptureFixture[str]) ->
     assert [item["what"] for item in findings(type(gate(UPTIME)))] == ["uptime", "/proc/uptime is not understood"]
     assert main.run(["gate", "list"]).code == 0
     assert UPTIME in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("acme")
+def test_records_of_its_gate_say_which_version_of_the_package_judged() -> None:
+    assert tools(gate(UPTIME), {}) == {"acme-rackready": "1.0"}
+    assert tools(gate("node/host/sanity/clock"), {}) == {}
 
 
 @pytest.mark.usefixtures("acme")
