@@ -14,6 +14,8 @@ VENV = ROOT / ".venv"
 STAMP = VENV / ".rackready.json"
 LOCKS = {"runtime": "requirements.lock", "dev": "requirements-dev.lock"}
 """``runtime`` deploys (and simulates); ``dev`` tests as well, and holds all of ``runtime``."""
+PROJECTS = (ROOT, ROOT / "src" / "rackready_sim")
+"""The packages of this checkout, which are installed in place: rackready, and the simulated rack, which it finds by its entry point."""
 
 _LOG_HELP = "See that pip can reach a package index or mirror (PIP_INDEX_URL), then run this again; nothing has to be removed first."
 
@@ -37,7 +39,8 @@ def ensure(kind: str) -> None:
 
 
 def _wanted(kind: str) -> dict[str, str]:
-    return {"kind": kind, "lock": digest_of(ROOT / LOCKS[kind]), "project": digest_of(ROOT / "pyproject.toml"), "root": str(ROOT), "python": sys.version}
+    project = digest_of(*(folder / "pyproject.toml" for folder in PROJECTS))
+    return {"kind": kind, "lock": digest_of(ROOT / LOCKS[kind]), "project": project, "root": str(ROOT), "python": sys.version}
 
 
 def _read_stamp() -> dict[str, str]:
@@ -86,7 +89,9 @@ def _install(lock: str) -> None:
 
 
 def _install_checkout() -> None:
-    argv = [_python(), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--no-deps", "--no-build-isolation", "--no-index", "-e", str(ROOT)]
+    argv = [_python(), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--no-deps", "--no-build-isolation", "--no-index"]
+    for folder in PROJECTS:
+        argv += ["-e", str(folder)]
     run(argv, what="installing this checkout", what_to_do="See the output above; `rm -r .venv` and run this again makes it anew.")
 
 

@@ -14,9 +14,9 @@ from rackready.drivers.redfish_read import ROOT, Walk
 from rackready.drivers.remote import Answer
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.model.outcome import Verdict
-from rackready.sim import faults
-from rackready.sim.hardware import build_state
-from rackready.sim.redfish import telemetry
+from rackready_sim import faults
+from rackready_sim.hardware import build_state
+from rackready_sim.redfish import telemetry
 from tests.gates.support import Said, outputs, rack
 
 SYSTEM, CHASSIS, MANAGER = "/redfish/v1/Systems/DGX", "/redfish/v1/Chassis/DGX", "/redfish/v1/Managers/BMC"

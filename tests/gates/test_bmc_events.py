@@ -12,8 +12,8 @@ import pytest
 from rackready.gates.base import Passed
 from rackready.gates.bmc.events import Events
 from rackready.model.outcome import Outcome, Verdict
-from rackready.sim import faults
-from rackready.sim.bmc_state import entry, hardware_error
+from rackready_sim import faults
+from rackready_sim.bmc_state import entry, hardware_error
 from tests.gates.redfish_world import MANAGER, SYSTEM, World, broken, healthy, verdict, world
 from tests.gates.support import rack
 

@@ -20,7 +20,7 @@ from rackready.gates.offline import facts
 from rackready.gates.registry import all_gates, gate
 from rackready.model.baseline import Baseline
 from rackready.model.outcome import Outcome, Verdict
-from rackready.sim.faults import FAULTS
+from rackready_sim.faults import FAULTS
 from tests.gates.redfish_world import CHASSIS, SYSTEM, World, broken, healthy, verdict, world
 from tests.gates.support import rack
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rackready.model.outcome import Outcome
 from rackready.model.profile import GateSetEntry
-from rackready.sim import faults
+from rackready_sim import faults
 from tests.gates.redfish_world import FakeBmcs, broken, healthy
 from tests.gates.stage import fingerprint_of, site_with, stage_of
 

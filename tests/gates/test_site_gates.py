@@ -108,26 +108,6 @@ def test_inputs_are_taken_as_yaml_and_a_record_have_them() -> None:
         assert all_gates()[gate](json.loads(made.inputs.model_dump_json())).inputs == made.inputs
 
 
-def numbers() -> list[tuple[str, str, Any]]:
-    """(gate, input, its JSON schema) of every number that a gate takes."""
-    found = []
-    for gate, kind in all_gates().items():
-        for name, schema in kind.Inputs.model_json_schema().get("properties", {}).items():
-            kinds = [schema, *schema.get("anyOf", ()), schema.get("additionalProperties")]
-            found += [(gate, name, one) for one in kinds if isinstance(one, dict) and one.get("type") in {"integer", "number"}]
-    return found
-
-
-def test_every_number_has_bounds_on_both_sides() -> None:
-    assert len(numbers()) > 80
-    without = [
-        (gate, name)
-        for gate, name, schema in numbers()
-        if not {"minimum", "exclusiveMinimum"} & set(schema) or not {"maximum", "exclusiveMaximum"} & set(schema)
-    ]
-    assert without == []
-
-
 def test_gates_that_are_right_and_a_site_that_adds_none_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     require_gates(site_of(also=[{"id": ALL_REDUCE, "inputs": {"launches": 3}}, {"id": CONTAINER}]), "site.yml")
     monkeypatch.setattr(site_gates, "all_gates", lambda: pytest.fail("gates were loaded where the site adds none"))

@@ -28,8 +28,8 @@ from rackready.gates.registry import all_gates
 from rackready.gates.registry import gate as make_gate
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Outcome, worst
-from rackready.sim.faults import FAULTS, Fault
-from rackready.sim.rack import Rack
+from rackready_sim.faults import FAULTS, Fault
+from rackready_sim.rack import Rack
 from tests.integration.matrix_nodes import LOADS, NODES, boot, healthy_state, shorten
 from tests.integration.project import Project, cannot_run, held_image, one_at_a_time
 

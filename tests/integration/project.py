@@ -21,8 +21,8 @@ from rackready.evidence.store import EvidenceStore
 from rackready.ledger.store import EventRow, Ledger
 from rackready.model.evidence import EvidenceRecord
 from rackready.paths import EnvPaths
-from rackready.sim.image import ensure_image, remove_images
-from rackready.sim.plan import clone_id
+from rackready_sim.image import ensure_image, remove_images
+from rackready_sim.plan import clone_id
 
 ROOT = Path(__file__).resolve().parents[2]
 _SHARED = ("playbooks", "roles", "plugins", "templates", "stacks", "ansible.cfg", "src")

@@ -16,7 +16,7 @@ from rackready.drivers.switch.phase import run_switches
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
-from rackready.sim.plan import clone_id
+from rackready_sim.plan import clone_id
 from tests.integration.project import Project
 
 pytestmark = pytest.mark.integration

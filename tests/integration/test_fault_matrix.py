@@ -15,7 +15,7 @@ from rackready.gates.registry import GateInputsError, all_gates, gate
 from rackready.gates.site_gates import require_gates
 from rackready.model.evidence import EvidenceRecord
 from rackready.model.outcome import Finding, Outcome, Verdict
-from rackready.sim.faults import FAULTS
+from rackready_sim.faults import FAULTS
 from tests.integration.fault_matrix import LEFT_OUT, is_check, jobs, judging, kind, said_of, trials
 from tests.integration.matrix_nodes import LOADS, shorten
 from tests.integration.project import ROOT

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from rackready.sim import podman
-from rackready.sim.plan import clone_id
+from rackready_sim import podman
+from rackready_sim.plan import clone_id
 from tests.integration.project import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

@@ -21,7 +21,7 @@ import pytest
 from rackready.design.site import load_site
 from rackready.drivers.redfish import Bmc, BmcLoginError, BmcTlsError, BootTarget, PowerAction
 from rackready.model.site import Site
-from rackready.sim.plan import clone_id
+from rackready_sim.plan import clone_id
 from tests.integration.project import Project, cannot_run
 
 pytestmark = pytest.mark.integration

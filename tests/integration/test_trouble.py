@@ -10,7 +10,7 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.drivers.ssh import fingerprint, pinned
-from rackready.sim.packages import build_repo
+from rackready_sim.packages import build_repo
 from tests.integration.project import Project
 
 pytestmark = pytest.mark.integration

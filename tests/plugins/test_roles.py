@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rackready.sim import image
+from rackready_sim import image
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())

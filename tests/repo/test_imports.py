@@ -1,4 +1,4 @@
-"""Imports go one way: a layer imports only what lies below it, and the simulated rack is known to nobody but the command line and tests."""
+"""Imports go one way: a layer imports only what lies below it. The simulated rack is a package beside rackready, which does not know it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "rackready"
+SIM = ROOT / "src" / "rackready_sim"
 
 LAYERS = [
     {"__main__"},
@@ -24,14 +25,16 @@ LAYERS = [
     {"design"},
     {"profiles"},
     {"ondevice"},
-    {"model", "paths", "files", "__init__"},
+    {"model", "paths", "files", "entry_points", "__init__"},
 ]
 """From top to bottom; those in one set are siblings and do not import each other."""
 
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-SIM_MAY_IMPORT = {"sim", "model", "profiles", "design", "paths", "drivers", "__init__"}
-IMPORTED_BY_ALL = {"paths", "files", "model", "__init__"}
-RUNS_ELSEWHERE = "sim/programs/"
+SIM_MAY_IMPORT = {"model", "profiles", "design", "paths", "drivers", "__init__"}
+COMMANDS_MAY_IMPORT = {"rackready.cli.output"}
+"""What the simulated rack's commands use beside that: how every command takes its options and prints."""
+IMPORTED_BY_ALL = {"paths", "files", "model", "entry_points", "__init__"}
+RUNS_ELSEWHERE = "rackready_sim/programs/"
 """Programs inside the simulated machines: their imports are those of another machine."""
 
 
@@ -40,8 +43,8 @@ def part_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def sources() -> list[Path]:
-    return [path for path in sorted(PACKAGE.rglob("*.py")) if RUNS_ELSEWHERE not in path.as_posix()]
+def sources(package: Path = PACKAGE) -> list[Path]:
+    return [path for path in sorted(package.rglob("*.py")) if RUNS_ELSEWHERE not in path.as_posix()]
 
 
 def imported(tree: ast.AST, package: list[str]) -> set[str]:
@@ -58,43 +61,51 @@ def imported(tree: ast.AST, package: list[str]) -> set[str]:
 
 
 def imports_of(path: Path) -> set[str]:
-    package = ["rackready", *path.relative_to(PACKAGE).parts[:-1]]
+    package = list(path.relative_to(ROOT / "src").parts[:-1])
     return imported(ast.parse(path.read_text(encoding="utf-8")), package)
 
 
-def own_parts(path: Path) -> set[str]:
-    found = {name.split(".")[1] for name in imports_of(path) if name.startswith("rackready.")}
-    return {name if name in LEVEL or name == "sim" else "__init__" for name in found}
+def own_parts(names: set[str]) -> set[str]:
+    found = {name.split(".")[1] for name in names if name.startswith("rackready.")}
+    return {name if name in LEVEL else "__init__" for name in found}
 
 
 def allowed(importer: str, target: str) -> bool:
-    if importer == target or target in IMPORTED_BY_ALL:
-        return True
-    if importer == "sim":
-        return target in SIM_MAY_IMPORT
-    if target == "sim":
-        return importer == "cli"
-    return LEVEL[target] > LEVEL[importer]
+    return importer == target or target in IMPORTED_BY_ALL or LEVEL[target] > LEVEL[importer]
 
 
 def test_every_part_of_the_package_has_its_layer() -> None:
     parts = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if (path.is_dir() and any(path.rglob("*.py"))) or path.suffix == ".py"}
-    assert parts - set(LEVEL) - {"sim"} == set()
+    assert parts - set(LEVEL) == set()
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_imports_go_downwards_only(path: Path) -> None:
     importer = part_of(path)
-    wrong = sorted(target for target in own_parts(path) if not allowed(importer, target))
+    wrong = sorted(target for target in own_parts(imports_of(path)) if not allowed(importer, target))
     assert wrong == [], f"{importer} imports {wrong}, which lie above or beside it"
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_no_product_code_knows_the_simulated_rack(path: Path) -> None:
+    """Neither by an import, at the top or anywhere else, nor by a name that it imports later."""
+    assert "rackready_sim" not in path.read_text(encoding="utf-8"), "rackready finds its command by entry point"
+
+
+def not_for_the_simulated_rack(names: set[str], file: str) -> list[str]:
+    known = names - COMMANDS_MAY_IMPORT if file == "commands.py" else names
+    return sorted(own_parts(known) - SIM_MAY_IMPORT)
+
+
+@pytest.mark.parametrize("path", sources(SIM), ids=lambda path: path.relative_to(SIM).as_posix())
+def test_the_simulated_rack_imports_little_of_the_product(path: Path) -> None:
+    assert not_for_the_simulated_rack(imports_of(path), path.relative_to(SIM).as_posix()) == []
 
 
 @pytest.mark.parametrize(
     ("importer", "target", "expected"),
     [
-        ("cli", "sim", True),
-        ("campaign", "sim", False),
-        ("sim", "ledger", False),
+        ("cli", "campaign", True),
         ("gates", "stacks", False),
         ("gates", "drivers", True),
         ("drivers", "gates", False),
@@ -107,8 +118,16 @@ def test_the_rule_itself(importer: str, target: str, expected: bool) -> None:  #
 
 
 def test_relative_and_inner_imports_are_seen() -> None:
-    source = "from .. import gates\nfrom ..sim.rack import Rack\ndef f():\n    import rackready.stacks.phase\n    from rackready import design\n"
-    assert imported(ast.parse(source), ["rackready", "drivers"]) == {"rackready.gates", "rackready.sim.rack", "rackready.stacks.phase", "rackready.design"}
+    source = "from .. import gates\nfrom ..cli.main import app\ndef f():\n    import rackready.stacks.phase\n    from rackready import design\n"
+    assert imported(ast.parse(source), ["rackready", "drivers"]) == {"rackready.gates", "rackready.cli.main", "rackready.stacks.phase", "rackready.design"}
+
+
+def test_what_is_not_for_the_simulated_rack_would_be_found() -> None:
+    names = imported(
+        ast.parse("from rackready.cli.output import Env\nfrom rackready import gates\nfrom rackready.design.site import load_site\n"), ["rackready_sim"]
+    )
+    assert not_for_the_simulated_rack(names, "commands.py") == ["gates"]
+    assert not_for_the_simulated_rack(names, "rack.py") == ["cli", "gates"]
 
 
 def outside(path: Path) -> set[str]:

@@ -14,7 +14,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "rackready"
+SIM = ROOT / "src" / "rackready_sim"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SIM_PROJECT = tomllib.loads((SIM / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+OURS = {"rackready", "rackready_sim"}
 
 PACKAGE_OF = {"yaml": "pyyaml", "ansible": "ansible-core", "ansible_runner": "ansible-runner", "pynvml": "nvidia-ml-py", "sushy_tools": "sushy-tools"}
 """Import name -> distribution, where they differ."""
@@ -37,7 +40,7 @@ def imported(folder: Path) -> dict[str, str]:
     """Return distributions that are imported below a folder, each with one file that does."""
     found: dict[str, str] = {}
     for path in folder.rglob("*.py"):
-        if "sim/programs" in path.as_posix():
+        if "rackready_sim/programs" in path.as_posix():
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -45,26 +48,44 @@ def imported(folder: Path) -> dict[str, str]:
                 modules = [node.module or ""]
             for module in modules:
                 top = module.split(".")[0]
-                if top and top not in sys.stdlib_module_names and top != "rackready" and top not in COME_WITH:
-                    found.setdefault(PACKAGE_OF.get(top, top), path.relative_to(PACKAGE).as_posix())
+                if top and top not in sys.stdlib_module_names and top not in OURS and top not in COME_WITH:
+                    found.setdefault(PACKAGE_OF.get(top, top), path.relative_to(folder).as_posix())
     return found
 
 
+RUNTIME, SIM_RUNTIME = names(PROJECT["dependencies"]), names(SIM_PROJECT["dependencies"])
+
+
 def test_every_import_is_declared() -> None:
-    runtime, sim = names(PROJECT["dependencies"]), names(PROJECT["optional-dependencies"]["sim"])
-    undeclared = {name: where for name, where in imported(PACKAGE).items() if name not in (runtime | sim if where.startswith("sim/") else runtime)}
-    assert undeclared == {}
+    assert {name: where for name, where in imported(PACKAGE).items() if name not in RUNTIME} == {}
+    assert {name: where for name, where in imported(SIM).items() if name not in RUNTIME | SIM_RUNTIME} == {}
 
 
 def test_every_declared_dependency_is_used() -> None:
-    declared = names(PROJECT["dependencies"]) | names(PROJECT["optional-dependencies"]["sim"])
-    assert declared - set(imported(PACKAGE)) - set(STARTED_NOT_IMPORTED) == set()
+    assert RUNTIME - set(imported(PACKAGE)) - set(STARTED_NOT_IMPORTED) == set()
+    assert SIM_RUNTIME - set(imported(SIM)) == {"rackready"}
 
 
-def test_every_dependency_says_why() -> None:
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    block = text[text.index("dependencies = [") : text.index("]\n\n[project.optional")]
-    assert [line for line in block.splitlines()[1:] if "#" not in line] == []
+@pytest.mark.parametrize("project", [ROOT, SIM], ids=["rackready", "rackready-sim"])
+def test_every_dependency_says_why(project: Path) -> None:
+    text = (project / "pyproject.toml").read_text(encoding="utf-8")
+    block = re.search(r"^dependencies = \[\n(.*?)^\]", text, re.DOTALL | re.MULTILINE)
+    assert block is not None
+    assert [line for line in block[1].splitlines() if "#" not in line] == []
+
+
+def version_of(package: Path) -> str:
+    found = re.search(r'^__version__ = "(.+)"$', (package / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def test_both_packages_are_of_one_release_and_want_each_other_in_it() -> None:
+    version = version_of(PACKAGE)
+    assert version_of(SIM) == version
+    assert PROJECT["optional-dependencies"]["sim"] == [f"rackready-sim=={version}"]
+    assert f"rackready=={version}" in SIM_PROJECT["dependencies"]
+    assert (SIM / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
@@ -78,8 +99,9 @@ def test_locks_hold_what_is_declared_and_agree() -> None:
     deploy, develop = pins("requirements.lock"), pins("requirements-dev.lock")
     assert deploy.items() <= develop.items()
     extras = PROJECT["optional-dependencies"]
-    assert names(PROJECT["dependencies"]) | names(extras["sim"]) | names(extras["checkout"]) <= set(deploy)
+    assert (RUNTIME | SIM_RUNTIME | names(extras["checkout"])) - {"rackready"} <= set(deploy)
     assert names(extras["dev"]) <= set(develop)
+    assert not {"rackready", "rackready-sim"} & set(develop), "the checkout's own packages are installed in place, not from an index"
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -96,23 +118,43 @@ def test_engine_recipe_builds_the_pinned_version() -> None:
 
 
 def test_entry_points_are_there() -> None:
-    for script, target in PROJECT["scripts"].items():
-        module, function = target.split(":")
+    for script, target in (PROJECT["scripts"] | SIM_PROJECT["entry-points"]["rackready.commands"]).items():
+        module, name = target.split(":")
         tree = ast.parse((ROOT / "src" / (module.replace(".", "/") + ".py")).read_text(encoding="utf-8"))
-        assert any(isinstance(node, ast.FunctionDef) and node.name == function for node in tree.body), script
+        defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        assigned = {ast.unparse(target) for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
+        assert name in defined | assigned, script
+
+
+def wheel(project: Path, out: Path) -> zipfile.ZipFile:
+    """Build a package's wheel, without the network."""
+    argv = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
+    subprocess.run(argv, cwd=project, check=True, capture_output=True, timeout=120)
+    return zipfile.ZipFile(next(out.glob("*.whl")))
 
 
 def test_wheel_carries_profiles_templates_and_types(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, timeout=120)
-    inside = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
+    inside = set(wheel(ROOT, tmp_path).namelist())
     profiles = {path.relative_to(ROOT / "src").as_posix() for path in (PACKAGE / "profiles").rglob("*.yml")}
     templates = {f"rackready/templates/{path.relative_to(ROOT / 'templates').as_posix()}" for path in (ROOT / "templates").rglob("*.j2")}
     assert profiles
     assert templates
     assert profiles | templates <= inside
     assert not [name for name in inside if ".rackready" in name or name.startswith("tests/")]
+    assert not [name for name in inside if "rackready_sim" in name], "the simulated rack is a package of its own"
 
 
-def test_package_is_typed() -> None:
-    assert (PACKAGE / "py.typed").exists()
+def test_wheel_of_the_simulated_rack_carries_all_of_it_and_nothing_else(tmp_path: Path) -> None:
+    archive = wheel(SIM, tmp_path)
+    inside = {name for name in archive.namelist() if ".dist-info/" not in name}
+    beside = {"pyproject.toml", "LICENSE"}
+    here = [path for path in SIM.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    assert inside == {f"rackready_sim/{path.relative_to(SIM).as_posix()}" for path in here} - {f"rackready_sim/{name}" for name in beside}
+    described = {name.rpartition("/")[2]: name for name in archive.namelist() if ".dist-info/" in name}
+    assert archive.read(described["entry_points.txt"]).decode() == "[rackready.commands]\nsim = rackready_sim.commands:app\n"
+    assert "LICENSE" in described
+
+
+@pytest.mark.parametrize("package", [PACKAGE, SIM], ids=["rackready", "rackready_sim"])
+def test_package_is_typed(package: Path) -> None:
+    assert (package / "py.typed").exists()

@@ -20,6 +20,7 @@ from rackready.cli.progress_lines import Lines
 from rackready.design.deployable import require
 from rackready.design.pinned import edited
 from rackready.design.site import load_site
+from rackready.drivers.required import require_drivers
 from rackready.drivers.ssh import read_private_key
 from rackready.gates.site_gates import require_gates
 from rackready.ledger.store import Ledger
@@ -34,6 +35,7 @@ def run(kind: str, phases: tuple[str, ...], *, env: str, limit: str, check: bool
     paths = env_paths(env)
     site = load_site(env, root=paths.root)
     require_gates(site, str(paths.site_file))
+    require_drivers(site, str(paths.site_file), switches="fabric" in phases)
     nodes = choose(site, limit)
     require(site, nodes, kind)
     read_private_key("this controller", site.access.private_key)

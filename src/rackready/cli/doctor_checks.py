@@ -20,6 +20,7 @@ from rackready.design.check_gates import today, warnings
 from rackready.design.database import read_server
 from rackready.design.secrets import reveal
 from rackready.design.site import load_site
+from rackready.drivers.required import require_drivers
 from rackready.evidence.store import EvidenceStore
 from rackready.gates.site_gates import require_gates, without_image
 from rackready.ledger.backend import backend_of
@@ -84,6 +85,7 @@ def _load(paths: EnvPaths) -> tuple[Site | None, list[Report]]:
     try:
         site = load_site(paths.env, root=paths.root)
         require_gates(site, str(paths.site_file))
+        require_drivers(site, str(paths.site_file))
     except RackreadyError as error:
         return None, [Report("site file", Outcome.FAIL, str(error), refused=True)]
     counts = f"{len(site.nodes())} nodes, {len(site.switches)} switches, {len(site.racks)} racks"

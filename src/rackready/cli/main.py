@@ -15,7 +15,7 @@ import click
 import typer
 
 from rackready import __version__
-from rackready.cli import os_errors
+from rackready.cli import os_errors, plug_ins
 from rackready.cli.streams import OUT, open_streams, to_nowhere, tolerant
 from rackready.model.printable import visible
 from rackready.model.problems import RackreadyError, SiteInvalidError
@@ -48,12 +48,13 @@ COMMANDS = {
     "doctor": "doctor",
     "schema": "schema",
     "import": "import_data",
-    "sim": "sim",
     "size": "size",
     "plan": "plan",
     "export": "netbox",
 }
-"""Command -> module of this package, which has ``register(app)``. Only the module of the command that is called is imported."""
+"""Command -> module of this package, which has ``register(app)``. Only the module of the command that is called is imported.
+
+Other packages bring further ones (``plug_ins``)."""
 
 
 @app.callback(invoke_without_command=True)
@@ -64,10 +65,16 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 def build(arguments: list[str]) -> typer.Typer:
-    """Register the command that is called (every command, when none is) and return the application."""
+    """Register the command that is called (every command, when none is) and return the application. Raises PlugInError."""
     called = next((word for word in arguments if not word.startswith("-")), "")
+    plug_in = plug_ins.find(called, ours=called in COMMANDS)
+    if plug_in is not None:
+        plug_ins.add(app, plug_in)
+        return app
     for module in dict.fromkeys([COMMANDS[called]] if called in COMMANDS else COMMANDS.values()):
         importlib.import_module(f"rackready.cli.{module}").register(app)
+    if called not in COMMANDS:
+        plug_ins.add_every(app, COMMANDS)
     return app
 
 

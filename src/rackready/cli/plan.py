@@ -23,6 +23,7 @@ from rackready.ledger import applied
 from rackready.model import site as intent
 from rackready.model.problems import RackreadyError, SiteInvalidError
 from rackready.paths import EnvPaths
+from rackready.profiles import loader
 
 NO_CHANGE, CHANGES, INVALID = 0, 1, 2
 
@@ -62,7 +63,7 @@ def plan(
 def _plan(paths: EnvPaths, env: str, site: Path | None, inputs: tuple[float, float], output: PlanFormat, write: Path | None) -> None:
     """Plan, compare, print and exit. ``inputs``: slack, m, and spares, per cent."""
     wanted = _loaded(paths, env, site)
-    if wanted.gates.also:
+    if wanted.gates.also or loader.owner("gate_sets", wanted.gates.set) is not None:
         from rackready.gates.site_gates import require_gates  # noqa: PLC0415 - only a site with gates of its own pays for loading them all
 
         require_gates(wanted, str(site or paths.site_file))

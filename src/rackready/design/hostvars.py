@@ -63,7 +63,7 @@ def site_vars(site: Site) -> dict[str, Any]:
         **slurm_vars(site),
         "rackready_site": site.name,
         "rackready_fabric": site.fabric.model_dump(mode="json"),
-        "rackready_handover": site.handover.model_dump(mode="json", exclude={"munge_key", "private_key"}),
+        "rackready_handover": site.handover.model_dump(mode="json", exclude={"munge_key", "private_key", "settings"}),
     }
 
 

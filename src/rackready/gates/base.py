@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from rackready.design.facts import NodeFacts
 from rackready.model.outcome import Finding, Metric, Verdict
+from rackready.model.problems import RackreadyError
 from rackready.model.site import Device, Fabric
 
 
@@ -142,6 +143,14 @@ class FleetMetric:
     """What to look at first where a unit falls behind; empty: what suits every unit of its kind."""
 
 
+class GateTakenError(RackreadyError):
+    """Two gates have one id."""
+
+    def __init__(self, gate_id: str, first: type[Gate], second: type[Gate]) -> None:
+        classes = " and ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in (first, second))
+        super().__init__(f"gate {gate_id} - Expected: one class with this id Actual: {classes}. Give one of them another id.")
+
+
 class Gate(ABC):
     """One gate. The first line of the docstring is what reports print."""
 
@@ -170,9 +179,12 @@ class Gate(ABC):
         self.inputs = self.Inputs.model_validate(dict(inputs or {}))
 
     def __init_subclass__(cls, **kwargs: object) -> None:
-        """Register every gate that has an id."""
+        """Register every gate that has an id. Raises GateTakenError when another gate has it."""
         super().__init_subclass__(**kwargs)
         if "id" in cls.__dict__ and not inspect.isabstract(cls):
+            first = REGISTRY.setdefault(cls.id, cls)
+            if (first.__module__, first.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise GateTakenError(cls.id, first, cls)
             REGISTRY[cls.id] = cls
 
     @property

@@ -1,6 +1,7 @@
 """Every finding that a gate's code can make, read from its source, so that it cannot be out of date: what, expected, next step.
 
-Followed are the gate's class, the classes that it is made of, and every function of ours that these name, in whatever module it lies.
+Followed are the gate's class, the classes that it is made of, and every function of ours (of a plug-in's gate: of its package, too) that these name,
+in whatever module it lies.
 What is known only in a run stands in braces; a name that stands for words (a constant, a local, what a caller hands in) stands for them.
 """
 
@@ -54,6 +55,8 @@ class _Code:
     """The pieces of one gate, and who calls which of their functions with what."""
 
     pieces: list[_Piece]
+    package: str
+    """The package of the gate."""
     calls: dict[str, list[Call]] = field(default_factory=dict)
 
     def gather(self) -> None:
@@ -68,7 +71,8 @@ class _Code:
 
 def findings(kind: type[Gate]) -> list[dict[str, str]]:
     """Return outcome, what, expected and next step of everything that a gate can find, fails first, each once."""
-    code = _Code(list(_pieces(kind)))
+    package = kind.__module__.partition(".")[0]
+    code = _Code(list(_pieces(kind, package)), package)
     code.gather()
     seen: dict[tuple[str, ...], dict[str, str]] = {}
     for piece in code.pieces:
@@ -79,13 +83,13 @@ def findings(kind: type[Gate]) -> list[dict[str, str]]:
     return sorted(seen.values(), key=lambda item: item["outcome"] != "fail")
 
 
-def _pieces(kind: type[Gate]) -> Iterator[_Piece]:
+def _pieces(kind: type[Gate], package: str) -> Iterator[_Piece]:
     """Yield the classes of a gate, and every function and helper class of ours that they name, transitively."""
     wanted: list[Any] = [made for made in kind.__mro__ if issubclass(made, Gate) and made is not Gate and "__module__" in vars(made)]
     seen: set[int] = set()
     while wanted:
         made = wanted.pop(0)
-        if id(made) in seen or not _ours(made):
+        if id(made) in seen or not _of_gates(made, package):
             continue
         seen.add(id(made))
         piece = _piece(made, kind)
@@ -96,9 +100,11 @@ def _pieces(kind: type[Gate]) -> Iterator[_Piece]:
         wanted += [item for item in named if isinstance(item, FunctionType) or (isinstance(item, type) and not issubclass(item, Gate))]
 
 
-def _ours(made: Any) -> bool:  # noqa: ANN401 - a function or class
-    """Say whether it is code of gates; judge and base are what findings are made with."""
+def _of_gates(made: Any, package: str) -> bool:  # noqa: ANN401 - a function or class
+    """Say whether it is code of gates, or of the plug-in's package that has the gate; judge and base are what findings are made with."""
     module = getattr(made, "__module__", "") or ""
+    if package != "rackready" and module.partition(".")[0] == package:
+        return True
     return module.startswith("rackready.gates.") and module not in {base.__name__, judge.__name__} and not module.startswith("rackready.gates.formats.")
 
 
@@ -153,7 +159,7 @@ class _Text:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "get" and isinstance(words := self.piece.value(node.func.value), Mapping):
             return [word for word in words.values() if isinstance(word, str)] + [word for item in node.args[1:] for word in self.each(item)]
         called = self.piece.value(node.func)
-        piece = _piece(called, type(None)) if isinstance(called, FunctionType) and _ours(called) and self.deep < _DEEPEST else None
+        piece = _piece(called, type(None)) if isinstance(called, FunctionType) and _of_gates(called, self.code.package) and self.deep < _DEEPEST else None
         inner = [(piece, function) for function in piece.functions()] if piece else []
         return [
             word

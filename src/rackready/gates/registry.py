@@ -1,4 +1,4 @@
-"""Finds gates: importing every topic registers its classes."""
+"""Finds gates: importing every topic registers its classes, and so does importing what a plug-in's entry point ``rackready.gates`` names."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
+from types import ModuleType
 
 from pydantic import ValidationError
 
 import rackready.gates as package
+from rackready.entry_points import GATES, PlugIn, plug_ins
 from rackready.gates.base import REGISTRY, Gate
+from rackready.gates.contract import breaches
 from rackready.model.problems import RackreadyError
 
 
@@ -23,8 +26,9 @@ class GateInputsError(RackreadyError):
 
 
 def all_gates() -> dict[str, type[Gate]]:
-    """Return every gate by id, sorted."""
+    """Return every gate by id, sorted. Raises PlugInError that names a plug-in whose gates cannot be used: no run goes on without them."""
     _import_all()
+    _import_plug_ins(plug_ins(GATES))
     return dict(sorted(REGISTRY.items()))
 
 
@@ -33,6 +37,18 @@ def _import_all() -> None:
     """Import every topic, once in a process: a stage asks for gates by the thousand."""
     for module in pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}."):
         importlib.import_module(module.name)
+
+
+@cache
+def _import_plug_ins(found: tuple[PlugIn, ...]) -> None:
+    """Import what plug-ins name, once in a process, and look at each gate there as tests look at ours."""
+    for plug_in in found:
+        module = plug_in.load(ModuleType)
+        theirs = [kind for kind in REGISTRY.values() if plug_in.has(kind)]
+        if not theirs:
+            plug_in.refuse("a module that defines gates, or imports those of its package", f"{module.__name__} has none")
+        if wrong := [f"gate {kind.id}: {text}" for kind in theirs for text in breaches(kind)]:
+            plug_in.refuse("gates that keep to the contract (docs/howto/extend.md)", "; ".join(wrong))
 
 
 def gate(wanted: str, inputs: Mapping[str, object] | None = None) -> Gate:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from rackready.entry_points import GATES, plug_ins
 from rackready.evidence.scrub import scrub
 from rackready.gates.base import Gate, Output
 from rackready.model.outcome import Finding, Verdict
@@ -23,12 +24,16 @@ def said(whole: Said) -> Said:
 
 
 def tools(gate: Gate, outputs: Mapping[str, Output]) -> dict[str, str]:
-    """Return which versions of which tools made these outputs, as far as they say so: none where nobody thought of what they say."""
+    """Return which versions of which tools made these outputs, as far as they say so: none where nobody thought of what they say.
+
+    A gate of a plug-in is a tool itself: its package's version, beside that of rackready, says by which code it judged.
+    """
+    judged_by = {plug_in.package: plug_in.version for plug_in in plug_ins(GATES) if plug_in.has(type(gate))}
     try:
         found = gate.tools(outputs)
     except Exception:  # noqa: BLE001 - a version that cannot be read must not end a stage or an import; what the gate says of the output stands
-        return {}
-    return {_text(name): _text(version) for name, version in found.items()}
+        return judged_by
+    return {_text(name): _text(version) for name, version in found.items()} | judged_by
 
 
 def _said(value: Any) -> Any:  # noqa: ANN401 - whatever a model holds

@@ -22,8 +22,14 @@ from rackready.profiles import loader
 
 
 def require_gates(site: Site, source: str) -> None:
-    """Raise SiteInvalidError that lists every gate of ``gates.also`` that does not exist, and every input that one does not take. ``source``: a file."""
+    """Raise SiteInvalidError that lists every gate of ``gates.also`` (or of a plug-in's set) that does not exist, and every input that one does not take.
+
+    ``source``: a file.
+    """
     problems = [problem for k, entry in enumerate(site.gates.also) for problem in _of(f"gates.also[{k}]", entry)]
+    if loader.owner("gate_sets", site.gates.set) is not None:
+        entries = loader.gate_set(site.gates.set).gates
+        problems += [problem for k, entry in enumerate(entries) for problem in _of(f"gates.set: {site.gates.set}.gates[{k}]", entry)]
     if problems:
         raise SiteInvalidError(source, problems)
 

@@ -17,7 +17,7 @@ from rackready.model.evidence import Fingerprint
 from rackready.model.outcome import CONTINUES, Finding, Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
-from rackready.model.site import FileHandover, SlurmHandover
+from rackready.model.site import Handover, SlurmHandover
 from rackready.paths import EnvPaths
 
 PLAYBOOK = "handover.yml"
@@ -45,7 +45,7 @@ def run_handover(ctx: PhaseContext, nodes: list[str]) -> dict[str, NodeResult]:
     return out | {node: _merged(joined[node], released[node]) for node in ready}
 
 
-def _join(ctx: PhaseContext, handover: SlurmHandover | FileHandover, nodes: list[str]) -> dict[str, NodeResult]:
+def _join(ctx: PhaseContext, handover: Handover, nodes: list[str]) -> dict[str, NodeResult]:
     """Let the nodes join the cluster. The munge key itself is read by the role, from where the site says."""
     if not isinstance(handover, SlurmHandover):
         return {node: NodeResult(Outcome.PASS) for node in nodes}

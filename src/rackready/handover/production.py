@@ -15,7 +15,7 @@ from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.problems import RackreadyError
-from rackready.model.site import SlurmHandover
+from rackready.model.site import FileHandover
 from rackready.model.state import LIFE, NodeState, at_least
 from rackready.paths import EnvPaths
 
@@ -123,7 +123,7 @@ def take_out(ctx: PhaseContext, reasons: Mapping[str, str]) -> dict[str, NodeRes
     bad = {node: replace(result, touched=False) for node, result in held.items() if result.outcome is not Outcome.PASS}
     site = site_of(ctx)
     paths = EnvPaths(ctx.root, ctx.env)
-    limit_s = site.handover.drain_wait_s if isinstance(site.handover, SlurmHandover) else 0
+    limit_s = 0 if isinstance(site.handover, FileHandover) else site.handover.drain_wait_s
     drained = [node for node in reasons if node not in bad]
     try:
         with Ledger.open(paths.database) as ledger:

@@ -7,7 +7,7 @@ from functools import cached_property
 from ipaddress import IPv4Address
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, JsonValue, StringConstraints
 
 from rackready.model.base import Day, Model, Name, Names, PathLine, ProfileId, SecretRef, Told, Word, expand_names
 from rackready.model.profile import GateSetEntry
@@ -107,6 +107,18 @@ class FileHandover(Model):
 
     kind: Literal["file"]
     path: PathLine
+
+
+class PlugInHandover(Model):
+    """A scheduler that a plug-in serves: a package with an entry point of group ``rackready.schedulers``."""
+
+    kind: Literal["plugin"]
+    scheduler: ProfileId = Field(description="name of the plug-in's entry point")
+    settings: dict[str, JsonValue] = Field(default_factory=dict, description="what the plug-in asks for, which it checks; secrets by their place (file or env)")
+    drain_wait_s: int = Field(3600, ge=0, description="longest wait in s for the jobs of a node in production to end before something changes on it")
+
+
+Handover = SlurmHandover | FileHandover | PlugInHandover
 
 
 class Campaign(Model):

@@ -19,8 +19,10 @@ from rackready.model.operations import (
     Delivery,
     FileHandover,
     Gates,
+    Handover,
     MaintenanceWindow,
     Mirror,
+    PlugInHandover,
     SlurmHandover,
     Software,
 )
@@ -38,12 +40,14 @@ __all__ = [
     "Fabric",
     "FileHandover",
     "Gates",
+    "Handover",
     "Link",
     "Mirror",
     "Node",
     "NodeBmc",
     "NvlinkDomain",
     "Outlet",
+    "PlugInHandover",
     "Qos",
     "Rack",
     "Rail",
@@ -236,7 +240,7 @@ class Site(Model):
     switches: list[Switch] = Field(default_factory=list)
     links: list[Link] = Field(default_factory=list)
     gates: Gates
-    handover: Annotated[SlurmHandover | FileHandover, Field(discriminator="kind")]
+    handover: Annotated[Handover, Field(discriminator="kind")]
     campaign: Campaign = Field(default_factory=Campaign)
     halls: list[Hall] = Field(default_factory=list)
     facility: Facility | None = None

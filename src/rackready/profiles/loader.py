@@ -1,14 +1,20 @@
-"""Reads profiles. A profile's id is the stem of its file; a file that says otherwise is refused."""
+"""Reads profiles. A profile's id is the stem of its file; a file that says otherwise is refused.
+
+Those of plug-ins lie in the folder of a package that an entry point of group ``rackready.profiles`` names, in folders named as ours.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
+from types import ModuleType
 from typing import TypeVar
 
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
+from rackready.entry_points import PROFILES, PlugIn, plug_ins, refuse_twice
 from rackready.model.operations import Gates
 from rackready.model.parts import PartsProfile
 from rackready.model.problems import RackreadyError
@@ -28,22 +34,82 @@ class UnknownProfileError(RackreadyError):
         )
 
 
+FAMILIES = ("gpu", "platform", "switch", "software", "gate_sets", "parts", "xid")
+"""Folders of profiles, here and in the packages of plug-ins."""
+
+
+class ProfileInvalidError(RackreadyError):
+    """The file of a profile cannot be used."""
+
+
 def known(family: str) -> list[str]:
-    """Return the ids of all profiles of a family (``gpu``, ``platform``, ``switch``, ``software``, ``gate_sets``, ``parts``)."""
-    folder = resources.files(__package__).joinpath(family)
-    return sorted(entry.name.removesuffix(".yml") for entry in folder.iterdir() if entry.name.endswith(".yml"))
+    """Return the ids of all profiles of a family (one of ``FAMILIES``), those of plug-ins among them. Raises PlugInError."""
+    return sorted(_files(family))
+
+
+def owner(family: str, wanted: str) -> PlugIn | None:
+    """Return the plug-in that brings a profile, None where it is ours."""
+    return _files(family)[wanted][1]
+
+
+def _files(family: str) -> dict[str, tuple[Traversable, PlugIn | None]]:
+    """Return id -> its file and who brings it. Raises PlugInError where two bring one id."""
+    found: dict[str, tuple[Traversable, PlugIn | None]] = {}
+    for folder, plug_in in [(resources.files(__package__), None), *_folders(plug_ins(PROFILES))]:
+        for name, file in _yaml(folder.joinpath(family)):
+            if name in found:
+                owners = [found[name][1], plug_in]
+                refuse_twice(f"{family} profile {name}", [str(one or "rackready itself") for one in owners], [one for one in owners if one is not None])
+            found[name] = (file, plug_in)
+    return found
+
+
+def _yaml(folder: Traversable) -> list[tuple[str, Traversable]]:
+    if not folder.is_dir():
+        return []
+    return [(entry.name.removesuffix(".yml"), entry) for entry in folder.iterdir() if entry.name.endswith(".yml")]
+
+
+@cache
+def _folders(found: tuple[PlugIn, ...]) -> list[tuple[Traversable, PlugIn | None]]:
+    """Return the folders of plug-ins. Raises PlugInError for one that brings nothing, or has files where nobody looks for them."""
+    folders: list[tuple[Traversable, PlugIn | None]] = []
+    for plug_in in found:
+        module = plug_in.load(ModuleType)
+        if not hasattr(module, "__path__"):
+            plug_in.refuse(f"{module.__name__} is a package: a folder", "a single module")
+        folder = resources.files(module)
+        families = [entry.name for entry in folder.iterdir() if _yaml(entry)]
+        if not families or set(families) - set(FAMILIES):
+            wanted = f"profiles as FAMILY/ID.yml, FAMILY one of {', '.join(FAMILIES)}"
+            plug_in.refuse(wanted, f"files in {', '.join(sorted(families))}" if families else "none")
+        folders.append((folder, plug_in))
+    return folders
 
 
 def _load(family: str, wanted: str, kind: type[_P]) -> _P:
-    if wanted not in known(family):
-        raise UnknownProfileError(family, wanted, known(family))
-    text = resources.files(__package__).joinpath(family, f"{wanted}.yml").read_text(encoding="utf-8")
-    profile = kind.model_validate(yaml.safe_load(text))
+    files = _files(family)
+    if wanted not in files:
+        raise UnknownProfileError(family, wanted, sorted(files))
+    file, plug_in = files[wanted]
+    where = f"profiles/{family}/{wanted}.yml" + (f" ({plug_in})" if plug_in is not None else "")
+    profile = _read(where, file, kind)
     stem = getattr(profile, "id", None)
     if stem != wanted:
-        message = f"profiles/{family}/{wanted}.yml: id - Expected: {wanted} Actual: {stem}. Make the id equal to the file's stem."
+        message = f"{where}: id - Expected: {wanted} Actual: {stem}. Make the id equal to the file's stem."
         raise RackreadyError(message)
     return profile
+
+
+def _read(where: str, file: Traversable, kind: type[_P]) -> _P:
+    try:
+        return kind.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, yaml.YAMLError) as error:  # a ValidationError of pydantic is a ValueError, and so is text that is not UTF-8
+        if isinstance(error, ValidationError):
+            said = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_url=False))
+        else:
+            said = " ".join(str(error).split())
+        raise ProfileInvalidError(f"{where} - Expected: a {kind.__name__} Actual: {said}. Correct the file.") from error
 
 
 @cache

@@ -26,10 +26,10 @@ def template_root() -> Path:
 
 
 @cache
-def environment() -> Environment:
-    """Return the environment. Output is text for devices, so nothing is escaped for HTML."""
+def environment(folder: Path | None = None) -> Environment:
+    """Return the environment of our templates, or of those in ``folder``. Output is text for devices, so nothing is escaped for HTML."""
     env = Environment(
-        loader=FileSystemLoader(template_root()),
+        loader=FileSystemLoader(folder or template_root()),
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701 - device configuration, not HTML
         trim_blocks=True,
@@ -43,3 +43,8 @@ def environment() -> Environment:
 def render(template: str, **data: object) -> str:
     """Return the text of a template, by its path below ``templates/``."""
     return environment().get_template(template).render(**data)
+
+
+def render_from(folder: Path, template: str, **data: object) -> str:
+    """Return the text of a template of a plug-in, by its path below a folder of its own. Undefined names are errors there, too."""
+    return environment(folder).get_template(template).render(**data)

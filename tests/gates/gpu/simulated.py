@@ -19,14 +19,14 @@ from rackready.gates.offline import facts
 from rackready.gates.registry import gate
 from rackready.model.outcome import Verdict
 from rackready.ondevice import containers, pcie_path, under_load
-from rackready.sim import faults
-from rackready.sim.hardware import build_state
-from rackready.sim.programs.hwsim import ctk, firmware, kmod, kmsg, paths, pcitree, rdmatree, store
-from rackready.sim.programs.hwsim.dcgm import engine, proftester
-from rackready.sim.programs.hwsim.dcgm import main as dcgm
-from rackready.sim.programs.hwsim.perf import copies
-from rackready.sim.programs.hwsim.smi import main as smi
-from rackready.sim.programs.hwsim.smi import xml
+from rackready_sim import faults
+from rackready_sim.hardware import build_state
+from rackready_sim.programs.hwsim import ctk, firmware, kmod, kmsg, paths, pcitree, rdmatree, store
+from rackready_sim.programs.hwsim.dcgm import engine, proftester
+from rackready_sim.programs.hwsim.dcgm import main as dcgm
+from rackready_sim.programs.hwsim.perf import copies
+from rackready_sim.programs.hwsim.smi import main as smi
+from rackready_sim.programs.hwsim.smi import xml
 
 DRIVER = "580.173.02"
 Program = Callable[[list[str]], int]

@@ -9,7 +9,7 @@ import pytest
 
 from rackready.gates.registry import all_gates
 from rackready.model.outcome import Outcome
-from rackready.sim.faults import gpu as layer
+from rackready_sim.faults import gpu as layer
 from tests.gates.gpu.simulated import node
 
 OTHERS = {

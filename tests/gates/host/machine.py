@@ -20,13 +20,13 @@ from rackready.gates.base import Command, GateFacts, Output
 from rackready.gates.registry import gate
 from rackready.model.outcome import Verdict
 from rackready.ondevice import host_read, names, trusted_programs
-from rackready.sim import faults
-from rackready.sim.hardware import build_state
-from rackready.sim.programs.hwsim import firmware, hwd, kmsg, machine, paths, rdmatree, store
-from rackready.sim.programs.hwsim.dcgm import engine
-from rackready.sim.programs.hwsim.dcgm import main as dcgm
-from rackready.sim.programs.hwsim.host import chrony, dmidecode, mlxlink, smartctl, tools, tree
-from rackready.sim.programs.hwsim.smi import main as smi
+from rackready_sim import faults
+from rackready_sim.hardware import build_state
+from rackready_sim.programs.hwsim import firmware, hwd, kmsg, machine, paths, rdmatree, store
+from rackready_sim.programs.hwsim.dcgm import engine
+from rackready_sim.programs.hwsim.dcgm import main as dcgm
+from rackready_sim.programs.hwsim.host import chrony, dmidecode, mlxlink, smartctl, tools, tree
+from rackready_sim.programs.hwsim.smi import main as smi
 
 VERSION = "580.173.02"
 PROGRAMS: dict[str, Callable[[list[str]], int]] = {

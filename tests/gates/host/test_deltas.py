@@ -13,7 +13,7 @@ import pytest
 from rackready.gates.base import Output
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
-from rackready.sim.programs.hwsim import paths
+from rackready_sim.programs.hwsim import paths
 from tests.gates.host.machine import Node, facts, sealed
 
 Document = dict[str, Any]

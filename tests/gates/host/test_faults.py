@@ -10,8 +10,8 @@ import pytest
 from rackready.gates.base import Done
 from rackready.gates.registry import all_gates, gate
 from rackready.model.outcome import Outcome
-from rackready.sim.faults.host import FAULTS
-from rackready.sim.programs.hwsim import paths
+from rackready_sim.faults.host import FAULTS
+from rackready_sim.programs.hwsim import paths
 from tests.gates.host.machine import Node, facts, judged
 from tests.gates.support import document
 

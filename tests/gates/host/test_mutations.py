@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, seed, settings
 from rackready.gates.base import Gate, GateFacts, Output, Run
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome
-from rackready.sim import faults
-from rackready.sim.programs.hwsim import paths
+from rackready_sim import faults
+from rackready_sim.programs.hwsim import paths
 from tests.gates.damage import Damage, apply, damages
 from tests.gates.host.machine import Node, facts, sealed
 

@@ -14,7 +14,7 @@ import pytest
 from rackready.gates.base import Gate, GateFacts, Output, Run
 from rackready.gates.registry import all_gates, gate
 from rackready.model.outcome import Outcome, Verdict
-from rackready.sim.programs.hwsim import paths
+from rackready_sim.programs.hwsim import paths
 from tests.gates.host.machine import Node, facts, sealed
 
 GATES = [name for name in all_gates() if "/host/" in name]

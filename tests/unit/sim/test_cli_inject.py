@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rackready.cli import main, sim
-from rackready.sim.faults import FAULTS
+from rackready.cli import main
+from rackready_sim import commands
+from rackready_sim.faults import FAULTS
+from tests import plug_ins
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -25,10 +28,15 @@ class FakeRack:
         return {"name": fault, "params": params}
 
 
+@pytest.fixture(autouse=True)
+def installed(tmp_path: Path) -> Iterator[None]:
+    yield from plug_ins.simulated_rack(tmp_path)
+
+
 @pytest.fixture
 def rack(monkeypatch: pytest.MonkeyPatch) -> FakeRack:
     made = FakeRack()
-    monkeypatch.setattr(sim, "_rack", lambda _env: made)
+    monkeypatch.setattr(commands, "_rack", lambda _env: made)
     return made
 
 

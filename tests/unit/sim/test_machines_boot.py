@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rackready.sim import hostnet, machines, podman
-from rackready.sim.errors import SimError
-from rackready.sim.machines import Machines
-from rackready.sim.store import Store
+from rackready_sim import hostnet, machines, podman
+from rackready_sim.errors import SimError
+from rackready_sim.machines import Machines
+from rackready_sim.store import Store
 
 
 class FakePodman:

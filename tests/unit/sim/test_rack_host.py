@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rackready.sim.errors import SimError
-from rackready.sim.host import raise_inotify_limit
+from rackready_sim.errors import SimError
+from rackready_sim.host import raise_inotify_limit
 
 
 def test_inotify_limit_is_raised_once_and_said(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import yaml
 
 from rackready.design.site import merge, parse_site
 from rackready.design.yaml import read_yaml
-from rackready.sim import overlay
-from rackready.sim.definition import site_without_overlay
-from rackready.sim.plan import build_plan
-from rackready.sim.store import Store
+from rackready_sim import overlay
+from rackready_sim.definition import site_without_overlay
+from rackready_sim.plan import build_plan
+from rackready_sim.store import Store
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -11,11 +11,11 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from rackready.sim import apt_sources, emulator, host, slurm, tls
-from rackready.sim.definition import site_without_overlay
-from rackready.sim.errors import SimError
-from rackready.sim.plan import build_plan
-from rackready.sim.podman import LABEL
+from rackready_sim import apt_sources, emulator, host, slurm, tls
+from rackready_sim.definition import site_without_overlay
+from rackready_sim.errors import SimError
+from rackready_sim.plan import build_plan
+from rackready_sim.podman import LABEL
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rackready.model.site import Site
-from rackready.sim.definition import site_without_overlay
-from rackready.sim.errors import SimError
-from rackready.sim.plan import Plan, build_plan, choose_subnet, clone_id, loopback_candidates, subnet_candidates
+from rackready_sim.definition import site_without_overlay
+from rackready_sim.errors import SimError
+from rackready_sim.plan import Plan, build_plan, choose_subnet, clone_id, loopback_candidates, subnet_candidates
 
 ROOT = Path(__file__).resolve().parents[3]
 SUBNET = IPv4Network("10.64.7.0/24")

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from rackready.sim.boot import BootSettings
-from rackready.sim.podman import Container
-from rackready.sim.redfish.power import NodePower
-from rackready.sim.store import Store
+from rackready_sim.boot import BootSettings
+from rackready_sim.podman import Container
+from rackready_sim.redfish.power import NodePower
+from rackready_sim.store import Store
 
 
 class FakeMachines:
@@ -76,7 +76,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     made = Bench(tmp_path)
-    monkeypatch.setattr("rackready.sim.podman.inspect", made.machines.inspect)
+    monkeypatch.setattr("rackready_sim.podman.inspect", made.machines.inspect)
     monkeypatch.setattr(NodePower, "_watch", lambda *_: None)
     return made
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rackready.sim import ready
-from rackready.sim.definition import site_without_overlay
-from rackready.sim.errors import SimError
-from rackready.sim.plan import Plan, build_plan
+from rackready_sim import ready
+from rackready_sim.definition import site_without_overlay
+from rackready_sim.errors import SimError
+from rackready_sim.plan import Plan, build_plan
 
 ROOT = Path(__file__).resolve().parents[3]
 

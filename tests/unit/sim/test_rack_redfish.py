@@ -24,15 +24,15 @@ from rackready.gates.runner import Runner
 from rackready.ledger.store import Ledger
 from rackready.model.outcome import Outcome, Verdict
 from rackready.model.site import Bmc as BmcSite
-from rackready.sim import faults
-from rackready.sim.boot import BootSettings
-from rackready.sim.hardware import build_state
-from rackready.sim.redfish.app import build_app
-from rackready.sim.redfish.driver import Hardware
-from rackready.sim.redfish.server import BmcServer
-from rackready.sim.redfish.sessions import Sessions, guard
-from rackready.sim.store import Store, write_private
-from rackready.sim.tls import ensure_certificates
+from rackready_sim import faults
+from rackready_sim.boot import BootSettings
+from rackready_sim.hardware import build_state
+from rackready_sim.redfish.app import build_app
+from rackready_sim.redfish.driver import Hardware
+from rackready_sim.redfish.server import BmcServer
+from rackready_sim.redfish.sessions import Sessions, guard
+from rackready_sim.store import Store, write_private
+from rackready_sim.tls import ensure_certificates
 from tests.gates.test_bmc_cycles import Host
 
 NODES = {"node01": "SERIAL-1", "node02": "SERIAL-2"}

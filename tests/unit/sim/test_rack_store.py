@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rackready.sim.errors import SimError
-from rackready.sim.store import Record, Store, write_json
+from rackready_sim.errors import SimError
+from rackready_sim.store import Record, Store, write_json
 
 
 @pytest.fixture

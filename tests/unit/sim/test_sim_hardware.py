@@ -7,9 +7,9 @@ import copy
 import pytest
 
 from rackready.design.site import load_site
-from rackready.sim import faults
-from rackready.sim.faults import FAULTS, FaultError
-from rackready.sim.hardware import State, build_state, build_switch_state
+from rackready_sim import faults
+from rackready_sim.faults import FAULTS, FaultError
+from rackready_sim.hardware import State, build_state, build_switch_state
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rackready.design.site import load_site
-from rackready.sim.packages import deb, driver, repo
-from rackready.sim.programs import build
+from rackready_sim.packages import deb, driver, repo
+from rackready_sim.programs import build
 
 pytestmark = pytest.mark.skipif(not (shutil.which("gpg") and shutil.which("gcc")), reason="gpg and gcc are needed to build the mirror")
 

@@ -1,14 +1,19 @@
-"""Which adapter serves which kind of handover."""
+"""Which adapter serves which kind of handover: ours by kind, those of plug-ins by the name of their entry point (group ``rackready.schedulers``)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from rackready.drivers.scheduler.base import SchedulerAdapter
+from pydantic import BaseModel, ValidationError
+
+from rackready.drivers.scheduler.base import SchedulerAdapter, SchedulerError
 from rackready.drivers.scheduler.file import FileAdapter
 from rackready.drivers.scheduler.remote import connect_slurm, read_slurm
-from rackready.model.site import Site
+from rackready.entry_points import SCHEDULERS, PlugIn, named, names
+from rackready.model.problems import Problem, RackreadyError
+from rackready.model.site import PlugInHandover, Site
 from rackready.paths import EnvPaths
 
 ADAPTERS: dict[str, Callable[[Any, EnvPaths], SchedulerAdapter]] = {
@@ -20,12 +25,70 @@ READERS: dict[str, Callable[[Any, EnvPaths], SchedulerAdapter]] = {"slurm": read
 """Where connecting itself may write something (a host key at first contact), the way that writes nothing; an adapter that is not here writes nothing."""
 
 
+Connect = Callable[[Any, EnvPaths], SchedulerAdapter]
+"""Takes the plug-in's settings and returns its adapter, connected. Raises SchedulerError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """What an entry point names: the model of ``handover.settings``, and how to connect.
+
+    ``read``: the way that writes nothing, where connecting may write something; None where it does not.
+    """
+
+    settings: type[BaseModel]
+    connect: Connect
+    read: Connect | None = None
+
+
 def adapter_for(site: Site, paths: EnvPaths) -> SchedulerAdapter:
     """Return the adapter of the site's handover, connected. Raises SchedulerError when it cannot be reached."""
+    if isinstance(site.handover, PlugInHandover):
+        return _connected(site.handover, paths, reads=False)
     return ADAPTERS[site.handover.kind](site.handover, paths)
 
 
 def reader_for(site: Site, paths: EnvPaths) -> SchedulerAdapter:
     """Return the same for a command that only reads: connecting writes nothing. Raises SchedulerError when it cannot be reached so."""
+    if isinstance(site.handover, PlugInHandover):
+        return _connected(site.handover, paths, reads=True)
     kind = site.handover.kind
     return READERS.get(kind, ADAPTERS[kind])(site.handover, paths)
+
+
+def settings_problems(handover: PlugInHandover) -> Iterator[Problem]:
+    """Yield what is wrong with the handover to a plug-in's scheduler: there is none of that name, or it does not take its settings. Raises PlugInError."""
+    plug_in = named(SCHEDULERS, handover.scheduler, handover.scheduler in ADAPTERS)
+    if plug_in is None:
+        known = ", ".join(names(SCHEDULERS)) or "none is installed"
+        text = f"no plug-in serves scheduler {handover.scheduler!r} - Expected: one of those installed Actual: {known}."
+        yield Problem("handover.scheduler", text, "Install the package that brings it, or correct the name.")
+        return
+    try:
+        plug_in.load(Scheduler).settings.model_validate(handover.settings)
+    except ValidationError as error:
+        for item in error.errors(include_url=False, include_input=False):  # what was given may be a secret
+            where = ".".join(["handover.settings", *map(str, item["loc"])])
+            yield Problem(where, f"{plug_in} - Expected: its settings Actual: {item['msg']}.", "Correct it.")
+
+
+def _connected(handover: PlugInHandover, paths: EnvPaths, *, reads: bool) -> SchedulerAdapter:
+    problems = [str(problem) for problem in settings_problems(handover)]
+    plug_in = named(SCHEDULERS, handover.scheduler)
+    if problems or plug_in is None:
+        raise SchedulerError("; ".join(problems))
+    scheduler = plug_in.load(Scheduler)
+    connect = (scheduler.read if reads else None) or scheduler.connect
+    return _adapter(plug_in, connect, scheduler.settings.model_validate(handover.settings), paths)
+
+
+def _adapter(plug_in: PlugIn, connect: Connect, settings: BaseModel, paths: EnvPaths) -> SchedulerAdapter:
+    try:
+        adapter = connect(settings, paths)
+    except RackreadyError:
+        raise
+    except Exception as error:  # noqa: BLE001 - code of others: whatever it raises is named as theirs
+        plug_in.refuse("it connects, or raises SchedulerError", f"{type(error).__name__}: {error}", error)
+    if not isinstance(adapter, SchedulerAdapter):
+        plug_in.refuse("connect returns a SchedulerAdapter", f"a {type(adapter).__name__}")
+    return adapter

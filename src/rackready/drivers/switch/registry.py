@@ -1,4 +1,4 @@
-"""The switch operating systems that rackready drives: one line each."""
+"""The switch operating systems that rackready drives: one line each, and those of plug-ins (entry points ``rackready.switches``, named as the system)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rackready.drivers.switch.base import SwitchDriver, SwitchError
 from rackready.drivers.switch.cumulus_nvue import CumulusNvue
+from rackready.entry_points import SWITCHES, PlugIn, named, names
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +23,26 @@ DRIVERS: dict[str, Entry] = {
 
 
 def driver_for(switch: str, os: str) -> Entry:
-    """Return the driver of an operating system. Raises SwitchError that lists those known."""
+    """Return the driver of an operating system. Raises SwitchError that lists those known, and PlugInError."""
+    found = named(SWITCHES, os, os in DRIVERS)
+    if found is not None:
+        return _of(found)
     if os not in DRIVERS:
-        message = (
-            f"{switch}: switch operating system {os!r} is not known - Expected: one of {', '.join(sorted(DRIVERS))}. Correct switches[].os in the site file."
-        )
+        systems = sorted({*DRIVERS, *names(SWITCHES)})
+        message = f"{switch}: switch operating system {os!r} is not known - Expected: one of {', '.join(systems)}. Correct switches[].os in the site file."
         raise SwitchError(message)
     return DRIVERS[os]
+
+
+def _of(plug_in: PlugIn) -> Entry:
+    from netmiko import platforms  # noqa: PLC0415 - takes a third of a second, and most sites have no plug-in
+
+    entry = plug_in.load(Entry)
+    driver: object = entry.driver
+    if not (isinstance(driver, type) and issubclass(driver, SwitchDriver)):
+        plug_in.refuse("its driver is a class of SwitchDriver", str(driver))
+    if missing := sorted(driver.__abstractmethods__):
+        plug_in.refuse("its driver has every method of SwitchDriver", f"not {', '.join(missing)}")
+    if entry.netmiko not in platforms:
+        plug_in.refuse("its platform is one that netmiko knows", entry.netmiko)
+    return entry

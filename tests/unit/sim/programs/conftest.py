@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rackready.design.site import load_site
-from rackready.sim import faults
-from rackready.sim.hardware import build_state
-from rackready.sim.programs.hwsim import kmod, paths, rdmatree, store
+from rackready_sim import faults
+from rackready_sim.hardware import build_state
+from rackready_sim.programs.hwsim import kmod, paths, rdmatree, store
 
 VERSION = "580.173.02"
 

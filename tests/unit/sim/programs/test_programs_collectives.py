@@ -16,7 +16,7 @@ from rackready.gates.fabric.collectives import GATES
 from rackready.gates.fabric.scaling import doubled
 from rackready.gates.registry import gate
 from rackready.model.outcome import Outcome, Verdict
-from rackready.sim.programs.hwsim.perf import facts
+from rackready_sim.programs.hwsim.perf import facts
 from tests.gates.support import port, ports
 
 from .conftest import Machine

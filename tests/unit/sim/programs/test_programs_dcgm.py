@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rackready.sim.programs.hwsim import store
-from rackready.sim.programs.hwsim.dcgm import engine, main
+from rackready_sim.programs.hwsim import store
+from rackready_sim.programs.hwsim.dcgm import engine, main
 
 from .conftest import Machine
 

@@ -15,10 +15,10 @@ from rackready.gates.base import GateFacts, Output
 from rackready.gates.formats import nvue_counters
 from rackready.gates.registry import gate
 from rackready.model.outcome import Verdict
-from rackready.sim.faults import FAULTS, inject
-from rackready.sim.hardware import build_switch_state
-from rackready.sim.programs.hwsim.perf import facts, perftest, probe
-from rackready.sim.programs.hwsim.switch import asic
+from rackready_sim.faults import FAULTS, inject
+from rackready_sim.hardware import build_switch_state
+from rackready_sim.programs.hwsim.perf import facts, perftest, probe
+from rackready_sim.programs.hwsim.switch import asic
 from tests.gates.support import port, ports
 
 from .conftest import Machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rackready.sim.programs.hwsim import hwd, paths, pcitree, rdmatree
+from rackready_sim.programs.hwsim import hwd, paths, pcitree, rdmatree
 
 from .conftest import Machine
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from rackready.sim.programs.hwsim import firmware, kmod, kmsg, paths, store
+from rackready_sim.programs.hwsim import firmware, kmod, kmsg, paths, store
 
 from .conftest import VERSION, Machine
 

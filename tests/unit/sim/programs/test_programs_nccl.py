@@ -11,9 +11,9 @@ import pytest
 from rackready.gates import nccl_rows
 from rackready.gates.formats import nccl_log, nccl_tests
 from rackready.gates.judge import Judge
-from rackready.sim.programs.hwsim.nic.tools import change
-from rackready.sim.programs.hwsim.perf import facts, nccl
-from rackready.sim.programs.hwsim.store import hardware
+from rackready_sim.programs.hwsim.nic.tools import change
+from rackready_sim.programs.hwsim.perf import facts, nccl
+from rackready_sim.programs.hwsim.store import hardware
 
 from .conftest import Machine
 

@@ -8,9 +8,9 @@ import pytest
 
 from rackready.design.site import load_site
 from rackready.drivers.switch.nvue_text import document, expand_commands
-from rackready.sim.hardware import build_switch_state
-from rackready.sim.programs.hwsim import paths
-from rackready.sim.programs.hwsim.switch import apply, nv, revisions, schema
+from rackready_sim.hardware import build_switch_state
+from rackready_sim.programs.hwsim import paths
+from rackready_sim.programs.hwsim.switch import apply, nv, revisions, schema
 
 Settings = set[tuple[str, ...]]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rackready.sim.nvml.build import library
+from rackready_sim.nvml.build import library
 
 from .conftest import VERSION, Machine
 
@@ -51,7 +51,7 @@ def ask(machine: Machine, tmp_path: Path) -> Any:  # noqa: ANN401 - a function
     if shutil.which("gcc") is None and shutil.which("cc") is None:
         pytest.skip("no C compiler")
     query = tmp_path / "query"
-    code = "from pathlib import Path; from rackready.sim.programs.hwsim import kmod, nvml, paths"
+    code = "from pathlib import Path; from rackready_sim.programs.hwsim import kmod, nvml, paths"
     query.write_text(
         f"#!{sys.executable}\nimport sys\n{code}\npaths.ROOT = Path({str(tmp_path)!r})\nkmod._node = lambda *_: None\nsys.exit(nvml.main(sys.argv[1:]))\n"
     )

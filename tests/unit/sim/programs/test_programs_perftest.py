@@ -7,9 +7,9 @@ import pytest
 
 from rackready.gates.formats import perftest as formats
 from rackready.ondevice import rdma_counters
-from rackready.sim.programs.hwsim import firmware, paths
-from rackready.sim.programs.hwsim.host import strain
-from rackready.sim.programs.hwsim.perf import perftest, ports, probe
+from rackready_sim.programs.hwsim import firmware, paths
+from rackready_sim.programs.hwsim.host import strain
+from rackready_sim.programs.hwsim.perf import perftest, ports, probe
 
 from .conftest import Machine
 

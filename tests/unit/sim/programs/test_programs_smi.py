@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from rackready.sim.programs.hwsim import kmod, store
-from rackready.sim.programs.hwsim.smi import main as smi
+from rackready_sim.programs.hwsim import kmod, store
+from rackready_sim.programs.hwsim.smi import main as smi
 
 from .conftest import VERSION, Machine
 

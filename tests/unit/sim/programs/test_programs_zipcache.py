@@ -7,7 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from rackready.sim.programs import hwsim
+from rackready_sim.programs import hwsim
 
 RUN = """
 import sys

@@ -1,0 +1,24 @@
+"""What a site file says of switches and scheduler, compared with the drivers that there are. ``design`` cannot do it: it lies below the drivers."""
+
+from __future__ import annotations
+
+from rackready.drivers.scheduler.registry import settings_problems
+from rackready.drivers.switch.base import SwitchError
+from rackready.drivers.switch.registry import driver_for
+from rackready.model.problems import Problem, SiteInvalidError
+from rackready.model.site import PlugInHandover, Site
+
+
+def require_drivers(site: Site, source: str, *, switches: bool = True) -> None:
+    """Raise SiteInvalidError that lists every switch system and scheduler without a driver. Raises PlugInError where one cannot be used.
+
+    ``source``: a file. ``switches``: look at the switches, too.
+    """
+    problems = list(settings_problems(site.handover)) if isinstance(site.handover, PlugInHandover) else []
+    for place, switch in enumerate(site.switches if switches else ()):
+        try:
+            driver_for(switch.name, switch.os)
+        except SwitchError as error:
+            problems.append(Problem(f"switches[{place}].os", str(error), ""))
+    if problems:
+        raise SiteInvalidError(source, problems)

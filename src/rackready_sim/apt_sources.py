@@ -1,0 +1,63 @@
+"""Where Debian's own packages come from when the image is built: this machine's mirror where it runs Debian, else Debian's."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from rackready_sim.host import run
+
+MIRROR_VARIABLE = "RACKREADY_DEBIAN_MIRROR"
+_DEFAULT = "http://deb.debian.org/debian"
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_CARRIED = re.compile(r'^(Acquire::(?:https?::.*Proxy\S*|https?::Proxy|https?::CAInfo|Retries|Check-Valid-Until|Check-Date)) "(.+)";$', re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What mmdebstrap is given: source lines and options; ``shown`` names the mirror for people, without credentials."""
+
+    lines: tuple[str, ...]
+    options: tuple[str, ...]
+    shown: str
+
+
+def find(suite: str) -> Source:
+    """Return where a Debian suite is to be had from this machine, with its own proxy settings."""
+    uri = os.environ.get(MIRROR_VARIABLE) or host_mirror() or _DEFAULT
+    options = [f'--aptopt={key} "{value}"' for key, value in _settings()]
+    if _KEYRING.is_file():
+        options.append(f"--keyring={_KEYRING}")
+    return Source((f"deb {uri} {suite} main",), tuple(options), re.sub(r"//[^/@]*@", "//", uri))
+
+
+def host_mirror(etc: Path = Path("/etc")) -> str:
+    """Return the Debian mirror that this machine's apt uses, or an empty text when it does not run Debian or names none."""
+    release = etc / "os-release"
+    fields = dict(line.split("=", 1) for line in release.read_text(encoding="utf-8").splitlines() if "=" in line) if release.is_file() else {}
+    if fields.get("ID", "").strip('"') != "debian":
+        return ""
+    codename = fields.get("VERSION_CODENAME", "").strip('"')
+    for path in [etc / "apt/sources.list", *sorted((etc / "apt/sources.list.d").glob("*"))]:
+        if path.is_file() and path.suffix in (".list", ".sources") and (found := _mirror(path.read_text(encoding="utf-8"), codename)):
+            return found
+    return ""
+
+
+def _mirror(text: str, codename: str) -> str:
+    for line in text.splitlines():
+        match = re.match(rf"deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+{re.escape(codename)}\s+.*\bmain\b", line)
+        if match:
+            return str(match[1]).rstrip("/")
+    for stanza in re.split(r"\n\s*\n", text):
+        fields = {key.lower(): value.split() for key, value in re.findall(r"^([A-Za-z-]+):\s*(.*)$", stanza, re.MULTILINE)}
+        if "deb" in fields.get("types", []) and codename in fields.get("suites", []) and "main" in fields.get("components", []) and fields.get("uris"):
+            return str(fields["uris"][0]).rstrip("/")
+    return ""
+
+
+def _settings() -> list[tuple[str, str]]:
+    out = run(["apt-config", "dump"], check=False)
+    return [(match[1], match[2]) for line in out.splitlines() if (match := _CARRIED.match(line))]

@@ -1,0 +1,134 @@
+"""`rackready sim`: the simulated rack on this machine. rackready finds it by the entry point ``sim`` of group ``rackready.commands``."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import Annotated, Any
+
+import typer
+
+from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
+from rackready.model.problems import RackreadyError
+from rackready_sim.faults import FAULTS
+from rackready_sim.rack import Rack
+
+app = typer.Typer(help="The simulated rack on this machine: real Linux hosts, BMCs, switches, mirror and scheduler. Needs root.", no_args_is_help=True)
+
+Node = Annotated[str, typer.Argument(help="Node, e.g. node03.")]
+Severity = Annotated[
+    float | None,
+    typer.Option("--severity", help="How bad, whatever the fault calls its degree: factor, count, width, gen, rate, mask, code, ..."),
+]
+Repaired = Annotated[str | None, typer.Argument(help="Fault to repair; all of the node's when absent.")]
+Chosen = Annotated[str, typer.Argument(help="Fault; `rackready sim faults` lists them.")]
+
+_DEGREES = ("severity", "factor", "count", "width", "gen", "rate", "mask", "code", "microseconds", "seconds", "mtu", "share")
+
+
+def _rack(env: str) -> Rack:
+    began = time.monotonic()
+    return Rack(env_paths(env).root, env, say=lambda text: progress.print(f"[{time.monotonic() - began:5.1f} s] {text}"))
+
+
+@app.command()
+def up(env: Env = "sim", output: Output = Format.TEXT) -> None:
+    """Make the rack, or what is missing of it. Nodes stay as they are, injected faults stay."""
+    result = _rack(env).up()
+    if output is Format.JSON:
+        print_json({"changes": result.changes, "seconds": round(result.seconds, 1)})
+    elif result.changes:
+        console.print(f"simulated rack is up ({result.seconds:.0f} s)")
+    else:
+        console.print(f"simulated rack is up, nothing changed ({result.seconds:.0f} s)")
+
+
+@app.command()
+def down(env: Env = "sim", output: Output = Format.TEXT) -> None:
+    """Remove the rack: containers, bridge, images of this clone, its state and overlay. Tools and environment stay."""
+    removed = _rack(env).down()
+    if output is Format.JSON:
+        print_json({"removed": removed})
+    else:
+        what = f"{len(removed)} things removed" if removed else "there was nothing to remove"
+        console.print(f"simulated rack is down: {what}")
+
+
+@app.command()
+def status(env: Env = "sim", output: Output = Format.TEXT) -> None:
+    """Show the machines, their power and the injected faults. Exit code 1 when the rack is not up."""
+    found = _rack(env).status()
+    if output is Format.JSON:
+        print_json(found)
+    else:
+        for row in found["machines"]:
+            faulty = ", ".join(_words(item) for item in row.get("faults", []))
+            console.print(f"{row['name']:12} {row['kind']:10} {row['address']:15} {row['state']:8} {faulty}".rstrip())
+        console.print(f"rack: {'up' if found['up'] else 'not up: run `rackready sim up`'}")
+    raise typer.Exit(0 if found["up"] else 1)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def inject(
+    ctx: typer.Context,
+    node: Node,
+    fault: Chosen,
+    severity: Severity = None,
+    env: Env = "sim",
+    output: Output = Format.TEXT,
+) -> None:
+    """Break a node's hardware. Nothing else is told: gates have to find it. What a fault takes (--gpu 3, --factor 0.5) `rackready sim faults` lists."""
+    params = _given(ctx.args)
+    if severity is not None:
+        params[_degree(fault)] = severity
+    recorded = _rack(env).inject(node, fault, **params)
+    if output is Format.JSON:
+        print_json({"node": node, "fault": recorded})
+    else:
+        console.print(f"{node}: {_words(recorded)} injected")
+
+
+@app.command()
+def clear(node: Node, fault: Repaired = None, env: Env = "sim", output: Output = Format.TEXT) -> None:
+    """Repair a node's hardware. Exit code 1 when it has no fault of that name."""
+    cleared = _rack(env).clear(node, fault)
+    if output is Format.JSON:
+        print_json({"node": node, "cleared": cleared})
+    else:
+        console.print(f"{node}: {cleared} fault{'' if cleared == 1 else 's'} repaired")
+    raise typer.Exit(1 if fault and not cleared else 0)
+
+
+@app.command()
+def faults(output: Output = Format.TEXT) -> None:
+    """List the faults that can be injected, with the options that each takes and their defaults."""
+    if output is Format.JSON:
+        rows = [{"name": item.name, "layer": item.layer, "description": item.description, "params": item.params} for item in FAULTS.values()]
+        print_json({"faults": rows})
+        return
+    for fault in FAULTS.values():
+        takes = " ".join(f"--{key} {shlex.quote(str(value))}" for key, value in fault.params.items())
+        console.print(f"{fault.name:32} {fault.description}{f' ({takes})' if takes else ''}")
+
+
+def _given(words: list[str]) -> dict[str, Any]:
+    """Return the fault's own options: `--name value` or `--name=value`. Raises RackreadyError for anything else."""
+    given: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        name, sign, value = word.partition("=")
+        told = value if sign else next(rest, None)
+        if not name.startswith("--") or told is None:
+            message = f"{word} - Expected: an option with its value, e.g. --gpu 3 Actual: {word}. `rackready sim faults` lists what each fault takes."
+            raise RackreadyError(message)
+        given[name.removeprefix("--")] = told
+    return given
+
+
+def _degree(fault: str) -> str:
+    takes = FAULTS[fault].params if fault in FAULTS else {}
+    return next((name for name in _DEGREES if name in takes), "severity")
+
+
+def _words(fault: dict[str, Any]) -> str:
+    return " ".join([fault["name"], *(f"{key}={value}" for key, value in fault["params"].items())])

@@ -1,0 +1,82 @@
+"""One clone's simulated rack as it is defined: the site file without overlay, what was chosen for this machine, and the plan of both."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from rackready.design.site import parse_site
+from rackready.design.yaml import read_yaml
+from rackready.model.site import Site
+from rackready.paths import EnvPaths
+from rackready_sim import slurm
+from rackready_sim.emulator import in_use
+from rackready_sim.errors import describe
+from rackready_sim.hostnet import taken_networks
+from rackready_sim.machines import Machines
+from rackready_sim.plan import Plan, build_plan, choose_subnet, clone_id, loopback_candidates
+from rackready_sim.store import Record, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """Everything that can be known of the rack without looking at the world."""
+
+    root: Path
+    env: str
+    site: Site
+    store: Store
+    record: Record
+    plan: Plan
+
+    @classmethod
+    def load(cls, root: Path, env: str) -> Definition:
+        """Return the rack that was made here. Raises SimError when none was, or for another environment."""
+        record = Store(root).load()
+        if record is None:
+            raise describe(f"the simulated rack of {root}", "made", "not there", "Run `rackready sim up`.")
+        return cls._build(root, env, record)
+
+    @classmethod
+    def load_or_choose(cls, root: Path, env: str) -> Definition:
+        """Return the rack that was made here, or choose addresses for a new one. Raises SimError."""
+        clone = clone_id(root)
+        record = Store(root).load() or Record(clone, env, str(choose_subnet(clone, taken_networks())), _free_loopback(clone))
+        return cls._build(root, env, record)
+
+    @classmethod
+    def _build(cls, root: Path, env: str, record: Record) -> Definition:
+        if record.env != env:
+            hint = f"Run `rackready sim down --env {record.env}` first; a clone has one simulated rack at a time."
+            raise describe(f"the simulated rack of {root}", f"made for environment {env}", f"made for {record.env}", hint)
+        if record.clone != clone_id(root):
+            hint = "Remove .rackready/sim and .rackready/overlays here (they are copies), then run `rackready sim up`."
+            raise describe(f"the simulated rack of {root}", f"clone id {clone_id(root)}", f"{record.clone}: the clone was copied or moved with its state", hint)
+        site = site_without_overlay(root, env)
+        plan = build_plan(site, clone=record.clone, subnet=IPv4Network(record.subnet), loopback=record.loopback)
+        return cls(root, env, site, Store(root), record, plan)
+
+    def machines(self, image: str = "") -> Machines:
+        """Return the containers of the rack, made from the recorded image unless another is named."""
+        return Machines(self.plan, self.store, image or self.record.image, lambda: slurm.build(self.site, self.plan))
+
+    def fingerprint(self) -> str:
+        """Return what the emulator depends on, as text: it is started anew when this changes."""
+        return json.dumps([self.site.model_dump(mode="json"), str(self.plan.subnet), self.plan.bmcs], sort_keys=True)
+
+
+def site_without_overlay(root: Path, env: str) -> Site:
+    """Return the site as people wrote it. Raises SiteInvalidError."""
+    source = EnvPaths(root, env).site_file
+    return parse_site(read_yaml(source), source=str(source), base=root)
+
+
+def _free_loopback(clone: str) -> str:
+    """Return the first three octets of a loopback network on which nobody listens at a BMC's port now."""
+    for candidate in loopback_candidates(clone):
+        if not in_use(candidate):
+            return candidate
+    hint = "End what listens on port 8443 of 127.x.y.101, then run again."
+    raise describe("addresses of the BMCs", "a free network 127.x.y.0/24", "64 tried, all in use", hint)

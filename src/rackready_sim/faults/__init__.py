@@ -1,0 +1,54 @@
+"""Faults that can be put into a simulated node's hardware state. They change hardware only; the code under test is not told."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from rackready_sim.faults import bmc, fabric, gpu, host
+from rackready_sim.faults.base import Fault, FaultError, State
+
+__all__ = ["FAULTS", "Fault", "FaultError", "clear", "inject"]
+
+_KEPT = ("faults", "boot_count", "node", "index")
+"""Keys of the state that a repair leaves as they are."""
+
+LAYERS = (gpu, fabric, host, bmc)
+FAULTS: dict[str, Fault] = {fault.name: fault for layer in LAYERS for fault in layer.FAULTS}
+
+
+def inject(state: State, name: str, **params: Any) -> None:
+    """Change ``state`` in place as the named fault does, and record it in ``state['faults']``.
+
+    Raises FaultError for an unknown fault, parameter or part; the state is unchanged then.
+    """
+    fault = FAULTS.get(name)
+    if fault is None:
+        raise FaultError(f"Fault '{name}' - Expected: one of {', '.join(sorted(FAULTS))} Actual: '{name}'. Name a fault from the list.")
+    chosen = {**fault.params, **_typed(fault, params)}
+    fault.apply(state, **chosen)
+    state["faults"].append({"name": name, "params": chosen})
+
+
+def clear(state: State, healthy: State, name: str | None = None) -> int:
+    """Repair one fault by name, or all of them, from the healthy state; return how many were repaired (0 when there was none)."""
+    kept = [item for item in state["faults"] if name is not None and item["name"] != name]
+    cleared = len(state["faults"]) - len(kept)
+    if cleared:
+        state.update({key: copy.deepcopy(value) for key, value in healthy.items() if key not in _KEPT})
+        state["faults"] = []
+        for item in kept:
+            inject(state, item["name"], **item["params"])
+    return cleared
+
+
+def _typed(fault: Fault, params: dict[str, Any]) -> dict[str, Any]:
+    given = {key: value for key, value in params.items() if value is not None}
+    unknown = sorted(set(given) - set(fault.params))
+    if unknown:
+        takes = ", ".join(sorted(fault.params)) or "no parameters"
+        raise FaultError(f"Fault '{fault.name}' - Expected: {takes} Actual: {', '.join(unknown)}. Leave out what it does not take.")
+    try:
+        return {key: type(fault.params[key])(value) for key, value in given.items()}
+    except ValueError as error:
+        raise FaultError(f"Fault '{fault.name}' - Expected: a value of the parameter's type Actual: {error}. Give a number.") from error

@@ -1,0 +1,217 @@
+"""The hardware state of one simulated node or switch: what its vendor programs answer from.
+
+The state is plain JSON. It holds hardware only; what software did to the machine (loaded drivers, power limits, counters) is
+kept by the machine itself and is lost when it is powered off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from typing import Any
+
+from rackready.design.facts import NicFacts, NodeFacts, node_facts, switch_facts
+from rackready.model.base import expand_range
+from rackready.model.problems import RackreadyError
+from rackready.model.profile import Figure, GpuProfile
+from rackready.model.site import Site
+from rackready_sim import gpu_state, host_state
+from rackready_sim.bmc_state import build_bmc
+
+State = dict[str, Any]
+
+_NAMESPACE = uuid.UUID("5f9c1c6e-52a5-4a4e-9d0c-6f2f1a5a7b10")
+_OUI = "b8:3f:d2"
+_VBIOS = "96.00.89.00.01"
+_BOARD_PART = "692-2G520-0200-000"
+_NIC_FIRMWARE = "28.43.2566"
+_NIC_BOARD = "MT_0000000838"
+_CUMULUS = "5.13.1"
+
+
+def build_state(site: Site, node_name: str) -> State:
+    """Return the state of a healthy node as the site describes it; equal input gives equal output.
+
+    Raises KeyError when the site has no such node.
+    """
+    facts = node_facts(site, node_name)
+    return {
+        "node": node_name,
+        "index": facts.index,
+        "chassis": _chassis(facts),
+        "gpus": [_gpu(facts, index) for index in range(facts.platform.gpus)],
+        "nvswitches": _nvswitches(facts),
+        "nics": [_nic(facts, nic) for nic in facts.nics],
+        "fabric_manager": {"stuck": False, "multicast": True},
+        "gpudirect": True,
+        "nccl": {},
+        "dcgm": {"fail": []},
+        "xids": [],
+        "sxids": [],
+        "containers": {"toolkit": True, "stale": []},
+        "persistence_broken": False,
+        "nouveau": False,
+        "management": {"link": "up"},
+        "bmc": build_bmc(facts),
+        "host": host_state.build(facts),
+        "boot_count": 0,
+        "faults": [],
+    }
+
+
+def build_switch_state(site: Site, switch_name: str) -> State:
+    """Return the state of a healthy switch; KeyError when the site has no such switch."""
+    facts = switch_facts(site, switch_name)
+    rate = facts.profile.rate
+    return {
+        "switch": switch_name,
+        "model": facts.profile.id,
+        "platform": {"product": facts.profile.id.upper(), "serial": _serial("MT", switch_name), "mac": _mac(switch_name), "version": _CUMULUS},
+        "ports": {name: {"rate_gbps": rate, "factor": 1.0} for name in expand_range(facts.profile.ports)},
+        "cables": {port.port: {"node": port.node, "netdev": port.netdev} for port in facts.ports},
+        "ecn_off": False,
+        "faults": [],
+    }
+
+
+def port_identity(node_index: int, rail: int) -> tuple[str, str]:
+    """Return (MAC, GUID) of the NIC of one rail of the k-th node: burnt in, so the same after every rebuild of the rack."""
+    mac = f"{_OUI}:{node_index >> 8 & 0xFF:02x}:{node_index & 0xFF:02x}:{rail:02x}"
+    digits = mac.replace(":", "")
+    guid = f"{digits[:6]}0300{digits[6:]}"
+    return mac, ":".join(guid[at : at + 4] for at in range(0, 16, 4))
+
+
+def _chassis(facts: NodeFacts) -> State:
+    return {
+        "serial": facts.node.serial,
+        "manufacturer": facts.platform.manufacturer,
+        "product": facts.platform.product,
+        "bios": "1.06.07",
+        "bmc": "25.06.27",
+    }
+
+
+def _gpu(facts: NodeFacts, index: int) -> State:
+    profile, name = facts.gpu, f"{facts.node.name}/gpu{index}"
+    return {
+        "index": index,
+        "uuid": f"GPU-{uuid.uuid5(_NAMESPACE, name)}",
+        "serial": _serial("165", name),
+        "pci": _pci(facts, index),
+        "numa": _gpu_numa(facts, index),
+        "name": profile.product_name,
+        "device_id": f"0x{profile.pci_device_id.upper()}10DE",
+        "subsystem_id": "0x16C110DE",
+        "architecture": profile.architecture,
+        "memory_mib": int(profile.memory.value),
+        "vbios": _VBIOS,
+        "board_part": _BOARD_PART,
+        "present": True,
+        "lost": False,
+        "temperature_c": 29 + _spread(name, 6),
+        "ecc": {kind: {"corrected": 0, "uncorrected": 0} for kind in ("volatile", "aggregate")},
+        "remapped_rows": {"correctable": 0, "uncorrectable": 0, "pending": False, "failure": False},
+        "power": _power(profile, name),
+        "clocks": {"sm_max_mhz": _published(profile, profile.power.sm_clock_max, "SM clock"), "memory_mhz": 2619},
+        "clock_events": 0,
+        "compute_factor": 1.0,
+        "memory_factor": 1.0,
+        "recovery_action": "None",
+        "pcie": {
+            "gen": 5,
+            "width": 16,
+            "max_gen": 5,
+            "max_width": 16,
+            "replay": _spread(name, 5),
+            "bridges": gpu_state.bridges(_pci(facts, index), _neighbour(facts, index)),
+        },
+        "nvlink": _nvlink(profile),
+        **gpu_state.extras(profile, index),
+    }
+
+
+def _power(profile: GpuProfile, name: str) -> State:
+    limit = int(profile.power.limit.value)
+    least = _published(profile, profile.power.min_limit, "lowest power limit")
+    return {"default_w": limit, "min_w": least, "max_w": limit, "idle_w": 68 + _spread(name, 9)}
+
+
+def _published(profile: GpuProfile, figure: Figure | None, what: str) -> int:
+    """Return a figure that the simulated card must answer with; RackreadyError where nobody published it."""
+    if figure is None:
+        raise RackreadyError(
+            f"GPU profile {profile.id}: {what} - Expected: a figure, for a card that is simulated Actual: not published. "
+            "Simulate another model, or add it with its source."
+        )
+    return int(figure.value)
+
+
+def _pci(facts: NodeFacts, index: int) -> str:
+    """Return the PCI address of a GPU; RackreadyError where the platform profile has none."""
+    if index >= len(facts.platform.gpu_pci):
+        raise RackreadyError(
+            f"platform profile {facts.platform.id}: gpu_pci - Expected: {facts.platform.gpus} addresses, for a server that is simulated Actual: not published. "
+            "Simulate another model, or add them with their source."
+        )
+    return facts.platform.gpu_pci[index]
+
+
+def _nvlink(profile: GpuProfile) -> State:
+    if profile.nvlink is None:
+        return {"version": 0, "ring_gb_s": 0.0, "links": []}
+    speed = int(profile.nvlink.speed.value)
+    links = [{"id": link, "state": "active", "speed_mb_s": speed, "replay": 0, "crc": 0} for link in range(profile.nvlink.links)]
+    return {"version": 4, "ring_gb_s": profile.nvlink.ring.value, "links": links}
+
+
+def _neighbour(facts: NodeFacts, index: int) -> str | None:
+    """Return the PCI address of the NIC behind the same switch as a GPU."""
+    return next((nic.pci for nic in facts.nics if nic.gpu == index and nic.pci), None)
+
+
+def _gpu_numa(facts: NodeFacts, index: int) -> int:
+    return next((nic.numa for nic in facts.nics if nic.gpu == index), 0)
+
+
+def _nvswitches(facts: NodeFacts) -> list[State]:
+    if not facts.platform.nvswitch:
+        return []
+    return [{"index": index, "pci": f"0000:{bus:02x}:00.0", "device_id": "0x22A310DE"} for index, bus in enumerate((0x07, 0x08, 0x09, 0x0A))]
+
+
+def _nic(facts: NodeFacts, nic: NicFacts) -> State:
+    mac, guid = port_identity(facts.index, nic.rail)
+    return {
+        "rail": nic.rail,
+        "rdma_device": nic.rdma_device,
+        "netdev": nic.netdev,
+        "pci": nic.pci,
+        "numa": nic.numa,
+        "gpu": nic.gpu,
+        "mac": mac,
+        "guid": guid,
+        "fw": _NIC_FIRMWARE,
+        "board": _NIC_BOARD,
+        "rate_gbps": nic.rate,
+        "link": "up",
+        "factor": 1.0,
+        "address": nic.address,
+        "switch": nic.switch,
+        "port": nic.port,
+        "module": host_state.module(facts.node.name, nic.rdma_device),
+    }
+
+
+def _serial(prefix: str, name: str) -> str:
+    digits = int(hashlib.sha256(name.encode()).hexdigest(), 16) % 10**10
+    return f"{prefix}{digits:010d}"
+
+
+def _mac(name: str) -> str:
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    return f"48:b0:2d:{digest[:2]}:{digest[2:4]}:{digest[4:6]}"
+
+
+def _spread(name: str, width: int) -> int:
+    return int(hashlib.sha256(name.encode()).hexdigest()[:4], 16) % width

@@ -1,0 +1,220 @@
+"""The image of every simulated machine: a Debian root file system, and what makes it behave like the real hardware.
+
+It is built in two steps, each tagged by the digest of what went into it, so that each is done once: ``base`` (Debian's packages) and,
+on top of it, the files and programs of the simulated hardware. Another clone's image of the same digest is taken over by tagging it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rackready.paths import private_dir
+from rackready_sim import apt_sources
+from rackready_sim.errors import describe
+from rackready_sim.host import missing, words
+from rackready_sim.podman import create, images, mounted, podman, remove, untag
+
+Say = Callable[[str], None]
+
+SUITE = "bookworm"
+PACKAGES = (
+    "systemd", "systemd-sysv", "dbus", "openssh-server", "openssh-client", "sudo", "python3", "python3-apt", "gnupg", "ca-certificates",
+    "iproute2", "iputils-ping", "ethtool", "pciutils", "kmod", "procps", "openmpi-bin", "slurmd", "slurmctld", "slurm-client", "munge",
+    "libpmix-dev",
+)  # fmt: skip
+_RECIPE = "7"
+"""Raise it when the steps below change: it is part of the digest."""
+
+_HERE = Path(__file__).resolve().parent
+_INPUTS = ("programs", "nvml")
+_MMDEBSTRAP_S = 900.0
+_DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM", "--")
+"""When this process is killed, mmdebstrap cleans up behind itself and ends."""
+_UNUSED_DOCS = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*")
+_MASKED = ("systemd-binfmt.service", "apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer", "dpkg-db-backup.timer")
+_OFF = ("munge.service", "slurmd.service", "slurmctld.service")
+
+_BOOT_ID = """[Unit]
+Description=Boot identity of this machine (a container shows the host's otherwise)
+DefaultDependencies=no
+Before=sysinit.target
+ConditionPathExists=/opt/hw/boot_id
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/cp /opt/hw/boot_id /run/boot_id
+ExecStart=/bin/mount --bind /run/boot_id /proc/sys/kernel/random/boot_id
+
+[Install]
+WantedBy=sysinit.target
+"""
+
+
+def ensure_image(clone: str, work: Path, say: Say) -> str:
+    """Return the name of the image, building what is not there yet below the folder ``work``; older images of this clone that nothing uses are removed.
+
+    Raises SimError with the words of the tool that failed.
+    """
+    base_digest = _digest(["base", SUITE, platform.machine(), *PACKAGES, *_UNUSED_DOCS])
+    digest = _digest([base_digest, _RECIPE, *_file_digests()])
+    base, final = f"localhost/rackready-base-{clone}:{base_digest}", f"localhost/rackready-sim-{clone}:{digest}"
+    has_base = _adopt(base, "localhost/rackready-base-")  # also where it is not needed now: a later change of the programs builds on it
+    if not _adopt(final, "localhost/rackready-sim-"):
+        if not has_base:
+            _build_base(base, work, say)
+        _build_final(clone, base, final, say)
+    for old in images(f"localhost/rackready-sim-{clone}:"):
+        if old != final:
+            untag(old)
+    return final
+
+
+def remove_images(clone: str) -> list[str]:
+    """Remove this clone's names of its images, and the images that no other clone names; return the names removed."""
+    names = [*images(f"localhost/rackready-sim-{clone}:"), *images(f"localhost/rackready-base-{clone}:")]
+    return [name for name in names if untag(name)]
+
+
+def _adopt(name: str, family: str) -> bool:
+    known = images(family)
+    if name in known:
+        return True
+    twin = next((other for other in known if other.rsplit(":", 1)[1] == name.rsplit(":", 1)[1]), None)
+    if twin is None:
+        return False
+    podman("tag", twin, name)
+    return True
+
+
+def _build_base(name: str, work: Path, say: Say) -> None:
+    source = apt_sources.find(SUITE)
+    say(f"image: Debian {SUITE} with {len(PACKAGES)} packages from {source.shown} (a minute or two, about 90 MB)")
+    began = time.monotonic()
+    shutil.rmtree(work, ignore_errors=True)  # of a build that was killed
+    private_dir(work)
+    try:
+        archive = work / "root.tar"
+        _mmdebstrap(archive, source, work / "log")
+        podman("import", "--quiet", "--change", 'CMD ["/sbin/init"]', str(archive), name, timeout_s=600.0)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    say(f"image: Debian root file system made in {time.monotonic() - began:.0f} s")
+
+
+def _mmdebstrap(archive: Path, source: apt_sources.Source, log: Path) -> None:
+    excluded = [f"--dpkgopt=path-exclude={pattern}" for pattern in _UNUSED_DOCS]
+    argv = [
+        *_DIES_WITH_US,
+        "mmdebstrap",
+        "--mode=root",
+        "--variant=minbase",
+        f"--include={','.join(PACKAGES)}",
+        *excluded,
+        *source.options,
+        SUITE,
+        str(archive),
+        *source.lines,
+    ]
+    if shutil.which("mmdebstrap") is None:
+        raise missing("mmdebstrap")
+    with log.open("wb") as out:
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            code = child.wait(timeout=_MMDEBSTRAP_S)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            if child.poll() is None:
+                child.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(timeout=30)
+    if code != 0:
+        said = words(log.read_bytes()[-4000:])
+        actual = f"no end within {_MMDEBSTRAP_S:.0f} s: {said}" if code is None else f"exit status {code}: {said}"
+        hint = f"Check the network and free disk space; another Debian mirror is named by {apt_sources.MIRROR_VARIABLE}=URL."
+        raise describe(f"Debian root file system from {source.shown}", "mmdebstrap succeeds", actual, hint)
+
+
+def _build_final(clone: str, base: str, name: str, say: Say) -> None:
+    say("image: programs of the simulated hardware")
+    began = time.monotonic()
+    work = f"rr-{clone}-image"
+    remove(work)
+    create(work, base, clone)
+    try:
+        with mounted(work) as root, _open_modes():
+            _tidy(root)
+            _install_programs(root)
+        podman("commit", "--quiet", "--change", 'CMD ["/sbin/init"]', work, name, timeout_s=300.0)
+    finally:
+        remove(work)
+    say(f"image: finished in {time.monotonic() - began:.0f} s")
+
+
+def _install_programs(root: Path) -> None:
+    """Copy the files of the simulated hardware and compile its C parts."""
+    files = _HERE / "programs" / "rootfs"
+    if files.is_dir():
+        shutil.copytree(files, root, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    build = importlib.import_module("rackready_sim.programs.build")
+    build.install(root)
+
+
+@contextmanager
+def _open_modes() -> Iterator[None]:
+    """Files of the image are readable for all, as on any machine; our own are private by default."""
+    old = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(old)
+
+
+def _tidy(root: Path) -> None:
+    """Take out what would reach out of a container, or would differ on a machine that was just installed."""
+    for path in (root / "usr/lib/sysctl.d").glob("*"):  # containers are privileged: Debian's defaults would be set on the host
+        path.unlink()
+    for path in [*(root / "etc/ssh").glob("ssh_host_*"), root / "etc/apt/apt.conf.d/99mmdebstrap", root / "etc/apt/sources.list"]:
+        path.unlink(missing_ok=True)
+    for path in (root / "etc/apt/sources.list.d").glob("*"):
+        path.unlink()
+    units = root / "etc/systemd/system"
+    for unit in _MASKED:
+        (units / unit).unlink(missing_ok=True)
+        (units / unit).symlink_to("/dev/null")
+    for unit in _OFF:
+        for wants in units.glob("*.wants"):  # the links point to paths of the image, so they look broken from here
+            (wants / unit).unlink(missing_ok=True)
+    _text(root / "etc/systemd/journald.conf.d/rackready.conf", "[Journal]\nStorage=persistent\nReadKMsg=no\nSystemMaxUse=32M\n")
+    _text(root / "etc/ssh/sshd_config.d/50-rackready.conf", "PermitRootLogin prohibit-password\nPasswordAuthentication no\nUseDNS no\n")
+    _text(root / "etc/machine-id", "")
+    _text(units / "hw-boot-id.service", _BOOT_ID)
+    (units / "sysinit.target.wants").mkdir(exist_ok=True)
+    (units / "sysinit.target.wants/hw-boot-id.service").unlink(missing_ok=True)
+    (units / "sysinit.target.wants/hw-boot-id.service").symlink_to("/etc/systemd/system/hw-boot-id.service")
+
+
+def _text(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _file_digests() -> Iterable[str]:
+    for folder in _INPUTS:
+        for path in sorted((_HERE / folder).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield f"{path.relative_to(_HERE)} {path.stat().st_mode & 0o111:o} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

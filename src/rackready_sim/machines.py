@@ -1,0 +1,189 @@
+"""Making, starting and stopping the rack's machines: one container each, its hardware plugged before its system begins to boot."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from rackready_sim import host, hostnet, podman, slurm
+from rackready_sim.errors import SimError, describe
+from rackready_sim.files import write
+from rackready_sim.plan import MIRROR_PORT, Machine, Plan
+from rackready_sim.store import Store
+
+log = logging.getLogger("rackready_sim.machines")
+_STOP_GRACE_S = 20
+_BOOTS = 3
+_NOTICED_S = 5.0
+"""How long podman may take to notice that a container ended. Our choice: it takes a fraction of a second on an idle machine."""
+REBOOTED = 129
+"""Exit status of a container whose system asked for a reboot: the kernel ends its first process with SIGHUP."""
+_REAPPLY = "/usr/lib/hw/switch-reapply"
+
+
+class Machines:
+    """The containers of one rack."""
+
+    def __init__(self, plan: Plan, store: Store, image: str, slurm_conf: Callable[[], dict[str, str]] | None = None) -> None:
+        self.plan = plan
+        self._store = store
+        self._image = image
+        self._slurm_conf = slurm_conf
+
+    def running(self, name: str) -> bool:
+        """Whether a machine's system runs now."""
+        container = self.plan.machines[name].container
+        found = podman.inspect(container)
+        if found is not None and found.lost:
+            time.sleep(_NOTICED_S)
+            found = podman.inspect(container)
+        if found is not None and found.lost:
+            hint = "It was killed together with podman's monitor of it, and podman cannot start it again: run `rackready sim down`, then the command again."
+            raise describe(f"{name}: container {found.name}", f"its first process {found.pid}, since podman says that it runs", "no such process", hint)
+        return found is not None and found.running
+
+    def boot(self, name: str) -> bool:
+        """Start a machine, making it first if it was never started; return whether it had to be started."""
+        machine = self.plan.machines[name]
+        if self.running(name):
+            return False
+        for _ in range(_BOOTS):
+            if self._boot(machine):
+                return True
+            log.warning("%s: its namespaces were taken away before its system ran: beginning anew", name)
+        hint = f"See `podman inspect {machine.container}`, then run again."
+        raise describe(f"{name}: container {machine.container}", f"a running system within {_BOOTS} tries", "none", hint)
+
+    def _boot(self, machine: Machine) -> bool:
+        """Start a machine that does not run; False when it lost its namespaces on the way.
+
+        Podman cleans up behind a container that ended in a process of its own. On a busy machine that comes late, and takes what was
+        just made for the next boot.
+        """
+        pid = self._namespaces(machine)
+        try:
+            self.attach(machine, pid)
+            if machine.role == "node":
+                (self._store.hardware(machine.name) / "boot_id").write_text(f"{uuid.uuid4()}\n", encoding="utf-8")
+                self.cable(machine.name, pid)
+            podman.start(machine.container)
+        except SimError:
+            if self._holds(machine, pid):
+                raise
+            return False
+        if self._holds(machine, pid):
+            return True
+        podman.stop(machine.container, 0)  # it runs in namespaces without cables
+        return False
+
+    def _namespaces(self, machine: Machine) -> int:
+        """Return the process that holds a machine's namespaces, made now unless an earlier boot that was cut short left them."""
+        found = podman.inspect(machine.container)
+        if found is None or found.status in ("configured", "created"):  # seeding it may have been cut short
+            self._create(machine)
+        pid = found.pid if found is not None and found.status == "initialized" else podman.init(machine.container)
+        if pid <= 0:
+            hint = f"See `podman inspect {machine.container}`, then run again."
+            raise describe(f"{machine.name}: container {machine.container}", "namespaces of its own", "none", hint)
+        return pid
+
+    def _holds(self, machine: Machine, pid: int) -> bool:
+        found = podman.inspect(machine.container)
+        return found is not None and found.pid == pid
+
+    def halt(self, name: str, *, graceful: bool) -> bool:
+        """Power a machine off: ask its system first when ``graceful``. Returns whether it was running."""
+        if not self.running(name):
+            return False
+        podman.stop(self.plan.machines[name].container, _STOP_GRACE_S if graceful else 0)
+        return True
+
+    def attach(self, machine: Machine, pid: int) -> None:
+        """Connect a machine to the management network, unless a fault pulled that cable."""
+        reachable = machine.role != "node" or self._store.state(machine.name).get("management", {}).get("link", "up") == "up"
+        hostnet.attach(self.plan, machine, pid, connected=reachable)
+
+    def cable(self, node: str, pid: int = 0) -> None:
+        """Bring a node's cables to where hardware state says that they are; does nothing when it is off."""
+        with self._store.cables_locked(node):
+            self._cable(node, pid)
+
+    def _cable(self, node: str, pid: int) -> None:
+        if pid == 0:
+            found = podman.inspect(self.plan.machines[node].container)
+            if found is None or not found.running:
+                return
+            pid = found.pid
+            self.attach(self.plan.machines[node], pid)
+        out = {nic["rail"] for nic in self._store.state(node)["nics"] if nic.get("link") == "down"}
+        changed: dict[str, list[str]] = {}
+        switches = {name: self._pid(name) for name in {cable.switch for cable in self.plan.cables[node]} if name}
+        for cable in self.plan.cables[node]:
+            if hostnet.plug(self.plan, cable, pid, switches.get(cable.switch, 0), connected=cable.rail not in out):
+                changed.setdefault(cable.switch, []).append(cable.port)
+        for switch, ports in changed.items():
+            self._reapply(switch, ports)
+
+    def _pid(self, name: str) -> int:
+        found = podman.inspect(self.plan.machines[name].container) if name in self.plan.machines else None
+        return found.pid if found is not None and found.running else 0
+
+    def _reapply(self, switch: str, ports: list[str]) -> None:
+        """Let the switch's system see ports that came or went, as its port daemon would. A switch that fails at it stops no node's boot."""
+        try:
+            podman.podman("exec", self.plan.machines[switch].container, _REAPPLY, *ports)
+        except SimError as error:
+            log.warning("%s: ports %s: %s", switch, " ".join(ports), error)
+
+    def _create(self, machine: Machine) -> None:
+        podman.remove(machine.container)
+        if machine.role == "mirror":
+            names = [f"{name}={other.address}" for name, other in sorted(self.plan.machines.items())]
+            command = ("/usr/lib/hw/site-services", machine.address, str(MIRROR_PORT), "/srv/mirror", *names)
+            podman.create(machine.container, self._image, self.plan.clone, options=("--volume", f"{self._store.mirror}:/srv/mirror:ro"), command=command)
+            return
+        volume = ("--volume", f"{self._store.hardware(machine.name)}:/opt/hw:ro") if machine.role in ("node", "switch") else ()
+        resolver = ("--volume", f"{self._resolver(machine)}:/etc/resolv.conf")
+        podman.create(machine.container, self._image, self.plan.clone, options=("--systemd", "always", "--hostname", machine.name, *volume, *resolver))
+        try:
+            with podman.mounted(machine.container) as root:
+                self._seed(machine, root)
+        except (SimError, OSError):
+            podman.remove(machine.container)
+            raise
+
+    def _resolver(self, machine: Machine) -> Path:
+        """Return the machine's /etc/resolv.conf, made anew: the site's name server, where podman would put this host's."""
+        path = self._store.base / "resolv" / f"{machine.name}.conf"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"nameserver {self.plan.machines['mirror'].address}\n", encoding="utf-8")
+        path.chmod(0o644)
+        return path
+
+    def _seed(self, machine: Machine, root: Path) -> None:
+        """Write what an installer would leave on a fresh machine: identity, host key, and who may log in."""
+        write(root / "etc/hosts", f"127.0.0.1 localhost\n::1 localhost\n{machine.address} {machine.name}\n")
+        write(root / "etc/machine-id", hashlib.sha256(machine.container.encode()).hexdigest()[:32] + "\n")
+        inside(root, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/etc/ssh/ssh_host_ed25519_key")
+        if machine.role == "switch":
+            self._seed_switch(machine, root)
+            return
+        (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
+        write(root / "root/.ssh/authorized_keys", self._store.key.with_suffix(".pub").read_text(encoding="utf-8"), 0o600)
+        if machine.role == "controller" and self._slurm_conf is not None:
+            slurm.seed(root, self._slurm_conf(), self._store.secret("munge").read_text(encoding="utf-8"))
+
+    def _seed_switch(self, machine: Machine, root: Path) -> None:
+        inside(root, "useradd", "--create-home", "--shell", "/bin/bash", "--groups", "sudo", "cumulus")
+        inside(root, "chpasswd", stdin=f"cumulus:{self._store.secret(machine.name).read_text(encoding='utf-8').strip()}\n")
+        write(root / "etc/sudoers.d/cumulus", "cumulus ALL=(ALL) NOPASSWD: ALL\n", 0o440)
+        write(root / "etc/ssh/sshd_config.d/10-switch.conf", "PasswordAuthentication yes\n")
+
+
+def inside(root: Path, *argv: str, stdin: str = "") -> None:
+    """Run a program of a machine that does not run, in its file system."""
+    host.run(["chroot", str(root), *argv], stdin=stdin.encode(), timeout_s=30.0)

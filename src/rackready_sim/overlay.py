@@ -1,0 +1,48 @@
+"""The overlay: where the simulated rack's parts really are on this machine, merged over the site file by the ordinary loader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rackready.design.yaml import dump_yaml
+from rackready.model.site import Site, SlurmHandover
+from rackready_sim import mirror
+from rackready_sim.plan import BMC_PORT, Plan
+from rackready_sim.store import Store, write_private
+
+_HEAD = "# Written by `rackready sim up`; removed by `rackready sim down`. Do not edit.\n"
+
+
+def build(site: Site, plan: Plan, store: Store) -> dict[str, Any]:
+    """Return the overlay document: addresses, ports, keys and the mirror's URL, nothing else."""
+    document: dict[str, Any] = {
+        "access": {"user": "root", "port": 22, "private_key": str(store.key)},
+        "software": {"mirror": {"url": mirror.url(plan), "key": str(store.mirror / "mirror.asc")}},
+        "racks": [{"name": rack.name, "nodes": [_node(node.name, plan, store) for node in rack.nodes]} for rack in site.racks],
+        "switches": [_switch(item.name, plan, store) for item in site.switches],
+    }
+    if isinstance(site.handover, SlurmHandover):
+        login = {"controller": plan.machines["slurmctl"].address, "port": 22, "user": "root", "private_key": str(store.key)}
+        document["handover"] = {**login, "munge_key": {"file": str(store.secret("munge"))}}
+    return document
+
+
+def _node(name: str, plan: Plan, store: Store) -> dict[str, Any]:
+    bmc = {
+        "address": plan.bmcs[name],
+        "port": BMC_PORT,
+        "username": "admin",
+        "password": {"file": str(store.secret(f"{name}-bmc"))},
+        "ca": str(store.tls / "ca.pem"),
+    }
+    return {"name": name, "address": plan.machines[name].address, "bmc": bmc}
+
+
+def _switch(name: str, plan: Plan, store: Store) -> dict[str, Any]:
+    return {"name": name, "address": plan.machines[name].address, "port": 22, "username": "cumulus", "password": {"file": str(store.secret(name))}}
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Write the overlay, readable by its owner only."""
+    write_private(path, _HEAD + dump_yaml(document))

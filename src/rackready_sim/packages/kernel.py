@@ -1,0 +1,48 @@
+"""Packages that build a kernel module: headers of the kernel that runs, dkms, a compiler and make, as Debian's package sources carry them.
+
+A simulated node runs the kernel of this machine, so the headers carry its release. dkms's build itself is the driver package's
+(packages/driver.py): it builds only where the headers are, as the real one does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from rackready_sim.packages.deb import Deb
+
+_DEBIAN = {"dkms": "3.0.10-8+deb12u1", "gcc": "4:12.2.0-3", "make": "4.3-4.1"}
+"""Versions of Debian 12."""
+
+_SAYS = {
+    "dkms": ("/usr/sbin/dkms", '#!/bin/sh\n[ "$1" = --version ] && echo dkms-3.0.10\nexit 0\n'),
+    "gcc": (
+        "/usr/bin/gcc",
+        "#!/bin/sh\n[ \"$1\" = --version ] && echo 'gcc (Debian 12.2.0-14) 12.2.0' && exit 0\necho 'gcc: fatal error: no input files' >&2\nexit 1\n",
+    ),
+    "make": (
+        "/usr/bin/make",
+        "#!/bin/sh\n[ \"$1\" = --version ] && echo 'GNU Make 4.3' && exit 0\necho 'make: *** No targets specified and no makefile found.  Stop.' >&2\nexit 2\n",
+    ),
+}
+
+
+def release() -> str:
+    """Return the release of the kernel on which the simulated nodes run."""
+    return os.uname().release
+
+
+def build_packages() -> list[Deb]:
+    """Return what a driver's module is built with."""
+    kernel = release()
+    number = re.match(r"\d+(\.\d+)*", kernel)
+    headers = Deb(
+        f"linux-headers-{kernel}",
+        f"{number[0] if number else '0'}-1",
+        f"Header files for Linux {kernel}",
+        {},
+        {f"/usr/src/linux-headers-{kernel}/Makefile": "# SPDX-License-Identifier: GPL-2.0\n"},
+        {f"/usr/lib/modules/{kernel}/build": f"/usr/src/linux-headers-{kernel}"},
+    )
+    depends = {"dkms": {"Depends": "gcc, make"}}
+    return [headers, *(Deb(name, version, f"{name} of the simulated node", depends.get(name, {}), dict([_SAYS[name]])) for name, version in _DEBIAN.items())]

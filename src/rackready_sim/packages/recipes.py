@@ -1,0 +1,32 @@
+"""What the mirror carries: package names, relations and services as the vendor's repositories for Debian 12 have them.
+
+Sources: NVIDIA driver installation guide (Debian 12, pinning packages, compute-only set), NVIDIA/gpu-driver-container (fabric packages from
+branch 580 on are unversioned), DCGM 4.6 packaging.cmake, Container Toolkit install guide.
+"""
+
+from __future__ import annotations
+
+from rackready.model.profile import SoftwareProfile
+from rackready_sim.packages import driver, fabric, host, kernel, monitoring
+from rackready_sim.packages.deb import Deb
+
+NEWER = ("580.178.01", "595.91.07")
+"""Driver versions that the mirror carries beside those of the software set: without an exact pin apt would take them."""
+
+
+def packages(software: SoftwareProfile, wanted: str) -> list[Deb]:
+    """Return every package of the mirror for one software set; ``wanted`` is the driver version that the site asks for."""
+    suffix = software.package_suffix
+    versions = sorted({*software.driver.values(), wanted, *NEWER})
+    found: list[Deb] = kernel.build_packages()
+    for version in versions:
+        found += driver.driver_packages(version, suffix)
+        found += fabric.fabric_packages(version, suffix)
+    found += driver.pinning_packages(sorted({version.split(".")[0] for version in versions}))
+    for name, version in software.cuda_packages.items():
+        found += driver.cuda_packages(name, version, software.cuda)
+    found += monitoring.dcgm_packages(software.dcgm)
+    found += monitoring.container_packages(software.container_toolkit)
+    found += fabric.nccl_packages(software.nccl, software.nccl_tests)
+    found += host.host_packages(software.mft)
+    return found + fabric.nic_packages(software.perftest, software.doca)

@@ -1,0 +1,133 @@
+"""What the simulated rack consists of, computed from the site: machines, addresses, BMCs, cables. Nothing here touches the world."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Literal
+
+from rackready.design.facts import node_facts
+from rackready.model.site import Site
+from rackready_sim.errors import describe
+from rackready_sim.hardware import port_identity
+
+Role = Literal["node", "switch", "mirror", "controller"]
+
+_POOL = IPv4Network("10.64.0.0/10")
+_MIRROR, _CONTROLLER, _SWITCH, _BMC = 2, 5, 20, 100
+_FIRST_NODES = 10
+_MAX_NODES, _MAX_SWITCHES = 120, 10
+BMC_PORT = 8443
+MIRROR_PORT = 8080
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One container: its name in the site, what it is, its address and the last octet of it."""
+
+    name: str
+    role: Role
+    octet: int
+    address: str
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """One cable from a node's NIC to a switch port; ``switch`` is empty when the site plugs it nowhere."""
+
+    node: str
+    rail: int
+    netdev: str
+    mac: str
+    switch: str
+    port: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole rack."""
+
+    clone: str
+    subnet: IPv4Network
+    machines: dict[str, Machine]
+    cables: dict[str, tuple[Cable, ...]]
+    bmcs: dict[str, str]
+
+    @property
+    def bridge(self) -> str:
+        """The bridge of the management network on this machine."""
+        return f"rr-{self.clone}"
+
+    @property
+    def gateway(self) -> str:
+        """This machine's own address in the rack."""
+        return str(self.subnet[1])
+
+    def of(self, role: Role) -> list[Machine]:
+        """Return every machine of one kind, in the order of the site file."""
+        return [item for item in self.machines.values() if item.role == role]
+
+
+def clone_id(root: Path) -> str:
+    """Return the identity of a clone: six hex digits of its absolute path."""
+    return hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:6]
+
+
+def build_plan(site: Site, *, clone: str, subnet: IPv4Network, loopback: str) -> Plan:
+    """Return the rack that a site describes. ``loopback`` is the first three octets of the BMCs' network (127.x.y).
+
+    Raises SimError when the site is larger than one simulated rack holds.
+    """
+    nodes, switches = site.nodes(), site.switches
+    if len(nodes) > _MAX_NODES or len(switches) > _MAX_SWITCHES:
+        actual = f"{len(nodes)} nodes, {len(switches)} switches"
+        raise describe("the simulated rack", f"at most {_MAX_NODES} nodes and {_MAX_SWITCHES} switches", actual, "Rehearse with a smaller site file.")
+    machines = {"mirror": _machine(clone, subnet, "mirror", "mirror", _MIRROR)}
+    if site.handover.kind == "slurm":
+        machines["slurmctl"] = _machine(clone, subnet, "slurmctl", "controller", _CONTROLLER)
+    for index, switch in enumerate(switches, 1):
+        machines[switch.name] = _machine(clone, subnet, switch.name, "switch", _SWITCH + index)
+    for index, node in enumerate(nodes, 1):
+        machines[node.name] = _machine(clone, subnet, node.name, "node", _node_octet(index))
+    cables = {node.name: _cables(site, node.name) for node in nodes}
+    bmcs = {node.name: f"{loopback}.{_BMC + index}" for index, node in enumerate(nodes, 1)}
+    return Plan(clone, subnet, machines, cables, bmcs)
+
+
+def subnet_candidates(clone: str) -> list[IPv4Network]:
+    """Return every /24 of 10.64.0.0/10, beginning where the clone's identity points: two clones seldom try the same."""
+    nets = list(_POOL.subnets(new_prefix=24))
+    start = int(clone, 16) % len(nets)
+    return nets[start:] + nets[:start]
+
+
+def choose_subnet(clone: str, taken: list[IPv4Network]) -> IPv4Network:
+    """Return the first candidate that overlaps nothing that is taken (routes, networks of others). Raises SimError when none is left."""
+    for net in subnet_candidates(clone):
+        if not any(net.overlaps(other) for other in taken):
+            return net
+    actual = "every one is taken by a route of this machine"
+    raise describe("network of the simulated rack", f"a free /24 in {_POOL}", actual, "Remove a route, then run again.")
+
+
+def loopback_candidates(clone: str) -> list[str]:
+    """Return loopback networks (three octets) for the BMCs, the clone's own first; never 127.0.0."""
+    start = int(clone, 16)
+    return [f"127.{1 + (start + step) % 254}.{(start // 254 + step) % 256}" for step in range(64)]
+
+
+def _node_octet(index: int) -> int:
+    """First ten nodes from .11; later ones from .31, beyond the switches."""
+    return 10 + index if index <= _FIRST_NODES else 20 + index
+
+
+def _machine(clone: str, subnet: IPv4Network, name: str, role: Role, octet: int) -> Machine:
+    return Machine(name, role, octet, str(subnet[octet]), f"rr-{clone}-{name}")
+
+
+def _cables(site: Site, node: str) -> tuple[Cable, ...]:
+    facts = node_facts(site, node)
+    return tuple(Cable(node, nic.rail, nic.netdev, port_identity(facts.index, nic.rail)[0], nic.switch, nic.port) for nic in facts.nics)

@@ -1,0 +1,118 @@
+"""The few things that are asked of podman, by its command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rackready_sim.host import run
+
+LABEL = "rackready.clone"
+_HINT = "See `podman ps -a` and `podman info`, then run again."
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What podman says of one container. ``pid`` is 0 unless its namespaces exist; ``exit_code`` is of its last run."""
+
+    name: str
+    status: str
+    pid: int
+    exit_code: int
+    image: str = ""
+
+    @property
+    def running(self) -> bool:
+        """Whether its first process runs; while it is going down it still does."""
+        return self.status in ("running", "stopping")
+
+    @property
+    def lost(self) -> bool:
+        """Whether its first process is gone while podman takes it for running: for a moment where it just ended, for good where its monitor was killed."""
+        return self.running and self.pid > 0 and not Path(f"/proc/{self.pid}").exists()
+
+
+def podman(*args: str, timeout_s: float = 60.0, stdin: bytes | None = None, check: bool = True) -> str:
+    """Run podman and return its standard output. Raises SimError with podman's words."""
+    return run(["podman", *_runtime(), *args], timeout_s=timeout_s, stdin=stdin, check=check, hint=_HINT, shown=f"podman {args[0]} {args[-1]}")
+
+
+def _runtime() -> tuple[str, ...]:
+    """Runc where it is installed: crun refuses a machine whose cgroups are version 1 beside an empty version 2 tree."""
+    return ("--runtime", "runc") if shutil.which("runc") else ()
+
+
+def inspect(name: str) -> Container | None:
+    """Return one container, or None when there is none of that name."""
+    out = podman("container", "inspect", name, check=False)
+    found: list[dict[str, Any]] = json.loads(out) if out.strip() else []
+    if not found:
+        return None
+    state = found[0]["State"]
+    return Container(found[0]["Name"], state["Status"], int(state["Pid"]), int(state["ExitCode"]), found[0].get("ImageName", ""))
+
+
+def containers(clone: str) -> list[Container]:
+    """Return every container that carries this clone's label."""
+    out = podman("ps", "--all", "--filter", f"label={LABEL}={clone}", "--format", "json")
+    found: list[dict[str, Any]] = json.loads(out or "[]") or []
+    return [Container(item["Names"][0], item["State"], int(item.get("Pid") or 0), int(item.get("ExitCode") or 0), item.get("Image", "")) for item in found]
+
+
+def create(name: str, image: str, clone: str, *, options: Sequence[str] = (), command: Sequence[str] = ("/sbin/init",)) -> None:
+    """Make a container without network and do not start it.
+
+    Limits are given explicitly because the defaults need CAP_SYS_RESOURCE; /etc/hosts stays a plain file, so that it can be replaced atomically.
+    """
+    limits = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
+    fixed = ("--network", "none", "--privileged", "--no-hosts", *limits, "--label", f"{LABEL}={clone}")
+    podman("create", "--name", name, *fixed, *options, image, *command)
+
+
+def init(name: str) -> int:
+    """Make the container's namespaces without starting its first process, and return the process id that holds them."""
+    podman("init", name)
+    found = inspect(name)
+    return found.pid if found else 0
+
+
+def start(name: str) -> None:
+    """Start a container."""
+    podman("start", name)
+
+
+def stop(name: str, grace_s: int) -> None:
+    """Ask a container's system to go down, and end it after ``grace_s`` seconds. No error when it is down already."""
+    podman("stop", "--ignore", "--time", str(grace_s), name, timeout_s=grace_s + 60.0)
+
+
+def remove(name: str) -> None:
+    """Remove a container with its file system, running or not. No error when there is none."""
+    podman("rm", "--force", "--ignore", "--time", "0", "--volumes", name)
+
+
+def images(prefix: str) -> list[str]:
+    """Return the full names (with tag) of local images whose name begins with ``prefix``."""
+    out = podman("images", "--format", "{{.Repository}}:{{.Tag}}")
+    return sorted({line for line in out.split() if line.startswith(prefix)})
+
+
+def untag(name: str) -> bool:
+    """Remove one name of an image, and the image with its last name; return False when a container still uses it."""
+    podman("rmi", name, check=False)
+    return name not in images(name)
+
+
+@contextmanager
+def mounted(name: str) -> Iterator[Path]:
+    """The file system of a container that does not run, as a folder of this machine."""
+    path = Path(podman("mount", name).strip())
+    try:
+        yield path
+    finally:
+        podman("umount", name, check=False)

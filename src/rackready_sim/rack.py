@@ -1,0 +1,292 @@
+"""The simulated rack as a whole: up, down, status, faults. One command at a time works on it; each can be repeated at any moment."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rackready.paths import EnvPaths, private_dir
+from rackready_sim import emulator, faults, hardware, hostnet, mirror, overlay, podman, ready, slurm, tls
+from rackready_sim.definition import Definition
+from rackready_sim.errors import describe
+from rackready_sim.host import raise_inotify_limit, require_host, require_root
+from rackready_sim.image import ensure_image, remove_images
+from rackready_sim.plan import clone_id
+from rackready_sim.store import Store
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class UpResult:
+    """What `up` did; ``changes`` is empty when everything was there."""
+
+    changes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def _silent(text: str) -> None:
+    del text
+
+
+class Rack:
+    """The simulated rack of one clone."""
+
+    def __init__(self, root: Path, env: str = "sim", say: Say = _silent) -> None:
+        self.root = root.resolve()
+        self.env = env
+        self.clone = clone_id(self.root)
+        self.store = Store(self.root)
+        self._say = say
+
+    # --- up -----------------------------------------------------------------------------------------------------------
+
+    def up(self) -> UpResult:
+        """Make whatever is missing; nodes that are on stay on, injected faults stay. Raises SimError or SiteInvalidError."""
+        began = time.monotonic()
+        require_host()
+        if said := raise_inotify_limit():
+            self._say(said)
+        with self.store.locked():
+            result = UpResult()
+            defined = Definition.load_or_choose(self.root, self.env)
+            self._files(defined, result)
+            self._image(defined, result)
+            self._machines(defined, result)
+            self._bmcs(defined, result)
+            self._repair_cables(defined)
+            ready.wait(defined.plan)
+            overlay.write(EnvPaths(self.root, self.env).overlay, overlay.build(defined.site, defined.plan, self.store))
+        result.seconds = time.monotonic() - began
+        return result
+
+    def _files(self, defined: Definition, result: UpResult) -> None:
+        """Write keys, passwords, certificates and hardware states; the record first, so that `down` knows of everything that follows."""
+        private_dir(self.store.base)
+        if self.store.load() is None:
+            self.store.save(defined.record)
+            self._changed(result, f"network {defined.plan.subnet}, BMCs at {defined.record.loopback}.101 and on, names rr-{self.clone}-*")
+        self.store.ensure_secrets(list(defined.plan.bmcs), [machine.name for machine in defined.plan.of("switch")])
+        tls.ensure_certificates(self.store.tls, defined.plan.bmcs)
+        for machine in defined.plan.machines.values():
+            if machine.role in ("node", "switch"):
+                self._hardware(defined, machine.name)
+        self.store.save(defined.record)
+
+    def _hardware(self, defined: Definition, name: str) -> None:
+        """Write the hardware state of a machine, unless it is there and the site still describes the same machine."""
+        healthy = self._healthy(defined, name)
+        digest = hashlib.sha256(json.dumps(healthy, sort_keys=True).encode()).hexdigest()
+        path = self.store.hardware(name) / "state.json"
+        if path.exists() and defined.record.digests.get(name) == digest:
+            return
+        with self.store.hardware_locked():
+            before = self.store.state(name) if path.exists() else {}
+            state = json.loads(json.dumps(healthy))
+            state["boot_count"] = before.get("boot_count", 0)
+            for item in before.get("faults", []):
+                faults.inject(state, item["name"], **item["params"])
+            self.store.write_state(name, state)
+        defined.record.digests[name] = digest
+
+    @staticmethod
+    def _healthy(defined: Definition, name: str) -> dict[str, Any]:
+        role = defined.plan.machines[name].role
+        return hardware.build_state(defined.site, name) if role == "node" else hardware.build_switch_state(defined.site, name)
+
+    def _image(self, defined: Definition, result: UpResult) -> None:
+        image = ensure_image(self.clone, self.store.base / "build", self._say)
+        if image != defined.record.image:
+            defined.record.image = image
+            self.store.save(defined.record)
+            self._changed(result, f"image {image}")
+
+    def _machines(self, defined: Definition, result: UpResult) -> None:
+        """Make the bridge, and every machine that is always on; remove those that the site no longer has."""
+        if hostnet.ensure_bridge(defined.plan):
+            self._changed(result, f"bridge {defined.plan.bridge}")
+        known = {machine.container for machine in defined.plan.machines.values()}
+        for container in podman.containers(self.clone):
+            if container.name not in known:
+                podman.remove(container.name)
+                self._changed(result, f"{container.name} removed: the site has no such machine")
+        self._mirror_content(defined, result)
+        self._renew(defined, result)
+        machines = defined.machines()
+        for machine in defined.plan.machines.values():
+            if machine.role != "node" and machines.boot(machine.name):
+                self._changed(result, f"{machine.name} ({machine.role}) at {machine.address}")
+        self._reattach(defined)
+
+    def _mirror_content(self, defined: Definition, result: UpResult) -> None:
+        """Build the repository. A container sees the folder that was there when it began: a new folder needs a new container."""
+        folder = self.store.mirror
+        before = folder.stat().st_ino if folder.exists() else 0
+        mirror.build(defined.site, self.store)
+        if folder.stat().st_ino != before:
+            self._changed(result, f"mirror: signed package repository, {len(list(folder.glob('*.deb')))} packages")
+            podman.remove(defined.plan.machines["mirror"].container)
+
+    def _renew(self, defined: Definition, result: UpResult) -> None:
+        """Make the scheduler's host anew when the site changed its cluster. Machines of an older image are kept: they hold state."""
+        controller = next(iter(defined.plan.of("controller")), None)
+        if controller is not None:
+            conf = json.dumps(slurm.build(defined.site, defined.plan), sort_keys=True)
+            digest = hashlib.sha256(conf.encode()).hexdigest()[:16]
+            if podman.inspect(controller.container) is not None and defined.record.digests.get(controller.container) != digest:
+                podman.remove(controller.container)
+                self._changed(result, f"{controller.name} is made anew: the site's nodes changed")
+            defined.record.digests[controller.container] = digest
+            self.store.save(defined.record)
+        images = [item.image for item in podman.containers(self.clone) if not item.name.endswith("-mirror")]
+        older = [image for image in images if image not in ("", defined.record.image)]
+        if older:
+            self._say(f"{len(older)} machines keep the image that they were made from; `rackready sim down`, then `rackready sim up` makes all of them anew")
+
+    def _reattach(self, defined: Definition) -> None:
+        """Connect machines that run to the management network again: the bridge may be new."""
+        machines = defined.machines()
+        for machine in defined.plan.machines.values():
+            found = podman.inspect(machine.container)
+            if found is not None and found.running:
+                machines.attach(machine, found.pid)
+
+    def _bmcs(self, defined: Definition, result: UpResult) -> None:
+        digest = emulator.code_digest(defined.fingerprint())
+        if emulator.ensure(self.root, self.env, self.store, digest, defined.plan.bmcs):
+            self._changed(result, f"Redfish emulator for {len(defined.plan.bmcs)} BMCs")
+
+    def _repair_cables(self, defined: Definition) -> None:
+        machines = defined.machines()
+        for node in defined.plan.bmcs:
+            machines.cable(node)
+
+    def _changed(self, result: UpResult, text: str) -> None:
+        result.changes.append(text)
+        self._say(text)
+
+    # --- down ---------------------------------------------------------------------------------------------------------
+
+    def down(self) -> list[str]:
+        """Remove everything of this clone's rack, also what a crash left half made; return what was removed. Raises SimError."""
+        require_root()
+        with self.store.locked():
+            self._refuse_while_deploying()
+            removed = ["Redfish emulator"] if emulator.stop(self.store) else []
+            if shutil.which("podman") is not None:
+                for container in podman.containers(self.clone):
+                    self._say(f"removing {container.name}")
+                    podman.remove(container.name)
+                    removed.append(container.name)
+                removed += remove_images(self.clone)
+            removed += hostnet.remove_all(self.clone)
+            removed += self._remove_files()
+        return removed
+
+    def _refuse_while_deploying(self) -> None:
+        path = self.root / ".rackready" / self._recorded_env() / "controller.lock"
+        if not path.exists():
+            return
+        with path.open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                hint = "Stop it (Ctrl-C), then run `rackready sim down` again."
+                raise describe(str(path), "no deploy at work on this rack", "one holds the lock", hint) from error
+
+    def _recorded_env(self) -> str:
+        with suppress(Exception):
+            record = self.store.load()
+            if record is not None:
+                return record.env
+        return self.env
+
+    def _remove_files(self) -> list[str]:
+        env = self._recorded_env()
+        removed = []
+        base = self.root / ".rackready"
+        for path in (base / "overlays" / f"{env}.yml", base / env, self.store.base, base / "overlays"):
+            if path.name == "overlays":
+                with suppress(OSError):  # other environments' overlays are not ours
+                    path.rmdir()
+            elif path.is_dir():
+                shutil.rmtree(path)
+                removed.append(str(path))
+            elif path.exists():
+                path.unlink()
+                removed.append(str(path))
+        return removed
+
+    # --- status and faults --------------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """Return what there is: ``up``, the machines with their state, the BMCs and the injected faults. Reads only."""
+        record = self.store.load()
+        if record is None:
+            return {"up": False, "clone": self.clone, "machines": []}
+        require_root()
+        defined = Definition.load(self.root, self.env)
+        marker = emulator.Marker.read(self.store)
+        alive = marker is not None and marker.alive
+        states = {container.name: container.status for container in podman.containers(self.clone)}
+        rows = [self._row(defined, name, states) for name in defined.plan.machines]
+        always = all(row["state"] == "running" for row in rows if row["kind"] != "node")
+        return {"up": alive and always, "clone": self.clone, "subnet": record.subnet, "bmc_emulator": "running" if alive else "not running", "machines": rows}
+
+    def _row(self, defined: Definition, name: str, states: dict[str, str]) -> dict[str, Any]:
+        machine = defined.plan.machines[name]
+        state = states.get(machine.container, "absent")
+        row: dict[str, Any] = {"name": name, "kind": machine.role, "address": machine.address, "container": machine.container, "state": state}
+        if machine.role == "node":
+            row["state"] = "on" if state == "running" else "off"
+            row["bmc"] = defined.plan.bmcs[name]
+            row["faults"] = self.store.state(name).get("faults", [])
+        return row
+
+    def inject(self, node: str, fault: str, **params: Any) -> dict[str, Any]:
+        """Put a fault into a node's hardware; returns the fault as recorded. Raises FaultError or SimError."""
+        defined = self._with_node(node)
+        with self.store.hardware_locked():
+            state = self.store.state(node)
+            faults.inject(state, fault, **params)
+            self.store.write_state(node, state)
+        self._recable(defined, node)
+        recorded: dict[str, Any] = state["faults"][-1]
+        return recorded
+
+    def clear(self, node: str, fault: str | None = None) -> int:
+        """Repair a fault of a node, or all of them; returns how many there were."""
+        defined = self._with_node(node)
+        with self.store.hardware_locked():
+            state = self.store.state(node)
+            cleared = faults.clear(state, self._healthy(defined, node), fault)
+            self.store.write_state(node, state)
+        self._recable(defined, node)
+        return cleared
+
+    def _recable(self, defined: Definition, node: str) -> None:
+        """Let the fault show on a node that is on. Before the first `up` there is nothing to plug."""
+        if not defined.record.image or node not in defined.plan.bmcs:
+            return
+        require_root()
+        with self.store.locked():
+            defined.machines().cable(node)
+
+    def _with_node(self, node: str) -> Definition:
+        """Return the rack; a fault may be injected before the first `up`, which then finds it. Raises SimError for an unknown node."""
+        with self.store.locked():
+            defined = Definition.load_or_choose(self.root, self.env)
+            known = [*defined.plan.bmcs, *(machine.name for machine in defined.plan.of("switch"))]
+            if node not in known:
+                raise describe(f"node {node}", f"one of {', '.join(known)}", node, "Name a node or switch of the site file.")
+            if self.store.load() is None:
+                self._files(defined, UpResult())
+        return defined

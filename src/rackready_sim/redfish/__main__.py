@@ -1,0 +1,63 @@
+"""``python -m rackready_sim.redfish --root CLONE --env ENV``: the BMCs of one simulated rack, until SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from rackready.model.problems import RackreadyError
+from rackready_sim.definition import Definition
+from rackready_sim.emulator import Marker, process_start
+from rackready_sim.machines import Machines
+from rackready_sim.plan import BMC_PORT
+from rackready_sim.redfish.app import build_app
+from rackready_sim.redfish.driver import Hardware
+from rackready_sim.redfish.power import NodePower
+from rackready_sim.redfish.server import BmcServer
+from rackready_sim.redfish.sessions import Sessions, guard
+
+
+def main() -> int:
+    """Serve until SIGTERM; exit status 1 when it cannot begin, with the reason on standard error."""
+    parser = argparse.ArgumentParser(prog="rackready_sim.redfish")
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--env", required=True)
+    parser.add_argument("--digest", required=True)
+    args = parser.parse_args()
+    os.umask(0o077)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        _serve(Definition.load(args.root, args.env), args.digest)
+    except (RackreadyError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    stop.wait()
+    return 0
+
+
+def _serve(rack: Definition, digest: str) -> None:
+    store, plan = rack.store, rack.plan
+
+    def machines() -> Machines:
+        return rack.machines(image=(store.load() or rack.record).image)
+
+    power = NodePower(machines, store, list(plan.bmcs))
+    sessions = Sessions(store)
+    app = build_app(Hardware(store), power, sessions, store.base / "bmc")
+    servers = [BmcServer(address, BMC_PORT, guard(app, node, sessions), store.tls / f"{node}.pem") for node, address in plan.bmcs.items()]
+    power.adopt()
+    for server in servers:
+        server.serve_in_background()
+    Marker(os.getpid(), process_start(os.getpid()), digest).write(store)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""The power of the nodes: what a BMC does when it is asked, in the background and one thing after the other for each node."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from typing import Protocol
+
+from rackready_sim import faults, podman
+from rackready_sim.boot import BootSettings
+from rackready_sim.machines import REBOOTED, Machines
+from rackready_sim.store import Store
+
+log = logging.getLogger("rackready_sim.power")
+_EXIT_SEEN_S = 10.0
+
+
+class Power(Protocol):
+    """What the systems driver needs of the world."""
+
+    def state(self, node: str) -> str:
+        """Return Redfish's PowerState: On, Off, PoweringOn or PoweringOff."""
+
+    def request(self, node: str, action: str) -> None:
+        """Begin a Redfish reset type (On, ForceOff, GracefulShutdown, ...) and return at once."""
+
+
+class NodePower:
+    """Nodes as containers. Every action is written to the power log when it is done."""
+
+    def __init__(self, machines: Callable[[], Machines], store: Store, nodes: list[str]) -> None:
+        self._machines = machines
+        self._store = store
+        self._queues = {node: ThreadPoolExecutor(1, thread_name_prefix=f"power-{node}") for node in nodes}
+        self._pending: dict[str, list[str]] = {node: [] for node in nodes}
+        self._lock = threading.Lock()
+
+    def adopt(self) -> None:
+        """Watch the nodes that run already, and start again those that asked for a reboot while nobody looked."""
+        for node, queue in self._queues.items():
+            queue.submit(self._guarded, node, partial(self._watch_or_reboot, node))
+
+    def state(self, node: str) -> str:
+        """Return the power state, read from the container itself; a transition in progress is told as such."""
+        with self._lock:
+            pending = self._pending[node][0] if self._pending[node] else ""
+        if pending in ("On", "ForceOn", "ForceRestart", "GracefulRestart", "PowerCycle"):
+            return "PoweringOn" if pending not in ("On", "ForceOn") or not self._machines().running(node) else "On"
+        running = self._machines().running(node)
+        if pending and running:
+            return "PoweringOff"
+        return "On" if running else "Off"
+
+    def request(self, node: str, action: str) -> None:
+        """Queue an action."""
+        with self._lock:
+            self._pending[node].append(action)
+        self._queues[node].submit(self._run, node, action)
+
+    def _run(self, node: str, action: str) -> None:
+        try:
+            self._guarded(node, lambda: self._act(node, action))
+        finally:
+            with self._lock:
+                self._pending[node].remove(action)
+
+    def _guarded(self, node: str, work: Callable[[], None]) -> None:
+        """Run a job of a queue; what goes wrong is for the log, because nobody waits for the result."""
+        try:
+            work()
+        except Exception:
+            log.exception("%s: power action failed", node)
+
+    def _act(self, node: str, action: str) -> None:
+        if action in ("On", "ForceOn"):
+            if self._boot(node):
+                self._note(node, "on", "bmc")
+        elif action in ("ForceOff", "GracefulShutdown"):
+            graceful = action == "GracefulShutdown"
+            if self._machines().halt(node, graceful=graceful):
+                self._note(node, "graceful-off" if graceful else "off", "bmc")
+        else:
+            graceful = action == "GracefulRestart"
+            self._machines().halt(node, graceful=graceful)
+            self._boot(node)
+            self._note(node, "graceful-restart" if graceful else "reset", "bmc")
+
+    def _boot(self, node: str) -> bool:
+        machines = self._machines()
+        if machines.running(node):
+            return False
+        self._raise_boot_count(node)
+        started = machines.boot(node)
+        BootSettings(self._store, node).booted()
+        self._watch(node)
+        return started
+
+    def _raise_boot_count(self, node: str) -> None:
+        """Count the boot; a fault may show from this boot on."""
+        with self._store.hardware_locked():
+            state = self._store.state(node)
+            state["boot_count"] = int(state.get("boot_count", 0)) + 1
+            on_boot = getattr(faults, "on_boot", None)
+            if on_boot is not None:
+                on_boot(state)
+            self._store.write_state(node, state)
+
+    def _watch(self, node: str) -> None:
+        found = podman.inspect(self._machines().plan.machines[node].container)
+        if found is not None and found.running:
+            threading.Thread(target=self._wait_exit, args=(node, found.pid), daemon=True).start()
+
+    def _wait_exit(self, node: str, pid: int) -> None:
+        try:
+            handle = os.pidfd_open(pid)
+        except ProcessLookupError:
+            pass
+        else:
+            poll = select.poll()
+            poll.register(handle, select.POLLIN)
+            poll.poll()
+            os.close(handle)
+        self._queues[node].submit(self._guarded, node, partial(self._watch_or_reboot, node, ended=pid))
+
+    def _watch_or_reboot(self, node: str, ended: int = 0) -> None:
+        """A system that asked for a reboot is started again, as a machine would; one that was powered off stays off."""
+        container = self._machines().plan.machines[node].container
+        deadline = time.monotonic() + _EXIT_SEEN_S
+        found = podman.inspect(container)
+        while found is not None and _ending(found, ended) and time.monotonic() < deadline:
+            time.sleep(0.2)
+            found = podman.inspect(container)
+        if found is None:
+            return
+        if found.running:
+            if not ended:
+                self._watch(node)
+        elif found.status == "exited" and found.exit_code == REBOOTED:
+            self._boot(node)
+            self._note(node, "reboot", "host")
+
+    def _note(self, node: str, action: str, by: str) -> None:
+        line = json.dumps({"time": datetime.now(UTC).isoformat(), "node": node, "action": action, "by": by})
+        with self._lock, self._store.power_log.open("a", encoding="utf-8") as out:
+            out.write(line + "\n")
+
+
+def _ending(found: podman.Container, ended: int) -> bool:
+    """Whether podman has not yet seen the end of the process ``ended``: it passes through stopping and stopped until it has cleaned up."""
+    return found.status in ("stopping", "stopped") or (found.running and found.pid == ended)

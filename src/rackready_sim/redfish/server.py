@@ -1,0 +1,51 @@
+"""The listeners: one HTTPS address for each BMC, all in one process."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from pathlib import Path
+from typing import Any
+
+from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
+
+from rackready_sim.redfish.sessions import Wsgi
+
+_SILENT_S = 60.0
+
+
+class _Handler(WSGIRequestHandler):
+    """Keeps connections open between requests, and says nothing of each request."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = _SILENT_S
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Say nothing: a deploy asks thousands of times."""
+
+
+class BmcServer(ThreadedWSGIServer):
+    """One BMC's web server. The TLS handshake is done in the connection's own thread: a silent client holds up nobody."""
+
+    daemon_threads = True
+
+    def __init__(self, address: str, port: int, app: Wsgi, certificate: Path) -> None:
+        super().__init__(address, port, app, handler=_Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        self.ssl_context = context
+
+    def finish_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as socketserver has it
+        """Shake hands, then serve."""
+        request.settimeout(_SILENT_S)
+        assert self.ssl_context is not None  # noqa: S101 - set above
+        try:
+            secured = self.ssl_context.wrap_socket(request, server_side=True)
+        except (OSError, ssl.SSLError):  # a port scan, or a client that does not trust us
+            return
+        super().finish_request(secured, client_address)
+        self.shutdown_request(secured)
+
+    def serve_in_background(self) -> None:
+        """Answer until the process ends."""
+        threading.Thread(target=self.serve_forever, daemon=True).start()

@@ -1,0 +1,154 @@
+"""Who may ask a BMC: its own password, by HTTP basic authentication or by a Redfish session (DSP0266, 13.3)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import flask
+
+from rackready_sim.redfish.context import NODE
+from rackready_sim.store import Store
+
+Environ = dict[str, Any]
+StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+Wsgi = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+_USER = "admin"
+_MAX_SESSIONS = 64
+_SESSIONS = "/redfish/v1/SessionService/Sessions"
+_OPEN_PATHS = frozenset({"", "/redfish", "/redfish/v1"})
+
+
+class Sessions:
+    """The sessions and passwords of every BMC; a session is good for the BMC that gave it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._tokens: dict[str, tuple[str, str]] = {}
+        self._lock = threading.Lock()
+
+    def accepts(self, user: str, password: str) -> bool:
+        """Whether these are the credentials of the BMC that is asked."""
+        wanted = self._store.secret(f"{NODE.get()}-bmc").read_text(encoding="utf-8").strip()
+        return hmac.compare_digest(user.encode(), _USER.encode()) & hmac.compare_digest(password.encode(), wanted.encode())
+
+    def open(self) -> tuple[str, str]:
+        """Begin a session at the BMC that is asked; returns its id and token. The oldest goes when there are too many."""
+        token, ident = secrets.token_hex(16), secrets.token_hex(4)
+        with self._lock:
+            mine = [key for key, (node, _) in self._tokens.items() if node == NODE.get()]
+            for old in mine[: max(0, len(mine) - _MAX_SESSIONS + 1)]:
+                del self._tokens[old]
+            self._tokens[token] = (NODE.get(), ident)
+        return ident, token
+
+    def close(self, ident: str) -> bool:
+        """End a session of the BMC that is asked; return whether there was one."""
+        with self._lock:
+            found = [key for key, value in self._tokens.items() if value == (NODE.get(), ident)]
+            for token in found:
+                del self._tokens[token]
+        return bool(found)
+
+    def listed(self) -> list[str]:
+        """Return the ids of the sessions of the BMC that is asked."""
+        with self._lock:
+            return [ident for node, ident in self._tokens.values() if node == NODE.get()]
+
+    def knows(self, token: str) -> bool:
+        """Whether a token is of a session of the BMC that is asked."""
+        with self._lock:
+            return self._tokens.get(token, ("", ""))[0] == NODE.get()
+
+
+def guard(app: Wsgi, node: str, sessions: Sessions) -> Wsgi:
+    """Return the application of one BMC: it answers for ``node`` alone, and only to who knows that BMC's password."""
+
+    def guarded(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        mark = NODE.set(node)
+        try:
+            if not _is_open(environ) and not _authenticated(environ, sessions):
+                return _refuse(start_response)
+            return app(environ, start_response)
+        finally:
+            NODE.reset(mark)
+
+    return guarded
+
+
+def _is_open(environ: Environ) -> bool:
+    path = str(environ.get("PATH_INFO", "")).rstrip("/")
+    return path in _OPEN_PATHS or (path == _SESSIONS and environ.get("REQUEST_METHOD") == "POST")
+
+
+def _authenticated(environ: Environ, sessions: Sessions) -> bool:
+    token = environ.get("HTTP_X_AUTH_TOKEN")
+    if token:
+        return sessions.knows(str(token))
+    scheme, _, encoded = str(environ.get("HTTP_AUTHORIZATION", "")).partition(" ")
+    if scheme.lower() != "basic":
+        return False
+    try:
+        user, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return False
+    return sessions.accepts(user, password)
+
+
+def _refuse(start_response: StartResponse) -> list[bytes]:
+    body = _refusal()
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), ("WWW-Authenticate", 'Basic realm="Redfish"')]
+    start_response("401 Unauthorized", headers)
+    return [body]
+
+
+def _refusal() -> bytes:
+    text = "The authentication credentials included with this request are missing or invalid."
+    return json.dumps({"error": {"code": "Base.1.0.NoValidSession", "message": text}}).encode()
+
+
+def blueprint(sessions: Sessions) -> flask.Blueprint:
+    """Return the session service, which sushy-tools does not have."""
+    service = flask.Blueprint("sessions", __name__)
+
+    @service.get("/redfish/v1/SessionService")
+    def _service() -> Any:  # noqa: ANN401 - a Flask response
+        ident = {"@odata.id": "/redfish/v1/SessionService", "@odata.type": "#SessionService.v1_1_3.SessionService"}
+        facts = {"Id": "SessionService", "Name": "Session Service", "ServiceEnabled": True, "SessionTimeout": 1800}
+        return {**ident, **facts, "Sessions": {"@odata.id": _SESSIONS}}
+
+    @service.get(_SESSIONS)
+    def _list() -> Any:  # noqa: ANN401
+        members = [{"@odata.id": f"{_SESSIONS}/{ident}"} for ident in sessions.listed()]
+        kind = "#SessionCollection.SessionCollection"
+        return {"@odata.id": _SESSIONS, "@odata.type": kind, "Name": "Sessions", "Members@odata.count": len(members), "Members": members}
+
+    @service.post(_SESSIONS)
+    def _open() -> Any:  # noqa: ANN401
+        body = flask.request.get_json(silent=True)
+        given = body if isinstance(body, dict) else {}
+        if not sessions.accepts(str(given.get("UserName", "")), str(given.get("Password", ""))):
+            return flask.Response(_refusal(), status=401, content_type="application/json")
+        ident, token = sessions.open()
+        return _session(ident), 201, {"X-Auth-Token": token, "Location": f"{_SESSIONS}/{ident}"}
+
+    @service.get(f"{_SESSIONS}/<ident>")
+    def _one(ident: str) -> Any:  # noqa: ANN401
+        return _session(ident) if ident in sessions.listed() else flask.abort(404)
+
+    @service.delete(f"{_SESSIONS}/<ident>")
+    def _close(ident: str) -> Any:  # noqa: ANN401
+        return flask.Response(status=204) if sessions.close(ident) else flask.abort(404)
+
+    return service
+
+
+def _session(ident: str) -> dict[str, Any]:
+    return {"@odata.id": f"{_SESSIONS}/{ident}", "@odata.type": "#Session.v1_1_0.Session", "Id": ident, "Name": "User Session", "UserName": _USER}

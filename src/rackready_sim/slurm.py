@@ -1,0 +1,100 @@
+"""The scheduler of the simulated rack: Debian's own slurmctld and munge, configured as a cluster that knows the rack's nodes.
+
+Nodes are configless: `slurmd --conf-server <controller>` fetches both files from the controller. Every node begins drained, as a new
+node does in a cluster whose owners want to see it proven first.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+
+from rackready.design.facts import node_facts
+from rackready.model.site import Site, SlurmHandover
+from rackready_sim.files import write
+from rackready_sim.plan import Plan
+
+REASON = "rackready: not handed over yet"
+_PORTS = (6817, 6818)
+_CPUS = {"Boards": 1, "SocketsPerBoard": 2, "CoresPerSocket": 56, "ThreadsPerCore": 2, "RealMemory": 2000000}
+"""DGX H100: 2 Xeon 8480C of 56 cores, 2 TB. Slurm is told to believe it (config_overrides)."""
+
+
+def build(site: Site, plan: Plan) -> dict[str, str]:
+    """Return slurm.conf and gres.conf of the rack; empty when the site hands over to no Slurm."""
+    if not isinstance(site.handover, SlurmHandover):
+        return {}
+    return {"slurm.conf": _slurm_conf(site, plan, site.handover.partition), "gres.conf": _gres_conf(site)}
+
+
+def _slurm_conf(site: Site, plan: Plan, partition: str) -> str:
+    machine = plan.machines["slurmctl"]
+    cpus = " ".join(f"{key}={value}" for key, value in _CPUS.items())
+    nodes = [
+        f'NodeName={node.name} NodeAddr={plan.machines[node.name].address} {cpus} Gres=gpu:{_gpu(site, node.name)} State=DRAIN Reason="{REASON}"'
+        for node in site.nodes()
+    ]
+    names = ",".join(node.name for node in site.nodes())
+    lines = [
+        "ClusterName=simrack",
+        f"SlurmctldHost={machine.name}({machine.address})",
+        f"SlurmctldPort={_PORTS[0]}",
+        f"SlurmdPort={_PORTS[1]}",
+        "SlurmUser=slurm",
+        "AuthType=auth/munge",
+        "SlurmctldParameters=enable_configless",
+        "SlurmdParameters=config_overrides",
+        "StateSaveLocation=/var/lib/slurm/slurmctld",
+        "SlurmdSpoolDir=/var/lib/slurm/slurmd",
+        "SlurmctldPidFile=/run/slurmctld.pid",
+        "SlurmdPidFile=/run/slurmd.pid",
+        "SlurmctldLogFile=/var/log/slurm/slurmctld.log",
+        "SlurmdLogFile=/var/log/slurm/slurmd.log",
+        "ProctrackType=proctrack/linuxproc",
+        "TaskPlugin=task/none",
+        "JobAcctGatherType=jobacct_gather/none",
+        "SelectType=select/cons_tres",
+        "SelectTypeParameters=CR_Core",
+        "GresTypes=gpu",
+        "MpiDefault=none",
+        "ReturnToService=1",
+        "SlurmdTimeout=30",
+        "SlurmctldTimeout=60",
+        "SchedulerType=sched/backfill",
+        *nodes,
+        f"PartitionName={partition} Nodes={names} Default=YES MaxTime=INFINITE State=UP",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _gres_conf(site: Site) -> str:
+    lines = []
+    for node in site.nodes():
+        facts = node_facts(site, node.name)
+        lines.append(f"NodeName={node.name} Name=gpu Type={_type(facts.gpu.id)} File=/dev/nvidia[0-{facts.platform.gpus - 1}]")
+    return "\n".join(lines) + "\n"
+
+
+def _gpu(site: Site, node: str) -> str:
+    facts = node_facts(site, node)
+    return f"{_type(facts.gpu.id)}:{facts.platform.gpus}"
+
+
+def _type(gpu: str) -> str:
+    return gpu.split("_", 1)[0]
+
+
+def seed(root: Path, files: dict[str, str], munge_key: str) -> None:
+    """Write the controller's configuration into its file system and let its services start at boot."""
+    for name, text in files.items():
+        write(root / "etc/slurm" / name, text)
+    key = root / "etc/munge/munge.key"
+    key.write_bytes(base64.b64decode(munge_key))
+    owner = key.parent.stat()
+    os.chown(key, owner.st_uid, owner.st_gid)
+    key.chmod(0o400)
+    wants = root / "etc/systemd/system/multi-user.target.wants"
+    for unit in ("munge.service", "slurmctld.service"):
+        (wants / unit).unlink(missing_ok=True)
+        (wants / unit).symlink_to(f"/lib/systemd/system/{unit}")

@@ -1,0 +1,178 @@
+"""Everything that the simulated rack keeps below ``.rackready/sim/``: its record, hardware states, keys and passwords."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any
+
+from rackready.paths import private_dir
+from rackready_sim.errors import describe
+from rackready_sim.host import run
+
+State = dict[str, Any]
+_MUNGE_BYTES = 128
+
+
+@dataclass(slots=True)
+class Record:
+    """``rack.json``: what was chosen when the rack was first made, and what it was made for."""
+
+    clone: str
+    env: str
+    subnet: str
+    loopback: str
+    image: str = ""
+    digests: dict[str, str] = field(default_factory=dict)
+    """Digest of the healthy hardware of every node and switch: when the site changes it, the state is made anew."""
+
+    @property
+    def network(self) -> IPv4Network:
+        """The management network."""
+        return IPv4Network(self.subnet)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Paths and files of one rack."""
+
+    root: Path
+
+    @property
+    def base(self) -> Path:
+        """``.rackready/sim/``."""
+        return self.root / ".rackready" / "sim"
+
+    @property
+    def record_file(self) -> Path:
+        """The rack's record."""
+        return self.base / "rack.json"
+
+    @property
+    def key(self) -> Path:
+        """Private key that logs in to nodes and to the scheduler's host."""
+        return self.base / "keys" / "id_ed25519"
+
+    @property
+    def tls(self) -> Path:
+        """Certificates of the BMCs."""
+        return self.base / "tls"
+
+    @property
+    def mirror(self) -> Path:
+        """Root of the package mirror."""
+        return self.base / "mirror"
+
+    @property
+    def logs(self) -> Path:
+        """Logs of the rack's own programs."""
+        return private_dir(self.base / "logs")
+
+    @property
+    def power_log(self) -> Path:
+        """One JSON line for every power action."""
+        return self.logs / "power.jsonl"
+
+    @property
+    def emulator(self) -> Path:
+        """Process id and start time of the Redfish emulator."""
+        return self.base / "redfish.json"
+
+    def hardware(self, name: str) -> Path:
+        """Folder of a machine's hardware state; mounted into it read-only."""
+        return self.base / "hw" / name
+
+    def secret(self, name: str) -> Path:
+        """File of a password: ``<node>-bmc``, a switch's name, or ``munge``."""
+        return self.base / "secrets" / name
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the rack's lock: one command at a time makes, changes or removes it."""
+        with self._flock(private_dir(self.root / ".rackready") / "sim.lock"):
+            yield
+
+    @contextmanager
+    def hardware_locked(self) -> Iterator[None]:
+        """Hold the lock of the hardware states: the emulator and the command line both write them."""
+        with self._flock(private_dir(self.base) / "hw.lock"):
+            yield
+
+    @contextmanager
+    def cables_locked(self, node: str) -> Iterator[None]:
+        """Hold the lock of a node's cables: its BMC plugs them at power-on, the command line when a fault is injected."""
+        with self._flock(private_dir(self.base) / f"cables-{node}.lock"):
+            yield
+
+    @staticmethod
+    @contextmanager
+    def _flock(path: Path) -> Iterator[None]:
+        with path.open("a") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    def load(self) -> Record | None:
+        """Return the record, or None when no rack was made. Raises SimError when the file is damaged."""
+        try:
+            return Record(**json.loads(self.record_file.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError) as error:
+            hint = "`rackready sim down` removes the rack; then run `rackready sim up`."
+            raise describe(str(self.record_file), "the record of a simulated rack", str(error), hint) from error
+
+    def save(self, record: Record) -> None:
+        """Write the record."""
+        write_json(self.record_file, asdict(record))
+
+    def state(self, name: str) -> State:
+        """Return a machine's hardware state. Raises SimError when there is none."""
+        path = self.hardware(name) / "state.json"
+        try:
+            loaded: State = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise describe(f"{name}: hardware state", f"a file at {path}", "none", "Run `rackready sim up`.") from error
+        return loaded
+
+    def write_state(self, name: str, state: State) -> None:
+        """Replace a machine's hardware state; readers see the old one or the new one, never a part."""
+        write_json(self.hardware(name) / "state.json", state)
+
+    def ensure_secrets(self, bmcs: list[str], switches: list[str]) -> None:
+        """Make the SSH key, the passwords and the munge key that are not there yet."""
+        private_dir(self.base)
+        for name in [*(f"{node}-bmc" for node in bmcs), *switches]:
+            _write_once(self.secret(name), secrets.token_urlsafe(18))
+        _write_once(self.secret("munge"), base64.b64encode(secrets.token_bytes(_MUNGE_BYTES)).decode())
+        if not self.key.exists():
+            private_dir(self.key.parent)
+            run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "rackready-sim", "-f", str(self.key)])
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, at once."""
+    private_dir(path.parent)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.unlink(missing_ok=True)
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as out:
+        out.write(text)
+    part.replace(path)
+
+
+def write_json(path: Path, document: object) -> None:
+    """Write a JSON file that only its owner can read, at once."""
+    write_private(path, json.dumps(document, indent=1) + "\n")
+
+
+def _write_once(path: Path, text: str) -> None:
+    if not path.exists():
+        write_private(path, text)
