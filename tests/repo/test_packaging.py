@@ -14,7 +14,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "rackready"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 
 PACKAGE_OF = {"yaml": "pyyaml", "ansible": "ansible-core", "ansible_runner": "ansible-runner", "pynvml": "nvidia-ml-py", "sushy_tools": "sushy-tools"}
 """Import name -> distribution, where they differ."""
@@ -67,7 +68,7 @@ def test_every_dependency_says_why() -> None:
     assert [line for line in block.splitlines()[1:] if "#" not in line] == []
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock", "requirements-docs.lock"])
 def test_lock_pins_every_package_by_hash(lock: str) -> None:
     entries = re.split(r"\n(?=[a-z0-9])", (ROOT / lock).read_text(encoding="utf-8").strip())
     assert len(entries) > 20
@@ -80,6 +81,12 @@ def test_locks_hold_what_is_declared_and_agree() -> None:
     extras = PROJECT["optional-dependencies"]
     assert names(PROJECT["dependencies"]) | names(extras["sim"]) | names(extras["checkout"]) <= set(deploy)
     assert names(extras["dev"]) <= set(develop)
+
+
+def test_the_sites_lock_agrees_with_what_it_is_added_to() -> None:
+    develop, site = pins("requirements-dev.lock"), pins("requirements-docs.lock")
+    assert names(PYPROJECT["dependency-groups"]["docs"]) <= set(site)
+    assert {name: (version, develop[name]) for name, version in site.items() if develop.get(name, version) != version} == {}
 
 
 def pins(lock: str) -> dict[str, str]:
