@@ -15,7 +15,7 @@ import click
 import typer
 
 from rackready import __version__
-from rackready.cli import os_errors
+from rackready.cli import complete, os_errors
 from rackready.cli.streams import OUT, open_streams, to_nowhere, tolerant
 from rackready.model.printable import visible
 from rackready.model.problems import RackreadyError, SiteInvalidError
@@ -25,7 +25,6 @@ app = typer.Typer(
     help="Takes a GPU rack from powered-off metal to production, and proves it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 _MISUSE: tuple[type[Exception], ...] = (
@@ -52,6 +51,7 @@ COMMANDS = {
     "size": "size",
     "plan": "plan",
     "export": "netbox",
+    "help": "help",
 }
 """Command -> module of this package, which has ``register(app)``. Only the module of the command that is called is imported."""
 
@@ -64,11 +64,23 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 def build(arguments: list[str]) -> typer.Typer:
-    """Register the command that is called (every command, when none is) and return the application."""
-    called = next((word for word in arguments if not word.startswith("-")), "")
+    """Register the command that is called (every command, when none is) and return the application.
+
+    The shell's completion calls without arguments: there, the words that were typed say which command; while it is still being typed, names are enough.
+    """
+    words = complete.typed()
+    called = next((word for word in (arguments if words is None else words) if not word.startswith("-")), "")
+    if words is not None and called not in COMMANDS:
+        for name in COMMANDS:
+            app.command(name)(_name_only)
+        return app
     for module in dict.fromkeys([COMMANDS[called]] if called in COMMANDS else COMMANDS.values()):
         importlib.import_module(f"rackready.cli.{module}").register(app)
     return app
+
+
+def _name_only() -> None:
+    """Stand for a command while its name is completed."""
 
 
 def main() -> NoReturn:
