@@ -88,6 +88,9 @@ def test_the_site_loads_nothing_from_elsewhere() -> None:
 
 
 def test_a_broken_link_fails_the_build() -> None:
+    """``--quiet`` would turn strict off: mkdocs counts only the warnings that it prints."""
+    build = [line for line in (ROOT / "scripts/docs").read_text(encoding="utf-8").splitlines() if "mkdocs build" in line]
+    assert [line.split("mkdocs ")[1] for line in build] == ["build --strict"]
     assert CONFIG["strict"] is True
     assert {level for part in CONFIG["validation"].values() for level in part.values()} == {"warn"}
     assert set(CONFIG["validation"]["links"]) >= {"not_found", "anchors", "unrecognized_links"}
