@@ -109,3 +109,9 @@ def test_lists_look_alike_on_the_site_and_elsewhere(page: Path) -> None:
         if found and (len(found[1]) % 4 or (not found[1] and before.strip() and not LIST.match(before) and not before.startswith(" "))):
             wrong.append(line)
     assert wrong == []
+
+
+@pytest.mark.parametrize("folder", ["howto", "runbooks", "adr"])
+def test_the_first_page_of_a_folder_lists_the_others(folder: str) -> None:
+    listed = {link for link in links(DOCS / folder / "README.md") if "/" not in link}
+    assert {path.name for path in (DOCS / folder).glob("*.md")} - {"README.md"} == listed

@@ -109,7 +109,7 @@ def test_entry_points_are_there() -> None:
         assert any(isinstance(node, ast.FunctionDef) and node.name == function for node in tree.body), script
 
 
-def test_wheel_carries_profiles_templates_and_types(tmp_path: Path) -> None:
+def test_wheel_carries_profiles_templates_documents_and_types(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, timeout=120)
     inside = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
@@ -117,7 +117,9 @@ def test_wheel_carries_profiles_templates_and_types(tmp_path: Path) -> None:
     templates = {f"rackready/templates/{path.relative_to(ROOT / 'templates').as_posix()}" for path in (ROOT / "templates").rglob("*.j2")}
     assert profiles
     assert templates
-    assert profiles | templates <= inside
+    documents = {"concepts.md", "reference/glossary.md", "reference/gates/README.md"}
+    documents |= {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs/runbooks").glob("*.md")}
+    assert profiles | templates | {f"rackready/docs/{name}" for name in documents} <= inside
     assert not [name for name in inside if ".rackready" in name or name.startswith("tests/")]
 
 
