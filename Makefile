@@ -144,9 +144,13 @@ bench-deploy: site-exists setup prepare ## measure one deploy of ENV as it stand
 # --- help for those who add ----------------------------------------------------------------------------------------------
 
 .PHONY: reference
-reference: setup ## write docs/reference anew from the models
-	@$(BIN)/rackready schema > docs/reference/site.schema.json
-	@$(BIN)/rackready schema --of database > docs/reference/database.schema.json
+reference: setup ## write docs/reference anew from the code: schemas, commands, gates, keys of the site file
+	@$(BIN)/python scripts/reference $(ARGS)
+
+.PHONY: docs
+docs: python ## build the documentation as a site into .rackready/site; broken links and missing pages fail
+	@$(SETUP) --docs --no-pulumi
+	@scripts/docs
 
 .PHONY: new-role
 new-role: setup-dev ## begin a role: make new-role NAME=x

@@ -1,4 +1,4 @@
-"""Set-up by hand or by make: ``python3 scripts/setup [--dev] [--sim] [--no-pulumi]``. Safe to repeat; a second run is instant."""
+"""Set-up by hand or by make: ``python3 scripts/setup [--dev] [--docs] [--sim] [--no-pulumi]``. Safe to repeat; a second run is instant."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _set_up(options: argparse.Namespace) -> None:
     make_private()
     with (PRIVATE / "setup.lock").open("w", encoding="utf-8") as lock:
         _wait_for(lock.fileno())
-        python_venv.ensure("dev" if options.dev else "runtime")
+        python_venv.ensure("docs" if options.docs else "dev" if options.dev else "runtime")
         if options.sim:
             apt.simulated_rack()
         if options.sim and options.dev:
@@ -46,6 +46,7 @@ def _set_up(options: argparse.Namespace) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/setup", description="Sets up this checkout; each step says what it installs.")
     parser.add_argument("--dev", action="store_true", help="also what tests need")
+    parser.add_argument("--docs", action="store_true", help="also what tests and the documentation's site need")
     parser.add_argument("--sim", action="store_true", help="also the host packages of the simulated rack (needs root when some are missing)")
     parser.add_argument("--no-pulumi", action="store_true", help="without the Pulumi engine")
     return parser.parse_args()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import apt
@@ -12,8 +13,12 @@ from console import ROOT, SetupError, digest_of, retried, run, say
 
 VENV = ROOT / ".venv"
 STAMP = VENV / ".rackready.json"
-LOCKS = {"runtime": "requirements.lock", "dev": "requirements-dev.lock"}
-"""``runtime`` deploys (and simulates); ``dev`` tests as well, and holds all of ``runtime``."""
+LOCKS = {
+    "runtime": ("requirements.lock",),
+    "dev": ("requirements-dev.lock",),
+    "docs": ("requirements-dev.lock", "requirements-docs.lock"),
+}
+"""``runtime`` deploys (and simulates); ``dev`` tests as well; ``docs`` also builds the site. Each holds all of the one before it."""
 PROJECTS = (ROOT, ROOT / "src" / "rackready_sim")
 """The packages of this checkout, which are installed in place: rackready, and the simulated rack, which it finds by its entry point."""
 
@@ -29,18 +34,18 @@ def ensure(kind: str) -> None:
         return
     if not _usable(stamp):
         _create()
-    lock = LOCKS[kind]
-    say(f"installing Python packages into .venv from {lock}, each verified by hash")
     STAMP.unlink(missing_ok=True)
-    retried(lambda: _install(lock))
+    for lock in LOCKS[kind]:
+        say(f"installing Python packages into .venv from {lock}, each verified by hash")
+        retried(partial(_install, lock))
     _install_checkout()
     STAMP.write_text(json.dumps(_wanted(kind)) + "\n", encoding="utf-8")
     say("Python environment .venv: ready; the command is .venv/bin/rackready")
 
 
 def _wanted(kind: str) -> dict[str, str]:
-    project = digest_of(*(folder / "pyproject.toml" for folder in PROJECTS))
-    return {"kind": kind, "lock": digest_of(ROOT / LOCKS[kind]), "project": project, "root": str(ROOT), "python": sys.version}
+    locks, project = digest_of(*(ROOT / lock for lock in LOCKS[kind])), digest_of(*(folder / "pyproject.toml" for folder in PROJECTS))
+    return {"kind": kind, "lock": locks, "project": project, "root": str(ROOT), "python": sys.version}
 
 
 def _read_stamp() -> dict[str, str]:
@@ -52,8 +57,8 @@ def _read_stamp() -> dict[str, str]:
 
 
 def _current(stamp: dict[str, str], kind: str) -> bool:
-    kinds = [kind] if kind == "dev" else ["runtime", "dev"]
-    return any(stamp == _wanted(each) for each in kinds) and (VENV / "bin" / "rackready").exists()
+    enough = list(LOCKS)[list(LOCKS).index(kind) :]
+    return any(stamp == _wanted(each) for each in enough) and (VENV / "bin" / "rackready").exists()
 
 
 def _usable(stamp: dict[str, str]) -> bool:

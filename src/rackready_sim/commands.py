@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
 from rackready.model.problems import RackreadyError
 from rackready_sim.faults import FAULTS
@@ -15,7 +16,7 @@ from rackready_sim.rack import Rack
 
 app = typer.Typer(help="The simulated rack on this machine: real Linux hosts, BMCs, switches, mirror and scheduler. Needs root.", no_args_is_help=True)
 
-Node = Annotated[str, typer.Argument(help="Node, e.g. node03.")]
+Node = Annotated[str, typer.Argument(help="Node, e.g. node03.", autocompletion=complete.nodes)]
 Severity = Annotated[
     float | None,
     typer.Option("--severity", help="How bad, whatever the fault calls its degree: factor, count, width, gen, rate, mask, code, ..."),

@@ -15,7 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "rackready"
 SIM = ROOT / "src" / "rackready_sim"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 SIM_PROJECT = tomllib.loads((SIM / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OURS = {"rackready", "rackready_sim"}
 
@@ -88,7 +89,7 @@ def test_both_packages_are_of_one_release_and_want_each_other_in_it() -> None:
     assert (SIM / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock", "requirements-docs.lock"])
 def test_lock_pins_every_package_by_hash(lock: str) -> None:
     entries = re.split(r"\n(?=[a-z0-9])", (ROOT / lock).read_text(encoding="utf-8").strip())
     assert len(entries) > 20
@@ -102,6 +103,12 @@ def test_locks_hold_what_is_declared_and_agree() -> None:
     assert (RUNTIME | SIM_RUNTIME | names(extras["checkout"])) - {"rackready"} <= set(deploy)
     assert names(extras["dev"]) <= set(develop)
     assert not {"rackready", "rackready-sim"} & set(develop), "the checkout's own packages are installed in place, not from an index"
+
+
+def test_the_sites_lock_agrees_with_what_it_is_added_to() -> None:
+    develop, site = pins("requirements-dev.lock"), pins("requirements-docs.lock")
+    assert names(PYPROJECT["dependency-groups"]["docs"]) <= set(site)
+    assert {name: (version, develop[name]) for name, version in site.items() if develop.get(name, version) != version} == {}
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -133,13 +140,15 @@ def wheel(project: Path, out: Path) -> zipfile.ZipFile:
     return zipfile.ZipFile(next(out.glob("*.whl")))
 
 
-def test_wheel_carries_profiles_templates_and_types(tmp_path: Path) -> None:
+def test_wheel_carries_profiles_templates_documents_and_types(tmp_path: Path) -> None:
     inside = set(wheel(ROOT, tmp_path).namelist())
     profiles = {path.relative_to(ROOT / "src").as_posix() for path in (PACKAGE / "profiles").rglob("*.yml")}
     templates = {f"rackready/templates/{path.relative_to(ROOT / 'templates').as_posix()}" for path in (ROOT / "templates").rglob("*.j2")}
     assert profiles
     assert templates
-    assert profiles | templates <= inside
+    documents = {"concepts.md", "reference/glossary.md", "reference/gates/README.md"}
+    documents |= {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs/runbooks").glob("*.md")}
+    assert profiles | templates | {f"rackready/docs/{name}" for name in documents} <= inside
     assert not [name for name in inside if ".rackready" in name or name.startswith("tests/")]
     assert not [name for name in inside if "rackready_sim" in name], "the simulated rack is a package of its own"
 

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output
-from rackready.cli.progress_lines import Verbose
 
-Limit = Annotated[str, typer.Option("--limit", help="Only these nodes, comma separated.")]
+Limit = Annotated[str, typer.Option("--limit", help="Only these nodes, comma separated.", autocompletion=complete.node_list)]
 Check = Annotated[bool, typer.Option("--check", help="Show what would change and change nothing.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print every step: each role, change and gate. The report lists them all either way.")]
 
 
 def deploy(env: Env = "sim", limit: Limit = "", check: Check = False, verbose: Verbose = False, output: Output = Format.TEXT) -> None:  # noqa: FBT002 - command line flags

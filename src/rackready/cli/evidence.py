@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from rackready.cli import evidence_aside
+from rackready.cli import complete, evidence_aside
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json
 from rackready.model.outcome import Outcome
 
@@ -90,7 +90,7 @@ def _user() -> str:
 @app.command("export-kit")
 def export_kit(
     out: Annotated[Path, typer.Option("--out", help="Folder; a folder for each node is made in it.")],
-    node: Annotated[list[str], typer.Option("--node", help="Node of the site; may be given several times.")],
+    node: Annotated[list[str], typer.Option("--node", help="Node of the site; may be given several times.", autocompletion=complete.nodes)],
     env: Env = "sim",
     gate_set: Annotated[str, typer.Option("--set", help="Gate set; the site's when left out.")] = "",
     output: Output = Format.TEXT,

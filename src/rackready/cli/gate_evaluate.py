@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rackready.cli import complete
 from rackready.cli.captured_facts import About, given_inputs
 from rackready.cli.captured_inputs import EXIT_CODE, SECONDS, Texts, command_keys, numbers, split, texts
 from rackready.cli.gate_all import evaluate_all
@@ -33,7 +34,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 - what an output that was captured elsew
             "(docs/howto/gates.md). May be given several times.",
         ),
     ],
-    gate_id: Annotated[str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1; left out with --all.")] = "",
+    gate_id: Annotated[str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1; left out with --all.", autocompletion=complete.gates)] = "",
     every: Annotated[bool, typer.Option("--all", help="Judge by every gate of a node that reads these files, e.g. one nvidia-smi -q -x.")] = False,  # noqa: FBT002
     profile: Annotated[str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100 or h100_sxm.")] = "",
     env: Annotated[str, typer.Option("--env", help="Instead of a profile: environment whose site file has the nodes, with --node.")] = "",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rackready.cli import complete
 from rackready.cli.gate_show import Gpus
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
 from rackready.model.outcome import Outcome, worst
@@ -22,8 +23,13 @@ _PASSED = frozenset({Outcome.PASS, Outcome.SKIP})
 
 
 def run(  # noqa: PLR0913, PLR0917 - nodes of a site and this machine are told apart by options
-    gate_ids: Annotated[list[str] | None, typer.Argument(help="Gate ids, e.g. node/gpu/validation/dcgm-r1; left out with --set.")] = None,
-    node: Annotated[list[str] | None, typer.Option("--node", help="Node; may be given several times. All nodes of the site when left out.")] = None,
+    gate_ids: Annotated[
+        list[str] | None, typer.Argument(help="Gate ids, e.g. node/gpu/validation/dcgm-r1; left out with --set.", autocompletion=complete.gates)
+    ] = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option("--node", help="Node; may be given several times. All nodes of the site when left out.", autocompletion=complete.nodes),
+    ] = None,
     env: Env = "sim",
     gate_set: Annotated[str, typer.Option("--set", help="Run this gate set, e.g. quick.")] = "",
     local: Annotated[bool, typer.Option("--local", help="Run it on this machine, without a site file.")] = False,  # noqa: FBT002 - a flag of the command line

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
 from rackready.model.problems import RackreadyError
 
 if TYPE_CHECKING:
     from rackready.gates.base import GateFacts
 
-GateId = Annotated[str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1.")]
+GateId = Annotated[str, typer.Argument(help="Gate id, e.g. node/gpu/validation/dcgm-r1.", autocompletion=complete.gates)]
 Profile = Annotated[str, typer.Option("--profile", help="Server or GPU profile, e.g. dgx_h100 or h100_sxm; the site's when left out.")]
 Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Nodes that take part.")]
 Gpus = Annotated[int | None, typer.Option("--gpus", min=1, help="As many GPUs of the server, where a machine holds only a part of it.")]

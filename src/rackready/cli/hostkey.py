@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress
 from rackready.model.problems import RackreadyError
 
@@ -35,7 +36,9 @@ def _group() -> None:
 
 @app.command("accept")
 def accept(
-    host: Annotated[list[str] | None, typer.Argument(help="Node or switch of the site, or `scheduler`; several may be named.")] = None,
+    host: Annotated[
+        list[str] | None, typer.Argument(help="Node or switch of the site, or `scheduler`; several may be named.", autocompletion=complete.nodes)
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every host of the site, e.g. where known_hosts was lost.")] = False,  # noqa: FBT002 - a flag
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask. A node's key is then accepted only where its BMC answers with the site's serial.")] = False,  # noqa: FBT002
     env: Env = "sim",

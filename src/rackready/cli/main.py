@@ -14,8 +14,8 @@ from typing import NamedTuple, NoReturn
 import click
 import typer
 
-from rackready import __version__
-from rackready.cli import os_errors, plug_ins
+from rackready import __version__, entry_points
+from rackready.cli import complete, os_errors, plug_ins
 from rackready.cli.streams import OUT, open_streams, to_nowhere, tolerant
 from rackready.model.printable import visible
 from rackready.model.problems import RackreadyError, SiteInvalidError
@@ -25,7 +25,6 @@ app = typer.Typer(
     help="Takes a GPU rack from powered-off metal to production, and proves it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 _MISUSE: tuple[type[Exception], ...] = (
@@ -51,6 +50,7 @@ COMMANDS = {
     "size": "size",
     "plan": "plan",
     "export": "netbox",
+    "help": "help",
 }
 """Command -> module of this package, which has ``register(app)``. Only the module of the command that is called is imported.
 
@@ -65,8 +65,16 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 def build(arguments: list[str]) -> typer.Typer:
-    """Register the command that is called (every command, when none is) and return the application. Raises PlugInError."""
-    called = next((word for word in arguments if not word.startswith("-")), "")
+    """Register the command that is called (every command, when none is) and return the application. Raises PlugInError.
+
+    The shell's completion calls without arguments: there, the words that were typed say which command; while it is still being typed, names are enough.
+    """
+    words = complete.typed()
+    called = next((word for word in (arguments if words is None else words) if not word.startswith("-")), "")
+    if words is not None and called not in {*COMMANDS, *entry_points.names(entry_points.COMMANDS)}:
+        for name in (*COMMANDS, *entry_points.names(entry_points.COMMANDS)):
+            app.command(name)(_name_only)
+        return app
     plug_in = plug_ins.find(called, ours=called in COMMANDS)
     if plug_in is not None:
         plug_ins.add(app, plug_in)
@@ -76,6 +84,10 @@ def build(arguments: list[str]) -> typer.Typer:
     if called not in COMMANDS:
         plug_ins.add_every(app, COMMANDS)
     return app
+
+
+def _name_only() -> None:
+    """Stand for a command while its name is completed."""
 
 
 def main() -> NoReturn:

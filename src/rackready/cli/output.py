@@ -15,11 +15,15 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from rackready.cli import complete
 from rackready.model.printable import readable, visible
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths, project_root
 
-Env = Annotated[str, typer.Option("--env", envvar="ENV", help="Environment: reads inventories/ENV/site.yml.")]
+Env = Annotated[
+    str,
+    typer.Option("--env", envvar="ENV", help="Environment: reads inventories/ENV/site.yml.", autocompletion=complete.environments),
+]
 
 
 class Format(StrEnum):

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rackready.cli.deploy import Check, Limit
+from rackready.cli.deploy import Check, Limit, Verbose
 from rackready.cli.output import Env, Format, Output
-from rackready.cli.progress_lines import Verbose
 
 _PHASES: dict[str, tuple[tuple[str, ...], str]] = {
     "provision": (("provision",), "Power nodes on through their BMCs; pin the host keys of those that are new to it (Pulumi)."),

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Annotated
-
-import typer
 
 from rackready.cli.output import progress
 from rackready.design.names import listed
 from rackready.ledger.store import DETAIL, EventRow
-
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print every step: each role, change and gate. The report lists them all either way.")]
 
 _STYLE = {"ok": "green", "error": "bold red", "warn": "yellow", "info": "dim", DETAIL: "dim"}
 SILENCE_S = 30.0

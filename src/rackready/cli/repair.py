@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress, said
 from rackready.model.problems import RackreadyError
 from rackready.paths import EnvPaths
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def repair(
-    node: Annotated[str, typer.Argument(help="Node that was repaired.")],
+    node: Annotated[str, typer.Argument(help="Node that was repaired.", autocompletion=complete.nodes)],
     reason: Annotated[str, typer.Option("--reason", help="What was done to it; kept in the record.")],
     env: Env = "sim",
     output: Output = Format.TEXT,

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from rackready.cli import complete
 from rackready.cli.output import Env, Format, Output, console, env_paths, print_json, progress, said
 
 
 def retire(
-    node: Annotated[str, typer.Argument(help="Node that is to leave.")],
+    node: Annotated[str, typer.Argument(help="Node that is to leave.", autocompletion=complete.nodes)],
     reason: Annotated[str, typer.Option("--reason", help="Why; kept in the record.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do it. Without it nothing is touched.")] = False,  # noqa: FBT002 - a command line flag
     env: Env = "sim",

@@ -1,0 +1,118 @@
+"""What the shell offers when Tab is pressed: gate ids, environments, nodes and topics. It asks no machine, loads no gate and says no error.
+
+An error in here would be printed into the line that somebody types: where a file cannot be read, nothing is offered, and the command itself says why.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from rackready.model.problems import RackreadyError
+from rackready.paths import project_root
+
+VARIABLE = "_RACKREADY_COMPLETE"
+"""Set by the shell's completion function; it is typer's name for this program."""
+_LARGEST_SITE = 256 * 1024
+"""Bytes of a site file above which node names take too long: a person waits for them."""
+_MOST_NODES = 2_000
+
+
+def typed() -> list[str] | None:
+    """Return the words behind the program's name that the shell wants completed, None when this is a call like any other."""
+    if VARIABLE not in os.environ:
+        return None
+    line = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", ""))
+    try:
+        words = shlex.split(line)
+    except ValueError:  # a quotation that is still open
+        words = line.split()
+    return words[1:]
+
+
+def gates(incomplete: str) -> list[str]:
+    """Offer gate ids: whole ones, and those of which a part is typed."""
+    from rackready.cli import documents  # noqa: PLC0415
+
+    try:
+        return [gate_id for gate_id in documents.gate_titles() if gate_id.startswith(incomplete)]
+    except (RackreadyError, OSError):
+        return []
+
+
+def environments(incomplete: str) -> list[str]:
+    """Offer environments: folders of inventories/ that have a site file."""
+    try:
+        return sorted(path.parent.name for path in (project_root() / "inventories").glob(f"{incomplete}*/site.yml"))
+    except OSError:
+        return []
+
+
+def topics(incomplete: str) -> list[str]:
+    """Offer topics of `rackready help`, without the keys of the site file."""
+    from rackready.cli import documents  # noqa: PLC0415
+
+    try:
+        terms = [name.replace(" ", "-") for term in documents.terms() for name in term.names]
+        every = ["concepts", "exit-codes", *terms, *documents.runbooks(), *documents.gate_titles()]
+    except (RackreadyError, OSError):
+        return []
+    return [name for name in dict.fromkeys(every) if name.startswith(incomplete)]
+
+
+def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer the nodes that the site file of the environment names."""
+    env = ctx.params.get("env") or os.environ.get("ENV") or "sim"
+    try:
+        return [name for name in _nodes(project_root() / "inventories" / env / "site.yml") if name.startswith(incomplete)]
+    except (OSError, ValueError):
+        return []
+
+
+def node_list(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Offer the same for the last name of a list with commas."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in nodes(ctx, last)]
+
+
+def _nodes(file: Path) -> list[str]:
+    """Return node names. Raises ValueError for a file that is no site file."""
+    import yaml  # noqa: PLC0415 - only this needs it
+
+    from rackready.model.base import expand_names  # noqa: PLC0415
+
+    if file.stat().st_size > _LARGEST_SITE:
+        return []
+    try:
+        document = yaml.load(file.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+    names = (name for text in _written(document) if "{" not in text for name in expand_names(text))
+    return list(islice(names, _MOST_NODES))
+
+
+def _written(document: Any) -> Iterator[str]:  # noqa: ANN401 - whatever the file holds
+    """Yield the names of nodes as they are written, the rack's name put in; of what is no site file, nothing."""
+    from rackready.model.base import expand_names  # noqa: PLC0415
+
+    if not isinstance(document, dict):
+        return
+    templates = _mapping(_mapping(document.get("templates")).get("racks"))
+    for rack in map(_mapping, _list(document.get("racks"))):
+        whole = {**_mapping(templates.get(str(rack.get("template")))), **rack}
+        for name in expand_names(str(whole.get("name", ""))):
+            yield from (str(_mapping(node).get("name", "")).replace("{rack}", name) for node in _list(whole.get("nodes")))
+
+
+def _list(value: Any) -> list[Any]:  # noqa: ANN401 - whatever the file holds
+    return value if isinstance(value, list) else []
+
+
+def _mapping(value: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever the file holds
+    return value if isinstance(value, dict) else {}

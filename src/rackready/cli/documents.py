@@ -1,0 +1,79 @@
+"""Pages of the documentation that an installation carries, and what `rackready help` reads from them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from rackready.model.problems import RackreadyError
+
+CONCEPTS, GLOSSARY, GATES, RUNBOOKS = "concepts.md", "reference/glossary.md", "reference/gates/README.md", "runbooks"
+"""What pyproject.toml puts into the wheel."""
+
+_TERM = re.compile(r"^- (?P<names>\*\*.+?\*\*(?:, \*\*.+?\*\*)*): (?P<text>.*(?:\n  .*)*)", re.MULTILINE)
+_GATE = re.compile(r"^\| \[`(?P<id>[^`]+)`\]\([^)]*\) \| (?P<title>.*?) \| [^|]*\|$", re.MULTILINE)
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+_BLOCK_MARK = re.compile(r"^(?:```\w*|<!--.*-->)\n", re.MULTILINE)
+
+
+class DocumentsMissingError(RackreadyError):
+    """The installation has no documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One entry of the glossary; several names where it explains them together."""
+
+    names: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page, without the mark-up that a terminal has no use for."""
+
+    title: str
+    text: str
+
+
+def root() -> Path:
+    """Return the folder of documents: inside the package in a wheel, else at the top of the checkout."""
+    here = Path(__file__).resolve()
+    for folder in (here.parents[1] / "docs", here.parents[3] / "docs"):
+        if (folder / GLOSSARY).is_file():
+            return folder
+    raise DocumentsMissingError(f"docs/ - Expected: beside the package {here.parents[1]} Actual: not there. Install rackready again.")
+
+
+@cache
+def terms() -> list[Term]:
+    """Return the glossary's entries, in its order."""
+    return [Term(tuple(re.findall(r"\*\*(.+?)\*\*", found["names"])), " ".join(_plain(found["text"]).split())) for found in _TERM.finditer(_read(GLOSSARY))]
+
+
+@cache
+def gate_titles() -> dict[str, str]:
+    """Return gate id -> what a pass of it says. Reading the page takes a millisecond, importing all gates a second."""
+    return {found["id"]: found["title"].replace("\\", "") for found in _GATE.finditer(_read(GATES))}
+
+
+def runbooks() -> list[str]:
+    """Return the names of the runbooks."""
+    return sorted(path.stem for path in (root() / RUNBOOKS).glob("*.md") if path.stem != "README")
+
+
+def page(name: str) -> Page:
+    """Return a page by its path below docs/."""
+    title, _, text = _read(name).partition("\n")
+    return Page(title.removeprefix("# "), _BLOCK_MARK.sub("", _plain(text)).strip())
+
+
+def _read(name: str) -> str:
+    return (root() / name).read_text(encoding="utf-8")
+
+
+def _plain(text: str) -> str:
+    """Return a text whose links are their words alone."""
+    return _LINK.sub(r"\1", text)

@@ -1,0 +1,100 @@
+"""The shell's completion: commands, gate ids, environments and nodes, from files of the checkout alone, and no error in the typed line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+HEAVY = ("ansible", "pulumi", "dbos", "sqlalchemy", "paramiko", "netmiko", "rackready.gates.registry")
+"""What completion must not import: a person waits for it."""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    (tmp_path / "playbooks").mkdir()
+    for env, text in (("lab", "racks: [{name: r1, nodes: [{name: 'node[01-03]'}, {name: 'gpu{n}'}]}]"), ("prod", "racks: [{name: 'a[1-2]', template: t}]")):
+        folder = tmp_path / "inventories" / env
+        folder.mkdir(parents=True)
+        (folder / "site.yml").write_text(f"{text}\ntemplates: {{racks: {{t: {{nodes: [{{name: '{{rack}}-n[1-2]'}}]}}}}}}\n", encoding="utf-8")
+    (tmp_path / "inventories/empty").mkdir()
+    return tmp_path
+
+
+def complete(checkout: Path, line: str, *python: str) -> subprocess.CompletedProcess[str]:
+    """Ask as bash does; the last word of the line is the one that is completed."""
+    words = line.split(" ")
+    environment = {key: value for key, value in os.environ.items() if key != "ENV"}
+    environment |= {"RACKREADY_ROOT": str(checkout), "_RACKREADY_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    return subprocess.run([sys.executable, *python, "-m", "rackready"], capture_output=True, text=True, env=environment, cwd=checkout, timeout=60, check=False)
+
+
+def offered(checkout: Path, line: str) -> list[str]:
+    done = complete(checkout, line)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("rackready ga", ["gate"]),
+        ("rackready gate ex", ["explain"]),
+        ("rackready gate explain node/gpu/sanity/nv", ["node/gpu/sanity/nvlink"]),
+        ("rackready gate run node/host/sanity/n", ["node/host/sanity/names", "node/host/sanity/numa"]),
+        ("rackready deploy --env ", ["lab", "prod"]),
+        ("rackready repair --env lab node0", ["node01", "node02", "node03"]),
+        ("rackready repair --env prod ", ["a1-n1", "a1-n2", "a2-n1", "a2-n2"]),
+        ("rackready deploy --env lab --limit node01,node02,n", ["node01,node02,node01", "node01,node02,node02", "node01,node02,node03"]),
+        ("rackready help exit", ["exit-codes"]),
+        ("rackready repair --env nowhere n", []),
+        ("rackready repair --env empty n", []),
+    ],
+)
+def test_what_is_offered(checkout: Path, line: str, words: list[str]) -> None:
+    assert offered(checkout, line) == words
+
+
+@pytest.mark.parametrize("text", ["racks: [", "racks: 7", "- a", "racks: [{name: 'a[', nodes: [{name: 3}]}]", "racks: [7]", "racks: [{nodes: 3}]"])
+def test_a_site_file_that_is_broken_offers_nothing(checkout: Path, text: str) -> None:
+    (checkout / "inventories/lab/site.yml").write_text(text, encoding="utf-8")
+    assert offered(checkout, "rackready repair --env lab n") == []
+
+
+def test_a_long_site_file_offers_nothing(checkout: Path) -> None:
+    path = checkout / "inventories/lab/site.yml"
+    path.write_text(path.read_text(encoding="utf-8") + "#" * 300_000, encoding="utf-8")
+    assert offered(checkout, "rackready repair --env lab n") == []
+
+
+@pytest.mark.parametrize("line", ["rackready ga", "rackready gate show node", "rackready repair --env lab n", "rackready deploy --limit n", "rackready help e"])
+def test_completion_loads_nothing_heavy(checkout: Path, line: str) -> None:
+    done = complete(checkout, line, "-X", "importtime")
+    loaded = {row.rpartition("|")[2].strip() for row in done.stderr.splitlines()}
+    assert "rackready.cli.main" in loaded
+    assert [name for name in HEAVY if name in loaded] == []
+
+
+def test_offering_takes_no_time(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The functions themselves: what Python and typer need to start is not theirs."""
+    from rackready.cli import complete as offers  # noqa: PLC0415
+
+    monkeypatch.setenv("RACKREADY_ROOT", str(checkout))
+    begun = time.process_time()
+    assert offers.gates("node/") != []
+    assert offers.environments("") == ["lab", "prod"]
+    assert offers.topics("ep") == ["epoch"]
+    assert time.process_time() - begun < 0.1
+
+
+def test_the_shell_can_be_told(checkout: Path) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "rackready", "--show-completion", "bash"], capture_output=True, text=True, cwd=checkout, timeout=60, check=False
+    )
+    assert shown.returncode == 0
+    assert "_RACKREADY_COMPLETE=complete_bash" in shown.stdout

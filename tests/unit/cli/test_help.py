@@ -1,0 +1,97 @@
+"""`rackready help`: one call explains a term, gate, key, runbook or exit code; an unknown topic is refused with near ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackready.cli import documents
+from rackready.cli.help_topics import topics
+from rackready.gates.registry import all_gates
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Any) -> Any:  # noqa: ANN401
+    """Call the command line where there is no checkout."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RACKREADY_ROOT", str(tmp_path))
+    return command
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [
+        ("epoch", "starts a new epoch"),
+        ("gate-set", "A named list of gates"),
+        ("Gate Set", "A named list of gates"),
+        ("concepts", "What a deploy does"),
+        ("exit-codes", "130  stopped with Ctrl-C"),
+        ("campaign.batch_size", "whole number; 1 to 256; default: 32"),
+        ("batch_size", "campaign.batch_size (key)"),
+        ("racks[].nodes[].bmc", "port: whole number or series; default: 443"),
+        ("node/gpu/sanity/nvlink", "input crc_limit = None"),
+        ("nvlink", "node/gpu/sanity/nvlink (gate)"),
+        ("nvlink-down", "Drain the node."),
+    ],
+)
+def test_a_topic_is_explained(outside: Any, topic: str, said: str) -> None:  # noqa: ANN401
+    code, out, err = outside("help", topic)
+    assert (code, err) == (0, "")
+    assert said in out
+
+
+def test_a_name_of_several_kinds_gives_all_of_them(outside: Any) -> None:  # noqa: ANN401
+    document = json.loads(outside("help", "retire", "--output", "json")[1])
+    assert [(item["kind"], item["name"]) for item in document["found"]] == [("term", "retire"), ("runbook", "retire")]
+
+
+def test_a_name_that_is_in_many_places_is_listed(outside: Any) -> None:  # noqa: ANN401
+    code, out, _ = outside("help", "username")
+    assert code == 0
+    code, out, _ = outside("help", "template")
+    assert code == 0
+    assert out.splitlines()[0].startswith("template stands for ")
+    assert "  key      racks[].nodes[].template" in out.splitlines()
+
+
+def test_an_unknown_topic_names_near_ones(outside: Any) -> None:  # noqa: ANN401
+    code, out, err = outside("help", "nvlnk")
+    assert (code, out) == (2, "")
+    assert err.startswith("help nvlnk - Expected: a topic Actual: 'nvlnk'. Near it: nvlink, ")
+    assert err.endswith("`rackready help` lists all topics.\n")
+    assert "Near it" not in outside("help", "qqqqqqqqqq")[2]
+
+
+def test_all_topics_are_listed(outside: Any) -> None:  # noqa: ANN401
+    out = outside("help")[1]
+    assert all(word in out for word in ("busbw", "exit-codes", "silent-data-corruption", "node/gpu/sanity/xid", "handover", "keys inside them"))
+    listed = json.loads(outside("help", "--output", "json")[1])["topics"]
+    assert {item["kind"] for item in listed} == {"page", "term", "runbook", "gate", "key"}
+
+
+def test_topics_are_those_of_the_documents() -> None:
+    glossary = (ROOT / "docs/reference/glossary.md").read_text(encoding="utf-8")
+    names = {topic.kind: {item.name for item in topics() if item.kind == topic.kind} for topic in topics()}
+    assert names["term"] == {word for line in re.findall(r"^- (\*\*.*?):", glossary, re.MULTILINE) for word in re.findall(r"\*\*(.+?)\*\*", line)}
+    assert names["runbook"] == {path.stem for path in (ROOT / "docs/runbooks").glob("*.md")} - {"README"}
+    assert names["gate"] == set(all_gates())
+    assert documents.gate_titles() == {gate_id: kind.title() for gate_id, kind in all_gates().items()}
+
+
+def test_every_topic_has_a_text_without_links() -> None:
+    texts = {f"{topic.kind} {topic.name}": topic.text() for topic in topics()}
+    assert [name for name, text in texts.items() if not text.strip() or "](" in text] == []
+
+
+def test_an_installation_without_documents_says_so(monkeypatch: pytest.MonkeyPatch, outside: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    monkeypatch.setattr(documents, "__file__", str(tmp_path / "a/b/c/d/documents.py"))
+    documents.terms.cache_clear()
+    topics.cache_clear()
+    code, _, err = outside("help", "epoch")
+    assert (code, "docs/ - Expected: beside the package" in err, "Install rackready again." in err) == (2, True, True)
