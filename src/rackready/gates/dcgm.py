@@ -175,7 +175,7 @@ class DcgmDiagnostic(Gate):
         if len(found) < count:
             judge.fail(node, "GPUs in the diagnostic", f"{count} GPUs", f"{len(found)}", "Check the inventory gate: a GPU is missing or inactive.")
         elif len(found) > count:
-            judge.fail(node, "GPUs in the diagnostic", f"{count} GPUs", f"{len(found)}", parts.count_step(len(found), count))
+            judge.fail(node, "GPUs in the diagnostic", f"{count} GPUs", f"{len(found)}", parts.FEWER if len(found) < count else parts.MORE)
         elif found != wanted:
             step = "Run `dcgmi discovery -l`: it says how DCGM numbers the GPUs."
             judge.fail(node, "GPUs in the diagnostic", parts.numbers(wanted), parts.numbers(found), step)

@@ -62,6 +62,7 @@ class Criterion(Model):
 class Finding(Model):
     """One thing that is not as it should be."""
 
+    code: str = Field("", description="kind of finding, for programs: 'nvlink-down'; empty where no gate made it, and in records from before there were codes")
     where: str = Field(description="node and part: 'node03 gpu2'")
     what: str = Field(description="'NVLink down'")
     expected: str
