@@ -16,6 +16,10 @@ from rackready.model.outcome import Finding, Outcome
 _RUNBOOK = re.compile(r"docs/runbooks/[a-z0-9-]+\.md")
 
 
+KINDS: dict[str, FindingKind] = {}
+"""Code -> its kind, of every module that was imported (`registry.all_gates` imports them all)."""
+
+
 @dataclass(frozen=True, slots=True)
 class FindingKind:
     """One kind of finding. ``title`` and ``next_step`` may have places (``{name}``, with a format as in str.format) that ``found`` fills."""
@@ -31,6 +35,12 @@ class FindingKind:
 
     outcome: ClassVar[Outcome]
     """What a finding of this kind makes of a verdict: fail or error."""
+
+    def __post_init__(self) -> None:
+        """Register it. Raises ValueError where another kind has its code."""
+        if KINDS.setdefault(self.code, self) != self:
+            message = f"finding code {self.code!r} - Expected: one declaration Actual: several. Give one of them a code of its own."
+            raise ValueError(message)
 
     @property
     def runbook(self) -> str:
@@ -67,6 +77,13 @@ class ErrorKind(FindingKind):
     """Something that could not be measured or understood."""
 
     outcome = Outcome.ERROR
+
+
+@dataclass(frozen=True, slots=True)
+class NotRunKind(FindingKind):
+    """Why a gate did not run."""
+
+    outcome = Outcome.NOT_RUN
 
 
 Kinds = tuple[FindingKind, ...]

@@ -12,6 +12,7 @@ from rackready.gates import base, hardware, no_nics
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.expectation import Algorithm, Bound, Collective, Domain, Efficiency, ceiling, floor, judge, launches, reference
 from rackready.gates.fabric import carried, domains, launchers, transport
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, Launched, argv, collectives_run, even, fitting, read_launches, size_bytes, tool_versions
 from rackready.gates.pairs import beside
@@ -29,6 +30,39 @@ By default NCCL (2.22 and newer) connects rings only when an algorithm first use
 """
 _PAIR = 2
 _SLOW = "Which node is not told by this gate: look at the rails' shares and the pair gate's figures: docs/runbooks/nccl-slow.md"
+
+
+COLLECTIVE_SLOW = FailKind(
+    "collective-slow",
+    "{what} is slow",
+    meaning="The collective reaches less bandwidth than these nodes and their fabric must.",
+    next_step="{step}",
+)
+COLLECTIVE_IMPLAUSIBLE = ErrorKind(
+    "collective-implausible",
+    "{what} is implausible",
+    meaning="The bandwidth is more than these nodes and their fabric can carry: the profile or the output is of others.",
+    next_step="Check the platform profile: topology, file or units are not what they seem.",
+)
+DOMAINS_UNEQUAL = ErrorKind(
+    "collective-domains-unequal",
+    "NVLink domains are unequal",
+    meaning="The NVLink domains take part with different numbers of nodes, so no bound can be computed.",
+    next_step="Run it over domains of equal size: a rack at a time.",
+)
+NODE_ALONE = ErrorKind(
+    "collective-node-alone",
+    "{gate} not run",
+    meaning="No other node can take part, so nothing between nodes was measured.",
+    next_step="Run it together with more nodes, or declare the skip with its reason in site.yml (gates.skip).",
+)
+
+FINDINGS = (
+    COLLECTIVE_SLOW,
+    COLLECTIVE_IMPLAUSIBLE,
+    DOMAINS_UNEQUAL,
+    NODE_ALONE,
+)
 
 
 def efficiency(fabric: Fabric) -> Efficiency:
@@ -124,10 +158,9 @@ def judge_busbw(
     gathered.criteria.extend(item for item in result.criteria if item not in gathered.criteria)
     spread = f"{value:.1f} GB/s (median of {len(values)}: {', '.join(f'{one:.1f}' for one in values)})"
     if result.outcome == Outcome.FAIL:
-        gathered.fail(where, f"{what} is slow", result.expected, spread, step)
+        gathered.fail(where, COLLECTIVE_SLOW, result.expected, spread, what=what, step=step)
     elif result.outcome == Outcome.ERROR:
-        text = "Check the platform profile: topology, file or units are not what they seem."
-        gathered.error(where, f"{what} is implausible", result.expected, spread, text)
+        gathered.error(where, COLLECTIVE_IMPLAUSIBLE, result.expected, spread, what=what)
     elif result.pending:
         gathered.fleet_pending = True
     if result.outcome == Outcome.PASS:
@@ -224,8 +257,7 @@ class Multi(NcclGate):
         """Hold the counters; where domains are unequal, what each must carry is not computed, and the verdict says so."""
         moved = collectives_run(self.size(facts, run.nodes)) * self.count(facts)
         if domain is None:
-            step = "Run it over domains of equal size: a rack at a time."
-            gathered.error(run.target, "NVLink domains are unequal", "as many nodes of every domain", "other numbers", step)
+            gathered.error(run.target, DOMAINS_UNEQUAL, "as many nodes of every domain", "other numbers")
         elif domain.count == 1:
             carried.judge_idle(gathered, facts, run.nodes, outputs, moved)
         else:
@@ -256,6 +288,5 @@ def named(where: str, node: str) -> bool:
 def alone(gate: str, node: str) -> Verdict:
     """Return what is said of a node that no group took in: it was not measured."""
     gathered = Judge()
-    step = "Run it together with more nodes, or declare the skip with its reason in site.yml (gates.skip)."
-    gathered.error(node, f"{gate} not run", "at least 2 nodes in its group", "no other node that can take part", step)
+    gathered.error(node, NODE_ALONE, "at least 2 nodes in its group", "no other node that can take part", gate=gate)
     return gathered.verdict(node).model_copy(update={"outcome": Outcome.NOT_RUN})

@@ -23,6 +23,7 @@ from rackready.gates.base import Command, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound, Domain
 from rackready.gates.fabric import carried, domains, transport
 from rackready.gates.fabric.collective import Multi, bounds, conclude, judge_busbw
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, collectives_run, read_launches
 from rackready.gates.rdma_port import headers
@@ -33,6 +34,16 @@ _UNEQUAL = "Run it over domains of equal size and one platform: leave out the no
 _RECORDED = "scaling efficiency is recorded and not judged: the gate set declares no min_efficiency"
 
 Way = Literal["nvlink", "network"]
+
+
+SCALING_UNEQUAL = ErrorKind(
+    "scaling-domains-unequal",
+    "NVLink domains are unequal",
+    meaning="The NVLink domains take part with different numbers or kinds of nodes, so their scaling cannot be computed.",
+    next_step=_UNEQUAL,
+)
+
+FINDINGS = (SCALING_UNEQUAL,)
 
 
 def doubled(count: int) -> list[int]:
@@ -106,7 +117,7 @@ class NcclScaling(Multi):
         gathered = Judge()
         sizes = steps(facts, run.nodes)
         if not sizes:
-            gathered.error(run.target, "NVLink domains are unequal", "as many nodes of one platform in every domain", _kinds(facts, run.nodes), _UNEQUAL)
+            gathered.error(run.target, SCALING_UNEQUAL, "as many nodes of one platform in every domain", _kinds(facts, run.nodes))
             return gathered.verdict("cluster")
         first: dict[Way, float] = {}
         judged = 0
