@@ -44,8 +44,6 @@ CANNOT_JUDGE_AGAIN = ErrorKind(
     next_step=_STEP,
 )
 
-FINDINGS = (CANNOT_JUDGE_AGAIN,)
-
 
 class CannotJudgeError(RackreadyError):
     """A stored output cannot be given to its gate."""

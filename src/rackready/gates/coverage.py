@@ -25,8 +25,6 @@ UNMEASURED = ErrorKind(
     next_step="See which gate did not measure them in the report; run it, or declare its skip with a reason (site.yml gates.skip).",
 )
 
-FINDINGS = (UNMEASURED_HELD_UP, UNMEASURED)
-
 
 def expected(facts: NodeFacts) -> dict[str, list[str]]:
     """Return every part of a node that must be measured, by kind."""

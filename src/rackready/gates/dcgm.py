@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from rackready.gates import base
 from rackready.gates import dcgm_findings as kinds
 from rackready.gates.base import Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.finding_kinds import Kinds
 from rackready.gates.formats import dcgm_diag
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
@@ -64,6 +65,8 @@ TestName = Annotated[str, AfterValidator(_runs)]
 
 class DcgmDiagnostic(Gate):
     """DCGM's diagnostic passes on every GPU."""
+
+    findings: ClassVar[Kinds] = kinds.FINDINGS
 
     tests: ClassVar[str]
     """What -r is given: a level, or names of tests."""

@@ -29,8 +29,6 @@ FINGERPRINT_UNREADABLE = ErrorKind(
     next_step=_STEP,
 )
 
-FINDINGS = (FINGERPRINT_UNREADABLE,)
-
 
 class Unreached(Finding):
     """Why there was no login to a node: nothing is known of it, good or bad."""

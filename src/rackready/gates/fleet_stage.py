@@ -36,8 +36,6 @@ BEHIND_FLEET = FailKind(
     next_step="{look}, repair, then run {gate} again: docs/runbooks/fleet-outlier.md",
 )
 
-FINDINGS = (BEHIND_FLEET,)
-
 
 def judge_fleet(board: Board, gate: Gate, entry: GateSetEntry, nodes: Sequence[str]) -> None:
     """Hold the nodes of this stage against their fleet; an outlier is a fail, and a pass that was pending stands where the fleet judged it.

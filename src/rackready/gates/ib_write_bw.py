@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from rackready.design.facts import NicFacts
-from rackready.gates import base, no_nics, pair_fleet
+from rackready.gates import base, models, no_nics, pair_fleet, pairs, perftest_call, port_errors, rdma_port
 from rackready.gates import ib_write_bw_findings as kinds
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.expectation import Bound, judge
@@ -67,6 +67,7 @@ class IbWriteBw(Gate):
     """Each NIC writes to and is written by a partner on its rail at the rate of its port, GPU memory to GPU memory."""
 
     id = "pair/fabric/performance/ib-write-bw"
+    findings = (*rdma_port.FINDINGS, *port_errors.FINDINGS, *perftest_call.FINDINGS, *pairs.FINDINGS, *models.FINDINGS, *kinds.FINDINGS)
     after_fail = True
     covers = frozenset({"nic", "rail", "cable"})
     fleet = (FleetMetric("bw_average", effect=0.03, of="run", look=_LOOK),)

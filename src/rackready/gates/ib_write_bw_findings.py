@@ -117,7 +117,10 @@ TOOL_FAILED = ErrorKind(
     next_step="Read its raw output in the report; check that perftest is installed and the GPU is free.",
 )
 
+CLIENT = (GPUDIRECT_REFUSED, RAIL_ADDRESS_MISSING, RAIL_NOT_REACHABLE, ROCE_VERSION, TOOL_CONTRADICTS, TOOL_FAILED, TOOL_LACKS_OPTION)
+"""What a client of perftest can show that did not end well."""
 FINDINGS = (
+    *CLIENT,
     WRITE_UNREADABLE,
     WRITE_SOMETHING_ELSE,
     WRITE_NO_PEAK,
@@ -129,11 +132,4 @@ FINDINGS = (
     WRITE_SLOW,
     WRITE_IMPLAUSIBLE,
     ONE_OUTPUT_BOTH_WAYS,
-    TOOL_CONTRADICTS,
-    TOOL_LACKS_OPTION,
-    ROCE_VERSION,
-    RAIL_ADDRESS_MISSING,
-    GPUDIRECT_REFUSED,
-    RAIL_NOT_REACHABLE,
-    TOOL_FAILED,
 )

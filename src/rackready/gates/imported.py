@@ -55,8 +55,6 @@ CAPTURED_IN_PART = ErrorKind(
     next_step="Bring the outputs of all runs in one import, or have them measured: `rackready validate`.",
 )
 
-FINDINGS = (CAPTURED_IN_PART,)
-
 
 @dataclass(frozen=True, slots=True)
 class Imported:

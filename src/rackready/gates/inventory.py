@@ -30,6 +30,7 @@ class Inventory(Gate):
     """Every GPU is there, is the model and on the board that was bought, and has all its NVLinks and PCIe lanes."""
 
     id = "node/gpu/sanity/inventory"
+    findings = kinds.FINDINGS
     looks = True
     covers = frozenset({"node", "gpu", "nvlink"})
 

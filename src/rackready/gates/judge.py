@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from rackready.gates.finding_kinds import ErrorKind, FailKind, FindingKind
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.model.outcome import Criterion, Finding, Metric, Op, Outcome, Verdict
 
 VALUE_NOT_REPORTED = ErrorKind(
@@ -38,13 +38,13 @@ class Judge:
         self._nothing = False
         self._said: set[Hashable] = set()
 
-    def fail(self, where: str, kind: FailKind | str, expected: object, actual: object, step: str = "", /, **values: object) -> None:
+    def fail(self, where: str, kind: FailKind, expected: object, actual: object, /, **values: object) -> None:
         """Add something that was measured and is not as it should be. ``values``: what the kind's words leave open."""
-        self.fails.append(_found(where, kind, expected, actual, step, values))
+        self.fails.append(kind.found(where, expected, actual, **values))
 
-    def error(self, where: str, kind: ErrorKind | str, expected: object, actual: object, step: str = "", /, **values: object) -> None:
+    def error(self, where: str, kind: ErrorKind, expected: object, actual: object, /, **values: object) -> None:
         """Add something that could not be measured or understood. ``values``: what the kind's words leave open."""
-        self.errors.append(_found(where, kind, expected, actual, step, values))
+        self.errors.append(kind.found(where, expected, actual, **values))
 
     def trouble(self, finding: Finding | None) -> bool:
         """Add a finding of `trouble` as an error; returns whether there was one."""
@@ -52,10 +52,10 @@ class Judge:
             self.errors.append(finding)
         return finding is not None
 
-    def equal(self, where: str, kind: FailKind | str, expected: object, actual: object, step: str = "", /, **values: object) -> bool:
+    def equal(self, where: str, kind: FailKind, expected: object, actual: object, /, **values: object) -> bool:
         """Compare a value with the one expected; a missing value is an error, another value a fail of this kind."""
         self.judged += 1
-        found = _found(where, kind, expected, actual, step, values)
+        found = kind.found(where, expected, actual, **values)
         if actual is None:
             self.error(where, VALUE_NOT_REPORTED, expected, "nothing", value=found.what)
             return False
@@ -113,9 +113,3 @@ class Judge:
             fleet_pending=self.fleet_pending,
             note=self.note,
         )
-
-
-def _found(where: str, kind: FindingKind | str, expected: object, actual: object, step: str, values: dict[str, object]) -> Finding:
-    if isinstance(kind, FindingKind):
-        return kind.found(where, expected, actual, **values)
-    return Finding(where=where, what=kind, expected=str(expected), actual=str(actual), next_step=step)

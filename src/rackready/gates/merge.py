@@ -14,8 +14,6 @@ NO_VERDICT = ErrorKind(
     next_step="Report a bug.",
 )
 
-FINDINGS = (NO_VERDICT,)
-
 
 def merged(verdicts: Sequence[Verdict]) -> Verdict:
     """Return several verdicts about one node as one: the worst outcome, all findings; of none at all: error."""

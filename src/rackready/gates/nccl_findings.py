@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rackready.gates import models, nccl_rows
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 
 SAME_LAUNCH = ErrorKind(
@@ -90,6 +91,8 @@ NO_RESULT = ErrorKind(
 )
 
 FINDINGS = (
+    *models.FINDINGS,
+    *nccl_rows.FINDINGS,
     SAME_LAUNCH,
     SLOW_AT,
     NO_SETTINGS,
@@ -105,3 +108,4 @@ FINDINGS = (
     TWO_TABLES,
     NO_RESULT,
 )
+"""What one launch of nccl-tests can show."""

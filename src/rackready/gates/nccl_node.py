@@ -7,10 +7,10 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from rackready.gates import hardware
+from rackready.gates import hardware, nccl_findings
 from rackready.gates.base import Command, FleetMetric, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound
-from rackready.gates.fabric import domains, transport
+from rackready.gates.fabric import collective, domains, transport
 from rackready.gates.fabric.collective import WORDS, NcclGate, bounds, judge_busbw
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, argv
@@ -25,6 +25,12 @@ _SLOW = (
 
 class OneNode(NcclGate):
     """One collective of a node's GPUs, with the proof that it went over NVLink."""
+
+    findings = (
+        *nccl_findings.FINDINGS,
+        *transport.FINDINGS,
+        *collective.BUSBW,
+    )
 
     covers = frozenset({"gpu"})
     fleet = (FleetMetric("busbw", effect=0.03),)

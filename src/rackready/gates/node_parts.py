@@ -51,8 +51,6 @@ PARTS_LOST = ErrorKind(
     next_step="Run the named program on the node by hand; what was measured counts only while its parts are seen.",
 )
 
-FINDINGS = (PARTS_UNREADABLE, PARTS_LOST)
-
 
 @dataclass(frozen=True, slots=True)
 class Seen:

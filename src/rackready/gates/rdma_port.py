@@ -68,7 +68,9 @@ BYTES_NO_NUMBER = ErrorKind(
     next_step="Check /sys/class/infiniband on the node.",
 )
 
-FINDINGS = (TRANSPORT, OTHER_GIDS, LINK_STATE_UNREADABLE, NIC_MISSING, LINK_DOWN, LINK_RATE, BYTES_UNREADABLE, BYTES_NO_NUMBER)
+PORT = (NIC_MISSING, LINK_DOWN, LINK_RATE)
+"""What ``judge_port`` can find."""
+FINDINGS = (*PORT, TRANSPORT, OTHER_GIDS, LINK_STATE_UNREADABLE, BYTES_UNREADABLE, BYTES_NO_NUMBER)
 
 
 @dataclass(frozen=True, slots=True)

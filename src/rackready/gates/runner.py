@@ -36,8 +36,6 @@ JUDGEMENT_BROKE = ErrorKind(
     next_step="Report a bug with the raw output of this record.",
 )
 
-FINDINGS = (JUDGEMENT_BROKE,)
-
 
 class Background(Protocol):
     """A command that was started."""

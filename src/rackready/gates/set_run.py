@@ -32,8 +32,6 @@ BURN_IN_ROUND = FailKind(
     next_step="Repair, then run the burn-in again from its beginning.",
 )
 
-FINDINGS = (BURN_IN_ROUND,)
-
 
 def run_set(ctx: PhaseContext, nodes: Sequence[str], wanted: str) -> dict[str, NodeResult]:
     """Run a shipped gate set on nodes, with what the site says otherwise of its gates, and return what it means for each.

@@ -119,6 +119,7 @@ class Versions(Gate):
     """Driver, fabric manager, CUDA, NCCL and DCGM are the wanted versions, agree with each other, and their services run."""
 
     id = "node/gpu/sanity/versions"
+    findings = FINDINGS
     stops_load = True
     looks = True
     covers = frozenset({"node"})

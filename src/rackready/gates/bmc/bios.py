@@ -60,6 +60,10 @@ class BiosSettings(Gate):
     """The BIOS is set as the site, else the platform's profile, wants it."""
 
     id = "bmc/firmware/sanity/bios-settings"
+    findings = (
+        *owner.FINDINGS,
+        *FINDINGS,
+    )
     looks = True
     in_no_set = "it needs a baseline: a platform whose profile has one, or the site's own (baselines); such a site adds it (gates.also)"
 

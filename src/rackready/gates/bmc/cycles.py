@@ -14,6 +14,7 @@ from pydantic import Field
 
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run
+from rackready.gates.bmc import parts_seen
 from rackready.gates.bmc.cycle import FORMAT, called
 from rackready.gates.bmc.inputs import FEED
 from rackready.gates.bmc.interrupted import BOOT_S, BOOTED
@@ -111,6 +112,10 @@ class PowerCycles(Gate):
     """Every part of the node is there again after each of its power cycles, with the same link widths."""
 
     id = "bmc/power/stress/cycles"
+    findings = (
+        *parts_seen.FINDINGS,
+        *FINDINGS,
+    )
     retry = False
     in_no_set = "it boots the node ten times, which takes hours and voids what was measured since the last boot: run it by itself, before all else"
 

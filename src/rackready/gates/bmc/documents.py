@@ -102,19 +102,12 @@ SENSOR_HEALTH_UNKNOWN = ErrorKind(
     next_step="Update the BMC's firmware.",
 )
 
-FINDINGS = (
-    BMC_UNREADABLE,
-    BMC_NOT_ALL_ASKED,
-    BMC_LINK_UNREAD,
-    BMC_NOT_ASKED,
-    BMC_NOT_REACHED,
-    BMC_LATE,
-    STATE_UNKNOWN,
-    NOT_IN_USE,
-    HEALTH_NOT_REPORTED,
-    SENSOR_STATE_UNKNOWN,
-    SENSOR_HEALTH_UNKNOWN,
-)
+TOLD = (BMC_UNREADABLE, BMC_NOT_ALL_ASKED, BMC_LINK_UNREAD, BMC_NOT_ASKED, BMC_NOT_REACHED, BMC_LATE)
+"""What reading a BMC can find."""
+PART = (STATE_UNKNOWN, NOT_IN_USE, HEALTH_NOT_REPORTED)
+"""What ``works`` can find beside the fault that it is given."""
+SENSOR = (SENSOR_STATE_UNKNOWN, SENSOR_HEALTH_UNKNOWN)
+"""What ``healthy`` can find beside the fault that it is given."""
 
 
 def ask(node: str, *trails: str, key: str = KEY, timeout_s: float = TIMEOUT_S, stage: int = 0) -> Command:

@@ -16,7 +16,7 @@ from pydantic import AwareDatetime, Field, Strict
 
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Passed, Run
-from rackready.gates.bmc import owner
+from rackready.gates.bmc import eventlog, owner
 from rackready.gates.bmc.documents import Document, Told
 from rackready.gates.bmc.eventlog import Entry, Log, Mark, grouped, logs
 from rackready.gates.finding_kinds import ErrorKind, FailKind
@@ -95,6 +95,11 @@ class Events(Gate):
     """The BMC's event logs hold nothing bad that is newer than the last pass, and none of it was lost."""
 
     id = "bmc/log/sanity/events"
+    findings = (
+        *eventlog.FINDINGS,
+        *owner.FINDINGS,
+        *FINDINGS,
+    )
     looks = True
     since_last_pass = True
 

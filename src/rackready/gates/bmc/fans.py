@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Passed, Run
-from rackready.gates.bmc import owner
+from rackready.gates.bmc import documents, owner
 from rackready.gates.bmc.documents import Document, Told, absent, name, numeric, parts, works
 from rackready.gates.bmc.redundancy import NONE, groups, kind
 from rackready.gates.bmc.thresholds import Bounds, bounds
@@ -88,6 +88,11 @@ class Fans(Gate):
     """Every fan turns, above the least speed that its BMC has for it, the set is redundant, and none is gone since the last pass."""
 
     id = "bmc/cooling/sanity/fans"
+    findings = (
+        *owner.FINDINGS,
+        *documents.PART,
+        *FINDINGS,
+    )
     stops_load = True
     looks = True
     since_last_pass = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc import owner
+from rackready.gates.bmc import documents, owner
 from rackready.gates.bmc.documents import Document, Told, absent, name, parts, state, works
 from rackready.gates.bmc.fans import nothing
 from rackready.gates.finding_kinds import ErrorKind, FailKind
@@ -65,13 +65,19 @@ DETECTOR_NOT_WORKING = FailKind(
     next_step="Check the detector's cable, else replace it: a leak would not be seen.",
 )
 
-FINDINGS = (DETECTION_NOT_WORKING, DETECTOR_NOT_WORKING, NO_DETECTOR, COOLING_NOT_DECLARED, DETECTOR_OFF, LEAK, DETECTOR_UNKNOWN)
+DETECTED = (*documents.PART, DETECTION_NOT_WORKING, DETECTOR_NOT_WORKING, DETECTOR_OFF, LEAK, DETECTOR_UNKNOWN)
+"""What the detectors of a node or device can show."""
+FINDINGS = (*DETECTED, NO_DETECTOR, COOLING_NOT_DECLARED)
 
 
 class Leaks(Gate):
     """No leak detector of a liquid-cooled node sees liquid, and there is at least one."""
 
     id = "bmc/cooling/sanity/leaks"
+    findings = (
+        *owner.FINDINGS,
+        *FINDINGS,
+    )
     stops_load = True
     looks = True
 

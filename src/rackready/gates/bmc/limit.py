@@ -85,6 +85,10 @@ class PowerLimit(Gate):
     """No power limit in the BMC keeps the node below the power that it is meant to have."""
 
     id = "bmc/power/sanity/limit"
+    findings = (
+        *owner.FINDINGS,
+        *FINDINGS,
+    )
     looks = True
 
     class Inputs(base.Inputs):

@@ -33,7 +33,7 @@ OTHER_MACHINE = ErrorKind(
     ),
 )
 
-FINDINGS = (OTHER_MACHINE,)
+FINDINGS = (*documents.TOLD, OTHER_MACHINE)
 
 
 def ask(node: str, *trails: str, timeout_s: float = documents.TIMEOUT_S) -> Command:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
+from rackready.gates.bmc import documents, leaks
 from rackready.gates.bmc.documents import Document, Told, absent, ask, healthy, name, numeric, resting, state, told, works
 from rackready.gates.bmc.leaks import hold_detectors
 from rackready.gates.bmc.redundancy import groups, needed, spares
@@ -234,6 +235,19 @@ class RackPower(_Devices):
     """Power shelves and PDUs of the rack work, and no circuit is over the thresholds of its device."""
 
     id = "rack/power/sanity/devices"
+    findings = (
+        *documents.TOLD,
+        *documents.PART,
+        *documents.SENSOR,
+        NO_POWER_EQUIPMENT,
+        BREAKER,
+        SENSOR_NOT_READ,
+        POWER_PART,
+        POWER_TOO_FEW,
+        POWER_REDUNDANCY,
+        POWER_THRESHOLDS,
+        POWER_SENSOR,
+    )
     looks = True
     kinds = frozenset({"pdu", "power_shelf"})
     trails = (*_EQUIPMENT, *_CIRCUITS, *_OUTLETS, *_SHELF_PSUS, _SUBSYSTEM, _SENSORS, _SYSTEMS)
@@ -256,6 +270,22 @@ class RackCooling(_Devices):
     """Coolant distribution units of the rack pump, none of them leaks, and flow, pressure and temperature are within their thresholds."""
 
     id = "rack/cooling/sanity/devices"
+    findings = (
+        *leaks.DETECTED,
+        *documents.TOLD,
+        *documents.SENSOR,
+        NO_CDU,
+        NO_PUMP,
+        CDU_NO_LEAK_DETECTOR,
+        BREAKER,
+        SENSOR_NOT_READ,
+        NOT_WATCHED,
+        COOLING_PART,
+        COOLING_TOO_FEW,
+        COOLING_REDUNDANCY,
+        COOLING_THRESHOLDS,
+        COOLING_SENSOR,
+    )
     looks = True
     kinds = frozenset({"cdu"})
     trails = (_CDUS, _PUMPS, _RESERVOIRS, *_LOOPS, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*", "ThermalEquipment", _SENSORS)

@@ -73,6 +73,10 @@ class Rollup(Gate):
     """The BMC sums up its systems, chassis and managers as healthy, and no part that it lists says otherwise."""
 
     id = "bmc/health/sanity/rollup"
+    findings = (
+        *owner.FINDINGS,
+        *FINDINGS,
+    )
     looks = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc import inputs, owner
+from rackready.gates.bmc import documents, inputs, owner
 from rackready.gates.bmc.documents import Document, Told, absent, name, numeric, state, works
 from rackready.gates.bmc.inputs import FEED
 from rackready.gates.bmc.redundancy import NONE, groups, kind, spares, strange
@@ -141,6 +141,11 @@ class Supplies(Gate):
     """Every power supply is there, has input and works, and the loss of one is covered."""
 
     id = "bmc/power/sanity/supplies"
+    findings = (
+        *owner.FINDINGS,
+        *documents.PART,
+        *FINDINGS,
+    )
     stops_load = True
     looks = True
 

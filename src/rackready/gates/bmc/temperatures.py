@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc import owner
+from rackready.gates.bmc import documents, owner
 from rackready.gates.bmc.documents import BAD, Document, Told, healthy, name, numeric, parts, resting
 from rackready.gates.bmc.thresholds import bounds
 from rackready.gates.bmc.words import OTHER_UNITS, READING_TYPES
@@ -93,6 +93,11 @@ class Temperatures(Gate):
     """Air at inlet and outlet and every watched part are within the thresholds of the BMC."""
 
     id = "bmc/cooling/sanity/temperatures"
+    findings = (
+        *owner.FINDINGS,
+        *documents.SENSOR,
+        *FINDINGS,
+    )
     stops_load = True
     looks = True
 

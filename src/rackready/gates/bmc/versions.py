@@ -35,6 +35,10 @@ class FirmwareBaseline(Gate):
     """BMC, BIOS and the other listed firmware have the versions that the site, else the platform's profile, wants."""
 
     id = "bmc/firmware/sanity/versions"
+    findings = (
+        *owner.FINDINGS,
+        *FINDINGS,
+    )
     looks = True
     in_no_set = "it needs a baseline: a platform whose profile has one, or the site's own (baselines); such a site adds it (gates.also)"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rackready.gates import port_errors
+from rackready.gates import port_errors, rdma_port
 from rackready.gates.base import Command, GateFacts, Outputs, trouble
 from rackready.gates.expectation import Algorithm, Collective, Domain
 from rackready.gates.fabric import domains
@@ -68,15 +68,7 @@ NO_BYTES = FailKind(
     next_step=f"NCCL did not use the rails: {_RUNBOOK}",
 )
 
-FINDINGS = (
-    OUTSIDE_NVLINK,
-    BYTES_OF_NODE,
-    BYTES_OF_ALL,
-    RAIL_SHARE,
-    BYTES_UNREADABLE,
-    BYTES_WENT_BACK,
-    NO_BYTES,
-)
+FINDINGS = (*rdma_port.PORT, *port_errors.FINDINGS, OUTSIDE_NVLINK, BYTES_OF_NODE, BYTES_OF_ALL, RAIL_SHARE, BYTES_UNREADABLE, BYTES_WENT_BACK, NO_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from rackready.gates import base, hardware, no_nics
+from rackready.gates import base, hardware, nccl_findings, no_nics, pairs
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.expectation import Algorithm, Bound, Collective, Domain, Efficiency, ceiling, floor, judge, launches, reference
 from rackready.gates.fabric import carried, domains, launchers, transport
-from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.finding_kinds import ErrorKind, FailKind, Kinds
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, Launched, argv, collectives_run, even, fitting, read_launches, size_bytes, tool_versions
 from rackready.gates.pairs import beside
@@ -57,12 +57,10 @@ NODE_ALONE = ErrorKind(
     next_step="Run it together with more nodes, or declare the skip with its reason in site.yml (gates.skip).",
 )
 
-FINDINGS = (
-    COLLECTIVE_SLOW,
-    COLLECTIVE_IMPLAUSIBLE,
-    DOMAINS_UNEQUAL,
-    NODE_ALONE,
-)
+BUSBW = (COLLECTIVE_SLOW, COLLECTIVE_IMPLAUSIBLE)
+"""What ``judge_busbw`` can find."""
+FINDINGS = (*nccl_findings.FINDINGS, *transport.FINDINGS, transport.HCAS_NOT_FOUND, *carried.FINDINGS, *BUSBW, DOMAINS_UNEQUAL, NODE_ALONE)
+"""What a collective over several nodes can find."""
 
 
 def efficiency(fabric: Fabric) -> Efficiency:
@@ -170,6 +168,8 @@ def judge_busbw(
 
 class Multi(NcclGate):
     """One collective over several nodes at once, with the proof of its transport and of what every rail carried."""
+
+    findings: ClassVar[Kinds] = (*pairs.FINDINGS, *FINDINGS)
 
     covers = frozenset({"gpu", "nic", "rail", "cable"})
     fleet = (FleetMetric("busbw", effect=0.03, of="run"),)

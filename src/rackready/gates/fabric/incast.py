@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from rackready.design.facts import NicFacts
-from rackready.gates import base, no_nics
+from rackready.gates import base, ib_write_bw_findings, no_nics, pairs, perftest_call, rdma_port
 from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.expectation import IMPLAUSIBLE
 from rackready.gates.fabric import incast_ends
@@ -61,6 +61,13 @@ class Incast(Gate):
     """Several nodes that write into one port lose nothing: no discards, and pauses and notifications in the RoCE class only."""
 
     id = "cluster/fabric/stress/incast"
+    findings = (
+        *ib_write_bw_findings.CLIENT,
+        *pairs.FINDINGS,
+        rdma_port.OTHER_GIDS,
+        perftest_call.CALL_SETTINGS,
+        *kinds.FINDINGS,
+    )
     covers = frozenset({"nic", "rail", "cable"})
     min_nodes = 3
 

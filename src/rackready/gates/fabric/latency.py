@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
-from rackready.gates import base, no_nics
+from rackready.gates import base, ib_write_bw_findings, models, no_nics, pairs, perftest_call, port_errors, rdma_port
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound
 from rackready.gates.fabric import latency_findings as kinds
@@ -50,6 +50,16 @@ class IbWriteLat(Gate):
     """Each NIC answers a partner on its rail in the time of its kind and of the other rails, host memory, both directions."""
 
     id = "pair/fabric/performance/ib-write-lat"
+    findings = (
+        *rdma_port.FINDINGS,
+        *ib_write_bw_findings.CLIENT,
+        *port_errors.FINDINGS,
+        *perftest_call.FINDINGS,
+        *pairs.FINDINGS,
+        *models.FINDINGS,
+        ib_write_bw_findings.ONE_OUTPUT_BOTH_WAYS,
+        *kinds.FINDINGS,
+    )
     after_fail = True
     covers = frozenset({"nic", "rail", "cable"})
     min_nodes = 2

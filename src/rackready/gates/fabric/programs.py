@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from rackready.gates import container
 from rackready.gates.base import Command, FleetMetric, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.container import Containered, ended
 from rackready.gates.finding_kinds import ErrorKind, FailKind
@@ -195,6 +196,18 @@ class Hpl(OneProgram):
     """All GPUs of a node solve one dense system (HPL), and the result is right."""
 
     id = "node/gpu/stress/hpl"
+    findings = (
+        *container.FINDINGS,
+        PROGRAM_FAILED,
+        HPL_UNREADABLE,
+        HPL_RESIDUAL,
+        HPL_NO_GPUS,
+        HPL_PER_GPU,
+        HPL_TIME,
+        HPL_GRID,
+        HPL_IMPLAUSIBLE,
+        HPL_SLOW,
+    )
     fleet = (FleetMetric("hpl", effect=0.03),)
     program = "HPL"
 
@@ -285,6 +298,14 @@ class Inference(OneProgram):
     """A model answers on the GPUs of a node that it is spread over, and says how many tokens a second."""
 
     id = "node/gpu/performance/inference"
+    findings = (
+        *container.FINDINGS,
+        PROGRAM_FAILED,
+        INFERENCE_SIZES,
+        INFERENCE_GPUS,
+        INFERENCE_UNREADABLE,
+        INFERENCE_NOTHING,
+    )
     fleet = (FleetMetric("tokens_per_second", effect=0.03),)
     program = "inference benchmark"
     environment = tuple(f"{name}={value}" for name, value in parts.BY_ADDRESS.items())

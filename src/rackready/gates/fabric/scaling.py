@@ -18,10 +18,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from rackready.gates import no_nics
+from rackready.gates import no_nics, pairs
 from rackready.gates.base import Command, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound, Domain
-from rackready.gates.fabric import carried, domains, transport
+from rackready.gates.fabric import carried, collective, domains, transport
 from rackready.gates.fabric.collective import Multi, bounds, conclude, judge_busbw
 from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.judge import Judge
@@ -83,6 +83,11 @@ class NcclScaling(Multi):
     """All-reduce keeps its bandwidth from one node to all (forced ring): over NVLink inside a domain, over the network from two whole domains on."""
 
     id = "cluster/fabric/performance/nccl-scaling"
+    findings = (
+        *collective.FINDINGS,
+        *pairs.FINDINGS,
+        *FINDINGS,
+    )
     algorithm = "ring"
 
     class Inputs(Multi.Inputs):

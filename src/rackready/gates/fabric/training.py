@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
+from rackready.gates import container
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.container import Containered
 from rackready.gates.fabric import domains, transport
@@ -124,6 +125,11 @@ class DdpStep(Containered):
     """All GPUs of all nodes train one small model together: its loss falls as it must, and every rank ends with the same parameters."""
 
     id = "cluster/fabric/stress/ddp-step"
+    findings = (
+        *transport.FINDINGS,
+        *container.FINDINGS,
+        *FINDINGS,
+    )
     covers = frozenset({"gpu"})
     min_nodes = 2
 

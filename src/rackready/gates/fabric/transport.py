@@ -135,7 +135,6 @@ NO_NVLS = FailKind(
 )
 
 FINDINGS = (
-    HCAS_NOT_FOUND,
     TRANSPORT_NOT_TOLD,
     CHANNEL_UNKNOWN,
     NOT_ALL_NVLINK,
@@ -153,6 +152,7 @@ FINDINGS = (
     NO_NVLINK_ACROSS,
     NO_NVLS,
 )
+"""What the NCCL INFO lines of a launch can show."""
 
 
 @dataclass(frozen=True, slots=True)

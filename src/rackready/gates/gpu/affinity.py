@@ -73,6 +73,7 @@ class Affinity(Gate):
     """Every GPU has its NIC of the platform behind the same PCIe switch (PIX or PXB), and no other NIC in its place."""
 
     id = "node/gpu/sanity/affinity"
+    findings = FINDINGS
     looks = True
     covers = frozenset({"gpu", "nic"})
 

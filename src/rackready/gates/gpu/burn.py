@@ -10,6 +10,7 @@ from statistics import median
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
+from rackready.gates import dcgm_findings
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.dcgm import KEY, DcgmDiagnostic
 from rackready.gates.formats import smi_xml
@@ -80,6 +81,7 @@ class Burn(Load):
     """Every GPU holds its power and clocks at full load: it draws what it may, stays below its slowdown threshold and counts no memory errors."""
 
     id = "node/gpu/stress/burn"
+    findings = (*dcgm_findings.FINDINGS, *clocks.UNDER_LOAD, *smi.REPORT, *twice.AROUND_LOAD, smi.NUMBER_NOT_REPORTED, *kinds.FINDINGS)
     tests, label = f"{_POWER_TEST},targeted_stress", "burn"
     required = (_POWER_TEST, "targeted_stress")
 
@@ -274,6 +276,7 @@ class ComputeIntegrity(Load):
     """Every GPU computes the same results again and again under load, in its cores and in all of its memory."""
 
     id = "node/gpu/stress/compute-integrity"
+    findings = (*dcgm_findings.FINDINGS, *kinds.LENGTH)
     tests, label = "diagnostic,memtest", "compute-integrity"
     required = ("diagnostic", "memtest")
 

@@ -117,9 +117,10 @@ ECC_CORRECTED = FailKind(
     next_step=f"Run the field diagnostic: {_RUNBOOK}.",
 )
 
+LENGTH = (LOAD_TIME_UNKNOWN, LOAD_TOO_SHORT)
+"""Whether the load ran for its time."""
 FINDINGS = (
-    LOAD_TIME_UNKNOWN,
-    LOAD_TOO_SHORT,
+    *LENGTH,
     WATCH_UNREADABLE,
     NO_LOAD_SEEN,
     WATCH_NUMBERS,

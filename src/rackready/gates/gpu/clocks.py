@@ -5,6 +5,7 @@ from __future__ import annotations
 from rackready.design.facts import NodeFacts
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.smi_xml import SmiGpu
+from rackready.gates.gpu import smi
 from rackready.gates.gpu.smi import RUNBOOK, SmiGate, number
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op
@@ -93,22 +94,20 @@ HOT_IDLE = FailKind(
     next_step=COOLING,
 )
 
-FINDINGS = (
-    *_REASONS.values(),
-    REASON_UNKNOWN,
-    TEMPERATURE_MARGIN,
-    TEMPERATURE_HIGH,
-    THRESHOLD_UNKNOWN,
-    MEMORY_TEMPERATURE_UNKNOWN,
-    MEMORY_HOT,
-    HOT_IDLE,
-)
+UNDER_LOAD = (*_REASONS.values(), REASON_UNKNOWN, TEMPERATURE_MARGIN, TEMPERATURE_HIGH, THRESHOLD_UNKNOWN, MEMORY_TEMPERATURE_UNKNOWN, MEMORY_HOT)
+"""What clocks and temperatures of a busy GPU can show."""
+FINDINGS = (*UNDER_LOAD, HOT_IDLE)
 
 
 class Clocks(SmiGate):
     """No GPU slows down for heat or power, its memory is not too hot, and none is hot while it is idle."""
 
     id = "node/gpu/sanity/clocks"
+    findings = (
+        *smi.FINDINGS,
+        smi.NUMBER_NOT_REPORTED,
+        *FINDINGS,
+    )
     looks = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rackready.gates import container
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.container import Containered, ended, started
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import smi_gpus
 from rackready.gates.formats.error import FormatError
+from rackready.gates.gpu import containers
 from rackready.gates.gpu.containers import REFRESH, of_the_driver
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
@@ -109,6 +111,7 @@ class ContainerRun(Containered):
     """A container that is started on the node sees every GPU that the driver on the host has, and no other."""
 
     id = "node/gpu/validation/container-run"
+    findings = (*container.FINDINGS, containers.DRIVER_GPUS_MISSING, containers.DRIVER_GPUS_MORE, *FINDINGS)
     covers = frozenset({"gpu"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all

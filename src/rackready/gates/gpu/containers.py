@@ -94,6 +94,7 @@ class Containers(Gate):
     """The Container Toolkit offers every GPU of the node to containers, and everything that its CDI specification names is there."""
 
     id = "node/gpu/sanity/containers"
+    findings = FINDINGS
     looks = True
     covers = frozenset({"gpu"})
 

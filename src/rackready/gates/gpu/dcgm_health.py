@@ -140,6 +140,7 @@ class DcgmHealth(Gate):
     """DCGM's health watches (memory, PCIe, NVLink, InfoROM, thermal, power, driver) report every GPU and every NVSwitch of the server healthy."""
 
     id = "node/gpu/validation/dcgm-health"
+    findings = (*models.FINDINGS, *FINDINGS)
     covers = frozenset({"gpu"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:

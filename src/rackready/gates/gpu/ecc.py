@@ -11,6 +11,7 @@ from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.smi_xml import SmiGpu
+from rackready.gates.gpu import smi
 from rackready.gates.gpu.smi import RUNBOOK, SmiGate, flag, number
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op
@@ -121,6 +122,20 @@ class Ecc(SmiGate):
     """ECC is on, and no GPU has uncorrected errors since its last reset, or too many over its life."""
 
     id = "node/gpu/sanity/ecc"
+    findings = (
+        *smi.FINDINGS,
+        smi.NUMBER_NOT_REPORTED,
+        smi.FLAG_NOT_REPORTED,
+        ECC_MODE,
+        ECC_MODE_PENDING,
+        ECC_UNCORRECTED,
+        SRAM_THRESHOLD,
+        ECC_CORRECTED,
+        REPAIR_WORD,
+        CHANNEL_REPAIR_PENDING,
+        TPC_REPAIR_PENDING,
+        MEMORY_UNREPAIRABLE,
+    )
     looks = True
 
     class Inputs(base.Inputs):
@@ -180,6 +195,14 @@ class RowRemap(SmiGate):
     """No GPU has memory rows that wait to be remapped, or that could not be."""
 
     id = "node/gpu/sanity/row-remap"
+    findings = (
+        *smi.FINDINGS,
+        smi.NUMBER_NOT_REPORTED,
+        smi.FLAG_NOT_REPORTED,
+        REMAP_FAILED,
+        REMAP_PENDING,
+        REMAPS_MANY,
+    )
     looks = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:  # noqa: ARG002 - the same for every model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rackready.design.facts import NodeFacts
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
-from rackready.gates.gpu import parts
+from rackready.gates.gpu import parts, smi
 from rackready.gates.gpu.smi import SmiGate
 from rackready.gates.judge import Judge
 
@@ -61,19 +61,19 @@ FABRIC_HEALTH_PART = FailKind(
     steps=(_LOCAL, _REMOTE),
 )
 
-FINDINGS = (
-    HEALTH_NOT_REPORTED,
-    FABRIC_STATE,
-    FABRIC_STATUS,
-    FABRIC_HEALTH,
-    FABRIC_HEALTH_PART,
-)
+STATE = (FABRIC_STATE, FABRIC_STATUS, FABRIC_HEALTH, FABRIC_HEALTH_PART)
+"""What ``state`` can find."""
 
 
 class Fabric(SmiGate):
     """The NVSwitch fabric is set up for every GPU, and healthy as far as it reports health."""
 
     id = "node/gpu/sanity/fabric"
+    findings = (
+        *smi.FINDINGS,
+        *STATE,
+        HEALTH_NOT_REPORTED,
+    )
     looks = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:

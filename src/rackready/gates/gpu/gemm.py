@@ -14,7 +14,7 @@ from rackready.gates.expectation import launches
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import proftester
 from rackready.gates.formats.error import FormatError
-from rackready.gates.gpu import matmul, parts
+from rackready.gates.gpu import matmul, parts, siblings
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
@@ -75,6 +75,11 @@ class Gemm(Gate):
     """Every GPU multiplies matrices as fast as its siblings in steady state, so that a GPU 3 % slow is found."""
 
     id = "node/gpu/performance/gemm"
+    findings = (
+        *matmul.FINDINGS,
+        *siblings.FINDINGS,
+        *FINDINGS,
+    )
     covers = frozenset({"gpu"})
     fleet = tuple(FleetMetric(f"gemm_{kind}", _EFFECT, _SIGMA) for kind in _FIELDS)
 

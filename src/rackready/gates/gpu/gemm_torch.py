@@ -17,7 +17,7 @@ from rackready.gates.container import ImageInputs, ended, started
 from rackready.gates.expectation import launches
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.error import FormatError
-from rackready.gates.gpu import matmul, parts, twice
+from rackready.gates.gpu import matmul, parts, siblings, twice
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import document
@@ -85,6 +85,12 @@ class GemmTorch(Gate):
     """Every GPU multiplies BF16, FP8 and TF32 matrices as fast as its siblings, and always with the same result."""
 
     id = "node/gpu/performance/gemm-torch"
+    findings = (
+        *matmul.FINDINGS,
+        *siblings.FINDINGS,
+        twice.SAME_LAUNCH,
+        *FINDINGS,
+    )
     covers = frozenset({"gpu"})
     fleet = tuple(FleetMetric(f"gemm_{kind}", _EFFECT, _SIGMA) for kind in _KINDS)
 

@@ -17,7 +17,7 @@ from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.nvbandwidth import Bandwidths, Device
 from rackready.gates.formats.smi_xml import SmiLog
 from rackready.gates.gpu import nvbandwidth_findings as kinds
-from rackready.gates.gpu import parts, smi, twice
+from rackready.gates.gpu import parts, siblings, smi, twice
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
@@ -38,6 +38,13 @@ class NvBandwidth(Gate):
     """Every GPU copies to and from the host, its siblings and in its own memory as fast as it should, and its PCIe link does not replay while it does."""
 
     id = "node/gpu/performance/nvbandwidth"
+    findings = (
+        *smi.REPORT,
+        *twice.AROUND_LOAD,
+        *siblings.FINDINGS,
+        twice.SAME_LAUNCH,
+        *kinds.FINDINGS,
+    )
     covers = frozenset({"gpu"})
     fleet = tuple(FleetMetric(name, _EFFECT, _SIGMA) for name in (*_HOST, kinds.PEER, _OWN))
 

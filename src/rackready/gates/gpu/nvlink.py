@@ -183,6 +183,10 @@ class NvLinks(Gate):
     """Every NVLink of every GPU is active at its full rate and counts no errors."""
 
     id = "node/gpu/sanity/nvlink"
+    findings = (
+        *models.FINDINGS,
+        *FINDINGS,
+    )
     looks = True
     covers = frozenset({"nvlink"})
 

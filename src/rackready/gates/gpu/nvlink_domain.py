@@ -147,6 +147,7 @@ class NvLinkDomain(Gate):
     """All trays of a rack form one NVLink domain: one ClusterUUID and clique, no degraded fabric, and every IMEX daemon ready and connected."""
 
     id = "rack/gpu/validation/nvlink-domain"
+    findings = (*smi.REPORT, *fabric.STATE, *FINDINGS)
     covers = frozenset({"gpu"})
     min_nodes = 2
     in_no_set = "only racks whose NVLink domain spans servers (NVL72) have one; sites with such racks add it to their set"

@@ -106,6 +106,7 @@ class PciePath(Gate):
     """Every PCIe link between a GPU and the root port runs at the generation and width that both its ends can do, and both can do what the profiles say."""
 
     id = "node/gpu/sanity/pcie-path"
+    findings = FINDINGS
     looks = True
     covers = frozenset({"gpu"})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rackready.design.facts import NodeFacts
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
-from rackready.gates.gpu import parts
+from rackready.gates.gpu import parts, smi
 from rackready.gates.gpu.smi import RUNBOOK, SmiGate
 from rackready.gates.judge import Judge
 
@@ -72,6 +72,12 @@ class RecoveryAction(SmiGate):
     """The driver asks for no reset, drain or reboot of any GPU."""
 
     id = "node/gpu/sanity/recovery-action"
+    findings = (
+        *smi.FINDINGS,
+        ACTION_NOT_REPORTED,
+        ACTION_WANTED,
+        ACTION_UNKNOWN,
+    )
     stops_load = True
     looks = True
 
@@ -91,6 +97,11 @@ class InfoRom(SmiGate):
     """The InfoROM of every GPU is valid: serial, ECC history and power limits are what the board was made with."""
 
     id = "node/gpu/sanity/inforom"
+    findings = (
+        *smi.FINDINGS,
+        INFOROM_NOT_REPORTED,
+        INFOROM_CORRUPT,
+    )
     looks = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:  # noqa: ARG002 - the same for every model

@@ -10,6 +10,7 @@ from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.finding_kinds import FailKind
 from rackready.gates.formats.smi_xml import SmiGpu
+from rackready.gates.gpu import smi
 from rackready.gates.gpu.smi import SmiGate, number
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op
@@ -70,6 +71,11 @@ class Settings(SmiGate):
     """Persistence mode, MIG mode, compute mode and power limit of every GPU are what the site wants, and its application clocks are not lowered."""
 
     id = "node/gpu/sanity/settings"
+    findings = (
+        *smi.FINDINGS,
+        smi.NUMBER_NOT_REPORTED,
+        *FINDINGS,
+    )
     looks = True
 
     class Inputs(base.Inputs):

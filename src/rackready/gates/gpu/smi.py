@@ -92,19 +92,10 @@ FLAG_NOT_REPORTED = ErrorKind(
     next_step="Update the driver; without the value nothing is known.",
 )
 
-FINDINGS = (
-    NO_DRIVER,
-    TWO_REPORTS,
-    SMI_UNREADABLE,
-    SMI_GPU_LOST,
-    SMI_EXIT_CODE,
-    SMI_GPUS_MISSING,
-    SMI_GPUS_MORE,
-    SMI_GPU_TWICE,
-    SMI_NUMBERS,
-    NUMBER_NOT_REPORTED,
-    FLAG_NOT_REPORTED,
-)
+REPORT = (*models.FINDINGS, NO_DRIVER, TWO_REPORTS, SMI_UNREADABLE, SMI_GPU_LOST, SMI_EXIT_CODE, SMI_GPUS_MISSING, SMI_GPUS_MORE, SMI_GPU_TWICE)
+"""What reading a report of nvidia-smi can find."""
+FINDINGS = (*REPORT, SMI_NUMBERS)
+"""What every gate on such a report can find."""
 
 
 def command(node: str, key: str = KEY, stage: int = 0) -> Command:

@@ -41,12 +41,8 @@ NOT_LATER = ErrorKind(
     next_step=_STEP,
 )
 
-FINDINGS = (
-    SAME_LAUNCH,
-    OTHER_GPUS,
-    NO_TIMES,
-    NOT_LATER,
-)
+AROUND_LOAD = (OTHER_GPUS, NO_TIMES, NOT_LATER)
+"""What ``same_gpus`` can find."""
 
 
 def distinct(judge: Judge, node: str, program: str, launches: Sequence[Mapping[str, object]]) -> bool:

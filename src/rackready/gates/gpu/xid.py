@@ -157,6 +157,7 @@ class Xids(Gate):
     """The kernel log since boot has no Xid or SXid that asks for more than restarting an application."""
 
     id = "node/gpu/sanity/xid"
+    findings = FINDINGS
     looks = True
     covers = frozenset({"gpu"})
 

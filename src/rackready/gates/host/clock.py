@@ -9,6 +9,7 @@ from rackready.gates import base
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import chrony
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
@@ -57,6 +58,7 @@ class Clock(HostGate):
     """The clock follows a time source and is right."""
 
     id = "node/host/sanity/clock"
+    findings = (*reading.FINDINGS, *FINDINGS)
     looks = True
     what = "clock"
 

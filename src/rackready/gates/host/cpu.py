@@ -13,6 +13,7 @@ from rackready.gates import base
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import lscpu
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
 from rackready.gates.judge import Judge
 
@@ -124,6 +125,7 @@ class Cpu(HostGate):
     """Every processor core is there and online, with SMT, frequency governor and microcode as wanted."""
 
     id = "node/host/sanity/cpu"
+    findings = (*reading.FINDINGS, *FINDINGS)
     looks = True
     what = "processors"
 

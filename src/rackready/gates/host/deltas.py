@@ -14,7 +14,8 @@ from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run,
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import complaint, dcgm_diag
 from rackready.gates.formats.error import FormatError
-from rackready.gates.host import nvlink_deltas, optics, pairing
+from rackready.gates.gpu import nvlink
+from rackready.gates.host import nvlink_deltas, optics, pairing, reading
 from rackready.gates.host.counter import Counter
 from rackready.gates.host.links import folder
 from rackready.gates.host.memory import CE_PER_DAY, CE_SOURCE, COUNTS, UE_SOURCE
@@ -82,6 +83,7 @@ class CounterDeltas(Gate):
     """Under load, no PCIe, NVLink, NIC or memory error counter grows faster than it may, and links and modules stay within their limits."""
 
     id = "node/host/stress/counter-deltas"
+    findings = (*optics.LINK, *reading.FINDINGS, *nvlink_deltas.FINDINGS, *pairing.FINDINGS, reading.PARTS_NOT_PLACED, nvlink.NVLINK_GPU_LOST, *FINDINGS)
     covers = frozenset({"node"})
 
     class Inputs(base.Inputs):

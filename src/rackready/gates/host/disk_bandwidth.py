@@ -13,6 +13,7 @@ from rackready.gates import base
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import fio, printed_json
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.disks import of_the_host
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judge import Judge
@@ -98,6 +99,7 @@ class DiskBandwidth(HostGate):
     """Every drive reads as fast as its siblings of the same model, and as fast as is declared."""
 
     id = "node/host/performance/disk-bandwidth"
+    findings = (*reading.FINDINGS, *FINDINGS)
     what = "drives"
 
     class Inputs(base.Inputs):

@@ -14,6 +14,7 @@ from rackready.gates import base
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import printed_json, smart
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
@@ -153,17 +154,14 @@ SMART_WARNS = FailKind(
     next_step=_REPLACE,
 )
 
+READ = (SMART_UNREADABLE, SMART_LIST, HEALTH_UNREADABLE, HEALTH_REFUSED, SMART_CONTRADICTS, DRIVES_UNREADABLE)
+"""What reading the drives can find."""
 FINDINGS = (
+    *READ,
     ENDURANCE_USED,
     MEDIA_ERRORS,
     SECTORS_REALLOCATED,
     SECTORS_UNCORRECTABLE,
-    SMART_UNREADABLE,
-    SMART_LIST,
-    HEALTH_UNREADABLE,
-    HEALTH_REFUSED,
-    SMART_CONTRADICTS,
-    DRIVES_UNREADABLE,
     ATTACHMENT_UNKNOWN,
     SERIAL_TWICE,
     COUNT_NOT_JUDGED,
@@ -247,6 +245,7 @@ class Disks(HostGate):
     """Every drive is there with its capacity, and none warns, wears out or has lost data."""
 
     id = "node/host/sanity/disks"
+    findings = (*reading.FINDINGS, *FINDINGS)
     looks = True
     what = "drives"
 

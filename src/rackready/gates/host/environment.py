@@ -12,6 +12,7 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
 from rackready.gates.judge import Judge
 
@@ -88,6 +89,7 @@ class Environment(HostGate):
     """No file and no login of the node sets a variable that changes a measurement, other than the site declares."""
 
     id = "node/host/sanity/environment"
+    findings = (*reading.FINDINGS, *FINDINGS)
     looks = True
     what = "environment"
 

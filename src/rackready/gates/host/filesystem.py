@@ -10,6 +10,7 @@ from rackready.gates.expectation import IMPLAUSIBLE
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import fio
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
@@ -72,6 +73,7 @@ class ParallelFilesystem(HostGate):
     """The parallel file system is mounted, and gives this node the declared rates."""
 
     id = "node/storage/performance/parallel-filesystem"
+    findings = (*reading.FINDINGS, *FINDINGS)
     in_no_set = "it needs the mount and the rates that the site declares; such a site adds it (gates.also)"
     what = "parallel file system"
 

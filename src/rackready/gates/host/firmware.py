@@ -17,6 +17,7 @@ from rackready.gates.base import Done, Gate, GateFacts, Outputs, Run
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import dmidecode
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import disks, reading
 from rackready.gates.host.disks import BLOCK, HEALTH, SCAN, attached, drives
 from rackready.gates.host.reading import AGAIN, Answers, Tool, Wanted, answers
 from rackready.gates.judge import Judge
@@ -157,6 +158,11 @@ class Firmware(Gate):
     """All firmware is as the site declares it; where it declares none, alike parts of identical nodes carry the same version."""
 
     id = "group/host/validation/firmware"
+    findings = (
+        *reading.FINDINGS,
+        *disks.READ,
+        *FINDINGS,
+    )
     after_fail = True
     covers = frozenset({"node"})
 

@@ -10,6 +10,7 @@ from pydantic import Field, Strict
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
 from rackready.gates.judge import Judge
 
@@ -93,6 +94,7 @@ class KernelSettings(HostGate):
     """The kernel runs with the wanted command line, huge pages, unlimited locked memory, and without swap."""
 
     id = "node/host/sanity/kernel-settings"
+    findings = (*reading.FINDINGS, *FINDINGS)
     looks = True
     what = "kernel settings"
 

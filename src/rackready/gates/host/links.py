@@ -10,6 +10,7 @@ from pydantic import Field
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
 from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
 from rackready.gates.judge import Judge
 from rackready.gates.no_nics import NOTE
@@ -138,6 +139,7 @@ class Links(HostGate):
     """Every compute NIC's link is up at its rate; it was not away for long this week, has not gone down often since boot, and not lately."""
 
     id = "node/host/sanity/links"
+    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, *FINDINGS)
     looks = True
     what = "links"
     covers = frozenset({"node", "nic"})

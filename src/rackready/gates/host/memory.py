@@ -10,6 +10,7 @@ from rackready.design.facts import NodeFacts
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import dmidecode
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
@@ -103,6 +104,7 @@ class MemoryModules(HostGate):
     """Every memory module is there, all are alike, and run at one speed."""
 
     id = "node/host/sanity/memory-modules"
+    findings = (*reading.FINDINGS, DMI_UNREADABLE, MODULES_NOT_JUDGED, MODULE_COUNT, MEMORY_SIZE, SPEED_NOT_REPORTED, MODULES_DIFFER)
     looks = True
     what = "memory modules"
 
@@ -188,6 +190,7 @@ class MemoryErrors(HostGate):
     """No memory module had an uncorrected error or corrects too many, and the kernel logged no fatal machine check."""
 
     id = "node/host/sanity/memory-errors"
+    findings = (*reading.FINDINGS, NO_EDAC, EDAC_UNREADABLE, MACHINE_CHECK, CORRECTED, UNCORRECTED)
     looks = True
     what = "memory errors"
 

@@ -78,6 +78,7 @@ class Names(Gate):
     """The node resolves its own name, the site's nodes and what the site needs rightly, and a name server answers."""
 
     id = "node/host/sanity/names"
+    findings = FINDINGS
     looks = True
     covers = frozenset({"node"})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.host import cpu, reading
 from rackready.gates.host.cpu import LSCPU, processors
 from rackready.gates.host.reading import Answers, HostGate, Wanted, placed
 from rackready.gates.judge import Judge
@@ -58,6 +59,7 @@ class Numa(HostGate):
     """The node has its NUMA nodes, and every GPU and NIC is on the one that it is wired to."""
 
     id = "node/host/sanity/numa"
+    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, cpu.LSCPU_UNREADABLE, *FINDINGS)
     looks = True
     what = "NUMA layout"
 

@@ -12,6 +12,7 @@ from rackready.gates import base
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import mlxlink
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
 from rackready.gates.judge import Judge
 from rackready.gates.no_nics import NOTE
@@ -132,7 +133,7 @@ PART_ODD = FailKind(
     next_step="Put in the part that the cabling plan has for this link (`rackready plan`).",
 )
 
-FINDINGS = (
+LINK = (
     MLXLINK_UNREADABLE,
     MLXLINK_CONTRADICTS,
     OPTICS_LINK_DOWN,
@@ -142,16 +143,9 @@ FINDINGS = (
     FIRMWARE_VERDICT,
     MODULE_DARK,
     MODULE_READING,
-    READING_MISSING,
-    NO_READING,
-    LANES_MISSING,
-    FEC_NO_MAJORITY,
-    FEC_OTHER,
-    PART_NOT_REPORTED,
-    PART_OTHER,
-    PART_NO_MAJORITY,
-    PART_ODD,
 )
+"""What one link's errors and module can show."""
+FINDINGS = (*LINK, READING_MISSING, NO_READING, LANES_MISSING, FEC_NO_MAJORITY, FEC_OTHER, PART_NOT_REPORTED, PART_OTHER, PART_NO_MAJORITY, PART_ODD)
 
 
 def tools(facts: NodeFacts) -> tuple[Tool, ...]:
@@ -227,8 +221,8 @@ def errors(judge: Judge, where: str, port: mlxlink.Port, effective: float = EFFE
 
 def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
     """Hold what a module watches against the limits that it gives itself; copper has neither light nor, mostly, a sensor."""
-    for what, unit, reading, step in _WATCHED:
-        watched = reading(port)
+    for what, unit, read, step in _WATCHED:
+        watched = read(port)
         if watched is None:
             continue
         if watched.low is None or watched.high is None:
@@ -249,14 +243,14 @@ def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
 def _readings(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.Port]) -> None:
     """What optics watch, and what others of the same part report with limits, must be there, lane by lane: else nothing was held against a limit."""
     alike = [other for other in ports if other.part == port.part]
-    for what, unit, reading, _step in _WATCHED:
-        watched, having = reading(port), sum(_limited(reading(other)) for other in alike)
+    for what, unit, read, _step in _WATCHED:
+        watched, having = read(port), sum(_limited(read(other)) for other in alike)
         if having and not _limited(watched):
             judge.error(where, READING_MISSING, f"a reading with its limits, as {having} modules of the same part have", "nothing", what=what)
         elif watched is None and port.watches and port.part:
             judge.error(where, NO_READING, "a reading: no copper is plugged in, and what has optics watches itself", "nothing", what=what)
         elif watched is not None and unit in _BY_LANE:
-            lanes = max(port.lanes or 0, *(len(other.values) for other in map(reading, alike) if other is not None))
+            lanes = max(port.lanes or 0, *(len(other.values) for other in map(read, alike) if other is not None))
             if len(watched.values) < lanes:
                 judge.error(where, LANES_MISSING, f"{lanes} lanes", f"{len(watched.values)}", what=what)
     if not port.watches and not port.copper:
@@ -295,6 +289,7 @@ class Optics(HostGate):
     """Every compute NIC's link has few bit errors, and its module is the right part, cool enough and gets enough light."""
 
     id = "node/host/validation/optics"
+    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, *FINDINGS)
     what = "optics"
     covers = frozenset({"node", "nic"})
 

@@ -6,6 +6,7 @@ from rackready.design.facts import NodeFacts
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import lspci
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted, placed
 from rackready.gates.judge import Judge
 
@@ -65,6 +66,7 @@ class AccessControl(HostGate):
     """No PCIe switch between a GPU and a NIC redirects their traffic to the processor (ACS is off)."""
 
     id = "node/host/sanity/pcie-acs"
+    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, LSPCI_UNREADABLE, WAY_NOT_FOUND, PORT_KIND_UNKNOWN, ACS_ON)
     looks = True
     what = "PCIe bridges"
 
@@ -109,6 +111,7 @@ class Iommu(HostGate):
     """The IOMMU, where it is on, passes GPU and NIC traffic through without translation."""
 
     id = "node/host/sanity/iommu"
+    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, DEVICE_NOT_FOUND, IOMMU_TRANSLATES)
     looks = True
     what = "IOMMU"
 

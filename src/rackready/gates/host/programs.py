@@ -78,6 +78,7 @@ class Programs(Gate):
     """Every program and library that gates trust is the one that its package shipped, or that the site declares."""
 
     id = "node/host/sanity/programs"
+    findings = FINDINGS
     looks = True
     covers = frozenset({"node"})
 

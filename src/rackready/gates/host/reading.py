@@ -71,7 +71,8 @@ PARTS_NOT_PLACED = ErrorKind(
     next_step="Add what is missing to the platform's profile ({profile}.yml), with its source: `lspci -D` and `ls -l /sys/class/infiniband` on such a server.",
 )
 
-FINDINGS = (TOOL_NOT_RUN, TOOL_MISSING, TOOL_DID_NOT_END, TOOL_FAILED, LOG_EMPTY, FILE_UNREADABLE, READING_UNREADABLE, PARTS_NOT_PLACED)
+FINDINGS = (TOOL_NOT_RUN, TOOL_MISSING, TOOL_DID_NOT_END, TOOL_FAILED, LOG_EMPTY, FILE_UNREADABLE, READING_UNREADABLE)
+"""What reading a node can find."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.host import reading
 from rackready.gates.host.reading import Answers, HostGate, Tool, Wanted
 from rackready.gates.judge import Judge
 
@@ -63,6 +64,7 @@ class Services(HostGate):
     """No service or mount has failed, none is being started again and again, and the services that must run do."""
 
     id = "node/host/sanity/services"
+    findings = (*reading.FINDINGS, *FINDINGS)
     looks = True
     what = "services"
 

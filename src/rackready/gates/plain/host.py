@@ -27,8 +27,6 @@ OWN_COMMAND = ErrorKind(
     next_step="Run that command on the node, and give its output.",
 )
 
-FINDINGS = (OWN_COMMAND,)
-
 
 def _of_drive(text: str) -> bool:
     """Say whether a document of smartctl is of one drive; the list of drives has ``devices``."""

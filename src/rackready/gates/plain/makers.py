@@ -25,8 +25,6 @@ OUTPUTS_UNREAD = ErrorKind(
     next_step="Give what the tool printed, whole; `rackready gate show` has the gate's own command.",
 )
 
-FINDINGS = (OUTPUTS_UNREAD,)
-
 
 @dataclass(frozen=True, slots=True)
 class Slot:

@@ -21,8 +21,6 @@ FACT_MISSING = ErrorKind(
     next_step="Give its output with --input {key}=FILE.",
 )
 
-FINDINGS = (FACT_MISSING,)
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
