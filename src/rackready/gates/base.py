@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from rackready.design.facts import NodeFacts
-from rackready.gates.finding_kinds import ErrorKind, Kinds
+from rackready.gates.finding_kinds import KINDS, ErrorKind, Kinds
 from rackready.model.outcome import Finding, Metric, Verdict
 from rackready.model.site import Device, Fabric
 
@@ -272,6 +272,18 @@ TROUBLE = (COMMAND_NOT_RUN, COMMAND_COULD_NOT_RUN, COMMAND_DID_NOT_END)
 
 AGAIN = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
 """Next step where an output is not understood. Where outputs are handed in there is no record of them, and no hash (gates/offline.py)."""
+
+
+def not_asked(finding: Finding) -> bool:
+    """Say whether a finding is that a command has no output: where outputs are handed in, its output was not given."""
+    kind = KINDS.get(finding.code)
+    return kind is not None and kind.next_step == NOT_RUN
+
+
+def not_understood(finding: Finding) -> bool:
+    """Say whether a finding sends its reader to the raw output of a record."""
+    kind = KINDS.get(finding.code)
+    return kind is not None and kind.next_step == AGAIN
 
 
 def trouble(output: Output | None, where: str, what: str) -> Finding | None:

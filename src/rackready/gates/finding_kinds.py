@@ -7,6 +7,7 @@ the reference are made of that list, and the gate tests refuse a finding whose c
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from string import Formatter
 from typing import ClassVar
@@ -53,8 +54,11 @@ class FindingKind:
         """Return the names that ``found`` must be given."""
         return frozenset(name for text in (self.title, self.next_step) for _, name, _, _ in Formatter().parse(text) if name is not None)
 
-    def found(self, where: str, expected: object, actual: object, /, **values: object) -> Finding:
-        """Return a finding of this kind at a place (node and part). Raises KeyError where ``values`` lack one of its places."""
+    def found(self, where: str, expected: object, actual: object, /, *, nodes: Collection[str] = (), **values: object) -> Finding:
+        """Return a finding of this kind at a place (node and part). ``nodes``: those that it is about beside the place's.
+
+        Raises KeyError where ``values`` lack one of its places.
+        """
         return Finding(
             code=self.code,
             where=where,
@@ -62,6 +66,7 @@ class FindingKind:
             expected=str(expected),
             actual=str(actual),
             next_step=self.next_step.format(**values),
+            nodes=list(nodes),
         )
 
 

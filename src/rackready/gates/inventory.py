@@ -75,7 +75,7 @@ class Inventory(Gate):
         judge.judged += 1
         judge.count("gpu_count", node, len(gpus), wanted.platform.gpus, f"platform profile {wanted.platform.id}")
         if len(gpus) > wanted.platform.gpus:
-            judge.fail(node, kinds.GPUS_TOO_MANY, f"{wanted.platform.gpus} GPUs", len(gpus), id=wanted.platform.id, count=len(gpus))
+            judge.fail(node, kinds.GPUS_TOO_MANY, f"{wanted.platform.gpus} GPUs", len(gpus), platform=wanted.platform.id, count=len(gpus))
         elif len(gpus) < wanted.platform.gpus:
             present = [str(gpu["pci"]) for gpu in gpus if gpu.get("pci")]
             judge.fail(node, kinds.GPUS_MISSING, f"{wanted.platform.gpus} GPUs", f"{len(gpus)}{parts.empty_places(wanted, present) if present else ''}")

@@ -30,7 +30,7 @@ GPUS_TOO_MANY = FailKind(
     "gpu-too-many",
     "more GPUs than the platform has",
     meaning="The node has more GPUs than its platform: the site file names the wrong platform.",
-    next_step="Correct the node's platform in the site file ({id}); alone on this machine (`--local`), give `--gpus {count}`.",
+    next_step="Correct the node's platform in the site file ({platform}); alone on this machine (`--local`), give `--gpus {count}`.",
 )
 GPUS_MISSING = FailKind(
     "gpu-missing",

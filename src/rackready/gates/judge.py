@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.model.outcome import Criterion, Finding, Metric, Op, Outcome, Verdict
@@ -38,13 +38,13 @@ class Judge:
         self._nothing = False
         self._said: set[Hashable] = set()
 
-    def fail(self, where: str, kind: FailKind, expected: object, actual: object, /, **values: object) -> None:
-        """Add something that was measured and is not as it should be. ``values``: what the kind's words leave open."""
-        self.fails.append(kind.found(where, expected, actual, **values))
+    def fail(self, where: str, kind: FailKind, expected: object, actual: object, /, *, nodes: Collection[str] = (), **values: object) -> None:
+        """Add something that was measured and is not as it should be. ``nodes``, ``values``: see ``FindingKind.found``."""
+        self.fails.append(kind.found(where, expected, actual, nodes=nodes, **values))
 
-    def error(self, where: str, kind: ErrorKind, expected: object, actual: object, /, **values: object) -> None:
-        """Add something that could not be measured or understood. ``values``: what the kind's words leave open."""
-        self.errors.append(kind.found(where, expected, actual, **values))
+    def error(self, where: str, kind: ErrorKind, expected: object, actual: object, /, *, nodes: Collection[str] = (), **values: object) -> None:
+        """Add something that could not be measured or understood. ``nodes``, ``values``: see ``FindingKind.found``."""
+        self.errors.append(kind.found(where, expected, actual, nodes=nodes, **values))
 
     def trouble(self, finding: Finding | None) -> bool:
         """Add a finding of `trouble` as an error; returns whether there was one."""
@@ -55,7 +55,7 @@ class Judge:
     def equal(self, where: str, kind: FailKind, expected: object, actual: object, /, **values: object) -> bool:
         """Compare a value with the one expected; a missing value is an error, another value a fail of this kind."""
         self.judged += 1
-        found = kind.found(where, expected, actual, **values)
+        found = kind.found(where, expected, actual, nodes=(), **values)
         if actual is None:
             self.error(where, VALUE_NOT_REPORTED, expected, "nothing", value=found.what)
             return False

@@ -68,6 +68,7 @@ class Finding(Model):
     expected: str
     actual: str
     next_step: str
+    nodes: list[str] = Field(default_factory=list, description="nodes that it is about beside that of its place: senders of a run into another node")
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what} - Expected: {self.expected} Actual: {self.actual}. {self.next_step}"

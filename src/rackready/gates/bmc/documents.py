@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackready.drivers.redfish_read import FORMAT, digest
-from rackready.gates.base import Command, Output, Outputs, Run
+from rackready.gates.base import NOT_RUN, Command, Output, Outputs, Run
 from rackready.gates.bmc import schema
 from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.error import FormatError
@@ -57,7 +57,7 @@ BMC_NOT_ASKED = ErrorKind(
     "bmc-not-asked",
     "{what} not asked",
     meaning="The gate has no answer of the BMC.",
-    next_step="Run the gate again; if it stays so, report a bug.",
+    next_step=NOT_RUN,
 )
 BMC_NOT_REACHED = ErrorKind(
     "bmc-not-reached",
@@ -222,7 +222,7 @@ def absent(document: Document) -> bool:
     return _status(document).get("State") in _ABSENT
 
 
-def works(judge: Judge, where: str, what: str, document: Document, fault: FailKind, *, idle: Collection[str] = (), **values: object) -> bool:
+def works(judge: Judge, where: str, what: str, document: Document, fault: FailKind, *, idle: Collection[str] = (), **values: str) -> bool:
     """Hold a part's state and health against working and OK; False when it failed, is not in use, or does not say.
 
     ``fault`` (with its ``values``): what is found where it does not work.

@@ -32,7 +32,7 @@ COOLING_NOT_DECLARED = ErrorKind(
     "leak-cooling-not-declared",
     "no leak detector",
     meaning="Nobody says whether liquid cools the node, and the BMC shows no leak detector.",
-    next_step="Give the platform profile {id} its cooling with the source.",
+    next_step="Give the platform profile {platform} its cooling with the source.",
 )
 DETECTOR_OFF = FailKind(
     "leak-detector-off",
@@ -102,7 +102,7 @@ class Leaks(Gate):
             judge.error(f"{node} BMC", NO_DETECTOR, "at least one, since liquid cools the node", "none")
         elif kind is None:
             judge.error(
-                f"{node} BMC", COOLING_NOT_DECLARED, "to know whether liquid cools the node", "the profile does not say how it is cooled", id=platform.id
+                f"{node} BMC", COOLING_NOT_DECLARED, "to know whether liquid cools the node", "the profile does not say how it is cooled", platform=platform.id
             )
         else:
             return nothing(judge, node, f"air cools {platform.id} (its profile), and its BMC has no leak detector: nothing to judge")

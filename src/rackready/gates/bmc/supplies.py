@@ -61,7 +61,7 @@ NOT_REDUNDANT_UNDECLARED = ErrorKind(
     "psu-not-redundant-undeclared",
     "power supplies not redundant",
     meaning="The BMC says that the supplies are not redundant, and the platform's profile does not say whether they should be.",
-    next_step="Set the redundancy in the BMC, or give the platform profile {id} its psus with min_count and the source.",
+    next_step="Set the redundancy in the BMC, or give the platform profile {platform} its psus with min_count and the source.",
 )
 TOO_SMALL = FailKind(
     "psu-too-small",
@@ -221,7 +221,7 @@ def _redundancy(judge: Judge, where: str, platform: PlatformProfile, group: Docu
         wanted = f"spares, since {platform.psus.min_count} of {platform.psus.count} are enough ({platform.psus.source})"
         judge.fail(where, NOT_REDUNDANT, wanted, NONE)
     elif bare and not planned:
-        judge.error(where, NOT_REDUNDANT_UNDECLARED, "spares, or a profile that says that there are none", NONE, id=platform.id)
+        judge.error(where, NOT_REDUNDANT_UNDECLARED, "spares, or a profile that says that there are none", NONE, platform=platform.id)
     if isinstance(group.get("Status"), dict):
         idle = {"Disabled"} if bare else ()  # nothing to be redundant with, as judged above
         works(judge, where, "redundancy", group, REDUNDANCY_LOST, idle=idle)

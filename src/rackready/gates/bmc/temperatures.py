@@ -158,9 +158,7 @@ def _hold(judge: Judge, where: str, what: str, reading: float, sensor: Document,
         source = f"{high[0]} threshold of the BMC"
         judge.criterion(Criterion(metric=f"{air}_temperature" if air else "temperature", op=Op.LE, bound=high[1], unit="degC", label="ceiling", source=source))
         if reading >= high[1]:
-            judge.fail(
-                where, TOO_HIGH, f"below {high[1]:g} degC ({source})", f"{reading:g} degC", what=what, step=(TOO_HIGH.steps[0] if air else TOO_HIGH.steps[1])
-            )
+            judge.fail(where, TOO_HIGH, f"below {high[1]:g} degC ({source})", f"{reading:g} degC", what=what, step=_AIR if air else _PART)
             return
     if low is not None and air and reading <= low[1]:
         judge.fail(
@@ -169,7 +167,7 @@ def _hold(judge: Judge, where: str, what: str, reading: float, sensor: Document,
             f"above {low[1]:g} degC ({low[0]} threshold of the BMC)",
             f"{reading:g} degC",
             what=what,
-            step=(TOO_LOW.steps[0] if air else TOO_LOW.steps[1]),
+            step=_AIR if air else _PART,
         )
         return
     if healthy(judge, where, sensor, AIR_SENSOR_HEALTH if air else PART_SENSOR_HEALTH):

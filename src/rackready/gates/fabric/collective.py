@@ -36,7 +36,7 @@ COLLECTIVE_SLOW = FailKind(
     "collective-slow",
     "{what} is slow",
     meaning="The collective reaches less bandwidth than these nodes and their fabric must.",
-    next_step="{step}",
+    next_step=_SLOW,
 )
 COLLECTIVE_IMPLAUSIBLE = ErrorKind(
     "collective-implausible",
@@ -57,9 +57,7 @@ NODE_ALONE = ErrorKind(
     next_step="Run it together with more nodes, or declare the skip with its reason in site.yml (gates.skip).",
 )
 
-BUSBW = (COLLECTIVE_SLOW, COLLECTIVE_IMPLAUSIBLE)
-"""What ``judge_busbw`` can find."""
-FINDINGS = (*nccl_findings.FINDINGS, *transport.FINDINGS, transport.HCAS_NOT_FOUND, *carried.FINDINGS, *BUSBW, DOMAINS_UNEQUAL, NODE_ALONE)
+FINDINGS = (*nccl_findings.FINDINGS, *transport.FINDINGS, transport.HCAS_NOT_FOUND, *carried.FINDINGS, COLLECTIVE_IMPLAUSIBLE, DOMAINS_UNEQUAL, NODE_ALONE)
 """What a collective over several nodes can find."""
 
 
@@ -141,11 +139,11 @@ def bounds(
 
 
 def judge_busbw(
-    gathered: Judge, where: str, what: str, launched: Sequence[Launched], found: tuple[Bound | None, Bound | None, Bound | None], step: str
+    gathered: Judge, where: str, what: str, launched: Sequence[Launched], found: tuple[Bound | None, Bound | None, Bound | None], slow: FailKind
 ) -> bool:
     """Judge the median, and where that passes the other sizes and placements beside it; returns whether it passed.
 
-    What no bound can judge is noted as fleet pending.
+    ``slow``: what is found where it is below its floor. What no bound can judge is noted as fleet pending.
     """
     values = [one.busbw for one in launched]
     value = median(values)
@@ -156,7 +154,7 @@ def judge_busbw(
     gathered.criteria.extend(item for item in result.criteria if item not in gathered.criteria)
     spread = f"{value:.1f} GB/s (median of {len(values)}: {', '.join(f'{one:.1f}' for one in values)})"
     if result.outcome == Outcome.FAIL:
-        gathered.fail(where, COLLECTIVE_SLOW, result.expected, spread, what=what, step=step)
+        gathered.fail(where, slow, result.expected, spread, what=what)
     elif result.outcome == Outcome.ERROR:
         gathered.error(where, COLLECTIVE_IMPLAUSIBLE, result.expected, spread, what=what)
     elif result.pending:
@@ -169,7 +167,7 @@ def judge_busbw(
 class Multi(NcclGate):
     """One collective over several nodes at once, with the proof of its transport and of what every rail carried."""
 
-    findings: ClassVar[Kinds] = (*pairs.FINDINGS, *FINDINGS)
+    findings: ClassVar[Kinds] = (*pairs.FINDINGS, *FINDINGS, COLLECTIVE_SLOW)
 
     covers = frozenset({"gpu", "nic", "rail", "cable"})
     fleet = (FleetMetric("busbw", effect=0.03, of="run"),)
@@ -249,7 +247,7 @@ class Multi(NcclGate):
         transport.prove(gathered, facts, transport.Wanted(run.nodes, self.collective, self.algorithm, domain), texts)
         self._bytes(gathered, facts, run, outputs, domain)
         what = f"{WORDS[self.collective]} of {wanted.ranks} GPUs on {len(run.nodes)} nodes"
-        judge_busbw(gathered, where, what, values, bounds(facts, run.nodes[0], domain, self.collective, self.algorithm), _SLOW)
+        judge_busbw(gathered, where, what, values, bounds(facts, run.nodes[0], domain, self.collective, self.algorithm), COLLECTIVE_SLOW)
         conclude(gathered, facts, run.nodes, rails=domain is not None and domain.count > 1)
         return gathered.verdict(where)
 

@@ -291,10 +291,12 @@ class Incast(Gate):
             found = _switch_delta(gathered, outputs, switch)
             for node, nic in ends:
                 if nic.switch == switch and found is not None:
-                    self._port(gathered, facts, f"{switch} {nic.port} (to {node} rail {rail})", found.get(nic.port))
+                    self._port(gathered, facts, (node, nic), found.get(nic.port))
 
     @staticmethod
-    def _port(gathered: Judge, facts: GateFacts, where: str, port: PortCounters | None) -> None:
+    def _port(gathered: Judge, facts: GateFacts, end: tuple[str, NicFacts], port: PortCounters | None) -> None:
+        node, nic = end
+        where = f"{nic.switch} {nic.port} (to {node} rail {nic.rail})"
         if port is None:
             gathered.error(where, kinds.NO_SWITCH_COUNTERS, "the port's", "none")
             return
@@ -304,7 +306,7 @@ class Incast(Gate):
         gathered.metric("switch_ecn_marked", where, float(port.marked), "1")
         if dropped:
             actual = ", ".join(f"{value} in priority {prio}" for prio, value in dropped.items())
-            gathered.fail(where, kinds.FRAMES_DROPPED, "0", actual, port=where.split()[1])
+            gathered.fail(where, kinds.FRAMES_DROPPED, "0", actual, port=nic.port)
         if port.errors:
             gathered.fail(where, kinds.PORT_ERRORS, "0", port.errors)
         wrong = {prio: value for prio, value in enumerate(port.pauses) if value and prio != facts.fabric.qos.priority}
@@ -323,7 +325,8 @@ def _all_wrote(gathered: Judge, where: str, reached: Mapping[str, float], total:
     idle = {node: value for node, value in reached.items() if value < least}
     if idle:
         actual = ", ".join(f"{value:.1f} Gb/s from {node}" for node, value in idle.items())
-        gathered.error(where, kinds.NOT_ALL_WROTE, f"at least {least:.1f} Gb/s from every sender ({_SHARE:g} of an even part)", actual)
+        expected = f"at least {least:.1f} Gb/s from every sender ({_SHARE:g} of an even part)"
+        gathered.error(where, kinds.NOT_ALL_WROTE, expected, actual, nodes=sorted(idle))
 
 
 def _nic_delta(gathered: Judge, outputs: Outputs, node: str, nic: NicFacts, where: str) -> tuple[dict[str, int], dict[str, int]] | None:

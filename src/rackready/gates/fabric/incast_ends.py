@@ -40,6 +40,5 @@ def attribute(done: Sequence[Done]) -> dict[str, list[Verdict]]:
 
 def _names(finding: Finding, nodes: Sequence[str]) -> frozenset[str]:
     """Return the nodes that a finding is about, the receiver first among ``nodes``. That a port was not filled may be any sender's, unless it names them."""
-    said = f"{finding.where} {finding.actual}"
-    found = frozenset(node for node in nodes if re.search(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])", said))
+    found = frozenset(node for node in nodes if node in finding.nodes or re.search(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])", finding.where))
     return found if finding.code not in _NO_INCAST or found - {nodes[0]} else frozenset()

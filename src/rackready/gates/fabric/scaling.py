@@ -23,7 +23,7 @@ from rackready.gates.base import Command, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound, Domain
 from rackready.gates.fabric import carried, collective, domains, transport
 from rackready.gates.fabric.collective import Multi, bounds, conclude, judge_busbw
-from rackready.gates.finding_kinds import ErrorKind
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, collectives_run, read_launches
 from rackready.gates.rdma_port import headers
@@ -42,8 +42,14 @@ SCALING_UNEQUAL = ErrorKind(
     meaning="The NVLink domains take part with different numbers or kinds of nodes, so their scaling cannot be computed.",
     next_step=_UNEQUAL,
 )
+SIZE_SLOW = FailKind(
+    "scaling-size-slow",
+    "{what} is slow",
+    meaning="The all-reduce of this number of GPUs reaches less bandwidth than they and their fabric must.",
+    next_step=_STEP,
+)
 
-FINDINGS = (SCALING_UNEQUAL,)
+FINDINGS = (SIZE_SLOW, SCALING_UNEQUAL)
 
 
 def doubled(count: int) -> list[int]:
@@ -160,7 +166,7 @@ class NcclScaling(Multi):
         texts = [outputs[f"{key}{number}"].stdout for number in range(count)]
         transport.prove(gathered, facts, transport.Wanted(size.nodes, self.collective, self.algorithm, size.domain), texts)
         found = bounds(facts, size.nodes[0], size.domain, self.collective, self.algorithm, self._mark(base))
-        judge_busbw(gathered, where, f"all-reduce of {wanted.ranks} GPUs", values, found, _STEP)
+        judge_busbw(gathered, where, f"all-reduce of {wanted.ranks} GPUs", values, found, SIZE_SLOW)
         return median(one.busbw for one in values)
 
     def _bytes_of_all(self, gathered: Judge, facts: GateFacts, run: Run, sizes: Sequence[Step], outputs: Outputs) -> bool:

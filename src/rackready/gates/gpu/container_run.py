@@ -26,6 +26,8 @@ that CDI names and that is not there, podman before 4.1, which knows no CDI."""
 _ABSENT = ("executable file not found", "executable file `nvidia-smi` not found")
 """Words of runc and crun for a program that is not in the image."""
 _BY_HAND = "Run its command line by hand on the node (`rackready gate show node/gpu/validation/container-run`)."
+_DOCKER = "Configure docker (`nvidia-ctk runtime configure --runtime=docker`), restart it, and see gate node/gpu/sanity/containers."
+_OTHER = f"See gate node/gpu/sanity/containers. {REFRESH}"
 
 
 HOST_LIST_UNREADABLE = ErrorKind(
@@ -63,10 +65,7 @@ RUNTIME_GIVES_NO_GPUS = FailKind(
     "{runtime} gives a container no GPUs",
     meaning="The runtime refuses to give GPUs to a container, because it is not set up for them.",
     next_step="{step}",
-    steps=(
-        "Configure docker (`nvidia-ctk runtime configure --runtime=docker`), restart it, and see gate node/gpu/sanity/containers.",
-        f"See gate node/gpu/sanity/containers. {REFRESH}",
-    ),
+    steps=(_DOCKER, _OTHER),
 )
 NO_SMI = ErrorKind(
     "container-no-nvidia-smi",
@@ -195,7 +194,7 @@ class ContainerRun(Containered):
                 "a container with all GPUs",
                 how,
                 runtime=self.inputs.runtime,
-                step=(RUNTIME_GIVES_NO_GPUS.steps[0] if self.inputs.runtime == "docker" else RUNTIME_GIVES_NO_GPUS.steps[1]),
+                step=_DOCKER if self.inputs.runtime == "docker" else _OTHER,
             )
         elif any(words in said for words in _ABSENT):
             judge.error(node, NO_SMI, "nvidia-smi, put there by the Container Toolkit", how)

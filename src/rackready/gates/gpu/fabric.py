@@ -116,23 +116,24 @@ def _silent(facts: NodeFacts, gpu: SmiGpu) -> bool:
 
 def state(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
     """Judge one GPU's fabric registration."""
+    step = _LOCAL if facts.platform.runs_fabric_manager else _REMOTE
     if judge.equal(
         where,
         FABRIC_STATE,
         "Completed",
         gpu.text("fabric/state"),
-        step=(FABRIC_STATE.steps[0] if facts.platform.runs_fabric_manager else FABRIC_STATE.steps[1]),
+        step=step,
     ):
         judge.equal(
             where,
             FABRIC_STATUS,
             "Success",
             gpu.text("fabric/status"),
-            step=(FABRIC_STATUS.steps[0] if facts.platform.runs_fabric_manager else FABRIC_STATUS.steps[1]),
+            step=step,
         )
     summary = gpu.text("fabric/health/summary")
     if summary is not None and summary not in {"Healthy", "Not Supported"}:
-        judge.fail(where, FABRIC_HEALTH, "Healthy", summary, step=(FABRIC_HEALTH.steps[0] if facts.platform.runs_fabric_manager else FABRIC_HEALTH.steps[1]))
+        judge.fail(where, FABRIC_HEALTH, "Healthy", summary, step=step)
     for path, (good, what) in _BAD.items():
         value = gpu.text(f"fabric/{path}")
         if value is not None and value not in good | {"Not Supported"}:
@@ -142,5 +143,5 @@ def state(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
                 " or ".join(sorted(good)),
                 value,
                 what=what,
-                step=(FABRIC_HEALTH_PART.steps[0] if facts.platform.runs_fabric_manager else FABRIC_HEALTH_PART.steps[1]),
+                step=step,
             )

@@ -61,8 +61,15 @@ NO_STEADY_LOAD = ErrorKind(
     meaning="There are too few readings after the warm-up, so there is no rate to judge.",
     next_step="Run dcgmproftester by hand.",
 )
+RATE_LOW = FailKind(
+    "gemm-slow",
+    "{metric} is slow",
+    meaning="The GPU computes slower than its model must.",
+    next_step=_STEP,
+)
 
 FINDINGS = (
+    RATE_LOW,
     PROFTESTER_UNREADABLE,
     PROFTESTER_FAILED,
     PROFTESTER_EXIT_CODE,
@@ -125,7 +132,7 @@ class Gemm(Gate):
                 continue
             values = {gpu: median(one[gpu] for one in found if one is not None) for gpu in range(parts.gpus(facts, node))}
             slow |= self._judge(judge, facts, node, kind, values)
-        if not judge.errors and not any("failed" in finding.what for finding in judge.fails):
+        if not judge.errors and not any(finding.code == PROFTESTER_FAILED.code for finding in judge.fails):
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
         if matmul.told_by_fleet(facts.nodes[node].gpu, self.inputs.precisions, parts.gpus(facts, node)):
             judge.fleet_pending = True
@@ -169,6 +176,6 @@ class Gemm(Gate):
         judge.judged += 1
         for gpu, value in values.items():
             judge.metric(f"gemm_{kind}", f"{node}/gpu{gpu}", value, "GFLOPS")
-        slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, _STEP)
+        slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, RATE_LOW)
         units = facts.fleet * parts.gpus(facts, node)
         return slow | compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))

@@ -71,8 +71,15 @@ PRODUCT_ODD = FailKind(
     meaning="This GPU gives another result than most of its siblings for the same product: it corrupts data silently.",
     next_step=_WRONG,
 )
+RATE_LOW = FailKind(
+    "gemm-torch-slow",
+    "{metric} is slow",
+    meaning="The GPU computes slower than its model must.",
+    next_step=_STEP,
+)
 
 FINDINGS = (
+    RATE_LOW,
     TORCH_NOT_RUN,
     TORCH_UNREADABLE,
     PRODUCTS_VARY,
@@ -188,7 +195,7 @@ class GemmTorch(Gate):
         judge.judged += 1
         for gpu, value in values.items():
             judge.metric(f"gemm_{kind}", f"{node}/gpu{gpu}", value, "GFLOPS")
-        slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, _STEP)
+        slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, RATE_LOW)
         units = facts.fleet * parts.gpus(facts, node)
         return slow | compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
 

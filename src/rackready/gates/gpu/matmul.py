@@ -22,17 +22,8 @@ RATE_IMPLAUSIBLE = ErrorKind(
     meaning="The rate is more than such a GPU can compute: the profile or the output is of another GPU.",
     next_step="Check the node's GPU profile.",
 )
-RATE_LOW = FailKind(
-    "gemm-slow",
-    "{metric} is slow",
-    meaning="The GPU computes slower than its model must.",
-    next_step="{step}",
-)
 
-FINDINGS = (
-    RATE_IMPLAUSIBLE,
-    RATE_LOW,
-)
+FINDINGS = (RATE_IMPLAUSIBLE,)
 
 
 def floor(gpu: GpuProfile, kind: Precision) -> Bound | None:
@@ -55,8 +46,8 @@ def told_by_fleet(gpu: GpuProfile, kinds: Iterable[Precision], gpus: int) -> boo
     return gpus <= _ALONE or any(floor(gpu, kind) is None for kind in kinds)
 
 
-def hold(judge: Judge, gpu: GpuProfile, node: str, kind: Precision, values: Mapping[int, float], step: str) -> set[int]:
-    """Judge the GFLOPS of each GPU by ceiling and floor; returns those below. The ceiling is the model's dense rate."""
+def hold(judge: Judge, gpu: GpuProfile, node: str, kind: Precision, values: Mapping[int, float], fault: FailKind) -> set[int]:
+    """Judge the GFLOPS of each GPU by ceiling and floor; returns those below, each with ``fault`` found. The ceiling is the model's dense rate."""
     metric, dense, lower = f"gemm_{kind}", gpu.compute.get(kind), floor(gpu, kind)
     if dense is not None:
         bound = dense.value * 1000 * IMPLAUSIBLE
@@ -72,7 +63,5 @@ def hold(judge: Judge, gpu: GpuProfile, node: str, kind: Precision, values: Mapp
     )
     slow = {place for place, value in values.items() if value < lower.value}
     for place in sorted(slow):
-        judge.fail(
-            f"{node} gpu{place}", RATE_LOW, f"at least {lower.value:.4g} GFLOPS ({lower.source})", f"{values[place]:.4g} GFLOPS", metric=metric, step=step
-        )
+        judge.fail(f"{node} gpu{place}", fault, f"at least {lower.value:.4g} GFLOPS ({lower.source})", f"{values[place]:.4g} GFLOPS", metric=metric)
     return slow

@@ -244,7 +244,7 @@ def judge_bounds(judge: Judge, facts: NodeFacts, node: str, test: str, values: d
             f"at least {lower.value:.1f} GB/s ({lower.source})",
             f"{values[gpu]:.1f} GB/s",
             test=test,
-            step=(kinds.BANDWIDTH_LOW.steps[0] if test in _HOST else kinds.BANDWIDTH_LOW.steps[1]),
+            step=kinds.STEP if test in _HOST else kinds.OTHER_STEP,
         )
     return below
 

@@ -6,7 +6,7 @@ from rackready.gates.finding_kinds import ErrorKind, FailKind
 
 PEER = "device_to_device_memcpy_read_ce"
 STEP = "Look at the PCIe path (gate node/gpu/sanity/pcie-path), at NUMA and IOMMU settings and at other work on the node: docs/runbooks/gpu.md."
-_OTHER_STEP = (
+OTHER_STEP = (
     "Look at NVLinks and Fabric Manager (gates node/gpu/sanity/nvlink and fabric), at the memory clock and at other work on the node; a GPU that stays slow "
     "after a power cycle is replaced: docs/runbooks/gpu.md."
 )
@@ -58,7 +58,7 @@ PEER_SLOW = FailKind(
     "nvbandwidth-peer-slow",
     f"{PEER} is slow between two GPUs",
     meaning="These two GPUs reach each other slower than all others do.",
-    next_step=_OTHER_STEP,
+    next_step=OTHER_STEP,
 )
 PEER_IMPLAUSIBLE = ErrorKind(
     "nvbandwidth-peer-implausible",
@@ -77,7 +77,7 @@ BANDWIDTH_LOW = FailKind(
     "{test} is slow",
     meaning="Copies to or from this GPU are slower than its link must allow.",
     next_step="{step}",
-    steps=(STEP, _OTHER_STEP),
+    steps=(STEP, OTHER_STEP),
 )
 REPLAYS = FailKind(
     "pcie-replays-under-load",

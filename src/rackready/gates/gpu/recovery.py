@@ -39,6 +39,7 @@ ACTION_WANTED = FailKind(
     "GPU recovery action",
     meaning="The driver asks for a repair action: until then the GPU is not fit for jobs.",
     next_step="{step}",
+    steps=tuple(dict.fromkeys(ACTIONS.values())),
 )
 ACTION_UNKNOWN = ErrorKind(
     "gpu-recovery-unknown-word",

@@ -112,6 +112,7 @@ XID_154 = FailKind(
     "Xid 154 (GPU recovery action changed)",
     meaning="The driver asks for a recovery action of this GPU.",
     next_step="{step}",
+    steps=tuple(dict.fromkeys(ACTIONS.values())),
 )
 XID_154_UNKNOWN = ErrorKind(
     "xid-154-unknown-action",

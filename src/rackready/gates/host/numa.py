@@ -22,7 +22,7 @@ NUMA_NOT_JUDGED = ErrorKind(
     "numa-not-judged",
     "NUMA layout cannot be judged",
     meaning="The platform's profile says nothing of NUMA nodes and has no NICs, so there is nothing to compare with.",
-    next_step="Add `host` to the platform's profile ({id}.yml), with its source.",
+    next_step="Add `host` to the platform's profile ({platform}.yml), with its source.",
 )
 NO_AFFINITY = FailKind(
     "numa-no-affinity",
@@ -77,7 +77,7 @@ class Numa(HostGate):
             judge.equal(node, NUMA_NODES, parts.numa_nodes, cpus.numa_nodes)
         if parts is None and not expected(facts):
             judge.judged += 1
-            judge.error(node, NUMA_NOT_JUDGED, "a number of NUMA nodes, or compute NICs, in the platform's profile", "neither", id=facts.platform.id)
+            judge.error(node, NUMA_NOT_JUDGED, "a number of NUMA nodes, or compute NICs, in the platform's profile", "neither", platform=facts.platform.id)
         for pci, (part, wanted) in sorted(expected(facts).items(), key=lambda item: item[1]):
             text = found.one(_file(pci))
             where = f"{node} {part}"
