@@ -153,7 +153,7 @@ class Gate(ABC):
     """Metrics that are also held against those of identical units, once they are measured."""
     in_no_set: ClassVar[str] = ""
     """Why no shipped gate set has it; empty when one has."""
-    findings: ClassVar[Kinds]
+    findings: ClassVar[Kinds] = ()
     """Every kind of finding that it can make, beside those that every gate can (gates/every_gate.py): helpers' kinds among them."""
     min_nodes: ClassVar[int] = 1
     retry: ClassVar[bool] = True

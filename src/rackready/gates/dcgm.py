@@ -165,9 +165,9 @@ class DcgmDiagnostic(Gate):
         judge.count("gpus_diagnosed", node, len(set(diagnostic.gpus)), count, f"platform profile {facts.nodes[node].platform.id}")
         found = set(diagnostic.gpus)
         if len(found) < count:
-            judge.fail(node, kinds.DIAG_GPUS_FEWER, f"{count} GPUs", f"{len(found)}")
+            judge.fail(node, kinds.DIAG_GPUS_MISSING, f"{count} GPUs", f"{len(found)}")
         elif len(found) > count:
-            judge.fail(node, kinds.DIAG_GPUS_MISSING if len(found) < count else kinds.DIAG_GPUS_MORE, f"{count} GPUs", f"{len(found)}")
+            judge.fail(node, kinds.DIAG_GPUS_MORE, f"{count} GPUs", f"{len(found)}")
         elif found != wanted:
             judge.fail(node, kinds.DIAG_GPUS_OTHER, parts.numbers(wanted), parts.numbers(found))
         _same_gpus(judge, facts, node, diagnostic)

@@ -1,4 +1,4 @@
-"""What the gate in dcgm.py can find."""
+"""What DCGM's diagnostic can show: node/gpu/validation/dcgm-r1 to -r4, and the loads that are made of it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,14 @@ DIAG_DID_NOT_RUN = ErrorKind(
 DIAG_TELLS_TOO_LITTLE = ErrorKind(
     "dcgm-diag-tells-too-little",
     "DCGM diagnostic tells too little",
-    meaning="This version of DCGM does not say which GPU a result is of.",
+    meaning="The report lacks what a pass rests on: the GPUs, their serial numbers or the severity of warnings.",
     next_step="Update DCGM (`dcgmi -v` says its version), then run the gate again.",
-)
-DIAG_GPUS_FEWER = FailKind(
-    "dcgm-diag-gpus-inactive",
-    "GPUs in the diagnostic",
-    meaning="The diagnostic ran on fewer GPUs than the platform has.",
-    next_step="Check the inventory gate: a GPU is missing or inactive.",
 )
 DIAG_GPUS_MISSING = FailKind(
     "dcgm-diag-gpus-missing",
     "GPUs in the diagnostic",
-    meaning="The diagnostic lists fewer GPUs than the platform has.",
-    next_step=parts.FEWER,
+    meaning="The diagnostic ran on fewer GPUs than the platform has.",
+    next_step="Check the inventory gate: a GPU is missing or inactive.",
 )
 DIAG_GPUS_MORE = FailKind(
     "dcgm-diag-gpus-too-many",
@@ -100,7 +94,6 @@ FINDINGS = (
     DIAG_UNREADABLE,
     DIAG_DID_NOT_RUN,
     DIAG_TELLS_TOO_LITTLE,
-    DIAG_GPUS_FEWER,
     DIAG_GPUS_MISSING,
     DIAG_GPUS_MORE,
     DIAG_GPUS_OTHER,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from string import Formatter
 from typing import ClassVar
 
 from rackready.model.outcome import Finding, Outcome
@@ -48,11 +47,6 @@ class FindingKind:
         """Return the page that its next step names, empty where it names none."""
         found = _RUNBOOK.search(" ".join((self.next_step, *self.steps)))
         return found[0] if found else ""
-
-    @property
-    def places(self) -> frozenset[str]:
-        """Return the names that ``found`` must be given."""
-        return frozenset(name for text in (self.title, self.next_step) for _, name, _, _ in Formatter().parse(text) if name is not None)
 
     def found(self, where: str, expected: object, actual: object, /, *, nodes: Collection[str] = (), **values: object) -> Finding:
         """Return a finding of this kind at a place (node and part). ``nodes``: those that it is about beside the place's.

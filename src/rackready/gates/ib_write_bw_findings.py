@@ -1,4 +1,4 @@
-"""What the gate in ib_write_bw.py can find."""
+"""What ib_write_bw can show, and the start and end of perftest's programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gate in inventory.py can find."""
+"""What node/gpu/sanity/inventory can find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gate in nccl.py can find."""
+"""What one launch of nccl-tests can show."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ PART_HEALTH_UNKNOWN = ErrorKind(
 PART_HEALTH = FailKind(
     "health-part-bad",
     "health",
-    meaning="A part is not healthy and the BMC's sum does not show it.",
+    meaning="A part is not healthy, and no sum of the BMC covers it.",
     next_step="Repair or replace it; the gates on power, cooling and parts say more. Update the BMC: it sums this part up nowhere.",
 )
 

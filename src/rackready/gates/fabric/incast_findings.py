@@ -1,4 +1,4 @@
-"""What the gate in incast.py can find."""
+"""What cluster/fabric/stress/incast can find."""
 
 from __future__ import annotations
 

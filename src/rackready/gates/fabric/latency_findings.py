@@ -1,4 +1,4 @@
-"""What the gate in latency.py can find."""
+"""What the gates on the latency of RDMA can find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gate in burn.py can find."""
+"""What gates that load the GPUs with DCGM can find: node/gpu/stress/burn and compute-integrity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the gate in nvbandwidth.py can find."""
+"""What node/gpu/performance/nvbandwidth can find."""
 
 from __future__ import annotations
 

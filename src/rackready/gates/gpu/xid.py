@@ -86,7 +86,7 @@ LOG_EXIT_CODE = ErrorKind(
 LOG_EXCERPT = ErrorKind(
     "kernel-log-excerpt",
     "kernel log is an excerpt",
-    meaning="The log starts after the driver was loaded, so earlier errors are not in it.",
+    meaning="The log lacks the line with which the driver was loaded: it is not the whole log, and errors may be missing.",
     next_step="Give the whole log, not lines of it. On a node: check that the driver is loaded (`lsmod`), then run the gate again.",
 )
 LOG_NOT_FROM_BOOT = ErrorKind(
