@@ -80,7 +80,7 @@ def _section(document: dict[str, Any], seen: dict[str, str]) -> list[str]:
         worse = "below" if item["better"] == "higher" else "above"
         lines += [f"Fleet: {code(item['metric'])} not {worse} that of at least 16 identical units; the smallest effect to find is {item['effect']:.0%}.", ""]
     rows = _findings(document)
-    table_of = "\n".join(table(("outcome", "finding", "expected", "next step"), rows))
+    table_of = "\n".join(table(("outcome", "finding", "meaning", "next step"), rows))
     if table_of in seen:
         return [*lines, f"Findings: those of [{code(seen[table_of])}](#{slug(seen[table_of])}).", ""]
     seen[table_of] = document["id"]
@@ -97,7 +97,15 @@ def _inputs(document: dict[str, Any]) -> list[tuple[str, ...]]:
 
 def _findings(document: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return a row for each finding that the gate can make: the one place that knows how findings are described."""
-    return [(item["outcome"], cell(item["what"]), cell(item["expected"]), _with_links(cell(item["next_step"]))) for item in document["findings"]]
+    return [
+        (
+            item["outcome"],
+            f"{cell(item['title'])} ({code(item['code'])})",
+            cell(item["meaning"]),
+            " or: ".join(_with_links(cell(step)) for step in item["next_steps"]),
+        )
+        for item in document["findings"]
+    ]
 
 
 def _with_links(text: str) -> str:

@@ -21,9 +21,11 @@ from typing import Any
 
 import pytest
 
+from rackready.gates import every_gate
 from rackready.gates.base import Gate, GateFacts, Output, Run
+from rackready.gates.finding_kinds import FindingKind
 from rackready.gates.registry import all_gates
-from rackready.model.outcome import Outcome, Verdict
+from rackready.model.outcome import Finding, Outcome, Verdict
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / ".rackready" / "corpus" / "outputs.pickle"
@@ -65,6 +67,10 @@ class Collector:
 
     seen: dict[str, Seen] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
+    codes: set[str] = field(default_factory=set)
+    """Codes of the findings that were made, by gates and whoever else makes them."""
+    undeclared: set[str] = field(default_factory=set)
+    """Gates with the code (or title) of a finding that their class does not declare: of what is damaged, too."""
     closed: bool = False
     """Nothing is noted any more: what is judged from here on is damaged."""
     into: Path | None = None
@@ -79,6 +85,7 @@ class Collector:
         """Have every gate's judgements noted; ``put`` sets an attribute of a class."""
         for kind in all_gates().values():
             put(kind, "evaluate", self._noting(kind.evaluate))
+        put(FindingKind, "found", self._counting(FindingKind.found))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Number the tests: every process collects the same ones."""
@@ -97,6 +104,7 @@ class Collector:
     def _noting(self, original: Any) -> Any:  # noqa: ANN401 - a method
         def evaluate(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Output]) -> Verdict:
             verdict: Verdict = original(gate, facts, run, outputs)
+            self.undeclared |= _undeclared(type(gate), verdict)
             if self.closed:
                 return verdict
             # The same output may be judged by other facts: another platform, another limit.
@@ -108,6 +116,23 @@ class Collector:
             return verdict
 
         return evaluate
+
+    def _counting(self, original: Any) -> Any:  # noqa: ANN401 - a method
+        def found(kind: FindingKind, /, *place: Any, **values: object) -> Finding:
+            if not self.closed:
+                self.codes.add(kind.code)
+            made: Finding = original(kind, *place, **values)
+            return made
+
+        return found
+
+
+def _undeclared(kind: type[Gate], verdict: Verdict) -> set[str]:
+    """Return what a gate of ours found and does not declare; gates that a test makes for itself declare nothing."""
+    if not kind.__module__.startswith("rackready."):
+        return set()
+    declared = {item.code for item in (*kind.findings, *every_gate.FINDINGS)}
+    return {f"{kind.id}: {finding.code or finding.what}" for finding in verdict.findings if finding.code not in declared}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,4 +1,7 @@
-"""Every gate is seen by the tests to pass, to fail and to err: told at the end of a run of all gate tests, whichever workers ran them."""
+"""Every gate is seen by the tests to pass, to fail and to err, and every finding to be made: told at the end of a run of all gate tests.
+
+Whichever workers ran them.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pytest
 
 from rackready.gates.registry import all_gates
 from rackready.model.outcome import Outcome
+from tests.gates.unshown import NO_TEST_SHOWS, product_kinds
 
 GATES = Path(__file__).resolve().parent
 OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.ERROR)
@@ -17,17 +21,26 @@ OUTCOMES = (Outcome.PASS, Outcome.FAIL, Outcome.ERROR)
 WITHOUT: Mapping[tuple[str, Outcome], str] = {}
 """(Gate, outcome) -> why it cannot have that outcome."""
 _PROPERTY = "gate outcome"
+_FOUND = "finding"
 
 
-def told(seen: Iterable[tuple[str, Outcome]]) -> list[tuple[str, object]]:
-    """Return what a test's report carries of the gates that it judged; it travels from a worker to the process that counts."""
-    return [(_PROPERTY, f"{gate} {outcome.value}") for gate, outcome in sorted(seen)]
+def told(seen: Iterable[tuple[str, Outcome]], codes: Iterable[str] = ()) -> list[tuple[str, object]]:
+    """Return what a test's report carries of the gates that it judged, and of findings; it travels from a worker to the process that counts."""
+    return [(_PROPERTY, f"{gate} {outcome.value}") for gate, outcome in sorted(seen)] + [(_FOUND, code) for code in sorted(codes)]
 
 
 def lacking(seen: Iterable[tuple[str, Outcome]]) -> list[str]:
     """Return which gates were never seen with an outcome that they must be seen with."""
     known = set(seen)
     return [f"{gate}: {wanted.value}" for gate in all_gates() for wanted in OUTCOMES if (gate, wanted) not in WITHOUT and (gate, wanted) not in known]
+
+
+def unshown(codes: Iterable[str]) -> list[str]:
+    """Return which kinds of findings no test showed, and which have a reason for that and were shown nevertheless."""
+    seen = set(codes)
+    return [f"finding {code}" for code in sorted(product_kinds().keys() - seen - NO_TEST_SHOWS.keys())] + [
+        f"that finding {code} belongs in tests/gates/unshown.py: it is shown" for code in sorted(NO_TEST_SHOWS.keys() & seen)
+    ]
 
 
 def files() -> set[str]:
@@ -40,6 +53,7 @@ class EveryOutcome:
     """A pytest plug-in of the process that counts. It says nothing where only some of the gate tests were chosen."""
 
     seen: set[tuple[str, Outcome]] = field(default_factory=set)
+    codes: set[str] = field(default_factory=set)
     ran: set[str] = field(default_factory=set)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -49,10 +63,12 @@ class EveryOutcome:
             if name == _PROPERTY:
                 gate, outcome = str(value).split(" ")
                 self.seen.add((gate, Outcome(outcome)))
+            elif name == _FOUND:
+                self.codes.add(str(value))
 
     def missing(self, config: pytest.Config) -> list[str]:
         """Return what was not seen, once all files were run and none of their tests was left out by name."""
-        return [] if config.getoption("keyword") or not files() <= self.ran else lacking(self.seen)
+        return [] if config.getoption("keyword") or not files() <= self.ran else [*lacking(self.seen), *unshown(self.codes)]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A gate without one of its cases fails the run."""
@@ -62,4 +78,4 @@ class EveryOutcome:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         """Name the gates and the outcomes."""
         for text in self.missing(config):
-            terminalreporter.write_line(f"FAILED no gate test shows {text} - give tests/gates a case, or say in tests/gates/outcomes.py why it has none")
+            terminalreporter.write_line(f"FAILED no gate test shows {text} - give tests/gates a case, or say why it has none (outcomes.py, unshown.py)")

@@ -48,7 +48,7 @@ def looked(change: Change = lambda found: found) -> Seen:
 
 
 def differs(change: Change) -> list[tuple[str, str, str, str]]:
-    return [(item.part, item.what, item.before, item.after) for item in differences(looked(), looked(change))]
+    return [(item.part, item.kind.code, item.before, item.after) for item in differences(looked(), looked(change))]
 
 
 def swap(found: dict[str, Any]) -> None:
@@ -68,16 +68,16 @@ def test_a_gpu_that_idles_at_a_lower_speed_is_the_same() -> None:
     [
         (
             lambda found: found["disks"]["S1"].update(sectors="3750738264"),
-            ("disk S1", "changed with a power cycle", "7501476528 sectors", "3750738264 sectors"),
+            ("disk S1", "part-changed-with-cycle", "7501476528 sectors", "3750738264 sectors"),
         ),
-        (lambda found: found["disks"]["S1"].update(sectors=None), ("disk S1", "changed with a power cycle", "7501476528 sectors", "size not told")),
-        (lambda found: found["disks"].pop("S1"), ("disk S1", "gone after a power cycle", "7501476528 sectors", "not there")),
-        (lambda found: found["pci"][NIC].update(speed="16.0 GT/s PCIe"), (f"pci {NIC}", "PCIe link speed changed", FAST, "16.0 GT/s PCIe")),
-        (lambda found: found["pci"][NVME].update(speed="8.0 GT/s PCIe"), (f"pci {NVME}", "PCIe link speed changed", "16.0 GT/s PCIe", "8.0 GT/s PCIe")),
-        (lambda found: found["pci"][NIC].update(speed=None), (f"pci {NIC}", "PCIe link speed changed", FAST, "none told")),
-        (lambda found: found["pci"][GPU].update(width=8), (f"pci {GPU}", "PCIe link width changed", "x16", "x8")),
-        (lambda found: found["pci"][GPU].update(width=None), (f"pci {GPU}", "PCIe link width changed", "x16", "none told")),
-        (lambda found: found["pci"].pop(NIC), (f"pci {NIC}", "gone after a power cycle", "0x15b3:0x1021", "not there")),
+        (lambda found: found["disks"]["S1"].update(sectors=None), ("disk S1", "part-changed-with-cycle", "7501476528 sectors", "size not told")),
+        (lambda found: found["disks"].pop("S1"), ("disk S1", "part-gone-after-cycle", "7501476528 sectors", "not there")),
+        (lambda found: found["pci"][NIC].update(speed="16.0 GT/s PCIe"), (f"pci {NIC}", "part-speed-changed-with-cycle", FAST, "16.0 GT/s PCIe")),
+        (lambda found: found["pci"][NVME].update(speed="8.0 GT/s PCIe"), (f"pci {NVME}", "part-speed-changed-with-cycle", "16.0 GT/s PCIe", "8.0 GT/s PCIe")),
+        (lambda found: found["pci"][NIC].update(speed=None), (f"pci {NIC}", "part-speed-changed-with-cycle", FAST, "none told")),
+        (lambda found: found["pci"][GPU].update(width=8), (f"pci {GPU}", "part-width-changed-with-cycle", "x16", "x8")),
+        (lambda found: found["pci"][GPU].update(width=None), (f"pci {GPU}", "part-width-changed-with-cycle", "x16", "none told")),
+        (lambda found: found["pci"].pop(NIC), (f"pci {NIC}", "part-gone-after-cycle", "0x15b3:0x1021", "not there")),
     ],
 )
 def test_what_differs_is_said_once(change: Change, difference: tuple[str, str, str, str]) -> None:

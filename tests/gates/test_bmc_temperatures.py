@@ -77,3 +77,12 @@ def test_a_sensor_whose_unit_is_degrees_is_one_of_temperature_whatever_its_type(
     bad = {"Status": {"State": "Enabled", "Health": "Critical"}, "ReadingType": kind}
     found = changed(lambda there: there[f"{CHASSIS}/Sensors/TEMP_CPU1"].update(bad))
     assert (found.outcome, [finding.where for finding in found.findings]) == (Outcome.FAIL, ["node01 sensor TEMP_CPU1"])
+
+
+def test_air_below_its_lower_threshold_is_a_fail() -> None:
+    found = changed(_every(Reading=4, Thresholds={"UpperCritical": {"Reading": 45}, "LowerCritical": {"Reading": 5}}))
+    cold = [item for item in found.findings if item.code == "temperature-too-low"]
+    assert [(item.where, item.expected, item.actual) for item in cold] == [
+        (f"node01 {where}", "above 5 degC (critical threshold of the BMC)", "4 degC") for where in ("inlet TEMP_AMBIENT", "outlet TEMP_MB_OUTLET")
+    ]
+    assert found.outcome is Outcome.FAIL

@@ -1,52 +1,113 @@
-"""What `gate explain` says: every finding that a gate's code can make, in words, and the bounds that are known before a run, as a run applies them."""
+"""What gates declare that they find, and what `gate explain` says of bounds: those that are known before a run are those that a run applies."""
 
 from __future__ import annotations
 
 import re
+from string import Formatter
 
 import pytest
 
-from rackready.gates.findings import findings
+from rackready.gates import every_gate
+from rackready.gates.describe import explained
+from rackready.gates.finding_kinds import ErrorKind, FailKind, FindingKind
 from rackready.gates.foreseen import foreseen
+from rackready.gates.judge import Judge
 from rackready.gates.offline import Captured, evaluate, facts
 from rackready.gates.registry import all_gates, gate
-from rackready.model.outcome import Criterion
+from rackready.model.outcome import Criterion, Finding, Outcome
 from tests.gates.support import FIXTURES
+from tests.gates.unshown import product_kinds
 
 RING = "cluster/fabric/performance/nccl-all-reduce-ring"
+WARM = FailKind("test-warm", "{part} too warm", meaning="It is warm.", next_step="Cool {part}: docs/runbooks/gpu.md.")
+UNTOLD = ErrorKind("test-untold", "untold", meaning="Nobody told.", next_step="{step}", steps=("Ask.", "Wait."))
 
 
-def steps(gate_id: str) -> dict[str, list[str]]:
-    """What a gate finds -> its next steps."""
-    out: dict[str, list[str]] = {}
-    for item in findings(all_gates()[gate_id]):
-        out.setdefault(item["what"], []).append(item["next_step"])
-    return out
+def test_a_kind_makes_findings_and_their_outcome_is_its_own() -> None:
+    judge = Judge()
+    judge.fail("node01 gpu2", WARM, 80, 91, part="gpu2")
+    judge.error("node01", UNTOLD, "words", "none", step="Ask.", nodes=["node02"])
+    warm, untold = judge.verdict().findings
+    assert warm == Finding(
+        code="test-warm", where="node01 gpu2", what="gpu2 too warm", expected="80", actual="91", next_step="Cool gpu2: docs/runbooks/gpu.md."
+    )
+    assert (untold.code, untold.next_step, untold.nodes) == ("test-untold", "Ask.", ["node02"])
+    assert judge.verdict().outcome is Outcome.FAIL
+    assert (WARM.runbook, UNTOLD.runbook) == ("docs/runbooks/gpu.md", "")
 
 
-def test_what_helper_modules_find_is_a_finding_of_the_gate() -> None:
-    found = steps(RING)
-    assert {"NCCL transport", "wrong results", "share of the traffic", "HCAs used by NCCL", "NVLink domains are unequal"} <= set(found)
-    assert "ib_write_bw unreadable" not in found
-    assert found["share of the traffic"] == ["Check this rail's link rate, PCIe width and switch port: docs/runbooks/rail-slow.md"]
+def test_a_value_that_the_words_need_is_not_left_out() -> None:
+    with pytest.raises(KeyError, match="part"):
+        WARM.found("node01", 80, 91)
 
 
-def test_a_step_that_a_local_or_a_caller_names_is_said_in_words() -> None:
-    assert steps(RING)["NVLink domains are unequal"] == ["Run it over domains of equal size: a rack at a time."], "a local"
-    slow = "Which node is not told by this gate: look at the rails' shares and the pair gate's figures: docs/runbooks/nccl-slow.md"
-    assert steps(RING)["{what} is slow"] == [slow], "handed in by the caller, out of a constant"
-    assert (
-        "Reset the GPU (`nvidia-smi -r`) or reboot, then run the gate again after repair is recorded."
-        in steps("node/gpu/validation/dcgm-r1")["DCGM test {result.test}"]
-    ), "out of a table"
+def test_a_value_that_is_missing_is_an_error_with_the_words_of_its_kind() -> None:
+    judge = Judge()
+    assert not judge.equal("node01", WARM, 80, None, part="gpu2")
+    (found,) = judge.verdict().findings
+    assert (found.code, found.what, judge.verdict().outcome) == ("value-not-reported", "gpu2 too warm not reported", Outcome.ERROR)
 
 
-def test_few_gates_leave_a_step_open() -> None:
-    """Those that stay so take it from what they read (a vendor's catalogue, a table of limits)."""
-    every = [(gate_id, item) for gate_id, kind in all_gates().items() for item in findings(kind)]
-    open_ = {gate_id for gate_id, item in every if re.fullmatch(r"\{[^{}]*\}", item["next_step"])}
-    assert len(open_) <= len(all_gates()) // 5, sorted(open_)
-    assert {gate_id for gate_id, _ in every} == set(all_gates()), "every gate finds something"
+def test_a_code_is_declared_once() -> None:
+    with pytest.raises(ValueError, match="finding code 'test-warm' - Expected: one declaration Actual: several"):
+        FailKind("test-warm", "warm", meaning="It is warm.", next_step="Cool it.")
+
+
+def test_a_finding_of_before_there_were_codes_is_read() -> None:
+    old = {"where": "node01", "what": "NVLink down", "expected": "18", "actual": "17", "next_step": "Reseat it."}
+    assert Finding.model_validate(old).code == ""
+
+
+def places(text: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(text) if name is not None}
+
+
+@pytest.mark.parametrize("found", product_kinds().values(), ids=lambda found: found.code)
+def test_each_kind_is_whole(found: FindingKind) -> None:
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", found.code), "kebab-case"
+    assert found.title.strip()
+    assert found.meaning.endswith("."), "a sentence"
+    assert not places(found.meaning), "the meaning is the same wherever it is found"
+    assert found.next_step
+    assert not found.steps or found.next_step == "{step}", "choices belong to a step that the call chooses"
+    assert "" not in places(f"{found.title} {found.next_step}"), "places have names"
+
+
+def test_each_gate_declares_what_it_finds_once() -> None:
+    common = {found.code for found in every_gate.FINDINGS}
+    for gate_id, kind in all_gates().items():
+        codes = [found.code for found in kind.findings]
+        assert codes, gate_id
+        assert len(codes) == len(set(codes)), gate_id
+        assert not common & set(codes), gate_id
+
+
+def test_few_kinds_leave_their_next_step_open() -> None:
+    """Those that do take it from a vendor's catalogue, a table of limits or what the caller knows."""
+    open_ = {found.code for found in product_kinds().values() if found.next_step == "{step}" and not found.steps}
+    assert open_ == OPEN
+
+
+OPEN = {
+    "behind-siblings",
+    "dcgm-diag-test-contradicts",
+    "dcgm-diag-test-failed",
+    "error-count-grew",
+    "gate-not-run",
+    "gpu-fallen-off-bus",
+    "module-reading-out-of-limits",
+    "xid",
+}
+
+
+def test_explain_shows_what_a_gate_declares_fails_first() -> None:
+    known = facts("dgx_h100", 2)
+    found = explained(gate(RING), known)["findings"]
+    assert {item["code"] for item in found} == {kind.code for kind in all_gates()[RING].findings} >= {"nccl-rail-share", "nccl-wrong-results"}
+    assert [item["outcome"] for item in found] == sorted((item["outcome"] for item in found), key=lambda outcome: outcome != "fail")
+    share = next(item for item in found if item["code"] == "nccl-rail-share")
+    assert share["next_steps"] == ["Check this rail's link rate, PCIe width and switch port: docs/runbooks/rail-slow.md"]
+    assert share["runbook"] == "docs/runbooks/rail-slow.md"
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ def incast(**found: list[Finding]) -> dict[str, list[Verdict]]:
     return made.attribute(known, done)
 
 
-def finding(where: str, what: str = "x", actual: str = "y") -> Finding:
-    return Finding(where=where, what=what, expected="e", actual=actual, next_step="s")
+def finding(where: str, code: str = "x", *nodes: str) -> Finding:
+    return Finding(code=code, where=where, what="w", expected="e", actual="y", next_step="s", nodes=list(nodes))
 
 
 def outcomes(by_node: dict[str, list[Verdict]]) -> dict[str, str]:
@@ -56,7 +56,7 @@ def outcomes(by_node: dict[str, list[Verdict]]) -> dict[str, str]:
 
 
 def test_incast_fails_the_nodes_that_it_names_and_not_all_that_took_part() -> None:
-    alone = finding("node02 mlx5_0 (rail 1)", "congestion notifications")
+    alone = finding("node02 mlx5_0 (rail 1)", "incast-no-notifications")
     assert outcomes(incast(node02=[alone])) == {"node01": "pass", "node02": "fail", "node03": "pass"}
     by_node = incast(node01=[finding("leaf01 swp2 (to node03 rail 1)"), finding("node03 mlx5_0 (rail 1)")])
     assert outcomes(by_node) == {"node01": "error", "node02": "pass", "node03": "fail"}, "node01 received with a bad sender"
@@ -69,9 +69,9 @@ def test_incast_fails_the_nodes_that_it_names_and_not_all_that_took_part() -> No
 
 
 def test_incast_whose_findings_name_nobody_is_everybodys() -> None:
-    for found in (finding("leaf01", "switch counters unreadable"), finding("node01 mlx5_0 (rail 1)", "no incast", "120 Gb/s")):
+    for found in (finding("leaf01", "incast-switch-counters-unreadable"), finding("node01 mlx5_0 (rail 1)", "incast-not-filled")):
         assert outcomes(incast(node01=[found])) == {"node01": "fail", "node02": "fail", "node03": "fail"}, found
-    slow = finding("node01 mlx5_0 (rail 1)", "no incast", "1.0 Gb/s from node02")
+    slow = finding("node01 mlx5_0 (rail 1)", "incast-not-all-wrote", "node02")
     assert outcomes(incast(node01=[slow])) == {"node01": "fail", "node02": "fail", "node03": "pass"}
 
 

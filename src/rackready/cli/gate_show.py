@@ -122,7 +122,10 @@ def explain(
     for outcome in ("fail", "error"):
         _say(f"\n{outcome}, where it finds:")
         for item in (item for item in document["findings"] if item["outcome"] == outcome):
-            _say(f"  {item['what']} - Expected: {item['expected']}. {item['next_step']}")
+            _say(f"  {item['code']}: {item['title']}")
+            for text in (item["meaning"], *(f"next: {step}" for step in item["next_steps"])):
+                _say(f"    {text}")
+    _say(f"\nas every gate can: {', '.join(item['code'] for item in document['every_gate'])}")
     _say("\noutcomes:")
     for outcome, words in document["outcomes"].items():
         _say(f"  {outcome}: {words}")

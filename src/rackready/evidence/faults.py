@@ -31,6 +31,9 @@ _RANK = (Outcome.FAIL.value, Outcome.ERROR.value, *sorted(ASIDE), PENDING, Outco
 _COVERAGE = "coverage"
 _JUDGE = "Measure at least 16 identical nodes, or give the profile a reference with its source."
 
+Key = tuple[str, str, str, str]
+"""Outcome, gate, title and code of a kind of finding; gate and code are empty where no gate found it."""
+
 Where = tuple[str, int | None]
 """Rack and unit of a node."""
 
@@ -55,6 +58,7 @@ class Group:
     outcome: str
     gate: str
     what: str
+    code: str
     places: list[Place] = field(default_factory=list)
     nodes: int = 0
     last: str = ""
@@ -91,7 +95,7 @@ def _same(one: Place, other: Place) -> bool:
 class Faults:
     """Gathers what is bad."""
 
-    groups: dict[tuple[str, str, str], Group] = field(default_factory=dict)
+    groups: dict[Key, Group] = field(default_factory=dict)
     nodes: int = 0
     """Nodes that need somebody."""
 
@@ -111,7 +115,7 @@ class Faults:
         """Add the passes that no bound could judge, and return how many; a certified node has none that matters."""
         pending = () if found.state in _PROVEN else found.pending
         for gate in pending:
-            self._add((PENDING, "", "gates that no bound could judge"), Place(found.name, "a bound that judges", "none for this platform", _JUDGE), gate)
+            self._add((PENDING, "", "gates that no bound could judge", ""), Place(found.name, "a bound that judges", "none for this platform", _JUDGE), gate)
         return len(pending)
 
     def _alone(self, found: Seen) -> None:
@@ -120,7 +124,7 @@ class Faults:
             outcome, what = found.state, "set aside without a finding of a gate"
         else:
             outcome, what = found.outcome, "no gate has measured it"
-        self._add((outcome, "", what), Place(found.name, "", found.reason, "" if found.reason else _again(found.name)), "")
+        self._add((outcome, "", what, ""), Place(found.name, "", found.reason, "" if found.reason else _again(found.name)), "")
 
     def _record(self, name: str, item: Mapping[str, Any]) -> int:
         """Add the findings of a record that is no pass, and return whether it is one."""
@@ -128,9 +132,9 @@ class Faults:
             return 0
         for finding in item["findings"]:
             place = Place(name, finding["expected"], finding["actual"], finding["next_step"])
-            self._add((item["outcome"], item["gate"], finding["what"]), place, _part(name, finding["where"]))
+            self._add((item["outcome"], item["gate"], finding["what"], finding.get("code", "")), place, _part(name, finding["where"]))
         if not item["findings"]:
-            self._add((item["outcome"], item["gate"], item["title"]), Place(name, "a result", item["note"] or item["outcome"], _again(name)), "")
+            self._add((item["outcome"], item["gate"], item["title"], ""), Place(name, "a result", item["note"] or item["outcome"], _again(name)), "")
         return 1
 
     def _coverage(self, name: str, coverage: Mapping[str, Any]) -> int:
@@ -140,10 +144,10 @@ class Faults:
         parts = [_part(name, part) for part in coverage["unmeasured"]] or [""]
         what = "parts that no gate measured" if coverage["unmeasured"] else "not measured to the end"
         for part in parts:
-            self._add((coverage["outcome"], _COVERAGE, what), Place(name, "a measurement of every part", "none", _again(name)), part)
+            self._add((coverage["outcome"], _COVERAGE, what, ""), Place(name, "a measurement of every part", "none", _again(name)), part)
         return 1
 
-    def _add(self, key: tuple[str, str, str], place: Place, part: str) -> None:
+    def _add(self, key: Key, place: Place, part: str) -> None:
         self.groups.setdefault(key, Group(*key)).add(place, part)
 
     def page(self, where: Mapping[str, Where]) -> dict[str, Any]:
@@ -159,6 +163,7 @@ def _shown(group: Group, where: Mapping[str, Where]) -> dict[str, Any]:
         "outcome": group.outcome,
         "gate": group.gate,
         "what": group.what,
+        "code": group.code,
         "nodes": group.nodes,
         "left": group.left,
         "next_step": steps.pop() if len(steps) == 1 else "",

@@ -1,6 +1,7 @@
 """JUnit XML of a report, for pipelines that read nothing else: one suite a node, one test case a gate. Made suite by suite, so that no site is too large.
 
 Fail is a failure. Error and not_run are errors: what was not measured is no pass. A skip is skipped, with its reason. Coverage is a case like a gate.
+The type of a failure or error is the code of what was found (several in their order); where nothing has a code, the outcome.
 """
 
 from __future__ import annotations
@@ -111,7 +112,13 @@ def _coverage(node: Mapping[str, Any]) -> dict[str, Any]:
     unmeasured = ", ".join(found["unmeasured"])
     text = f"{node['name']}: not measured: {unmeasured}" if unmeasured else f"{node['name']}: coverage {found['outcome']}"
     note = "; ".join(sorted(set(found["skipped"].values()))) or None
-    return {"outcome": found["outcome"], "findings": [{"text": text}] if found["outcome"] != "pass" else [], "note": note, "seconds": 0.0, "metrics": []}
+    return {
+        "outcome": found["outcome"],
+        "findings": [{"text": text}] if found["outcome"] != "pass" else [],
+        "note": note,
+        "seconds": 0.0,
+        "metrics": [],
+    }
 
 
 def _case(gate: str, entry: Mapping[str, Any], target: str) -> ET.Element:
@@ -128,11 +135,12 @@ def _case(gate: str, entry: Mapping[str, Any], target: str) -> ET.Element:
 def _result(entry: Mapping[str, Any]) -> Iterator[ET.Element]:
     outcome = str(entry["outcome"])
     texts = [str(finding["text"]) for finding in entry["findings"]]
+    codes = list(dict.fromkeys(str(finding["code"]) for finding in entry["findings"] if finding.get("code")))
     first = texts[0] if texts else str(entry.get("note") or outcome)
     if outcome == "skip":
         yield ET.Element("skipped", {"message": _clean(str(entry.get("note") or first))})
     elif outcome == "fail" or outcome in _ERRORS:
-        found = ET.Element("failure" if outcome == "fail" else "error", {"type": outcome, "message": _clean(first)})
+        found = ET.Element("failure" if outcome == "fail" else "error", {"type": " ".join(codes) or outcome, "message": _clean(first)})
         found.text = _clean("\n".join(texts))
         yield found
     elif outcome != "pass":

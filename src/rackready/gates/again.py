@@ -16,6 +16,7 @@ from rackready.evidence.node_report import Document, outcome, verdict_of, with_v
 from rackready.evidence.store import EMPTY, EvidenceError, EvidenceStore
 from rackready.gates import coverage as cover
 from rackready.gates.base import REGISTRY, Gate, GateFacts, Output, Run
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.fleet import Unit, in_site
 from rackready.gates.fleet_stage import Held, completed, held, kind, units_of
 from rackready.gates.last_pass import pass_before
@@ -25,7 +26,7 @@ from rackready.gates.runner import evaluated
 from rackready.gates.site_facts import site_facts
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import COVERAGE, EvidenceRecord, RawOutput
-from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.outcome import Outcome, Verdict
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
 from rackready.profiles import loader
@@ -34,6 +35,14 @@ _STEP = "Measure the node again: `rackready validate --again --limit {node}`."
 
 Figures = tuple[str, str, str, str, tuple[Unit, ...]]
 """Gate, its inputs (JSON), metric, what must be the same of two units, the units of one node."""
+
+
+CANNOT_JUDGE_AGAIN = ErrorKind(
+    "not-judged-again",
+    "{gate} cannot be judged again",
+    meaning="The stored outputs do not fit today's gate, so the record's verdict cannot be renewed.",
+    next_step=_STEP,
+)
 
 
 class CannotJudgeError(RackreadyError):
@@ -138,13 +147,7 @@ def _keyed(record: EvidenceRecord, run: Run) -> list[tuple[str, RawOutput]]:
 
 
 def _not_judged(record: EvidenceRecord, name: str, error: RackreadyError) -> Verdict:
-    finding = Finding(
-        where=name,
-        what=f"{record.gate} cannot be judged again",
-        expected="stored outputs that its gate takes",
-        actual=str(error).rstrip("."),
-        next_step=_STEP.format(node=name),
-    )
+    finding = CANNOT_JUDGE_AGAIN.found(name, "stored outputs that its gate takes", str(error).rstrip("."), gate=record.gate, node=name)
     return Verdict(outcome=Outcome.ERROR, findings=[finding])
 
 

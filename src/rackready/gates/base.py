@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from rackready.design.facts import NodeFacts
+from rackready.gates.finding_kinds import KINDS, ErrorKind, Kinds
 from rackready.model.outcome import Finding, Metric, Verdict
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Device, Fabric
@@ -161,6 +162,8 @@ class Gate(ABC):
     """Metrics that are also held against those of identical units, once they are measured."""
     in_no_set: ClassVar[str] = ""
     """Why no shipped gate set has it; empty when one has."""
+    findings: ClassVar[Kinds] = ()
+    """Every kind of finding that it can make, beside those that every gate can (gates/every_gate.py): helpers' kinds among them."""
     min_nodes: ClassVar[int] = 1
     retry: ClassVar[bool] = True
     """An error is tried once more; False for what must not be done again without being asked for."""
@@ -258,28 +261,50 @@ REGISTRY: dict[str, type[Gate]] = {}
 NOT_RUN = "Run the gate again; if it stays so, report a bug."
 """Next step where a command has no output. Where outputs are handed in (`gate evaluate`), the one that is missing is asked for instead."""
 
+COMMAND_NOT_RUN = ErrorKind(
+    "command-not-run",
+    "{command} was not run",
+    meaning="The gate has no output of this command, so it cannot judge what the command would have told.",
+    next_step=NOT_RUN,
+)
+COMMAND_COULD_NOT_RUN = ErrorKind(
+    "command-could-not-run",
+    "{command} could not run",
+    meaning="The command never started: the node was not reached, or a server that it needs did not become ready.",
+    next_step="Check that {node} answers on SSH, then run the gate again.",
+)
+COMMAND_DID_NOT_END = ErrorKind(
+    "command-did-not-end",
+    "{command} did not end",
+    meaning="The command ran past its time limit and was killed. A GPU or driver that hangs is a common cause.",
+    next_step="Look for Xid errors in the kernel log (`journalctl -k -g Xid`), then run the gate again.",
+)
+TROUBLE = (COMMAND_NOT_RUN, COMMAND_COULD_NOT_RUN, COMMAND_DID_NOT_END)
+"""What ``trouble`` finds: every gate can make these."""
+
 AGAIN = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
 """Next step where an output is not understood. Where outputs are handed in there is no record of them, and no hash (gates/offline.py)."""
+
+
+def not_asked(finding: Finding) -> bool:
+    """Say whether a finding is that a command has no output: where outputs are handed in, its output was not given."""
+    kind = KINDS.get(finding.code)
+    return kind is not None and kind.next_step == NOT_RUN
+
+
+def not_understood(finding: Finding) -> bool:
+    """Say whether a finding sends its reader to the raw output of a record."""
+    kind = KINDS.get(finding.code)
+    return kind is not None and kind.next_step == AGAIN
 
 
 def trouble(output: Output | None, where: str, what: str) -> Finding | None:
     """Return why an output cannot be judged at all, None when the command ran to an end of its own."""
     if output is None:
-        return Finding(where=where, what=f"{what} was not run", expected="an output", actual="none", next_step=NOT_RUN)
+        return COMMAND_NOT_RUN.found(where, "an output", "none", command=what)
     if output.failure:
-        return Finding(
-            where=where,
-            what=f"{what} could not run",
-            expected="a result",
-            actual=output.failure,
-            next_step=f"Check that {output.node} answers on SSH, then run the gate again.",
-        )
+        return COMMAND_COULD_NOT_RUN.found(where, "a result", output.failure, command=what, node=output.node)
     if output.timed_out or output.exit_code is None:
-        return Finding(
-            where=where,
-            what=f"{what} did not end",
-            expected="an end within its time limit",
-            actual=f"still running after {output.seconds:.0f} s, killed",
-            next_step="Look for Xid errors in the kernel log (`journalctl -k -g Xid`), then run the gate again.",
-        )
+        actual = f"still running after {output.seconds:.0f} s, killed"
+        return COMMAND_DID_NOT_END.found(where, "an end within its time limit", actual, command=what)
     return None

@@ -9,8 +9,18 @@ from pydantic import Field
 
 from rackready.gates import base
 from rackready.gates.base import Done, Gate, GateFacts, Output
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.formats import complaint
-from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.outcome import Outcome, Verdict
+
+NO_IMAGE = ErrorKind(
+    "no-container-image",
+    "{gate} has no container image",
+    meaning="The gate runs in a container, and the gate set names no image for it.",
+    next_step="Name one in the gate set (inputs: {{image: ...}}), or declare the gate's skip with its reason (site.yml gates.skip).",
+)
+
+FINDINGS = (NO_IMAGE,)
 
 
 class ImageInputs(base.Inputs):
@@ -52,8 +62,7 @@ class Containered(Gate):
         """Where no image is named, every node has an error: only the site can say, with a reason, that a gate which it lists is to be left out."""
         if self.inputs.image:
             return super().attribute(facts, done)
-        step = "Name one in the gate set (inputs: {image: ...}), or declare the gate's skip with its reason (site.yml gates.skip)."
-        return {node: [_without(node, self.id, step)] for node in facts.nodes}
+        return {node: [_without(node, self.id)] for node in facts.nodes}
 
     def contained(self, *argv: str, environment: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the command line that runs a program with all GPUs and NICs of the node."""
@@ -62,6 +71,6 @@ class Containered(Gate):
         return started(self.inputs, *argv, options=(*limits, *variables))
 
 
-def _without(node: str, gate_id: str, step: str) -> Verdict:
-    finding = Finding(where=node, what=f"{gate_id} has no container image", expected="an image in its input image", actual="none", next_step=step)
+def _without(node: str, gate_id: str) -> Verdict:
+    finding = NO_IMAGE.found(node, "an image in its input image", "none", gate=gate_id)
     return Verdict(outcome=Outcome.ERROR, findings=[finding])

@@ -39,6 +39,8 @@ def _identity(kind: type[Gate]) -> Iterator[str]:
         yield "docstring - Expected: a first line for reports Actual: none"
     if kind.looks != (kind.id.split("/")[2] == "sanity"):
         yield f"looks - Expected: true for level sanity, which runs on nodes with jobs, else false Actual: {str(kind.looks).lower()}"
+    if not kind.findings:
+        yield "findings - Expected: the kinds of findings that it can make Actual: none"
     if unknown := sorted(kind.covers - PARTS):
         yield f"covers - Expected: some of {', '.join(sorted(PARTS))} Actual: {', '.join(unknown)}"
 

@@ -9,7 +9,21 @@ from dataclasses import dataclass
 from rackready.design.facts import NodeFacts
 from rackready.design.names import listed
 from rackready.gates.base import Gate
-from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.gates.finding_kinds import ErrorKind
+from rackready.model.outcome import Outcome, Verdict
+
+UNMEASURED_HELD_UP = ErrorKind(
+    "coverage-held-up",
+    "not measured",
+    meaning="Parts of the node were not measured, because the gates that measure them did not run.",
+    next_step="They are measured by {gates}, which did not run: see there why.",
+)
+UNMEASURED = ErrorKind(
+    "coverage-unmeasured",
+    "not measured",
+    meaning="No gate measured these parts of the node, so nobody knows whether they are good.",
+    next_step="See which gate did not measure them in the report; run it, or declare its skip with a reason (site.yml gates.skip).",
+)
 
 
 def expected(facts: NodeFacts) -> dict[str, list[str]]:
@@ -90,16 +104,9 @@ def verdict(coverage: Coverage) -> Verdict:
     findings = []
     if coverage.unmeasured:
         shown = listed(coverage.unmeasured)
-        step = "See which gate did not measure them in the report; run it, or declare its skip with a reason (site.yml gates.skip)."
-        if coverage.held_up:
-            step = f"They are measured by {', '.join(coverage.held_up)}, which did not run: see there why."
         findings.append(
-            Finding(
-                where=coverage.node,
-                what="not measured",
-                expected="every part measured by some gate",
-                actual=f"{len(coverage.unmeasured)} unmeasured: {shown}",
-                next_step=step,
+            (UNMEASURED_HELD_UP if coverage.held_up else UNMEASURED).found(
+                coverage.node, "every part measured by some gate", f"{len(coverage.unmeasured)} unmeasured: {shown}", gates=", ".join(coverage.held_up)
             )
         )
     outcome = Outcome.ERROR if findings or not coverage.measured else Outcome.PASS

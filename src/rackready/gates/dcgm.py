@@ -11,7 +11,9 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from rackready.gates import base
+from rackready.gates import dcgm_findings as kinds
 from rackready.gates.base import Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.finding_kinds import Kinds
 from rackready.gates.formats import dcgm_diag
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
@@ -63,6 +65,8 @@ TestName = Annotated[str, AfterValidator(_runs)]
 
 class DcgmDiagnostic(Gate):
     """DCGM's diagnostic passes on every GPU."""
+
+    findings: ClassVar[Kinds] = kinds.FINDINGS
 
     tests: ClassVar[str]
     """What -r is given: a level, or names of tests."""
@@ -130,13 +134,7 @@ class DcgmDiagnostic(Gate):
             self._not_run(judge, where, output, str(error))
             return
         except FormatError as error:
-            judge.error(
-                where,
-                "DCGM diagnostic unreadable",
-                "JSON of dcgmi diag 3.x or 4.x",
-                f"{error} (exit code {output.exit_code})",
-                "Check that nvidia-dcgm runs and that `dcgmi -v` works, then run the gate again.",
-            )
+            judge.error(where, kinds.DIAG_UNREADABLE, "JSON of dcgmi diag 3.x or 4.x", f"{error} (exit code {output.exit_code})")
             return
         if diagnostic.untold:
             self._too_little(judge, where, diagnostic)
@@ -148,20 +146,14 @@ class DcgmDiagnostic(Gate):
 
     @staticmethod
     def _not_run(judge: Judge, where: str, output: Output, reason: str) -> None:
-        judge.error(
-            where,
-            "DCGM diagnostic did not run",
-            "a result for every GPU",
-            f"{reason} (exit code {output.exit_code})",
-            "Check `systemctl status nvidia-dcgm` and that no job holds the GPUs, then run the gate again.",
-        )
+        judge.error(where, kinds.DIAG_DID_NOT_RUN, "a result for every GPU", f"{reason} (exit code {output.exit_code})")
 
     def _too_little(self, judge: Judge, where: str, diagnostic: dcgm_diag.Diagnostic) -> None:
         """A document that does not tell what a pass rests on measures nothing; a test that failed in it did fail."""
         version = f"DCGM {diagnostic.version}" if diagnostic.version else "DCGM without a version number (3.0 and earlier print none)"
         expected = "DCGM 3.3 or later, which tells the GPUs, their serial numbers and the severity of each warning"
         actual = f"{version} does not tell {', '.join(diagnostic.untold)}"
-        judge.error(where, "DCGM diagnostic tells too little", expected, actual, "Update DCGM (`dcgmi -v` says its version), then run the gate again.")
+        judge.error(where, kinds.DIAG_TELLS_TOO_LITTLE, expected, actual)
         for result in diagnostic.results:
             if result.status in {"Fail", "Warn"}:
                 self._result(judge, where.split(maxsplit=1)[0], result)
@@ -173,12 +165,11 @@ class DcgmDiagnostic(Gate):
         judge.count("gpus_diagnosed", node, len(set(diagnostic.gpus)), count, f"platform profile {facts.nodes[node].platform.id}")
         found = set(diagnostic.gpus)
         if len(found) < count:
-            judge.fail(node, "GPUs in the diagnostic", f"{count} GPUs", f"{len(found)}", "Check the inventory gate: a GPU is missing or inactive.")
+            judge.fail(node, kinds.DIAG_GPUS_MISSING, f"{count} GPUs", f"{len(found)}")
         elif len(found) > count:
-            judge.fail(node, "GPUs in the diagnostic", f"{count} GPUs", f"{len(found)}", parts.count_step(len(found), count))
+            judge.fail(node, kinds.DIAG_GPUS_MORE, f"{count} GPUs", f"{len(found)}")
         elif found != wanted:
-            step = "Run `dcgmi discovery -l`: it says how DCGM numbers the GPUs."
-            judge.fail(node, "GPUs in the diagnostic", parts.numbers(wanted), parts.numbers(found), step)
+            judge.fail(node, kinds.DIAG_GPUS_OTHER, parts.numbers(wanted), parts.numbers(found))
         _same_gpus(judge, facts, node, diagnostic)
         named = {result.test for result in diagnostic.results if result.entity != "summary" and result.status != "Pass"}
         eud = _eud_installed(diagnostic)
@@ -202,11 +193,7 @@ class DcgmDiagnostic(Gate):
     def _nothing_ran(self, judge: Judge, node: str) -> None:
         """Every test left out is no diagnostic: it measures no GPU, whatever else DCGM reports."""
         judge.error(
-            node,
-            "DCGM diagnostic measured nothing",
-            f"at least one of {', '.join(self.required)} to run",
-            "every one declared under the gate's input `skips`",
-            "Take a test out of `skips`, or declare the whole gate's skip with its reason (site.yml gates.skip).",
+            node, kinds.DIAG_MEASURED_NOTHING, f"at least one of {', '.join(self.required)} to run", "every one declared under the gate's input `skips`"
         )
 
     def _required(self, judge: Judge, node: str, test: str, wanted: set[int], diagnostic: dcgm_diag.Diagnostic) -> None:
@@ -223,55 +210,36 @@ class DcgmDiagnostic(Gate):
                 if len(missing) == len(wanted)
                 else f"no result for {', '.join(f'gpu{gpu}' for gpu in missing)}"
             )
-            judge.error(
-                node,
-                f"DCGM test {test} did not run",
-                "a result for every GPU",
-                actual,
-                "Install DCGM's plugins for the CUDA in use; a test that cannot run here is declared under the gate's input `skips`.",
-            )
+            judge.error(node, kinds.DIAG_TEST_DID_NOT_RUN, "a result for every GPU", actual, test=test)
 
     def _result(self, judge: Judge, node: str, result: dcgm_diag.Result) -> None:
         where = f"{node} {result.entity}" if result.entity != "summary" else node
         if result.status == "Skip":
             if _name(result.test) not in self.inputs.skips:
-                judge.error(
-                    where,
-                    f"DCGM test {result.test} was skipped",
-                    "Pass",
-                    ": ".join(part for part in ("Skip", result.info.rstrip(".")) if part),
-                    "Declare the skip with a reason under the gate's input `skips`, or make the test runnable.",
-                )
+                judge.error(where, kinds.DIAG_TEST_SKIPPED, "Pass", ": ".join(part for part in ("Skip", result.info.rstrip(".")) if part), test=result.test)
         elif result.status != "Pass":
-            judge.fail(where, f"DCGM test {result.test}", "Pass", _why(result), _step(result))
+            judge.fail(where, kinds.DIAG_TEST_FAILED, "Pass", _why(result), test=result.test, step=_step(result))
         elif bad := _asks_for_repair(result):
             expected = "Pass without a warning that asks for a repair"
-            judge.error(where, f"DCGM test {result.test} contradicts itself", expected, _why(replace(result, warnings=tuple(bad))), _step(result))
+            judge.error(where, kinds.DIAG_TEST_CONTRADICTS, expected, _why(replace(result, warnings=tuple(bad))), test=result.test, step=_step(result))
 
     def _exit_code(self, judge: Judge, where: str, output: Output) -> None:
         if output.exit_code != 0 and not judge.fails:
-            judge.error(
-                where,
-                "DCGM contradicts itself",
-                "exit code 0 with a passing result",
-                f"exit code {output.exit_code}",
-                "Run `dcgmi diag` by hand on the node and read its log (nvvs.log).",
-            )
+            judge.error(where, kinds.DIAG_EXIT_CODE, "exit code 0 with a passing result", f"exit code {output.exit_code}")
 
 
 def _same_gpus(judge: Judge, facts: GateFacts, node: str, diagnostic: dcgm_diag.Diagnostic) -> None:
     """Hold the GPUs that DCGM says it ran on against the node's model; no serial number is on more of them than a module holds."""
-    step = "Check that the output is this node's, and its platform in the site file; `nvidia-smi -L` names the GPUs."
     wanted = facts.nodes[node].gpu.pci_device_id
     others = sorted({found for found in diagnostic.device_ids if found != wanted})
     if others:
-        judge.error(node, "DCGM ran on GPUs of another model", f"PCI device id {wanted}", ", ".join(others), step)
+        judge.error(node, kinds.DIAG_OTHER_MODEL, f"PCI device id {wanted}", ", ".join(others))
     most = parts.of_one_serial(facts.nodes[node].gpu)
     often = sorted(serial for serial, times in Counter(serial for serial in diagnostic.serials if serial).items() if times > most)
     if often:
         expected = "every GPU its own serial number" if most == 1 else f"a serial number of its own on every module of {most} GPUs"
         actual = f"{', '.join(often)} more than {'once' if most == 1 else f'{most} times'}"
-        judge.error(node, "DCGM's GPUs are not told apart", expected, actual, step)
+        judge.error(node, kinds.DIAG_GPUS_NOT_TOLD_APART, expected, actual)
 
 
 def _asks_for_repair(result: dcgm_diag.Result) -> list[dcgm_diag.Warned]:

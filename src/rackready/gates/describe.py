@@ -1,4 +1,4 @@
-"""What a gate does and how it judges, as plain documents: its commands in full, and every finding that its code can make."""
+"""What a gate does and how it judges, as plain documents: its commands in full, and every finding that it declares."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_args, get_type_hints
 
+from rackready.gates import every_gate
 from rackready.gates.base import Command, Gate, GateFacts, Run
-from rackready.gates.findings import findings
 from rackready.gates.foreseen import UNKNOWN, foreseen
 from rackready.gates.plain.makers import slots
 from rackready.gates.registry import gate as make_gate
+from rackready.model.outcome import Outcome
 from rackready.model.problems import RackreadyError
 from rackready.model.profile import GateSetEntry
 from rackready.profiles import loader
@@ -142,7 +143,7 @@ def _key(item: Command) -> tuple[object, ...]:
 
 
 def explained(gate: Gate, facts: GateFacts) -> dict[str, Any]:
-    """Return how a gate judges: words of its documentation, bounds with their sources, its fleet, every finding that its code can make, and where it is run."""
+    """Return how a gate judges: words of its documentation, bounds with their sources, its fleet, every finding that it declares, and where it is run."""
     found = foreseen(gate, facts, list(facts.nodes))
     return {
         "id": gate.id,
@@ -154,7 +155,8 @@ def explained(gate: Gate, facts: GateFacts) -> dict[str, Any]:
         "bounds": [item.model_dump(mode="json") for item in found],
         "no_bounds": "" if found else UNKNOWN,
         "fleet": [{"metric": item.name, "effect": item.effect, "sigma": item.sigma, "better": item.better} for item in gate.fleet],
-        "findings": findings(type(gate)),
+        "findings": [every_gate.described(item) for item in sorted(gate.findings, key=lambda item: item.outcome is not Outcome.FAIL)],
+        "every_gate": [every_gate.described(item) for item in every_gate.FINDINGS],
         "outcomes": OUTCOMES,
         "sets": _sets(gate.id),
         "in_no_set": gate.in_no_set,

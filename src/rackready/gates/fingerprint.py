@@ -8,6 +8,7 @@ from typing import Any
 
 from rackready.design.facts import desired_digest
 from rackready.gates.base import Output, trouble
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.runner import Connection
@@ -19,6 +20,14 @@ from rackready.model.site import Site
 from rackready.ondevice import fingerprint as script
 
 _STEP = "Check that install has run on the node and that its driver is loaded, then run the gate again."
+
+
+FINGERPRINT_UNREADABLE = ErrorKind(
+    "fingerprint-unreadable",
+    "fingerprint unreadable",
+    meaning="Serials and versions of the node cannot be read, so nobody knows which node was measured.",
+    next_step=_STEP,
+)
 
 
 class Unreached(Finding):
@@ -43,7 +52,7 @@ def _one(connection: Connection, site: Site, node: str) -> Fingerprint | Finding
     try:
         return build(document(output, script.FORMAT, printed.Fingerprint), site, node)
     except FormatError as error:
-        return said(Finding(where=node, what="fingerprint unreadable", expected="serials, firmware, kernel and driver", actual=str(error), next_step=_STEP))
+        return said(FINGERPRINT_UNREADABLE.found(node, "serials, firmware, kernel and driver", str(error)))
 
 
 def build(found: dict[str, Any], site: Site, node: str) -> Fingerprint:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from rackready.gates.base import FleetMetric, Gate
 from rackready.gates.board import Board
+from rackready.gates.finding_kinds import FailKind
 from rackready.gates.fleet import Comparison, Unit, in_site
 from rackready.gates.merge import merged
 from rackready.model.evidence import EvidenceRecord, Fingerprint
@@ -26,6 +27,14 @@ _ONE_END = "Its partner is right with others: compare this node's cable, PCIe wi
 """Where the gate acquitted the other nodes of the run."""
 _Figures = dict[str, list[tuple[str, Verdict]]]
 """What makes units identical -> (node, verdict) of each node that is so."""
+
+
+BEHIND_FLEET = FailKind(
+    "behind-fleet",
+    "{metric} falls behind its fleet",
+    meaning="This unit is slower than most identical units of the fleet, by more than their spread.",
+    next_step="{look}, repair, then run {gate} again: docs/runbooks/fleet-outlier.md",
+)
 
 
 def judge_fleet(board: Board, gate: Gate, entry: GateSetEntry, nodes: Sequence[str]) -> None:
@@ -162,12 +171,13 @@ def _finding(unit: Unit, found: Comparison, gate: Gate) -> Finding:
     shared = found.metric.of == "part" or sum(other.target == unit.target for other in found.outliers) > 1
     look = (found.metric.look or _LOOK[found.metric.of]) if shared else _ONE_END
     side = "at least" if found.metric.better == "higher" else "at most"
-    return Finding(
-        where=unit.target.replace("/", " "),
-        what=f"{found.metric.name} falls behind its fleet",
-        expected=f"{side} {found.bound:.4g} {unit.unit} (median of {found.count} identical units {found.centre:.4g})",
-        actual=f"{unit.value:.4g} {unit.unit}",
-        next_step=f"{look}, repair, then run {gate.id} again: docs/runbooks/fleet-outlier.md",
+    return BEHIND_FLEET.found(
+        unit.target.replace("/", " "),
+        f"{side} {found.bound:.4g} {unit.unit} (median of {found.count} identical units {found.centre:.4g})",
+        f"{unit.value:.4g} {unit.unit}",
+        metric=found.metric.name,
+        look=look,
+        gate=gate.id,
     )
 
 

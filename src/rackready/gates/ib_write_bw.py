@@ -10,7 +10,8 @@ from typing import Literal
 from pydantic import Field
 
 from rackready.design.facts import NicFacts
-from rackready.gates import base, no_nics, pair_fleet
+from rackready.gates import base, models, no_nics, pair_fleet, pairs, perftest_call, port_errors, rdma_port
+from rackready.gates import ib_write_bw_findings as kinds
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.expectation import Bound, judge
 from rackready.gates.formats import perftest
@@ -56,7 +57,6 @@ _UNREACHABLE = re.compile(
 )
 _NO_GPUDIRECT = re.compile(r"(?:Couldn't register MR|Failed to create MR|ibv_reg_dmabuf_mr failed)[^\n]*", re.IGNORECASE)
 _REFUSED_OPTION = re.compile(r"(unrecognized option|invalid option)[^\n]*", re.IGNORECASE)
-_RUNBOOK = "docs/runbooks/rail-slow.md"
 _LOOK = (
     "Which of its two NICs is not told by one pair: measure each with another partner (`rackready gate run`, twice `--node`), "
     "compare both cables, PCIe widths and the errors of both ports with those of a good rail"
@@ -67,6 +67,7 @@ class IbWriteBw(Gate):
     """Each NIC writes to and is written by a partner on its rail at the rate of its port, GPU memory to GPU memory."""
 
     id = "pair/fabric/performance/ib-write-bw"
+    findings = (*rdma_port.FINDINGS, *port_errors.FINDINGS, *perftest_call.FINDINGS, *pairs.FINDINGS, *models.FINDINGS, *kinds.FINDINGS)
     after_fail = True
     covers = frozenset({"nic", "rail", "cable"})
     fleet = (FleetMetric("bw_average", effect=0.03, of="run", look=_LOOK),)
@@ -167,13 +168,7 @@ class IbWriteBw(Gate):
         try:
             result = perftest.parse(client.stdout)
         except FormatError as error:
-            gathered.error(
-                where,
-                "ib_write_bw unreadable",
-                "one result block in Gb/sec",
-                f"{error} (exit code 0)",
-                "Run the gate again; if it stays so, read its raw output in the report.",
-            )
+            gathered.error(where, kinds.WRITE_UNREADABLE, "one result block in Gb/sec", f"{error} (exit code 0)")
             return
         before = len(gathered.errors)
         far = served(gathered, where, "ib_write_bw", outputs.get(f"server-{name}"))
@@ -191,16 +186,16 @@ class IbWriteBw(Gate):
         asked = (nic.rdma_device, self.inputs.iterations, self.inputs.size)
         if (result.device, result.iterations, result.size) != asked:
             expected, actual = (f"{device}, {count} x {size} bytes" for device, count, size in (asked, (result.device, result.iterations, result.size)))
-            gathered.error(where, "ib_write_bw measured something else", expected, actual, "Run the gate again.")
+            gathered.error(where, kinds.WRITE_SOMETHING_ELSE, expected, actual)
         if result.peak <= 0 and self.inputs.iterations <= perftest.NO_PEAK:
             expected = f"a peak of at least the average, {result.average:.2f} Gb/s"
-            gathered.error(where, "ib_write_bw measured no peak", expected, f"{result.peak:.2f} Gb/s", "Run the gate again, without --noPeak.")
+            gathered.error(where, kinds.WRITE_NO_PEAK, expected, f"{result.peak:.2f} Gb/s")
         if judge_layer(gathered, where, facts.fabric, result.link_type) and facts.fabric.kind == "roce":
             judge_gids(gathered, where, "ib_write_bw", ends, (result.local, result.remote))
         self._memory(gathered, where, nic, result.memory)
         wanted = path_mtu(facts.fabric)
         if result.mtu != wanted:
-            gathered.fail(where, "RDMA path MTU", wanted, result.mtu, "Check the MTU of the interface and of the switch ports on both ends: run fabric again.")
+            gathered.fail(where, kinds.PATH_MTU, wanted, result.mtu)
         gathered.transport = f"{layer(facts.fabric).name}, {nic.rdma_device}, GPU memory by {result.memory.reach}"
         return len(gathered.fails) + len(gathered.errors) == before
 
@@ -208,14 +203,12 @@ class IbWriteBw(Gate):
         """Hold the memory of one end, and how its NIC reached it, against what was asked for. ``end``: words behind what is wrong."""
         asked = self.inputs.gpudirect if self.inputs.gpu_memory else "none"
         if self.inputs.gpu_memory and used.reach == "none":
-            gathered.error(where, f"GPU memory was not used{end}", "GPUDirect RDMA (dma-buf)", "host memory", "Install a perftest that is built with CUDA.")
+            gathered.error(where, kinds.GPU_MEMORY_NOT_USED, "GPUDirect RDMA (dma-buf)", "host memory", end=end)
         elif used.reach != asked:
             words = {"dmabuf": "GPU memory by dma-buf", "peermem": "GPU memory by nvidia_peermem", "none": "host memory"}
-            step = "Run the gate again; the gate's inputs gpu_memory and gpudirect say which way it is to be."
-            gathered.error(where, f"ib_write_bw measured another memory{end}", words[asked], words[used.reach], step)
+            gathered.error(where, kinds.OTHER_MEMORY, words[asked], words[used.reach], end=end)
         elif self.inputs.gpu_memory and used.gpu not in {None, nic.gpu}:
-            step = "Unset CUDA_VISIBLE_DEVICES on the node."
-            gathered.error(where, f"ib_write_bw measured another GPU's memory{end}", f"gpu{nic.gpu}", f"gpu{used.gpu}", step)
+            gathered.error(where, kinds.OTHER_GPU, f"gpu{nic.gpu}", f"gpu{used.gpu}", end=end)
 
     def _far_memory(self, gathered: Judge, where: str, nic: NicFacts, used: perftest.Memory | None) -> bool:
         """Hold the receiver's memory, as far as its server says which it is, against what was asked for."""
@@ -239,8 +232,7 @@ class IbWriteBw(Gate):
         source = f"derived: size x iterations, within {tolerance:.0%} (packet headers take 2 % of a path MTU of 4096)"
         gathered.criterion(Criterion(metric="xmit_bytes", op=Op.EQ, bound=expected, unit="B", label="identity", source=source, derived=True))
         if abs(moved - expected) > tolerance * expected:
-            step = f"The data went over another port, or something else used this one: check that no job runs, and the node's RDMA devices: {_RUNBOOK}."
-            gathered.fail(where, "bytes sent by the port", f"{expected / 1e9:.1f} GB within {tolerance:.0%}", f"{moved / 1e9:.1f} GB", step)
+            gathered.fail(where, kinds.WRITE_OTHER_PORT, f"{expected / 1e9:.1f} GB within {tolerance:.0%}", f"{moved / 1e9:.1f} GB")
 
     def judge_bandwidth(self, gathered: Judge, where: str, nic: NicFacts, expected: Bound, result: perftest.WriteBandwidth) -> None:
         """Hold a direction's bandwidth between its floor and the port's rate. ``expected``: what of that rate is left for payload, Gb/s."""
@@ -255,17 +247,9 @@ class IbWriteBw(Gate):
         gathered.criteria.extend(verdict.criteria)
         cable = f"cable {nic.switch} {nic.port}" if nic.switch else "its cable"
         if verdict.outcome == "fail":
-            gathered.fail(
-                where,
-                "RDMA write is slow",
-                verdict.expected,
-                f"{result.average:.1f} Gb/s",
-                f"Check {cable}, errors of the port and PCIe width of the NIC: {_RUNBOOK}.",
-            )
+            gathered.fail(where, kinds.WRITE_SLOW, verdict.expected, f"{result.average:.1f} Gb/s", cable=cable)
         elif verdict.outcome == "error":
-            gathered.error(
-                where, "RDMA write bandwidth is implausible", verdict.expected, f"{result.average:.1f} Gb/s", "Check the NIC's rate in the platform profile."
-            )
+            gathered.error(where, kinds.WRITE_IMPLAUSIBLE, verdict.expected, f"{result.average:.1f} Gb/s")
 
 
 class IbWriteBwHost(IbWriteBw):
@@ -323,8 +307,7 @@ def each_way(gathered: Judge, where: str, program: str, ways: tuple[Output | Non
         and back is not None
         and (forth.stdout.strip() == back.stdout.strip() or set(_PAIR.findall(forth.stdout)) & set(_PAIR.findall(back.stdout)))
     ):
-        step = "Give each direction its own output, or run the gate again."
-        gathered.error(where, f"{program} has one output for both directions", "one of each", "the same output", step)
+        gathered.error(where, kinds.ONE_OUTPUT_BOTH_WAYS, "one of each", "the same output", program=program)
 
 
 def client_of(
@@ -345,8 +328,7 @@ def client_of(
         _client_failed(gathered, where, sender, receiver, client, program)
         return None
     if said := perftest.failure(*(text for end in (client, server) if end is not None for text in (end.stderr, end.stdout))):
-        step = f"Read the raw outputs of both ends in the report, and the errors of both ports: {_RUNBOOK}."
-        gathered.error(where, f"{program} contradicts itself", "exit code 0 and no word of a failure", said, step)
+        gathered.error(where, kinds.TOOL_CONTRADICTS, "exit code 0 and no word of a failure", said, program=program)
         return None
     return client
 
@@ -356,38 +338,31 @@ def _client_failed(gathered: Judge, where: str, sender: tuple[str, NicFacts], re
     said = client.stderr + client.stdout
     option = _REFUSED_OPTION.search(said)
     if option:
-        gathered.error(
-            where,
-            f"{program} lacks an option",
-            "a perftest built with CUDA and dma-buf",
-            option[0].strip(),
-            "Run install again: it installs the right perftest.",
-        )
+        gathered.error(where, kinds.TOOL_LACKS_OPTION, "a perftest built with CUDA and dma-buf", option[0].strip(), program=program)
     elif client.exit_code == _NO_GID and "no RoCE v2 GID" in said:
         if "RoCE v1 only" in said:
-            step = f"Set RoCE v2: `cma_roce_mode -d {sender[1].rdma_device} -p 1 -m 2`; if there is still no v2 GID, reset the NIC (`mlxfwreset`)."
-            gathered.fail(where, "RoCE version", f"a RoCE v2 GID for {sender[1].address}", "RoCE v1 only", step)
+            gathered.fail(where, kinds.ROCE_VERSION, f"a RoCE v2 GID for {sender[1].address}", "RoCE v1 only", device=sender[1].rdma_device)
         else:
             text = f"no RoCE v2 GID for {sender[1].address}"
-            gathered.fail(where, "address missing", f"{sender[1].address} on {sender[1].netdev}", text, "Run fabric again: it sets the rail's address.")
+            gathered.fail(where, kinds.RAIL_ADDRESS_MISSING, f"{sender[1].address} on {sender[1].netdev}", text)
         gathered.blamed.add(sender[0])
     elif refused := _NO_GPUDIRECT.search(said):
-        step = (
-            "Check ACS (`lspci -vvv | grep ACSCtl`), the IOMMU (iommu=pt), dma-buf (kernel and open driver) or nvidia_peermem: docs/runbooks/nccl-transport.md"
-        )
         gathered.judged += 1
-        gathered.fail(where, "GPUDirect RDMA", "GPU memory registered with the NIC", refused[0].strip(), step)
+        gathered.fail(where, kinds.GPUDIRECT_REFUSED, "GPU memory registered with the NIC", refused[0].strip())
     elif _UNREACHABLE.search(said):
         actual = next((line.strip() for line in said.splitlines() if _UNREACHABLE.search(line)), "no connection")
-        step = f"Check VLAN {sender[1].vlan} on {sender[1].switch} {sender[1].port} and {receiver[1].switch} {receiver[1].port}: run fabric again."
         gathered.judged += 1
-        gathered.fail(where, "rail not reachable", f"{receiver[1].address} answers on port {PORT + sender[1].rail}", actual, step)
+        gathered.fail(
+            where,
+            kinds.RAIL_NOT_REACHABLE,
+            f"{receiver[1].address} answers on port {PORT + sender[1].rail}",
+            actual,
+            vlan=sender[1].vlan,
+            switch=sender[1].switch,
+            port=sender[1].port,
+            far_switch=receiver[1].switch,
+            far_port=receiver[1].port,
+        )
     else:
         last = said.strip().splitlines()[-1].strip() if said.strip() else "nothing said"
-        gathered.error(
-            where,
-            f"{program} failed",
-            "exit code 0",
-            f"exit code {client.exit_code}: {last}",
-            "Read its raw output in the report; check that perftest is installed and the GPU is free.",
-        )
+        gathered.error(where, kinds.TOOL_FAILED, "exit code 0", f"exit code {client.exit_code}: {last}", program=program)

@@ -19,6 +19,7 @@ from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates import imported_times
 from rackready.gates.base import Done, Gate, GateFacts, Output, Passed, Run
 from rackready.gates.captured import Capture, CaptureRefusedError, by_run
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.fingerprint import build
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
@@ -35,7 +36,7 @@ from rackready.gates.shipped import document
 from rackready.gates.site_facts import site_facts
 from rackready.ledger.store import IMPORT, Ledger
 from rackready.model.evidence import CapturedOutput, EvidenceRecord, Fingerprint, RawOutput
-from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.outcome import Outcome, Verdict
 from rackready.model.printable import readable
 from rackready.model.problems import RackreadyError
 from rackready.model.site import Site
@@ -45,6 +46,14 @@ from rackready.profiles import loader
 _CORRECT = "Correct the manifest."
 _ELSE = "bring what was captured on this node, or correct its serial in the site file."
 _NEWER = "Measure again: what is older covers nothing."
+
+
+CAPTURED_IN_PART = ErrorKind(
+    "imported-in-part",
+    "{gate} was captured in part",
+    meaning="Only some of the gate's runs are among the outputs that were brought, so it cannot judge the node.",
+    next_step="Bring the outputs of all runs in one import, or have them measured: `rackready validate`.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +303,8 @@ class Import:
         absent = [run.id for run in self.left[found.id] if node in run.nodes]
         if not absent:
             return []
-        step = "Bring the outputs of all runs in one import, or have them measured: `rackready validate`."
         expected = "outputs of every run that the gate makes on these nodes"
-        what = f"{found.id} was captured in part"
-        return [
-            Verdict(outcome=Outcome.ERROR, findings=[Finding(where=node, what=what, expected=expected, actual=f"none of {listed(absent)}", next_step=step)])
-        ]
+        return [Verdict(outcome=Outcome.ERROR, findings=[CAPTURED_IN_PART.found(node, expected, f"none of {listed(absent)}", gate=found.id)])]
 
     def _measured(self, item: _Item, texts: Mapping[str, Output], verdict: Verdict) -> EvidenceRecord:
         raw = [kept(self.store, output) for output in texts.values()]

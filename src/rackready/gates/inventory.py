@@ -11,7 +11,8 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
-from rackready.gates.base import AGAIN, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates import inventory_findings as kinds
+from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
@@ -21,16 +22,15 @@ from rackready.model.outcome import Verdict
 from rackready.ondevice import nvml_inventory
 
 _KEY = "inventory"
-_RUNBOOK = "docs/runbooks/gpu.md"
 _PLAIN = re.compile(r"[!-~]+")
 """What serial numbers, UUIDs, versions and addresses are made of: with anything else in it a second one of the same looks like another."""
-_MODEL_STEP = "Correct the node's platform in the site file, or replace the GPU."
 
 
 class Inventory(Gate):
     """Every GPU is there, is the model and on the board that was bought, and has all its NVLinks and PCIe lanes."""
 
     id = "node/gpu/sanity/inventory"
+    findings = kinds.FINDINGS
     looks = True
     covers = frozenset({"node", "gpu", "nvlink"})
 
@@ -59,18 +59,10 @@ class Inventory(Gate):
         try:
             found = document(output, nvml_inventory.FORMAT, printed.NvmlInventory)
         except FormatError as error:
-            judge.error(
-                node,
-                "GPU inventory unreadable",
-                "a complete inventory document",
-                error,
-                AGAIN,
-            )
+            judge.error(node, kinds.INVENTORY_UNREADABLE, "a complete inventory document", error)
             return judge.verdict(node)
         if "error" in found:
-            judge.error(
-                node, "NVML cannot be asked", "an answer", found["error"], "Check that the driver is loaded (`nvidia-smi` on the node), then run install again."
-            )
+            judge.error(node, kinds.NVML_REFUSED, "an answer", found["error"])
             return judge.verdict(node)
         self._node(judge, facts.nodes[node], node, found)
         return judge.verdict(node)
@@ -78,33 +70,20 @@ class Inventory(Gate):
     def _node(self, judge: Judge, wanted: NodeFacts, node: str, found: dict[str, Any]) -> None:
         gpus = found["gpus"]
         if len(gpus) != found["count"]:
-            judge.error(node, "GPU inventory contradicts itself", "as many GPUs as it counts", f"count {found['count']}", "Run the gate again.")
+            judge.error(node, kinds.INVENTORY_CONTRADICTS, "as many GPUs as it counts", f"count {found['count']}")
             return
         judge.judged += 1
         judge.count("gpu_count", node, len(gpus), wanted.platform.gpus, f"platform profile {wanted.platform.id}")
         if len(gpus) > wanted.platform.gpus:
-            step = f"Correct the node's platform in the site file ({wanted.platform.id}); alone on this machine (`--local`), give `--gpus {len(gpus)}`."
-            judge.fail(node, "more GPUs than the platform has", f"{wanted.platform.gpus} GPUs", len(gpus), step)
+            judge.fail(node, kinds.GPUS_TOO_MANY, f"{wanted.platform.gpus} GPUs", len(gpus), platform=wanted.platform.id, count=len(gpus))
         elif len(gpus) < wanted.platform.gpus:
             present = [str(gpu["pci"]) for gpu in gpus if gpu.get("pci")]
-            judge.fail(
-                node,
-                "GPUs missing",
-                f"{wanted.platform.gpus} GPUs",
-                f"{len(gpus)}{parts.empty_places(wanted, present) if present else ''}",
-                f"Power the node off and on; if it stays so, reseat the GPU: {_RUNBOOK}.",
-            )
+            judge.fail(node, kinds.GPUS_MISSING, f"{wanted.platform.gpus} GPUs", f"{len(gpus)}{parts.empty_places(wanted, present) if present else ''}")
         judge.measured.add(node)
         self._unique(judge, node, gpus, parts.of_one_serial(wanted.gpu))
         for gpu, name in zip(gpus, _names(wanted, gpus), strict=True):
             if gpu.get("lost"):
-                judge.fail(
-                    f"{node} {name}",
-                    "GPU lost",
-                    "a GPU that answers",
-                    gpu["lost"],
-                    f"Power the node off and on; if it comes back, replace the GPU: {_RUNBOOK}.",
-                )
+                judge.fail(f"{node} {name}", kinds.INVENTORY_GPU_LOST, "a GPU that answers", gpu["lost"])
             else:
                 self._gpu(judge, wanted, (node, name), gpu)
         if not self.inputs.board_parts:
@@ -119,33 +98,27 @@ class Inventory(Gate):
                 if times > most:
                     judge.fail(
                         node,
-                        f"{field} not unique",
+                        kinds.NOT_UNIQUE,
                         "every GPU its own" if most == 1 else f"at most {most} GPUs of one, those of a module",
                         f"{value} on {times} GPUs",
-                        "Reseat the GPUs and read again; the board's InfoROM may be damaged.",
+                        field=field,
                     )
 
     def _gpu(self, judge: Judge, wanted: NodeFacts, part: tuple[str, str], gpu: dict[str, Any]) -> None:
         """Judge one GPU that answers; ``part``: node and the name of the GPU."""
         node, name = part
         where = f"{node} {name}"
-        judge.equal(where, "model", wanted.gpu.product_name, gpu.get("name"), _MODEL_STEP)
-        judge.equal(where, "PCI device id", wanted.gpu.pci_device_id, gpu.get("device_id"), _MODEL_STEP)
+        judge.equal(where, kinds.MODEL, wanted.gpu.product_name, gpu.get("name"))
+        judge.equal(where, kinds.PCI_DEVICE, wanted.gpu.pci_device_id, gpu.get("device_id"))
         self._board(judge, where, gpu)
         for field, label in (("serial", "serial"), ("uuid", "uuid"), ("vbios", "vbios"), ("pci", "PCI address")):
             judge.judged += 1
             if gpu.get(field) and not _PLAIN.fullmatch(gpu[field]):
-                judge.error(where, f"{label} unreadable", "letters, digits and signs", ascii(gpu[field])[:60], AGAIN)
+                judge.error(where, kinds.IDENTITY_UNREADABLE, "letters, digits and signs", ascii(gpu[field])[:60], label=label)
             if not gpu.get(field):
-                judge.error(
-                    where,
-                    f"{label} not reported",
-                    "a value",
-                    gpu.get("unread", {}).get(field, "nothing"),
-                    "Update the driver; without it the evidence cannot name the part.",
-                )
+                judge.error(where, kinds.IDENTITY_NOT_REPORTED, "a value", gpu.get("unread", {}).get(field, "nothing"), label=label)
         self._memory(judge, wanted, where, gpu)
-        ok = judge.equal(where, "PCIe width", self.inputs.pcie_width, gpu.get("pcie_width"), f"Reseat the GPU board; check the riser: {_RUNBOOK}.")
+        ok = judge.equal(where, kinds.PCIE_WIDTH, self.inputs.pcie_width, gpu.get("pcie_width"))
         ok &= self._generation(judge, wanted, where, gpu)
         if ok:
             judge.measured.add(f"{node}/{name}")
@@ -162,27 +135,20 @@ class Inventory(Gate):
         part, known = gpu.get("board_part"), ", ".join(self.inputs.board_parts)
         judge.judged += 1
         if not part:
-            step = "Update the driver; where this GPU tells no board, take `board_parts` out of the gate's inputs."
-            judge.error(where, "board part number not reported", f"one of {known}", gpu.get("unread", {}).get("board_part", "nothing"), step)
+            judge.error(where, kinds.BOARD_PART_NOT_REPORTED, f"one of {known}", gpu.get("unread", {}).get("board_part", "nothing"))
         elif part not in self.inputs.board_parts:
-            judge.fail(where, "board part number", f"one of {known}", part, "Ask who delivered it, or add the number to the gate's `board_parts`.")
+            judge.fail(where, kinds.BOARD_PART, f"one of {known}", part)
 
     def _memory(self, judge: Judge, wanted: NodeFacts, where: str, gpu: dict[str, Any]) -> None:
         judge.judged += 1
         size = gpu.get("memory_mib")
         bound = wanted.gpu.memory.value
         if not isinstance(size, int):
-            judge.error(where, "memory not reported", f"{bound:.0f} MiB", gpu.get("unread", {}).get("memory_mib", "nothing"), "Update the driver.")
+            judge.error(where, kinds.MEMORY_NOT_REPORTED, f"{bound:.0f} MiB", gpu.get("unread", {}).get("memory_mib", "nothing"))
             return
         judge.metric("memory", where, size, "MiB")
         if abs(size - bound) > self.inputs.memory_tolerance_mib:
-            judge.fail(
-                where,
-                "memory",
-                f"{bound:.0f} MiB",
-                f"{size} MiB",
-                f"Look for retired or remapped memory (`nvidia-smi -q -d ROW_REMAPPER`), then replace the GPU: {_RUNBOOK}.",
-            )
+            judge.fail(where, kinds.MEMORY, f"{bound:.0f} MiB", f"{size} MiB")
 
     @staticmethod
     def _generation(judge: Judge, wanted: NodeFacts, where: str, gpu: dict[str, Any]) -> bool:
@@ -190,20 +156,14 @@ class Inventory(Gate):
         most = gpu.get("pcie_gen_max")
         if most is None:
             judge.judged += 1
-            judge.error(
-                where,
-                "PCIe generation not reported",
-                "the highest that GPU and slot can do",
-                gpu.get("unread", {}).get("pcie_gen_max", "nothing"),
-                "Update the driver.",
-            )
+            judge.error(where, kinds.PCIE_GENERATION_NOT_REPORTED, "the highest that GPU and slot can do", gpu.get("unread", {}).get("pcie_gen_max", "nothing"))
             return False
         actual = gpu.get("pcie_gen")
         if wanted.gpu.form == "pcie" and isinstance(actual, int) and actual < most:
             said = f"{where}: PCIe generation {actual} of {most} while idle, which such a card may; node/gpu/performance/nvbandwidth measures it under load"
             judge.remark(said)
             return True
-        return judge.equal(where, "PCIe generation", most, actual, f"Reseat the GPU board; check the riser and the BIOS link speed: {_RUNBOOK}.")
+        return judge.equal(where, kinds.PCIE_GENERATION, most, actual)
 
     @staticmethod
     def _nvlink(judge: Judge, part: tuple[str, str], links: int, gpu: dict[str, Any]) -> None:
@@ -212,21 +172,14 @@ class Inventory(Gate):
         states = gpu.get("nvlinks")
         judge.judged += 1
         if why := gpu.get("unread", {}).get("nvlinks"):
-            step = "Give what `nvidia-smi nvlink -s` prints, too: --input nvlink=FILE."
-            judge.error(where, "NVLink state not reported", f"the state of {links} links", why, step)
+            judge.error(where, kinds.NVLINK_STATE_NOT_GIVEN, f"the state of {links} links", why)
             return
         if (
             not isinstance(states, dict)
             or any(not isinstance(state, bool) for state in states.values())
             or any(key.startswith("nvlink") for key in gpu.get("unread", {}))
         ):
-            judge.error(
-                where,
-                "NVLink state not reported",
-                f"the state of {links} links",
-                "nothing",
-                "Check that the fabric manager runs (`systemctl status nvidia-fabricmanager`).",
-            )
+            judge.error(where, kinds.NVLINK_STATE_NOT_REPORTED, f"the state of {links} links", "nothing")
             return
         active = sorted(int(link) for link, state in states.items() if state)
         judge.count("nvlinks_active", where, len(active), links, "GPU profile")
@@ -235,13 +188,7 @@ class Inventory(Gate):
             down = sorted(set(range(links)) - set(active))
             plural = "s" if len(down) != 1 else ""
             detail = f"{len(active)} (link{plural} {', '.join(str(link) for link in down)} inactive)" if down else str(len(active))
-            judge.fail(
-                where,
-                "NVLink down",
-                f"{links} links active",
-                detail,
-                "Power the node off and on once; if the link stays down, reseat the GPU, then replace it: docs/runbooks/nvlink-down.md",
-            )
+            judge.fail(where, kinds.NVLINK_DOWN, f"{links} links active", detail)
 
 
 def _one_board(judge: Judge, node: str, gpus: dict[str, dict[str, Any]]) -> None:
@@ -257,15 +204,12 @@ def _one_board(judge: Judge, node: str, gpus: dict[str, dict[str, Any]]) -> None
     judge.judged += 1
     (most, times), *others = told.most_common()
     if others and 2 * times <= len(gpus):
-        step = "Ask who delivered it; where the site bought several, name them all in the gate's input `board_parts`."
-        judge.fail(node, "board part numbers differ", "one for all GPUs", ", ".join(f"{part} on {count}" for part, count in sorted(told.items())), step)
+        judge.fail(node, kinds.BOARD_PARTS_DIFFER, "one for all GPUs", ", ".join(f"{part} on {count}" for part, count in sorted(told.items())))
         return
     for name, gpu in gpus.items():
         if not gpu.get("board_part"):
             why = gpu.get("unread", {}).get("board_part", "nothing")
-            judge.error(
-                f"{node} {name}", "board part number not reported", f"{most}, as its siblings", why, "Update the driver; if it stays so, replace the GPU."
-            )
+            judge.error(f"{node} {name}", kinds.SIBLINGS_TELL_BOARD, f"{most}, as its siblings", why)
     odd = [f"{gpu['board_part']} on {name}" for name, gpu in gpus.items() if gpu.get("board_part") not in {None, "", most}]
     judge.remark(f"board part number {', '.join([most, *odd])}: not held against what was bought (input board_parts)")
 

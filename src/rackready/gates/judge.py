@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.model.outcome import Criterion, Finding, Metric, Op, Outcome, Verdict
+
+VALUE_NOT_REPORTED = ErrorKind(
+    "value-not-reported",
+    "{value} not reported",
+    meaning="The tool left out a value that the gate compares, so nothing is known of it.",
+    next_step="Update the driver or the tool that reports it; without the value nothing is known.",
+)
+NOTHING_JUDGED = ErrorKind(
+    "nothing-judged",
+    "nothing was judged",
+    meaning="The gate ended without a comparison. That is a defect of the gate, and no pass.",
+    next_step="Report a bug: a gate must judge something.",
+)
 
 
 class Judge:
@@ -24,13 +38,13 @@ class Judge:
         self._nothing = False
         self._said: set[Hashable] = set()
 
-    def fail(self, where: str, what: str, expected: object, actual: object, next_step: str) -> None:
-        """Add something that was measured and is not as it should be."""
-        self.fails.append(Finding(where=where, what=what, expected=str(expected), actual=str(actual), next_step=next_step))
+    def fail(self, where: str, kind: FailKind, expected: object, actual: object, /, *, nodes: Collection[str] = (), **values: object) -> None:
+        """Add something that was measured and is not as it should be. ``nodes``, ``values``: see ``FindingKind.found``."""
+        self.fails.append(kind.found(where, expected, actual, nodes=nodes, **values))
 
-    def error(self, where: str, what: str, expected: object, actual: object, next_step: str) -> None:
-        """Add something that could not be measured or understood."""
-        self.errors.append(Finding(where=where, what=what, expected=str(expected), actual=str(actual), next_step=next_step))
+    def error(self, where: str, kind: ErrorKind, expected: object, actual: object, /, *, nodes: Collection[str] = (), **values: object) -> None:
+        """Add something that could not be measured or understood. ``nodes``, ``values``: see ``FindingKind.found``."""
+        self.errors.append(kind.found(where, expected, actual, nodes=nodes, **values))
 
     def trouble(self, finding: Finding | None) -> bool:
         """Add a finding of `trouble` as an error; returns whether there was one."""
@@ -38,14 +52,15 @@ class Judge:
             self.errors.append(finding)
         return finding is not None
 
-    def equal(self, where: str, what: str, expected: object, actual: object, next_step: str) -> bool:
-        """Hold a value against the one expected; a missing value is an error, another value a fail."""
+    def equal(self, where: str, kind: FailKind, expected: object, actual: object, /, **values: object) -> bool:
+        """Compare a value with the one expected; a missing value is an error, another value a fail of this kind."""
         self.judged += 1
+        found = kind.found(where, expected, actual, nodes=(), **values)
         if actual is None:
-            self.error(where, f"{what} not reported", expected, "nothing", "Update the driver or the tool that reports it; without the value nothing is known.")
+            self.error(where, VALUE_NOT_REPORTED, expected, "nothing", value=found.what)
             return False
         if actual != expected:
-            self.fail(where, what, expected, actual, next_step)
+            self.fails.append(found)
             return False
         return True
 
@@ -85,9 +100,7 @@ class Judge:
     def verdict(self, where: str = "") -> Verdict:
         """Return the verdict: fail before error before pass, and error when nothing was judged."""
         if not (self.fails or self.errors or self.judged):
-            self.error(
-                where or "gate", "nothing was judged", "at least one measurement held against a bound", "none", "Report a bug: a gate must judge something."
-            )
+            self.error(where or "gate", NOTHING_JUDGED, "at least one measurement held against a bound", "none")
         outcome = Outcome.FAIL if self.fails else Outcome.ERROR if self.errors else Outcome.PASS
         return Verdict(
             outcome=outcome,

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rackready.model.outcome import Finding, Outcome, Verdict, worst
+from rackready.gates.finding_kinds import ErrorKind
+from rackready.model.outcome import Outcome, Verdict, worst
+
+NO_VERDICT = ErrorKind(
+    "no-verdict",
+    "no verdict",
+    meaning="A gate left no verdict for a node. That is a defect of rackready, and no pass.",
+    next_step="Report a bug.",
+)
 
 
 def merged(verdicts: Sequence[Verdict]) -> Verdict:
     """Return several verdicts about one node as one: the worst outcome, all findings; of none at all: error."""
     if not verdicts:
-        return Verdict(outcome=Outcome.ERROR, findings=[Finding(where="gate", what="no verdict", expected="one", actual="none", next_step="Report a bug.")])
+        return Verdict(outcome=Outcome.ERROR, findings=[NO_VERDICT.found("gate", "one", "none")])
     if len(verdicts) == 1:
         return verdicts[0]
     outcome = worst([verdict.outcome for verdict in verdicts])

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.judge import Judge
 
 _SHOWN = 4
 """As many models are named in a message."""
 _STEP = "Correct the node's platform in site.yml or the profile that is named here, or replace the GPU; MIG instances are parts of GPUs: switch MIG off."
+
+
+OTHER_MODEL = ErrorKind(
+    "gpus-of-another-model",
+    "{what} GPUs of another model",
+    meaning="The output names GPUs of another model than the platform's, so it is of another node or the site file is wrong.",
+    next_step=_STEP,
+)
+
+FINDINGS = (OTHER_MODEL,)
 
 
 def same(judge: Judge, where: str, what: str, found: Iterable[tuple[str, str]], wanted: Collection[str]) -> bool:
@@ -19,7 +30,7 @@ def same(judge: Judge, where: str, what: str, found: Iterable[tuple[str, str]], 
     if not others:
         return True
     actual = "; ".join(f"{model} ({count} on {host})" for (host, model), count in sorted(Counter(others).items())[:_SHOWN])
-    judge.error(where, f"{what} GPUs of another model", ", ".join(sorted(wanted)), actual, _STEP)
+    judge.error(where, OTHER_MODEL, ", ".join(sorted(wanted)), actual, what=what)
     return False
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from rackready.gates import models, nccl_rows
+from rackready.gates import nccl_findings as kinds
 from rackready.gates.base import Output, Outputs, trouble
 from rackready.gates.formats import nccl_log, nccl_tests
 from rackready.gates.formats.error import FormatError, TwoReportsError
@@ -124,8 +125,7 @@ def read_launches(judge: Judge, outputs: Sequence[Output | None], node: str, wan
         twin = next(((before, words) for before, other in found if one is not None and (words := one.shared(other))), None)
         if twin is not None:
             expected = "a launch of its own: other processes (host, process id), another communicator"
-            step = "Give every launch its own output, or run the gate again: one launch that is counted several times makes no median."
-            judge.error(f"{node} launch {number}", f"{wanted.program} is launch {twin[0]} once more", expected, twin[1], step)
+            judge.error(f"{node} launch {number}", kinds.SAME_LAUNCH, expected, twin[1], program=wanted.program, twin=twin[0])
         if one is not None:
             found.append((number, one))
     return [one for _, one in found]
@@ -142,9 +142,8 @@ def even(judge: Judge, where: str, what: str, found: Sequence[Launched]) -> None
     for name in found[0].others:
         value = median(one.others[name] for one in found)
         if value < (1 - _BEHIND) * main:
-            step = "Read the table in the report: compare its rows, and look for throttling and jobs beside it."
             expected = f"at least {1 - _BEHIND:g} x {main:.1f} GB/s, the busbw of the largest message out of place"
-            judge.fail(where, f"{what} is slow at {name}", expected, f"{value:.1f} GB/s (median of {len(found)})", step)
+            judge.fail(where, kinds.SLOW_AT, expected, f"{value:.1f} GB/s (median of {len(found)})", what=what, name=name)
 
 
 def _read(judge: Judge, output: Output | None, where: str, wanted: Launch) -> Launched | None:
@@ -186,14 +185,14 @@ def _as_asked(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wan
     said = _OLD | dict(result.options)
     if not result.options or any(name not in said for name in _ASKED):
         actual, expected = "not all of them stand in its output", "the line '# nThread ... warmup iters: ... iters: ...'"
-        judge.error(where, f"{wanted.program} does not say its settings", expected, actual, "Capture its output from the first line on.")
+        judge.error(where, kinds.NO_SETTINGS, expected, actual, program=wanted.program)
         return False
     other = {name: said[name] for name, value in _ASKED.items() if said[name] != value}
     if not other:
         return True
     expected = ", ".join(f"{name} {_ASKED[name]}" for name in other)
     actual = ", ".join(f"{name} {value}" for name, value in other.items())
-    judge.error(where, f"{wanted.program} ran with other settings", expected, actual, "Run it with the command that `rackready gate show` prints.")
+    judge.error(where, kinds.OTHER_SETTINGS, expected, actual, program=wanted.program)
     return False
 
 
@@ -205,11 +204,9 @@ def _at_peace(judge: Judge, where: str, output: Output, program: str) -> bool:
     """A whole table counts only where nothing else that was printed says that the launch failed: exit codes get lost in launchers and captures."""
     failed = next((match for text in (output.stderr, output.stdout) if (match := _FAILED.search(text))), None)
     if failed is not None:
-        step = "Read its raw output in the report and the nodes' kernel logs (`journalctl -k -g 'Xid|mlx5'`), then run the gate again."
-        judge.error(where, f"{program} contradicts itself", "a whole table and no word of a failure", failed["text"].strip().rstrip("."), step)
+        judge.error(where, kinds.SAYS_FAILURE, "a whole table and no word of a failure", failed["text"].strip().rstrip("."), program=program)
     elif output.exit_code != 0:
-        step = "Read its raw output; unset NCCL_TESTS_MIN_BW."
-        judge.error(where, f"{program} contradicts itself", "exit code 0 with a whole table", f"exit code {output.exit_code}", step)
+        judge.error(where, kinds.NCCL_EXIT_CODE, "exit code 0 with a whole table", f"exit code {output.exit_code}", program=program)
     return failed is None and output.exit_code == 0
 
 
@@ -222,10 +219,13 @@ def _something_else(judge: Judge, where: str, result: nccl_tests.CollectiveResul
     """Other ranks, another collective, or not every size: nccl-tests leaves out sizes whose buffers do not fit (src/common.cu, "Reducing maxBytes")."""
     other = f"{result.test}, " if _another(result.test, wanted.program) else ""
     actual = f"{other}{result.ranks} ranks, sizes {[item.size for item in result.rows]}"
-    step = "Check that all GPUs are visible (CUDA_VISIBLE_DEVICES is not set), then run the gate again."
-    if not other and result.ranks == wanted.ranks:
-        step = "Run the gate again on GPUs that nothing else uses (`nvidia-smi`): sizes whose buffers do not fit into memory are left out."
-    judge.error(where, f"{wanted.program} ran something else", f"{wanted.ranks} ranks, sizes {list(sizes(wanted.size))}", actual, step)
+    judge.error(
+        where,
+        kinds.OTHER_RUN if other or result.ranks != wanted.ranks else kinds.SIZES_LEFT_OUT,
+        f"{wanted.ranks} ranks, sizes {list(sizes(wanted.size))}",
+        actual,
+        program=wanted.program,
+    )
 
 
 def _spread(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wanted: Launch) -> bool:
@@ -233,9 +233,8 @@ def _spread(judge: Judge, where: str, result: nccl_tests.CollectiveResult, wante
     if len(result.hosts) == len(wanted.hosts):
         return True
     actual = f"on {', '.join(result.hosts)}"
-    step = "Check the host list of the launcher (`rackready gate show`), then run the gate again."
     judge.error(
-        where, f"{wanted.program} ran on other hosts", f"{wanted.ranks} ranks on {len(wanted.hosts)} host{'s' if len(wanted.hosts) > 1 else ''}", actual, step
+        where, kinds.OTHER_HOSTS, f"{wanted.ranks} ranks on {len(wanted.hosts)} host{'s' if len(wanted.hosts) > 1 else ''}", actual, program=wanted.program
     )
     return False
 
@@ -254,8 +253,7 @@ def _own_log(judge: Judge, where: str, result: nccl_tests.CollectiveResult, text
         for words, some in (("also of", strange), ("none of", silent))
         if some
     )
-    step = "Take table and NCCL INFO lines of one and the same launch; /etc/nccl.conf may redirect some of them (NCCL_DEBUG_FILE)."
-    judge.error(where, "NCCL INFO lines of another run", "those of the processes in its list of ranks (host, process id), and of all", actual, step)
+    judge.error(where, kinds.LINES_OF_ANOTHER_RUN, "those of the processes in its list of ranks (host, process id), and of all", actual)
     return False
 
 
@@ -263,17 +261,11 @@ def _checked(judge: Judge, where: str, result: nccl_tests.CollectiveResult, prog
     """Wrong values are a fail: data were corrupted. Unchecked ones are an error, but in place of programs that check nothing there."""
     found = [item.wrong for row in result.rows for item in (row.out_of_place, *([row.in_place] if program not in _NOT_IN_PLACE else []))]
     if None in found:
-        judge.error(where, "results were not checked", "#wrong 0", "#wrong N/A", "Run with -c 1.")
+        judge.error(where, kinds.NOT_CHECKED, "#wrong 0", "#wrong N/A")
         return False
     wrong = sum(item.wrong or 0 for row in result.rows for item in (row.out_of_place, row.in_place))
     if wrong or result.out_of_bounds or not result.sane:
-        judge.fail(
-            where,
-            "wrong results",
-            "0 wrong values",
-            f"{max(wrong, result.out_of_bounds)} wrong values",
-            "Data were corrupted: take the node out of service and run DCGM's level 4: docs/runbooks/silent-data-corruption.md.",
-        )
+        judge.fail(where, kinds.WRONG_RESULTS, "0 wrong values", f"{max(wrong, result.out_of_bounds)} wrong values")
         return False
     return True
 
@@ -301,7 +293,4 @@ def _unreadable(judge: Judge, where: str, output: Output, error: FormatError, pr
     said = next((match for match in found if match), None)
     cause = f"; it said: {said[1].strip()}" if said else ""
     actual = f"{error} (exit code {output.exit_code}){cause}"
-    step = "Read its raw output in the report; check that nccl-tests and libnccl2 are installed and the GPUs are free."
-    if isinstance(error, TwoReportsError):
-        step = "Give every launch its own output, or run the gate again."
-    judge.error(where, f"{program} gave no result", "a whole table", actual, step)
+    judge.error(where, kinds.TWO_TABLES if isinstance(error, TwoReportsError) else kinds.NO_RESULT, "a whole table", actual, program=program)

@@ -7,11 +7,12 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from rackready.gates import hardware
+from rackready.gates import hardware, nccl_findings
 from rackready.gates.base import Command, FleetMetric, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound
-from rackready.gates.fabric import domains, transport
+from rackready.gates.fabric import collective, domains, transport
 from rackready.gates.fabric.collective import WORDS, NcclGate, bounds, judge_busbw
+from rackready.gates.finding_kinds import FailKind
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, argv
 from rackready.model.base import Told
@@ -23,8 +24,23 @@ _SLOW = (
 )
 
 
+NODE_SLOW = FailKind(
+    "nccl-node-slow",
+    "{what} is slow",
+    meaning="The GPUs of the node reach each other with less bandwidth than their NVLinks must give.",
+    next_step=_SLOW,
+)
+
+
 class OneNode(NcclGate):
     """One collective of a node's GPUs, with the proof that it went over NVLink."""
+
+    findings = (
+        *nccl_findings.FINDINGS,
+        *transport.FINDINGS,
+        collective.COLLECTIVE_IMPLAUSIBLE,
+        NODE_SLOW,
+    )
 
     covers = frozenset({"gpu"})
     fleet = (FleetMetric("busbw", effect=0.03),)
@@ -74,7 +90,7 @@ class OneNode(NcclGate):
         texts = [outputs[f"launch{number}"].stdout for number in range(count)]
         transport.prove(gathered, facts, transport.Wanted((node,), self.collective, self.algorithm, domain), texts)
         found = self.bounds(facts, node)
-        judge_busbw(gathered, node, f"{WORDS[self.collective]} of {domain.ranks} GPUs", values, found, _SLOW)
+        judge_busbw(gathered, node, f"{WORDS[self.collective]} of {domain.ranks} GPUs", values, found, NODE_SLOW)
         if not gathered.fails and not gathered.errors:
             gathered.measured.update(f"{node}/gpu{index}" for index in range(domain.gpus))
         return gathered.verdict(node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.formats.nccl_tests import CollectiveResult
 from rackready.gates.judge import Judge
 
@@ -21,6 +22,34 @@ _FACTORS: dict[str, Callable[[int], float]] = {
 """busbw over algbw (GetBw of src/all_reduce.cu, all_gather.cu, reduce_scatter.cu and alltoall.cu)."""
 
 
+OTHER_DATA = ErrorKind(
+    "nccl-other-data",
+    "{program} ran with other data",
+    meaning="The program ran with another type of data or another operation than the gate asks for.",
+    next_step="Run it with the command that `rackready gate show` prints.",
+)
+ROW_COUNT = ErrorKind(
+    "nccl-row-count",
+    "{program} contradicts itself at {size} bytes",
+    meaning="A row's count does not fit its size, so the table was changed or damaged.",
+    next_step=_STEP,
+)
+LAST_LINES = ErrorKind(
+    "nccl-last-lines",
+    "{program} contradicts itself in its last lines",
+    meaning="The summary in the last lines does not fit the rows.",
+    next_step=_STEP,
+)
+ROW_FIGURES = ErrorKind(
+    "nccl-row-figures",
+    "{program} contradicts itself at {size} bytes {name}",
+    meaning="A row's time, rate and bandwidth do not fit each other, so the table was changed or damaged.",
+    next_step=_STEP,
+)
+
+FINDINGS = (OTHER_DATA, ROW_COUNT, LAST_LINES, ROW_FIGURES)
+
+
 def judge_rows(judge: Judge, where: str, result: CollectiveResult, program: str) -> bool:
     """Err where a row is of other data than was asked for, or contradicts itself or the footer; returns whether all is right."""
     return _data(judge, where, result, program) and _adds_up(judge, where, result, program) and _averaged(judge, where, result, program)
@@ -31,13 +60,12 @@ def _data(judge: Judge, where: str, result: CollectiveResult, program: str) -> b
     redop, parts = _REDOP.get(program, "none"), 1 if program in _OF_ALL else result.ranks
     for row in result.rows:
         if (row.kind, row.redop or "none") != (_KIND, redop):
-            step = "Run it with the command that `rackready gate show` prints."
             actual = f"type {row.kind}, redop {row.redop or 'none'} at {row.size} bytes"
-            judge.error(where, f"{program} ran with other data", f"type {_KIND}, redop {redop}", actual, step)
+            judge.error(where, OTHER_DATA, f"type {_KIND}, redop {redop}", actual, program=program)
             return False
         if row.count * _BYTES * parts != row.size:
             expected = f"count {row.size // _BYTES // parts} of {_BYTES} bytes" + (f" for each of {parts} ranks" if parts > 1 else "")
-            judge.error(where, f"{program} contradicts itself at {row.size} bytes", expected, f"count {row.count}", _STEP)
+            judge.error(where, ROW_COUNT, expected, f"count {row.count}", program=program, size=row.size)
             return False
     return True
 
@@ -49,7 +77,7 @@ def _averaged(judge: Judge, where: str, result: CollectiveResult, program: str) 
     if abs(mean - result.average.value) <= half + result.average.half:
         return True
     expected, actual = f"an average busbw of {mean:.2f} GB/s, as its rows have", f"{result.average.value:g} GB/s"
-    judge.error(where, f"{program} contradicts itself in its last lines", expected, actual, _STEP)
+    judge.error(where, LAST_LINES, expected, actual, program=program)
     return False
 
 
@@ -66,6 +94,6 @@ def _adds_up(judge: Judge, where: str, result: CollectiveResult, program: str) -
                 continue
             expected = f"algbw {row.size / found.time.value / 1e3:.2f} (size / time) and busbw {factor:g} x algbw"
             actual = f"time {found.time.value:g} us, algbw {alg.value:g}, busbw {bus.value:g} GB/s"
-            judge.error(where, f"{program} contradicts itself at {row.size} bytes {name}", expected, actual, _STEP)
+            judge.error(where, ROW_FIGURES, expected, actual, program=program, size=row.size, name=name)
             return False
     return True

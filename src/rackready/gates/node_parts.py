@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rackready.design.facts import node_facts
 from rackready.evidence.store import EvidenceError, EvidenceStore
 from rackready.gates.base import Output, trouble
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.runner import Connection
@@ -35,6 +36,20 @@ LIBRARIES = ("libnccl.so.2", "libnccl-net.so", "libdcgm.so.4", "libdcgm.so.3", "
 _TIMEOUT_S = 120.0
 _SHOWN = 4
 Kinds = Mapping[str, Mapping[str, str]]
+
+
+PARTS_UNREADABLE = ErrorKind(
+    "parts-unreadable",
+    "list of parts unreadable",
+    meaning="The list of the node's parts is not whole, so nobody knows whether a part was exchanged.",
+    next_step="Run it again; if it stays so, look whether python3 runs on the node.",
+)
+PARTS_LOST = ErrorKind(
+    "parts-not-read-again",
+    "parts that were seen before cannot be read",
+    meaning="Parts that were seen before cannot be read now, so nobody knows whether they are the same.",
+    next_step="Run the named program on the node by hand; what was measured counts only while its parts are seen.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +116,7 @@ def _read(connection: Connection, site: Site, node: str) -> tuple[Kinds, Mapping
     try:
         found = document(output, script.FORMAT, printed.NodeParts)
     except FormatError as error:
-        step = "Run it again; if it stays so, look whether python3 runs on the node."
-        return said(Finding(where=node, what="list of parts unreadable", expected="a complete document", actual=str(error), next_step=step))
+        return said(PARTS_UNREADABLE.found(node, "a complete document", str(error)))
     return found["parts"], found["unread"]
 
 
@@ -112,8 +126,7 @@ def _settled(store: EvidenceStore, ledger: Ledger, campaign: str, node: str, fou
     lost = sorted(unread.keys() & before.keys())
     if lost:
         actual = "; ".join(f"{kind}: {unread[kind]}" for kind in lost)
-        step = "Run the named program on the node by hand; what was measured counts only while its parts are seen."
-        return said(Finding(where=node, what="parts that were seen before cannot be read", expected=", ".join(lost), actual=actual, next_step=step))
+        return said(PARTS_LOST.found(node, ", ".join(lost), actual))
     digest = store.put_raw(json.dumps(parts, sort_keys=True, indent=0))
     changed = tuple(differences(before, parts))
     if last is not None and not before and last.desired != digest:

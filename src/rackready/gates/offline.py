@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pydantic import ValidationError
 
 from rackready.design.facts import NicFacts, NodeFacts
-from rackready.gates.base import AGAIN, Gate, GateFacts, Output, Run
+from rackready.gates.base import Gate, GateFacts, Output, Run, not_understood
 from rackready.gates.runner import evaluated
 from rackready.model.base import SecretRef
 from rackready.model.outcome import Verdict
@@ -103,7 +103,7 @@ def _node(name: str, index: int, platform: PlatformProfile, software_id: str) ->
 def evaluate(gate: Gate, facts_: GateFacts, run: Run, captured: Mapping[str, Captured]) -> Verdict:
     """Judge captured outputs by command key, with the code that judges what rackready measures itself; what that code cannot take is an error."""
     verdict = evaluated(gate, facts_, run, outputs(run, captured))
-    findings = [item.model_copy(update={"next_step": _GIVE_WHOLE}) if item.next_step == AGAIN else item for item in verdict.findings]
+    findings = [item.model_copy(update={"next_step": _GIVE_WHOLE}) if not_understood(item) else item for item in verdict.findings]
     return verdict.model_copy(update={"findings": findings})
 
 

@@ -6,9 +6,20 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from rackready.gates.base import Done
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.model.outcome import Finding, Outcome, Verdict
 
 _TWO = 2
+
+
+NO_GOOD_PARTNER = ErrorKind(
+    "no-good-partner",
+    "not measured",
+    meaning="The node was measured with bad partners only, so nothing is known of it.",
+    next_step="Repair {partners}, or run the gate with another partner.",
+)
+
+FINDINGS = (NO_GOOD_PARTNER,)
 
 
 def rounds(nodes: list[str]) -> list[list[tuple[str, str]]]:
@@ -110,12 +121,8 @@ def _said(verdict: Verdict, node: str, words: str) -> Verdict:
 def unmeasured(where: str, partners: Sequence[str]) -> Finding:
     """Say that what was measured with these partners, who are bad, says nothing of the other end. ``where``: that end."""
     names, several = ", ".join(partners), len(partners) > 1
-    return Finding(
-        where=where,
-        what="not measured",
-        expected="a partner with a good link",
-        actual=f"its only partner{'s' if several else ''} {names} {'are' if several else 'is'} bad",
-        next_step=f"Repair {names}, or run the gate with another partner.",
+    return NO_GOOD_PARTNER.found(
+        where, "a partner with a good link", f"its only partner{'s' if several else ''} {names} {'are' if several else 'is'} bad", partners=names
     )
 
 

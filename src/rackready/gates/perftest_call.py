@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rackready.gates import models
 from rackready.gates.base import GateFacts, Output
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.formats import perftest
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.perftest import Call, Memory
@@ -16,11 +17,26 @@ FAR = " at the receiver"
 """Behind what is wrong with the memory of the end that serves."""
 
 
+CALL_SETTINGS = ErrorKind(
+    "perftest-other-settings",
+    "{program} ran with other settings",
+    meaning="perftest ran with other settings than the gate asks for.",
+    next_step="Run {program} with the command that `rackready gate show` prints.",
+)
+SERVER_UNREADABLE = ErrorKind(
+    "perftest-server-unreadable",
+    f"{{program}} unreadable{FAR}",
+    meaning="The receiver's output is not whole, so nobody knows which memory it used.",
+    next_step="Run the gate again; if it stays so, read its raw output in the report.",
+)
+
+FINDINGS = (CALL_SETTINGS, SERVER_UNREADABLE)
+
+
 def judge_call(judge: Judge, where: str, program: str, call: Call) -> None:
     """Err where perftest says that it was called otherwise: another connection or more queue pairs give another figure."""
     if call != ASKED:
-        step = f"Run {program} with the command that `rackready gate show` prints."
-        judge.error(where, f"{program} ran with other settings", _words(ASKED), _words(call), step)
+        judge.error(where, CALL_SETTINGS, _words(ASKED), _words(call), program=program)
 
 
 def judge_model(judge: Judge, facts: GateFacts, where: str, program: str, node: str, used: Memory) -> None:
@@ -36,8 +52,7 @@ def served(gathered: Judge, where: str, program: str, server: Output | None) -> 
     try:
         return perftest.served(server.stdout)
     except FormatError as error:
-        step = "Run the gate again; if it stays so, read its raw output in the report."
-        gathered.error(where, f"{program} unreadable{FAR}", "the head of its test and the memory it uses", error, step)
+        gathered.error(where, SERVER_UNREADABLE, "the head of its test and the memory it uses", error, program=program)
         return None
 
 

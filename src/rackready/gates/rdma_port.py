@@ -9,12 +9,68 @@ from typing import Any
 from rackready.design.facts import NicFacts
 from rackready.gates.base import Output, trouble
 from rackready.gates.expectation import Bound
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import document
 from rackready.model.choices import FabricKind
 from rackready.model.site import Fabric
 from rackready.ondevice import rdma_counters
+
+TRANSPORT = FailKind(
+    "rdma-transport",
+    "transport",
+    meaning="The port uses another link layer than the fabric: InfiniBand for Ethernet, or the other way round.",
+    next_step="Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1={link_type}`, then reset the NIC.",
+)
+OTHER_GIDS = ErrorKind(
+    "rdma-other-gids",
+    "{program} used other GIDs",
+    meaning="The tool used other addresses than the rail's, so the data may have gone another way.",
+    next_step=(
+        "Run the gate again; for an output that was captured elsewhere, check that it is this rail's, and give its addresses (--address NODE:HCA=ADDRESS)."
+    ),
+)
+LINK_STATE_UNREADABLE = ErrorKind(
+    "rdma-link-state-unreadable",
+    "link state unreadable",
+    meaning="The state of the port cannot be read.",
+    next_step="Run the gate again.",
+)
+NIC_MISSING = FailKind(
+    "nic-missing",
+    "NIC missing{when}",
+    meaning="The node does not have this NIC's RDMA device: the card is gone or its driver is not loaded.",
+    next_step="Check that the NIC at {pci} is seen (`lspci`) and mlx5_core is loaded; reseat it: docs/runbooks/nic.md",
+)
+LINK_DOWN = FailKind(
+    "rdma-link-down",
+    "link down{when}",
+    meaning="The port has no link.",
+    next_step="Check {cable} and its transceivers: docs/runbooks/link-down.md",
+)
+LINK_RATE = FailKind(
+    "rdma-link-rate",
+    "link rate{when}",
+    meaning="The port runs at another rate than the NIC's.",
+    next_step="Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
+)
+BYTES_UNREADABLE = ErrorKind(
+    "rdma-bytes-unreadable",
+    "byte counters unreadable",
+    meaning="The document of the port's byte counters is not whole.",
+    next_step="Run the gate again.",
+)
+BYTES_NO_NUMBER = ErrorKind(
+    "rdma-bytes-no-number",
+    "byte counter",
+    meaning="The port's byte counter is no number, so nobody knows whether the data went over it.",
+    next_step="Check /sys/class/infiniband on the node.",
+)
+
+PORT = (NIC_MISSING, LINK_DOWN, LINK_RATE)
+"""What ``judge_port`` can find."""
+FINDINGS = (*PORT, TRANSPORT, OTHER_GIDS, LINK_STATE_UNREADABLE, BYTES_UNREADABLE, BYTES_NO_NUMBER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +132,7 @@ def judge_layer(gathered: Judge, where: str, fabric: Fabric, link_type: str) -> 
     """Hold perftest's link type against the site's fabric."""
     wanted = layer(fabric)
     if link_type != wanted.perftest:
-        step = f"Set the port's link type: `mlxconfig -d DEVICE set LINK_TYPE_P1={wanted.set_by}`, then reset the NIC."
-        gathered.fail(where, "transport", f"{wanted.name} (link type {wanted.perftest})", f"link type {link_type}", step)
+        gathered.fail(where, TRANSPORT, f"{wanted.name} (link type {wanted.perftest})", f"link type {link_type}", link_type=wanted.set_by)
     return link_type == wanted.perftest
 
 
@@ -86,10 +141,7 @@ def judge_gids(gathered: Judge, where: str, program: str, ends: tuple[NicFacts, 
     if found != tuple(frozenset({nic.address}) for nic in ends):
         expected = f"{ends[0].address} to {ends[1].address}"
         actual = " to ".join(", ".join(sorted(one)) or "none" for one in found)
-        step = (
-            "Run the gate again; for an output that was captured elsewhere, check that it is this rail's, and give its addresses (--address NODE:HCA=ADDRESS)."
-        )
-        gathered.error(where, f"{program} used other GIDs", expected, actual, step)
+        gathered.error(where, OTHER_GIDS, expected, actual, program=program)
 
 
 def judge_link(gathered: Judge, output: Output | None, node: str, nic: NicFacts) -> bool:
@@ -100,7 +152,7 @@ def judge_link(gathered: Judge, output: Output | None, node: str, nic: NicFacts)
     try:
         found = document(output, rdma_counters.FORMAT)["devices"][nic.rdma_device]
     except (FormatError, KeyError, TypeError) as error:
-        gathered.error(where, "link state unreadable", "state of the port", error, "Run the gate again.")
+        gathered.error(where, LINK_STATE_UNREADABLE, "state of the port", error)
         return False
     return judge_port(gathered, found, node, nic)
 
@@ -109,31 +161,19 @@ def judge_port(gathered: Judge, found: object, node: str, nic: NicFacts, when: s
     """Judge one reading of a port, of `rdma_counters`: there, active, and at its rate. ``when``: words behind what is wrong."""
     where = f"{node} {nic.rdma_device} (rail {nic.rail})"
     if not isinstance(found, dict) or found.get("state") is None:
-        gathered.fail(
-            where,
-            f"NIC missing{when}",
-            f"{nic.rdma_device} below /sys/class/infiniband",
-            "nothing",
-            f"Check that the NIC at {nic.pci} is seen (`lspci`) and mlx5_core is loaded; reseat it: docs/runbooks/nic.md",
-        )
+        gathered.fail(where, NIC_MISSING, f"{nic.rdma_device} below /sys/class/infiniband", "nothing", when=when, pci=nic.pci)
         gathered.blamed.add(node)
         return False
     gathered.judged += 1
     state = str(found["state"]).split(":")[-1].strip()
     if state != "ACTIVE":
         cable = f"the cable to {nic.switch} {nic.port}" if nic.switch else "its cable"
-        gathered.fail(where, f"link down{when}", "port ACTIVE", f"port {state}", f"Check {cable} and its transceivers: docs/runbooks/link-down.md")
+        gathered.fail(where, LINK_DOWN, "port ACTIVE", f"port {state}", when=when, cable=cable)
         gathered.blamed.add(node)
         return False
     rate = str(found.get("rate") or "").split(" ")[0]
     if rate != str(nic.rate):
-        gathered.fail(
-            where,
-            f"link rate{when}",
-            f"{nic.rate} Gb/s",
-            f"{found.get('rate') or 'not reported'}",
-            "Check the cable, its transceivers and the switch port's speed: docs/runbooks/link-down.md",
-        )
+        gathered.fail(where, LINK_RATE, f"{nic.rate} Gb/s", f"{found.get('rate') or 'not reported'}", when=when)
         gathered.blamed.add(node)
         return False
     return True
@@ -147,10 +187,9 @@ def port_of(gathered: Judge, output: Output | None, where: str, nic: NicFacts) -
         port: dict[str, Any] = document(output, rdma_counters.FORMAT)["devices"][nic.rdma_device]
         value = port["xmit_bytes"]
     except (FormatError, KeyError, TypeError) as error:
-        gathered.error(where, "byte counters unreadable", "a complete document", error, "Run the gate again.")
+        gathered.error(where, BYTES_UNREADABLE, "a complete document", error)
         return None
     if not isinstance(value, int) or isinstance(value, bool):
-        step = "Check /sys/class/infiniband on the node."
-        gathered.error(where, "byte counter", "a number", value, step)
+        gathered.error(where, BYTES_NO_NUMBER, "a number", value)
         return None
     return port

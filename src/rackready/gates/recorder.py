@@ -11,14 +11,23 @@ from rackready import __version__
 from rackready.evidence.scrub import scrub
 from rackready.evidence.store import EvidenceStore, new_id
 from rackready.gates.base import Gate, Output
+from rackready.gates.finding_kinds import NotRunKind
 from rackready.gates.runner import Attempt
 from rackready.gates.said import tools
 from rackready.ledger.store import DETAIL, Ledger
 from rackready.model.evidence import EvidenceRecord, Fingerprint, RawOutput
-from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.outcome import Outcome, Verdict
 
 PHASE = "validate"
 _LEVEL = {Outcome.PASS: DETAIL, Outcome.SKIP: "warn", Outcome.NOT_RUN: "warn", Outcome.ERROR: "error", Outcome.FAIL: "error"}
+
+
+GATE_NOT_RUN = NotRunKind(
+    "gate-not-run",
+    "{gate} was not run",
+    meaning="The gate did not measure the node: something before it did not pass, or too few nodes can take part. That is no pass.",
+    next_step="{step}",
+)
 
 
 @dataclass(slots=True)
@@ -144,6 +153,4 @@ def skipped(reason: str) -> Verdict:
 
 def not_run(where: str, gate: str, reason: str, next_step: str) -> Verdict:
     """Return the verdict of a gate that did not run."""
-    return Verdict(
-        outcome=Outcome.NOT_RUN, findings=[Finding(where=where, what=f"{gate} was not run", expected="a measurement", actual=reason, next_step=next_step)]
-    )
+    return Verdict(outcome=Outcome.NOT_RUN, findings=[GATE_NOT_RUN.found(where, "a measurement", reason, gate=gate, step=next_step)])

@@ -16,11 +16,12 @@ from typing import Protocol
 from rackready.drivers.process import check_stop
 from rackready.drivers.remote import Answer, UnreachableError
 from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Run
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.readings import Ask, Readings
 from rackready.gates.said import said
 from rackready.gates.schedule import batches
 from rackready.gates.shipped import command as shipped
-from rackready.model.outcome import Finding, Outcome, Verdict
+from rackready.model.outcome import Outcome, Verdict
 from rackready.ondevice import listens
 
 _log = logging.getLogger(__name__)
@@ -30,6 +31,14 @@ _READY_SLICE_S = 10.0
 _POLL_S = 0.1
 _SERVER_END_S = 10.0
 _WAIT_S = 3.0
+
+
+JUDGEMENT_BROKE = ErrorKind(
+    "gate-could-not-judge",
+    "{gate} could not judge its output",
+    meaning="The gate met an output that it was not made for. That is a defect of the gate, and no pass.",
+    next_step="Report a bug with the raw output of this record.",
+)
 
 
 class Background(Protocol):
@@ -223,13 +232,7 @@ def evaluated(gate: Gate, facts: GateFacts, run: Run, outputs: Mapping[str, Outp
     try:
         return said(gate.evaluate(facts, run, outputs))
     except Exception as error:  # noqa: BLE001
-        finding = Finding(
-            where=run.target,
-            what=f"{gate.id} could not judge its output",
-            expected="a verdict",
-            actual=f"{error.__class__.__name__}: {error}",
-            next_step="Report a bug with the raw output of this record.",
-        )
+        finding = JUDGEMENT_BROKE.found(run.target, "a verdict", f"{error.__class__.__name__}: {error}", gate=gate.id)
         return said(Verdict(outcome=Outcome.ERROR, findings=[finding]))
 
 

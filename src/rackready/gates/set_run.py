@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from rackready.design.pinned import site_of
 from rackready.gates.alone import NODE_WORKERS, Pace
+from rackready.gates.finding_kinds import FailKind
 from rackready.gates.phase import Stage, stages
 from rackready.gates.recorder import Recorder
 from rackready.gates.waves import Waves, waves
-from rackready.model.outcome import Criterion, Finding, Metric, Op, Outcome, Verdict
+from rackready.model.outcome import Criterion, Metric, Op, Outcome, Verdict
 from rackready.model.phase import NodeResult, PhaseContext
 from rackready.model.profile import GateSet
 from rackready.paths import EnvPaths
@@ -22,6 +23,14 @@ BURN_IN = "node/all/stress/burn-in"
 _HOUR_S = 3600.0
 
 Begin = Callable[[Sequence[str]], Stage]
+
+
+BURN_IN_ROUND = FailKind(
+    "burn-in-round",
+    "round {rounds} of the burn-in",
+    meaning="A round of the burn-in did not pass, so the node did not stand it.",
+    next_step="Repair, then run the burn-in again from its beginning.",
+)
 
 
 def run_set(ctx: PhaseContext, nodes: Sequence[str], wanted: str) -> dict[str, NodeResult]:
@@ -89,8 +98,7 @@ class SetRun:
 def stood(node: str, last: NodeResult, hours: float, rounds: int, wanted: float) -> Verdict:
     """Return how a node stood its burn-in: as its last round ended, all before it having passed."""
     bound = Criterion(metric="hours", op=Op.GE, bound=wanted, unit="h", label="floor", source="gate set (repeat_hours): judgement, ours")
-    step = "Repair, then run the burn-in again from its beginning."
-    finding = Finding(where=node, what=f"round {rounds} of the burn-in", expected="pass", actual=f"{last.outcome.value}: {last.message}", next_step=step)
+    finding = BURN_IN_ROUND.found(node, "pass", f"{last.outcome.value}: {last.message}", rounds=rounds)
     metrics = [Metric(name="hours", target=node, value=hours, unit="h"), Metric(name="rounds", target=node, value=rounds, unit="1")]
     passed = last.outcome is Outcome.PASS
     return Verdict(outcome=last.outcome, findings=[] if passed else [finding], metrics=metrics, criteria=[bound], measured=[node] if passed else [])

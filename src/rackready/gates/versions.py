@@ -7,6 +7,7 @@ from typing import Any
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
@@ -16,6 +17,88 @@ from rackready.ondevice import versions as script
 
 _KEY = "versions"
 _AGAIN = "Run install again; it pins this version."
+
+
+VERSIONS_UNREADABLE = ErrorKind(
+    "versions-unreadable",
+    "versions unreadable",
+    meaning="The document of installed versions is not whole.",
+    next_step="Run the gate again.",
+)
+VERSIONS_NVML = ErrorKind(
+    "versions-nvml-cannot-be-asked",
+    "NVML cannot be asked",
+    meaning="NVML does not answer: the driver is not loaded or does not work.",
+    next_step="Check that the driver is loaded (`nvidia-smi` on the node), then run install again.",
+)
+DRIVER_VERSION = FailKind(
+    "driver-version",
+    "driver by NVML",
+    meaning="The driver has another version than the site wants.",
+    next_step=_AGAIN,
+)
+KERNEL_MODULE_VERSION = FailKind(
+    "driver-module-version",
+    "loaded kernel module",
+    meaning="The loaded kernel module has another version than the driver that is installed.",
+    next_step="Reboot the node: a module of another version is loaded.",
+)
+FABRIC_MANAGER_VERSION = FailKind(
+    "fabric-manager-version",
+    "fabric manager",
+    meaning="The fabric manager has another version than the driver: NVSwitches are not set up.",
+    next_step=f"The fabric manager must be exactly the driver's version. {_AGAIN}",
+)
+PACKAGES_NOT_REPORTED = ErrorKind(
+    "packages-not-reported",
+    "packages not reported",
+    meaning="The node tells no package versions.",
+    next_step="Run the gate again.",
+)
+PACKAGE_NOT_REPORTED = ErrorKind(
+    "package-not-reported",
+    "package {name} not reported",
+    meaning="The node does not tell the version of this package.",
+    next_step="Run the gate again.",
+)
+PACKAGE_VERSION = FailKind(
+    "package-version",
+    "package {name}",
+    meaning="A package has another version than the site wants, or is not installed.",
+    next_step=_AGAIN,
+)
+SERVICE_NOT_ACTIVE = FailKind(
+    "gpu-service-not-active",
+    "{name}",
+    meaning="A service that GPUs need does not run.",
+    next_step="`systemctl status {name}` and `journalctl -u {name}` on the node say why.",
+)
+CUDA_NOT_REPORTED = ErrorKind(
+    "cuda-version-not-reported",
+    "CUDA version of the driver not reported",
+    meaning="The driver does not tell which CUDA version it supports.",
+    next_step="Update the driver.",
+)
+CUDA_VERSION = FailKind(
+    "cuda-version",
+    "CUDA version of the driver",
+    meaning="The driver supports an older CUDA than the installed toolkit: programs built with it do not start.",
+    next_step="Choose a version set whose driver branch supports its toolkit.",
+)
+
+FINDINGS = (
+    VERSIONS_UNREADABLE,
+    VERSIONS_NVML,
+    DRIVER_VERSION,
+    KERNEL_MODULE_VERSION,
+    FABRIC_MANAGER_VERSION,
+    PACKAGES_NOT_REPORTED,
+    PACKAGE_NOT_REPORTED,
+    PACKAGE_VERSION,
+    SERVICE_NOT_ACTIVE,
+    CUDA_NOT_REPORTED,
+    CUDA_VERSION,
+)
 
 
 def wanted_packages(facts: NodeFacts) -> dict[str, str]:
@@ -36,6 +119,7 @@ class Versions(Gate):
     """Driver, fabric manager, CUDA, NCCL and DCGM are the wanted versions, agree with each other, and their services run."""
 
     id = "node/gpu/sanity/versions"
+    findings = FINDINGS
     stops_load = True
     looks = True
     covers = frozenset({"node"})
@@ -54,7 +138,7 @@ class Versions(Gate):
         try:
             found = document(output, script.FORMAT, printed.Versions)
         except FormatError as error:
-            judge.error(node, "versions unreadable", "a complete versions document", error, "Run the gate again.")
+            judge.error(node, VERSIONS_UNREADABLE, "a complete versions document", error)
             return judge.verdict(node)
         self._driver(judge, node, facts.nodes[node], found)
         self._packages(judge, node, facts.nodes[node], found)
@@ -67,45 +151,39 @@ class Versions(Gate):
     def _driver(judge: Judge, node: str, wanted: NodeFacts, found: dict[str, Any]) -> None:
         nvml = found.get("nvml") or {}
         if "error" in nvml:
-            judge.error(
-                node, "NVML cannot be asked", "an answer", nvml["error"], "Check that the driver is loaded (`nvidia-smi` on the node), then run install again."
-            )
+            judge.error(node, VERSIONS_NVML, "an answer", nvml["error"])
         else:
-            judge.equal(node, "driver by NVML", wanted.driver, nvml.get("driver"), _AGAIN)
+            judge.equal(node, DRIVER_VERSION, wanted.driver, nvml.get("driver"))
             _cuda(judge, node, wanted.software.cuda, nvml.get("cuda"))
-        judge.equal(node, "loaded kernel module", wanted.driver, found.get("driver_module"), "Reboot the node: a module of another version is loaded.")
+        judge.equal(node, KERNEL_MODULE_VERSION, wanted.driver, found.get("driver_module"))
         if wanted.platform.runs_fabric_manager:
-            judge.equal(
-                node, "fabric manager", wanted.driver, found.get("fabric_manager"), "The fabric manager must be exactly the driver's version. " + _AGAIN
-            )
+            judge.equal(node, FABRIC_MANAGER_VERSION, wanted.driver, found.get("fabric_manager"))
 
     @staticmethod
     def _packages(judge: Judge, node: str, wanted: NodeFacts, found: dict[str, Any]) -> None:
         packages = found.get("packages")
         if not isinstance(packages, dict):
-            judge.error(node, "packages not reported", "installed versions", "nothing", "Run the gate again.")
+            judge.error(node, PACKAGES_NOT_REPORTED, "installed versions", "nothing")
             return
         for name, version in sorted(wanted_packages(wanted).items()):
             judge.judged += 1
             if name not in packages:
-                judge.error(node, f"package {name} not reported", version, "nothing", "Run the gate again.")
+                judge.error(node, PACKAGE_NOT_REPORTED, version, "nothing", name=name)
             elif packages[name] != version:
-                judge.fail(node, f"package {name}", version, packages[name] or "not installed", _AGAIN)
+                judge.fail(node, PACKAGE_VERSION, version, packages[name] or "not installed", name=name)
 
     @staticmethod
     def _services(judge: Judge, node: str, wanted: NodeFacts, found: dict[str, Any]) -> None:
         services = found.get("services") or {}
         needed = ["nvidia-persistenced.service", "nvidia-dcgm.service"] + (["nvidia-fabricmanager.service"] if wanted.platform.runs_fabric_manager else [])
         for name in needed:
-            judge.equal(node, name, "active", services.get(name), f"`systemctl status {name}` and `journalctl -u {name}` on the node say why.")
+            judge.equal(node, SERVICE_NOT_ACTIVE, "active", services.get(name), name=name)
 
 
 def _cuda(judge: Judge, node: str, wanted: str, actual: object) -> None:
     """The driver's CUDA version must be at least the toolkit's: a newer driver runs an older toolkit."""
     judge.judged += 1
     if not isinstance(actual, str) or not all(part.isdigit() for part in actual.split(".")):
-        judge.error(node, "CUDA version of the driver not reported", f"at least {wanted}", actual or "nothing", "Update the driver.")
+        judge.error(node, CUDA_NOT_REPORTED, f"at least {wanted}", actual or "nothing")
     elif [int(part) for part in actual.split(".")] < [int(part) for part in wanted.split(".")]:
-        judge.fail(
-            node, "CUDA version of the driver", f"at least {wanted} (the toolkit's)", actual, "Choose a version set whose driver branch supports its toolkit."
-        )
+        judge.fail(node, CUDA_VERSION, f"at least {wanted} (the toolkit's)", actual)

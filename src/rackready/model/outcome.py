@@ -65,11 +65,13 @@ class Criterion(Model):
 class Finding(Model):
     """One thing that is not as it should be."""
 
+    code: str = Field("", description="kind of finding, for programs: 'nvlink-down'; empty where no gate made it, and in records from before there were codes")
     where: str = Field(description="node and part: 'node03 gpu2'")
     what: str = Field(description="'NVLink down'")
     expected: str
     actual: str
     next_step: str
+    nodes: list[str] = Field(default_factory=list, description="nodes that it is about beside that of its place: senders of a run into another node")
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what} - Expected: {self.expected} Actual: {self.actual}. {self.next_step}"

@@ -16,7 +16,7 @@ from rackready.evidence.aside import FOLDER, proof, set_aside
 from rackready.evidence.store import EvidenceError, EvidenceStore
 from rackready.ledger.store import Ledger
 from rackready.model.evidence import EvidenceRecord
-from rackready.model.outcome import Outcome
+from rackready.model.outcome import Finding, Outcome, Verdict
 from tests.unit.evidence.test_store import GATE, fingerprint, judged_from, ledger, raw_file, record, store
 
 __all__ = ["ledger", "store"]
@@ -88,6 +88,19 @@ def test_damage_costs_one_gate_of_one_node_and_is_named(store: EvidenceStore, le
     assert {gate: one.verdict.outcome for gate, one in store.concluded("node01").items()} == {GATE: Outcome.ERROR, OTHER: Outcome.PASS}
     again = store.append(on("node01"))[0]
     assert store.valid("node01", "d1", fingerprint())[GATE] == again, "measured again, it counts"
+
+
+def test_a_record_of_before_there_were_codes_counts_as_it_was_written(store: EvidenceStore, ledger: Ledger) -> None:
+    new = {"code": "nvlink-inactive", "where": "node01 gpu2", "what": "NVLink down", "expected": "18", "actual": "17", "next_step": "Reseat it.", "nodes": []}
+    verdict = Verdict(outcome=Outcome.FAIL, findings=[Finding.model_validate(new)])
+    kept = store.append(on("node01", outcome=Outcome.FAIL).model_copy(update={"verdict": verdict}))[0]
+    old = json.loads(kept.model_dump_json())
+    for later in ("code", "nodes"):
+        del old["verdict"]["findings"][0][later]
+    spoil(ledger, kept, **text(json.dumps(old)))
+    (found,) = store.records()
+    assert (str(found.verdict.findings[0]), found.verdict.findings[0].code) == (str(verdict.findings[0]), "")
+    assert store.valid("node01", "d1", fingerprint())[GATE] == found, "its digest is that of its own text"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -94,6 +94,13 @@ def test_every_outcome_is_what_it_is() -> None:
     assert "busbw on node01: 476.25 GB/s" in (next(root.iter("system-out")).text or "")
 
 
+def test_the_type_is_the_codes_of_what_was_found() -> None:
+    bad = entry("node/gpu/sanity/nvlink", "fail", "node01 gpu2: NVLink down", "node01 gpu3: NVLink down", "node01 gpu3 nvlink4: NVLink speed")
+    for finding, code in zip(bad["findings"], ("nvlink-inactive", "nvlink-inactive", "nvlink-speed"), strict=True):
+        finding["code"] = code
+    assert [failure.attrib["type"] for failure in checked(report(node("node01", bad))).iter("failure")] == ["nvlink-inactive nvlink-speed"]
+
+
 def test_one_case_a_gate_and_node() -> None:
     ids = ["node/gpu/sanity/inventory", "node/gpu/sanity/versions"]
     root = checked(report(*(node(name, *(entry(gate, "pass", target=name) for gate in ids)) for name in ("node01", "node02"))))

@@ -14,7 +14,7 @@ WHERE = {"node01": ("rack-a", 7), "node02": ("rack-a", 13), "node03": ("rack-b",
 
 
 def finding(where: str, what: str = "NVLink down", actual: str = "17", step: str = "Power the node off and on.") -> dict[str, str]:
-    return {"where": where, "what": what, "expected": "18", "actual": actual, "next_step": step}
+    return {"code": "nvlink-inactive", "where": where, "what": what, "expected": "18", "actual": actual, "next_step": step}
 
 
 def gate(name: str, outcome: str, *findings: dict[str, str], pending: bool = False, note: str | None = None) -> dict[str, Any]:
@@ -35,6 +35,7 @@ def page(*nodes: dict[str, Any], small: bool = True) -> dict[str, Any]:
 
 def test_a_finding_of_several_nodes_is_one_group_with_its_racks_and_its_next_step() -> None:
     (group,) = page(*(node(name, "fail", gate(NVLINK, "fail", finding(f"{name} gpu2"))) for name in WHERE))["groups"]
+    assert group["code"] == "nvlink-inactive"
     assert (group["outcome"], group["gate"], group["what"], group["nodes"], group["next_step"]) == (
         "fail",
         NVLINK,

@@ -55,7 +55,7 @@ class Stored:
 
     def record(self, gate: str, target: str, nodes: list[str], value: float, *, bad: bool = False) -> None:
         step = "Cool it \x1b[0m."
-        finding = Finding(where=target, what="slow", expected="at least 690 TFLOP/s", actual=f"{value:g}", next_step=step)
+        finding = Finding(code="gemm-slow", where=target, what="slow", expected="at least 690 TFLOP/s", actual=f"{value:g}", next_step=step)
         metrics = [Metric(name="rate", target=f"{nodes[0]}/gpu{gpu}", value=value + gpu / 8, unit="TFLOP/s") for gpu in range(8)]
         verdict = Verdict(outcome=Outcome.FAIL if bad else Outcome.PASS, findings=[finding] if bad else [], metrics=metrics, measured=nodes)
         digest = self.store.put_raw(f"output of {target}")
@@ -256,8 +256,9 @@ def test_a_large_sites_page_says_on_top_what_is_bad_and_where(large: tuple[Store
     _, page = large
     top = " ".join(page.split('<h2 id="nodes">')[0].split())
     assert "<strong>3 of 27 nodes need work.</strong>" in top
-    assert f'slow <span class="facts">on 3 nodes, <code>{GATE}</code></span>' in top
+    assert f'slow <span class="facts">on 3 nodes, <code>{GATE}</code>, <code>gemm-slow</code></span>' in top
     assert r"<strong>Next step:</strong> Cool it \x1b[0m." in top
+    assert " <code>gemm-slow</code></li>" in page, "beside the finding"
     assert all(name in top.split('id="faults"')[1].split('id="map"')[0] for name in ("node09", "node18", "node27"))
 
 

@@ -22,7 +22,6 @@ from rackready.design.switches import switch_config
 from rackready.drivers.required import require_drivers
 from rackready.drivers.scheduler.registry import adapter_for, reader_for
 from rackready.drivers.switch.registry import driver_for
-from rackready.gates.findings import findings
 from rackready.gates.registry import all_gates, gate
 from rackready.gates.said import tools
 from rackready.gates.site_gates import require_gates
@@ -116,7 +115,7 @@ def test_its_gate_judges_like_any_other(tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.usefixtures("acme")
 def test_its_gate_is_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert UPTIME in all_gates()
-    assert [item["what"] for item in findings(type(gate(UPTIME)))] == ["uptime", "/proc/uptime is not understood"]
+    assert [kind.code for kind in gate(UPTIME).findings] == ["acme-just-booted", "acme-uptime-unreadable"]
     assert main.run(["gate", "list"]).code == 0
     assert UPTIME in capsys.readouterr().out
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import Document
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.model.baseline import Setting
 from rackready.model.outcome import Verdict
@@ -21,10 +22,48 @@ _SUFFIX = r"_+[0-9A-F]{4}$"
 _SAME = {"enable": "enabled", "true": "enabled", "disable": "disabled", "false": "disabled"}
 
 
+BIOS_NOT_DECLARED = ErrorKind(
+    "bios-not-declared",
+    "BIOS settings not judged",
+    meaning="The site declares no BIOS settings for this platform, so there is nothing to compare with.",
+    next_step="Declare baselines.{where}.bios_settings in the site file, or the gate's skip with its reason.",
+)
+BIOS_NOT_REPORTED = ErrorKind(
+    "bios-not-reported",
+    "BIOS settings not reported",
+    meaning="The BMC tells no BIOS settings.",
+    next_step="Power the node on once, or update the BMC.",
+)
+SETTING_NOT_REPORTED = ErrorKind(
+    "bios-setting-not-reported",
+    "BIOS setting not reported",
+    meaning="The BIOS has no setting of that name in this version.",
+    next_step="Correct its name in the baseline for this BIOS version.",
+)
+SETTING_OTHER = FailKind(
+    "bios-setting",
+    "BIOS setting",
+    meaning="A BIOS setting is not as the site wants.",
+    next_step="Set it (the SettingsObject of the Bios resource, or the setup) and restart the node.",
+)
+SETTING_PENDING = FailKind(
+    "bios-setting-pending",
+    "BIOS setting changes at the next boot",
+    meaning="A BIOS setting changes at the next boot to something else than the site wants.",
+    next_step="Take the pending change back, or correct the baseline.",
+)
+
+FINDINGS = (BIOS_NOT_DECLARED, BIOS_NOT_REPORTED, SETTING_NOT_REPORTED, SETTING_OTHER, SETTING_PENDING)
+
+
 class BiosSettings(Gate):
     """The BIOS is set as the site, else the platform's profile, wants it."""
 
     id = "bmc/firmware/sanity/bios-settings"
+    findings = (
+        *owner.FINDINGS,
+        *FINDINGS,
+    )
     looks = True
     in_no_set = "it needs a baseline: a platform whose profile has one, or the site's own (baselines); such a site adds it (gates.also)"
 
@@ -42,14 +81,11 @@ class BiosSettings(Gate):
         wanted = facts.nodes[node].baseline
         if wanted is None or not wanted.bios_settings:
             where = facts.nodes[node].platform.id
-            step = f"Declare baselines.{where}.bios_settings in the site file, or the gate's skip with its reason."
-            judge.error(node, "BIOS settings not judged", f"settings that are wanted of {where}", "none declared", step)
+            judge.error(node, BIOS_NOT_DECLARED, f"settings that are wanted of {where}", "none declared", where=where)
             return judge.verdict(node)
         now, after = (_attributes(found.at(trail)) for trail in (_NOW, _NEXT))
         if not now:
-            judge.error(
-                f"{node} BMC", "BIOS settings not reported", "Attributes of the host's Bios resource", "none", "Power the node on once, or update the BMC."
-            )
+            judge.error(f"{node} BMC", BIOS_NOT_REPORTED, "Attributes of the host's Bios resource", "none")
         else:
             for name, value in wanted.bios_settings.items():
                 self._one(judge, node, (name, value), now, after)
@@ -62,12 +98,12 @@ class BiosSettings(Gate):
         names = _matching(name, now)
         judge.judged += 1
         if not names:
-            judge.error(where, "BIOS setting not reported", value, "no such attribute", "Correct its name in the baseline for this BIOS version.")
+            judge.error(where, SETTING_NOT_REPORTED, value, "no such attribute")
         for found in names:
             if not _same(value, now[found]):
-                judge.fail(where, "BIOS setting", value, now[found], "Set it (the SettingsObject of the Bios resource, or the setup) and restart the node.")
+                judge.fail(where, SETTING_OTHER, value, now[found])
             elif found in after and not _same(value, after[found]):
-                judge.fail(where, "BIOS setting changes at the next boot", value, after[found], "Take the pending change back, or correct the baseline.")
+                judge.fail(where, SETTING_PENDING, value, after[found])
             else:
                 judge.measured.add(f"{node}/bios/{name}")
 

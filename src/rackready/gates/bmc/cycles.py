@@ -14,10 +14,12 @@ from pydantic import Field
 
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run
+from rackready.gates.bmc import parts_seen
 from rackready.gates.bmc.cycle import FORMAT, called
 from rackready.gates.bmc.inputs import FEED
 from rackready.gates.bmc.interrupted import BOOT_S, BOOTED
-from rackready.gates.bmc.parts_seen import Seen, differences, look, seen
+from rackready.gates.bmc.parts_seen import RMA, Seen, differences, look, seen
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
@@ -28,14 +30,92 @@ _MARK = "/run/rackready-before-cycle"
 """Lies in memory, so that it is gone after a boot, and only after one."""
 _BACK = f"test ! -e {_MARK} || exit 1; {BOOTED}"
 _CYCLE_S = 1200.0
-_RMA = "Power the node off, reseat the part and its cables; if it goes missing again, replace it (RMA), then its riser or board. Do not put the node into use."
 _SHOWN = 16
+
+
+FIRST_LOOK = ErrorKind(
+    "cycle-first-look",
+    "inventory before the first power cycle",
+    meaning="The node's parts could not be listed before the first power cycle, so nothing can be compared.",
+    next_step="Repair what it names; the node was not power-cycled.",
+)
+NOT_BACK = FailKind(
+    "cycle-not-back",
+    "not back after power cycle {number} ({cycle})",
+    meaning="The node did not come back after a power cycle.",
+    next_step="Look at its console over the BMC and at bmc/log/sanity/events; do not put the node into use.",
+)
+LATER_LOOK = FailKind(
+    "cycle-later-look",
+    "inventory after power cycle {number} ({cycle})",
+    meaning="The node's parts could not be listed any more after a power cycle.",
+    next_step=RMA,
+)
+CYCLE_NOT_RUN = ErrorKind(
+    "cycle-not-run",
+    "{what} was not run",
+    meaning="This power cycle was not done, because something ended the row before it.",
+    next_step="See what ended the row before it.",
+)
+CYCLE_NOT_BEGUN = ErrorKind(
+    "cycle-not-begun",
+    "{what} not begun",
+    meaning="The node did not answer before this power cycle, so it was not done.",
+    next_step="Check the node, then run the gate again.",
+)
+CYCLE_NOT_DONE = ErrorKind(
+    "cycle-not-done",
+    "{what} not done",
+    meaning="The power did not go off and on, or nobody knows.",
+    next_step="Look at the node's power in its BMC; bring it to On, then run the gate again.",
+)
+CYCLE_UNREADABLE = ErrorKind(
+    "cycle-unreadable",
+    "{what} unreadable",
+    meaning="The record of a power cycle cannot be read.",
+    next_step="Run the gate again; report a bug.",
+)
+NO_INPUT_AGAIN = FailKind(
+    "cycle-no-input-again",
+    "no input again after power cycle {cycle}",
+    meaning="A power supply has no input after its outlet was switched off and on.",
+    next_step=FEED,
+)
+CYCLE_DID_NOT_HAPPEN = ErrorKind(
+    "cycle-did-not-happen",
+    "power cycle {cycle} did not happen",
+    meaning="The BMC reported a power cycle and the node did not boot anew.",
+    next_step="The BMC said that it cycled the power: update its firmware.",
+)
+FURTHER_DIFFERENCES = FailKind(
+    "cycle-further-differences",
+    "further differences after power cycle {cycle}",
+    meaning="More parts differ after the power cycle than are named.",
+    next_step="Read them in the raw outputs.",
+)
+
+FINDINGS = (
+    FIRST_LOOK,
+    NOT_BACK,
+    LATER_LOOK,
+    CYCLE_NOT_RUN,
+    CYCLE_NOT_BEGUN,
+    CYCLE_NOT_DONE,
+    CYCLE_UNREADABLE,
+    NO_INPUT_AGAIN,
+    CYCLE_DID_NOT_HAPPEN,
+    FURTHER_DIFFERENCES,
+)
 
 
 class PowerCycles(Gate):
     """Every part of the node is there again after each of its power cycles, with the same link widths."""
 
     id = "bmc/power/stress/cycles"
+    findings = (
+        *parts_seen.FINDINGS,
+        *FINDINGS,
+    )
     retry = False
     in_no_set = "it boots the node ten times, which takes hours and voids what was measured since the last boot: run it by itself, before all else"
 
@@ -85,7 +165,7 @@ class PowerCycles(Gate):
         try:
             first = seen(outputs, 0)
         except FormatError as error:
-            judge.error(node, "inventory before the first power cycle", "a whole one", error, "Repair what it names; the node was not power-cycled.")
+            judge.error(node, FIRST_LOOK, "a whole one", error)
             return judge.verdict(node)
         done = 0
         told: list[dict[str, Any]] = []
@@ -110,15 +190,14 @@ class PowerCycles(Gate):
             seconds = f"{boot.seconds:.0f} s" if boot is not None else "no time"
             why = (boot.failure or boot.stderr.strip()) if boot is not None else "not asked"
             actual = f"not after {seconds}" + (f" ({why})" if why else "")
-            step = "Look at its console over the BMC and at bmc/log/sanity/events; do not put the node into use."
             judge.judged += 1
-            judge.fail(node, f"not back after power cycle {number} ({cycle})", "a booted system that answers on SSH", actual, step)
+            judge.fail(node, NOT_BACK, "a booted system that answers on SSH", actual, number=number, cycle=cycle)
             return False
         try:
             later = seen(outputs, number)
         except FormatError as error:
             judge.judged += 1
-            judge.fail(node, f"inventory after power cycle {number} ({cycle})", "the same parts as before", error, _RMA)
+            judge.fail(node, LATER_LOOK, "the same parts as before", error, number=number, cycle=cycle)
             return False
         judge.metric("boot_time", f"{node}/cycle{number}", boot.seconds, "s")
         fed = _fed(judge, node, f"{number} ({cycle})", done)
@@ -129,20 +208,20 @@ def _cycle(judge: Judge, node: str, number: int, output: Output | None, mark: Ou
     """Return what is told of a cycle that was done, None when the row ends here."""
     where, what = f"{node} BMC", f"power cycle {number}"
     if mark is None or output is None:
-        judge.error(where, f"{what} was not run", "a power cycle, and a mark on the node before it", "none", "See what ended the row before it.")
+        judge.error(where, CYCLE_NOT_RUN, "a power cycle, and a mark on the node before it", "none", what=what)
         return None
     if mark.exit_code != 0 or mark.failure or mark.timed_out:
-        judge.error(node, f"{what} not begun", "SSH answers before it", mark.failure or f"exit {mark.exit_code}", "Check the node, then run the gate again.")
+        judge.error(node, CYCLE_NOT_BEGUN, "SSH answers before it", mark.failure or f"exit {mark.exit_code}", what=what)
         return None
     if output.failure or output.timed_out or output.exit_code != 0:
         actual = output.failure.rstrip(".") or f"no end after {output.seconds:.0f} s"
-        judge.error(where, f"{what} not done", "power away and back", actual, "Look at the node's power in its BMC; bring it to On, then run the gate again.")
+        judge.error(where, CYCLE_NOT_DONE, "power away and back", actual, what=what)
         return None
     try:
         found = document(output, FORMAT)
         printed.hold(found, printed.PowerCycle)
     except FormatError as error:
-        judge.error(where, f"{what} unreadable", f"a document of format {FORMAT}", error, "Run the gate again; report a bug.")
+        judge.error(where, CYCLE_UNREADABLE, f"a document of format {FORMAT}", error, what=what)
         return None
     return found
 
@@ -165,20 +244,18 @@ def _unfed(told: Mapping[str, Any]) -> dict[str, bool | None]:
 def _fed(judge: Judge, node: str, cycle: str, told: Mapping[str, Any]) -> bool:
     unfed = _unfed(told)
     for supply, has in unfed.items():
-        judge.fail(f"{node} psu {supply}", f"no input again after power cycle {cycle}", "Normal input", "not told" if has is None else "no input", FEED)
+        judge.fail(f"{node} psu {supply}", NO_INPUT_AGAIN, "Normal input", "not told" if has is None else "no input", cycle=cycle)
     return not unfed
 
 
 def _compare(judge: Judge, node: str, cycle: str, first: Seen, later: Seen) -> bool:
     judge.judged += 1
     if later.boot_id == first.boot_id:
-        judge.error(
-            node, f"power cycle {cycle} did not happen", "another boot id", later.boot_id, "The BMC said that it cycled the power: update its firmware."
-        )
+        judge.error(node, CYCLE_DID_NOT_HAPPEN, "another boot id", later.boot_id, cycle=cycle)
         return False
     found = differences(first, later)
     for item in found[:_SHOWN]:
-        judge.fail(f"{node} {item.part}", f"{item.what}: {cycle}", item.before, item.after, _RMA)
+        judge.fail(f"{node} {item.part}", item.kind, item.before, item.after, cycle=cycle)
     if len(found) > _SHOWN:
-        judge.fail(node, f"further differences after power cycle {cycle}", "none", len(found) - _SHOWN, "Read them in the raw outputs.")
+        judge.fail(node, FURTHER_DIFFERENCES, "none", len(found) - _SHOWN, cycle=cycle)
     return not found

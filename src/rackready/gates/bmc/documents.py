@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackready.drivers.redfish_read import FORMAT, digest
-from rackready.gates.base import Command, Output, Outputs, Run
+from rackready.gates.base import NOT_RUN, Command, Output, Outputs, Run
 from rackready.gates.bmc import schema
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import document
@@ -32,6 +33,81 @@ _STATES = _WORKING | _ABSENT | _BROKEN | _IDLE
 _SWITCH_ON = "Switch it on, or wait until it has started, then run the gate again."
 _RAW = "Run the gate again; if it stays so, read its raw output (`rackready report --raw HASH`)."
 _OLD = "It is of another version of rackready: run the gate again."
+
+
+BMC_UNREADABLE = ErrorKind(
+    "bmc-unreadable",
+    "{what} unreadable",
+    meaning="What the BMC told is not one whole document.",
+    next_step=_RAW,
+)
+BMC_NOT_ALL_ASKED = ErrorKind(
+    "bmc-not-all-asked",
+    "{what}: not all of it asked",
+    meaning="The stored answers lack questions that today's gate asks.",
+    next_step=_OLD,
+)
+BMC_LINK_UNREAD = ErrorKind(
+    "bmc-link-unread",
+    "{what}: {address} unread",
+    meaning="The BMC names a resource and does not deliver it.",
+    next_step="Update or restart the BMC, then run the gate again.",
+)
+BMC_NOT_ASKED = ErrorKind(
+    "bmc-not-asked",
+    "{what} not asked",
+    meaning="The gate has no answer of the BMC.",
+    next_step=NOT_RUN,
+)
+BMC_NOT_REACHED = ErrorKind(
+    "bmc-not-reached",
+    "{what} not told",
+    meaning="The BMC does not answer, so nothing that it watches is known.",
+    next_step="Check that the BMC of {node} answers (bmc.address, its cable, user and password in the site file), then run the gate again.",
+)
+BMC_LATE = ErrorKind(
+    "bmc-late",
+    "{what} not told",
+    meaning="The BMC does not answer in time: it hangs or is overloaded.",
+    next_step="Restart the BMC, then run the gate again.",
+)
+STATE_UNKNOWN = ErrorKind(
+    "part-state-unknown",
+    "{what} state unknown",
+    meaning="The BMC uses a word for the part's state that Redfish does not have, or none.",
+    next_step="Update the BMC's firmware.",
+)
+NOT_IN_USE = ErrorKind(
+    "part-not-in-use",
+    "{what} not in use",
+    meaning="The part is switched off, so it cannot be known good.",
+    next_step=_SWITCH_ON,
+)
+HEALTH_NOT_REPORTED = ErrorKind(
+    "part-health-not-reported",
+    "{what} health not reported",
+    meaning="The BMC does not tell whether the part is healthy.",
+    next_step="Update the BMC's firmware.",
+)
+SENSOR_STATE_UNKNOWN = ErrorKind(
+    "sensor-state-unknown",
+    "sensor state unknown",
+    meaning="The BMC uses a word for the sensor's state that Redfish does not have.",
+    next_step="Update the BMC's firmware.",
+)
+SENSOR_HEALTH_UNKNOWN = ErrorKind(
+    "sensor-health-unknown",
+    "sensor health unknown",
+    meaning="The BMC uses a word for the sensor's health that Redfish does not have.",
+    next_step="Update the BMC's firmware.",
+)
+
+TOLD = (BMC_UNREADABLE, BMC_NOT_ALL_ASKED, BMC_LINK_UNREAD, BMC_NOT_ASKED, BMC_NOT_REACHED, BMC_LATE)
+"""What reading a BMC can find."""
+PART = (STATE_UNKNOWN, NOT_IN_USE, HEALTH_NOT_REPORTED)
+"""What ``works`` can find beside the fault that it is given."""
+SENSOR = (SENSOR_STATE_UNKNOWN, SENSOR_HEALTH_UNKNOWN)
+"""What ``healthy`` can find beside the fault that it is given."""
 
 
 def ask(node: str, *trails: str, key: str = KEY, timeout_s: float = TIMEOUT_S, stage: int = 0) -> Command:
@@ -76,17 +152,15 @@ def told(judge: Judge, node: str, what: str, run: Run, outputs: Outputs, key: st
     try:
         found = parse(output)
     except FormatError as error:
-        judge.error(f"{node} BMC", f"{what} unreadable", "a whole document of what the BMC told", error, _RAW)
+        judge.error(f"{node} BMC", BMC_UNREADABLE, "a whole document of what the BMC told", error, what=what)
         return None
     asked = [trail for command in run.commands if command.key == key for trail in command.argv[1:]]
     if lacking := [trail for trail in asked if trail not in found.trails and trail not in spared]:
         actual = f"{len(lacking)} not asked, {lacking[0]} first"
-        judge.error(f"{node} BMC", f"{what}: not all of it asked", f"answers to all {len(asked)} questions of today's gate", actual, _OLD)
+        judge.error(f"{node} BMC", BMC_NOT_ALL_ASKED, f"answers to all {len(asked)} questions of today's gate", actual, what=what)
         return None
     for address, why in found.unread.items():
-        judge.error(
-            f"{node} BMC", f"{what}: {address} unread", "a document, since the BMC links to it", why, "Update or restart the BMC, then run the gate again."
-        )
+        judge.error(f"{node} BMC", BMC_LINK_UNREAD, "a document, since the BMC links to it", why, what=what, address=address)
     return found
 
 
@@ -114,15 +188,12 @@ def parse(output: Output) -> Told:
 def _trouble(output: Output | None, node: str, what: str) -> Finding | None:
     where = f"{node} BMC"
     if output is None:
-        return Finding(
-            where=where, what=f"{what} not asked", expected="an answer", actual="none", next_step="Run the gate again; if it stays so, report a bug."
-        )
+        return BMC_NOT_ASKED.found(where, "an answer", "none", what=what)
     if output.failure:
-        step = f"Check that the BMC of {node} answers (bmc.address, its cable, user and password in the site file), then run the gate again."
-        return Finding(where=where, what=f"{what} not told", expected="an answer over Redfish", actual=output.failure.rstrip("."), next_step=step)
+        return BMC_NOT_REACHED.found(where, "an answer over Redfish", output.failure.rstrip("."), what=what, node=node)
     if output.timed_out or output.exit_code is None:
         actual = f"none after {output.seconds:.0f} s"
-        return Finding(where=where, what=f"{what} not told", expected="an answer in time", actual=actual, next_step="Restart the BMC, then run the gate again.")
+        return BMC_LATE.found(where, "an answer in time", actual, what=what)
     return None
 
 
@@ -151,9 +222,10 @@ def absent(document: Document) -> bool:
     return _status(document).get("State") in _ABSENT
 
 
-def works(judge: Judge, where: str, what: str, document: Document, next_step: str, *, idle: Collection[str] = ()) -> bool:
+def works(judge: Judge, where: str, what: str, document: Document, fault: FailKind, *, idle: Collection[str] = (), **values: str) -> bool:
     """Hold a part's state and health against working and OK; False when it failed, is not in use, or does not say.
 
+    ``fault`` (with its ``values``): what is found where it does not work.
     ``idle``: the states out of use in which this part is as it should be (a spare supply, an outlet that feeds nothing). A part that is
     switched off otherwise is an error: it cannot be known good.
     """
@@ -161,34 +233,37 @@ def works(judge: Judge, where: str, what: str, document: Document, next_step: st
     status = _status(document)
     now, health = status.get("State"), status.get("Health")
     if (now is None and health is None) or (now is not None and now not in _STATES) or (health is not None and health not in _HEALTH):
-        judge.error(where, f"{what} state unknown", "a State and a Health of Redfish", f"State {now}, Health {health}", "Update the BMC's firmware.")
+        judge.error(where, STATE_UNKNOWN, "a State and a Health of Redfish", f"State {now}, Health {health}", what=what)
         return False
     if health in {"Warning", "Critical"} or now in _ABSENT | _BROKEN:
-        judge.fail(where, f"{what} not working", "State Enabled, Health OK", f"State {now}, Health {health}{_conditions(status)}", next_step)
+        judge.fail(where, fault, "State Enabled, Health OK", f"State {now}, Health {health}{_conditions(status)}", **values)
         return False
     if now in _IDLE and now not in idle:
-        judge.error(where, f"{what} not in use", "State Enabled, Health OK", f"State {now}, Health {health}", _SWITCH_ON)
+        judge.error(where, NOT_IN_USE, "State Enabled, Health OK", f"State {now}, Health {health}", what=what)
         return False
     if health is None:
-        judge.error(where, f"{what} health not reported", "Health OK", f"State {now}, no Health", "Update the BMC's firmware.")
+        judge.error(where, HEALTH_NOT_REPORTED, "Health OK", f"State {now}, no Health", what=what)
         return False
     return True
 
 
-def healthy(judge: Judge, where: str, sensor: Document, next_step: str) -> bool:
-    """Hold the health of a sensor that has a reading against OK. Many sensors tell none, so none is no fault; a word that Redfish does not have is."""
+def healthy(judge: Judge, where: str, sensor: Document, fault: FailKind) -> bool:
+    """Hold the health of a sensor that has a reading against OK; ``fault`` is found where it is not.
+
+    Many sensors tell none, so none is no fault; a word that Redfish does not have is.
+    """
     status = _status(sensor)
     health, now = status.get("Health"), status.get("State")
     if strange(sensor):
-        judge.error(where, "sensor state unknown", "a State of Redfish", now, "Update the BMC's firmware.")
+        judge.error(where, SENSOR_STATE_UNKNOWN, "a State of Redfish", now)
         return False
     if health in {None, "OK"}:
         return True
     shown = f"State {status.get('State')}, Health {health}{_conditions(status)}"
     if health in _HEALTH:
-        judge.fail(where, "sensor health", "Health OK", shown, next_step)
+        judge.fail(where, fault, "Health OK", shown)
     else:
-        judge.error(where, "sensor health unknown", "one of OK, Warning, Critical", shown, "Update the BMC's firmware.")
+        judge.error(where, SENSOR_HEALTH_UNKNOWN, "one of OK, Warning, Critical", shown)
     return False
 
 

@@ -10,6 +10,7 @@ from typing import Self
 
 from rackready.gates.bmc import cper
 from rackready.gates.bmc.documents import Document, name, numeric
+from rackready.gates.finding_kinds import FailKind
 
 _EPOCH_S = 946_684_800.0
 """2000-01-01: an older date is a BMC whose clock was not set yet, so no usable time."""
@@ -21,31 +22,65 @@ _LONG = 160
 _NOT_HEALTH = re.compile(r"maintenance|audit|security", re.IGNORECASE)
 """In the name of a service: records of who did what (Supermicro's Log1 of the manager, Lenovo's maintenance log)."""
 
-_KINDS = (
-    (
-        re.compile(r"uncorrect\w*.{0,20}(ecc|memory)|multi-?bit|memory.{0,40}(uncorrect|fail)|dimm.{0,40}(uncorrect|fail|disabled)", re.IGNORECASE),
-        "memory error",
-        "Reseat the DIMM that the entry names, run the memory test; if it comes back, replace the DIMM, then suspect the CPU's socket.",
-    ),
-    (
-        re.compile(r"ierr|catastrophic|machine check|mcerr|caterr|processor.{0,30}(error|fail|therm)", re.IGNORECASE),
-        "CPU error",
-        "Save the BMC's crash dump, update BIOS and microcode; if it comes back, replace the CPU, then the board.",
-    ),
-    (
-        re.compile(r"pcie?.{0,30}(fatal|uncorrect|error|perr|serr)|bus.{0,10}(fatal|uncorrect)|critical interrupt", re.IGNORECASE),
-        "PCIe error",
-        "Find the slot that the entry names; reseat the card or riser, check firmware; if it comes back, replace the card.",
-    ),
-    (
-        re.compile(r"power supply|psu|ac lost|input lost|power unit|redundancy", re.IGNORECASE),
-        "power supply event",
-        "Run bmc/power/sanity/supplies; repair supply or feed.",
-    ),
-    (re.compile(r"\bfan\b|spd_fan", re.IGNORECASE), "fan event", "Run bmc/cooling/sanity/fans; replace the fan that the entry names."),
-    (re.compile(r"leak", re.IGNORECASE), "leak event", "Run bmc/cooling/sanity/leaks; look for the leak before the node is used."),
-    (re.compile(r"\btemp|thermal|overheat", re.IGNORECASE), "temperature event", "Run bmc/cooling/sanity/temperatures; look at air and coolant."),
+_OTHER = "Read the entry in the vendor's guide and do what it says; once it is dealt with, say so with `rackready repair`: what is older counts no longer."
+MEMORY_ENTRY = FailKind(
+    "bmc-log-memory-error",
+    "{before}memory error{after}",
+    meaning="The server logged an error of its memory.",
+    next_step="Reseat the DIMM that the entry names, run the memory test; if it comes back, replace the DIMM, then suspect the CPU's socket.",
 )
+CPU_ENTRY = FailKind(
+    "bmc-log-cpu-error",
+    "{before}CPU error{after}",
+    meaning="The server logged an error of a processor.",
+    next_step="Save the BMC's crash dump, update BIOS and microcode; if it comes back, replace the CPU, then the board.",
+)
+PCIE_ENTRY = FailKind(
+    "bmc-log-pcie-error",
+    "{before}PCIe error{after}",
+    meaning="The server logged an error of a PCIe card or slot.",
+    next_step="Find the slot that the entry names; reseat the card or riser, check firmware; if it comes back, replace the card.",
+)
+POWER_ENTRY = FailKind(
+    "bmc-log-power-event",
+    "{before}power supply event{after}",
+    meaning="The server logged trouble with its power supplies or feeds.",
+    next_step="Run bmc/power/sanity/supplies; repair supply or feed.",
+)
+FAN_ENTRY = FailKind(
+    "bmc-log-fan-event",
+    "{before}fan event{after}",
+    meaning="The server logged trouble with a fan.",
+    next_step="Run bmc/cooling/sanity/fans; replace the fan that the entry names.",
+)
+LEAK_ENTRY = FailKind(
+    "bmc-log-leak-event",
+    "{before}leak event{after}",
+    meaning="The server logged a leak of coolant.",
+    next_step="Run bmc/cooling/sanity/leaks; look for the leak before the node is used.",
+)
+HEAT_ENTRY = FailKind(
+    "bmc-log-temperature-event",
+    "{before}temperature event{after}",
+    meaning="The server logged that something was too warm or too cold.",
+    next_step="Run bmc/cooling/sanity/temperatures; look at air and coolant.",
+)
+OTHER_ENTRY = FailKind(
+    "bmc-log-event",
+    "{before}event{after}",
+    meaning="The server logged something that rackready cannot sort.",
+    next_step=_OTHER,
+)
+_KINDS = (
+    (re.compile(r"uncorrect\w*.{0,20}(ecc|memory)|multi-?bit|memory.{0,40}(uncorrect|fail)|dimm.{0,40}(uncorrect|fail|disabled)", re.IGNORECASE), MEMORY_ENTRY),
+    (re.compile(r"ierr|catastrophic|machine check|mcerr|caterr|processor.{0,30}(error|fail|therm)", re.IGNORECASE), CPU_ENTRY),
+    (re.compile(r"pcie?.{0,30}(fatal|uncorrect|error|perr|serr)|bus.{0,10}(fatal|uncorrect)|critical interrupt", re.IGNORECASE), PCIE_ENTRY),
+    (re.compile(r"power supply|psu|ac lost|input lost|power unit|redundancy", re.IGNORECASE), POWER_ENTRY),
+    (re.compile(r"\bfan\b|spd_fan", re.IGNORECASE), FAN_ENTRY),
+    (re.compile(r"leak", re.IGNORECASE), LEAK_ENTRY),
+    (re.compile(r"\btemp|thermal|overheat", re.IGNORECASE), HEAT_ENTRY),
+)
+FINDINGS = (*(kind for _, kind in _KINDS), OTHER_ENTRY)
 _FAULTS = re.compile(
     r"uncorrect\w*.{0,20}(ecc|memory)|(ecc|memory).{0,20}uncorrect|multi-?bit.{0,10}ecc|\bierr\b|\bcaterr\b"
     r"|\bleak\w*( was)? detected|\bleak detect\w*.{0,10}critical",
@@ -59,7 +94,6 @@ _OVER = re.compile(
     re.IGNORECASE,
 )
 """In the text of an entry that says that something is over, or never was, or only that it is watched for."""
-_OTHER = "Read the entry in the vendor's guide and do what it says; once it is dealt with, say so with `rackready repair`: what is older counts no longer."
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +114,11 @@ class Entry:
 class Group:
     """Entries of one kind and text."""
 
-    what: str
+    kind: FailKind
+    before: str
+    after: str
+    """What stands before and behind the words of its kind: its severity."""
     said: str
-    step: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +229,10 @@ def grouped(entries: Sequence[Entry]) -> list[Group]:
 
 
 def _group(severity: str, text: str, items: Sequence[Entry]) -> Group:
-    kind, step = next(((kind, step) for pattern, kind, step in _KINDS if pattern.search(text)), ("event", _OTHER))
+    kind = next((kind for pattern, kind in _KINDS if pattern.search(text)), OTHER_ENTRY)
     dates = items[0].dated if len(items) == 1 else f"{items[0].dated} to {items[-1].dated}, {len(items)} times"
-    what = f"{kind} that the BMC calls OK" if severity == "OK" else f"{severity} {kind}"
-    return Group(what, f"{text} ({dates})", step)
+    before, after = ("", " that the BMC calls OK") if severity == "OK" else (f"{severity} ", "")
+    return Group(kind, before, after, f"{text} ({dates})")
 
 
 def _dated(log: Log) -> str:

@@ -16,9 +16,10 @@ from pydantic import AwareDatetime, Field, Strict
 
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Passed, Run
-from rackready.gates.bmc import owner
+from rackready.gates.bmc import eventlog, owner
 from rackready.gates.bmc.documents import Document, Told
 from rackready.gates.bmc.eventlog import Entry, Log, Mark, grouped, logs
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
@@ -32,10 +33,73 @@ _SEVERITIES = frozenset({"OK", "Warning", "Critical"})
 _SHOWN = 12
 
 
+NO_LOG = ErrorKind(
+    "bmc-no-event-log",
+    "no event log",
+    meaning="The BMC keeps no log, so nothing that happened before now is known.",
+    next_step="Update the BMC's firmware; without a log nothing past is known.",
+)
+CLOCK_NOT_REPORTED = ErrorKind(
+    "bmc-clock-not-reported",
+    "clock not reported",
+    meaning="The BMC does not tell its time, so entries of its log cannot be dated.",
+    next_step="Set the BMC's clock (NTP).",
+)
+LOG_OFF = ErrorKind(
+    "bmc-log-off",
+    "log switched off",
+    meaning="The log is switched off, so what happens now is not recorded.",
+    next_step="Switch it on: what happens now is not recorded.",
+)
+NO_SEVERITY = ErrorKind(
+    "bmc-entry-no-severity",
+    "entry without a severity",
+    meaning="An entry of the log does not say how bad it is.",
+    next_step="Update the BMC's firmware.",
+)
+FURTHER_ENTRIES = FailKind(
+    "bmc-further-entries",
+    "further entries",
+    meaning="The log has more kinds of bad entries than are named.",
+    next_step="Read the whole log in the raw output.",
+)
+LOG_FULL = ErrorKind(
+    "bmc-log-full",
+    "log full",
+    meaning="The log is full and takes no new entries.",
+    next_step="Save and clear it. Read what else recorded that time (syslog, the BMC's other logs), then say with `rackready repair` that it was dealt with.",
+)
+LOG_WRAPPED = ErrorKind(
+    "bmc-log-wrapped",
+    "log wrapped",
+    meaning="The log has overwritten entries that nobody has judged.",
+    next_step="Read what else recorded that time (syslog, the BMC's other logs), then say with `rackready repair` that it was dealt with.",
+)
+LOG_CLEARED = ErrorKind(
+    "bmc-log-cleared",
+    "log cleared since the last pass",
+    meaning="Somebody cleared the log since the last pass, and entries that nobody has judged may be gone.",
+    next_step="Read what else recorded that time (syslog, the BMC's other logs), then say with `rackready repair` that it was dealt with.",
+)
+ENTRIES_AHEAD = ErrorKind(
+    "bmc-entries-ahead",
+    "entries count from a time that is still to come",
+    meaning="Entries count from a time that the BMC's clock has not reached, so none would count.",
+    next_step="Set the BMC's clock (NTP) or the input `since`, read the log by hand, then say with `rackready repair` that it was dealt with.",
+)
+
+FINDINGS = (NO_LOG, CLOCK_NOT_REPORTED, LOG_OFF, NO_SEVERITY, FURTHER_ENTRIES, LOG_FULL, LOG_WRAPPED, LOG_CLEARED, ENTRIES_AHEAD)
+
+
 class Events(Gate):
     """The BMC's event logs hold nothing bad that is newer than the last pass, and none of it was lost."""
 
     id = "bmc/log/sanity/events"
+    findings = (
+        *eventlog.FINDINGS,
+        *owner.FINDINGS,
+        *FINDINGS,
+    )
     looks = True
     since_last_pass = True
 
@@ -64,10 +128,10 @@ class Events(Gate):
             return judge.verdict(node)
         there = logs(found.at(*SERVICES), found.at(*ENTRIES))
         if not there:
-            judge.error(f"{node} BMC", "no event log", "a log service with entries", "none", "Update the BMC's firmware; without a log nothing past is known.")
+            judge.error(f"{node} BMC", NO_LOG, "a log service with entries", "none")
         clock = _clock(found, there)
         if clock is None:
-            judge.error(f"{node} BMC", "clock not reported", "DateTime of its log service or manager", "none", "Set the BMC's clock (NTP).")
+            judge.error(f"{node} BMC", CLOCK_NOT_REPORTED, "DateTime of its log service or manager", "none")
         else:
             judge.metric("bmc_clock", f"{node}/bmc", clock, "s since 1970")
             by_its_clock = run.about if set(run.about) != {"since"} else {}  # a repair's time is of our clock, which may go a little before
@@ -87,42 +151,35 @@ class Events(Gate):
         if log.times:
             judge.metric("log_newest", f"{node}/{log.key}", max(log.times), "s since 1970")
         if log.off:
-            judge.error(where, "log switched off", "ServiceEnabled true", "false", "Switch it on: what happens now is not recorded.")
+            judge.error(where, LOG_OFF, "ServiceEnabled true", "false")
         self._lost(judge, where, log, since, mark)
         judge.metric("log_undated", f"{node}/{log.key}", log.undated, "1")
         known = dealt_with or (mark is not None and log.undated <= mark.undated)
         new = [entry for entry in log.entries if _counts(entry, since, dealt_with=known)]
         strange = [entry for entry in new if entry.severity not in _SEVERITIES]
         if strange:
-            judge.error(where, "entry without a severity", "OK, Warning or Critical", f"{strange[0].severity}: {strange[0].text}", "Update the BMC's firmware.")
+            judge.error(where, NO_SEVERITY, "OK, Warning or Critical", f"{strange[0].severity}: {strange[0].text}")
         bad = [entry for entry in new if entry.severity == "Critical" or entry.belittled or (self.inputs.warnings and entry.severity == "Warning")]
         groups = grouped(bad)
         for group in groups[:_SHOWN]:
-            judge.fail(where, group.what, f"no such entry{_words(since)}", group.said, group.step)
+            judge.fail(where, group.kind, f"no such entry{_words(since)}", group.said, before=group.before, after=group.after)
         if len(groups) > _SHOWN:
             more = len(groups) - _SHOWN
-            judge.fail(where, "further entries", f"none{_words(since)}", f"{more} further kinds of entries", "Read the whole log in the raw output.")
+            judge.fail(where, FURTHER_ENTRIES, f"none{_words(since)}", f"{more} further kinds of entries")
         if not bad and not strange:
             judge.measured.add(f"{node}/{log.key}")
 
     def _lost(self, judge: Judge, where: str, log: Log, since: float | None, mark: Mark | None) -> None:
         """Say what of a log is missing: it is full and takes nothing more, it wrapped, or somebody cleared it."""
-        step = "Read what else recorded that time (syslog, the BMC's other logs), then say with `rackready repair` that it was dealt with."
         if log.full and log.keeps:
-            judge.error(
-                where,
-                "log full",
-                f"room for new entries (it holds {log.size} and overwrites none)",
-                f"{len(log.entries)} entries",
-                f"Save and clear it. {step}",
-            )
+            judge.error(where, LOG_FULL, f"room for new entries (it holds {log.size} and overwrites none)", f"{len(log.entries)} entries")
         if since is None:
             return
         oldest = min(log.times, default=None)
         if log.full and not log.keeps and oldest is not None and oldest > since:
-            judge.error(where, "log wrapped", f"entries back to {_stamp(since)}", f"the oldest is of {_stamp(oldest)}", step)
+            judge.error(where, LOG_WRAPPED, f"entries back to {_stamp(since)}", f"the oldest is of {_stamp(oldest)}")
         elif self.inputs.since is None and mark is not None and mark.cleared(log):
-            judge.error(where, "log cleared since the last pass", f"its {mark.entries:.0f} entries of then, or newer ones on top", log.shown, step)
+            judge.error(where, LOG_CLEARED, f"its {mark.entries:.0f} entries of then, or newer ones on top", log.shown)
 
 
 def _counts(entry: Entry, since: float | None, *, dealt_with: bool) -> bool:
@@ -165,8 +222,7 @@ def _clock(found: Told, there: Sequence[Log]) -> float | None:
 def _past(judge: Judge, where: str, clock: float, since: float | None) -> None:
     """Hold the time from which entries count against the BMC's clock: one that was set back dates what happens now before the last pass."""
     if since is not None and int(since) > clock:
-        step = "Set the BMC's clock (NTP) or the input `since`, read the log by hand, then say with `rackready repair` that it was dealt with."
-        judge.error(where, "entries count from a time that is still to come", f"at most {_stamp(clock)}, the BMC's clock", _stamp(since), step)
+        judge.error(where, ENTRIES_AHEAD, f"at most {_stamp(clock)}, the BMC's clock", _stamp(since))
 
 
 def _time(value: object) -> float | None:

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Passed, Run
-from rackready.gates.bmc import owner
+from rackready.gates.bmc import documents, owner
 from rackready.gates.bmc.documents import Document, Told, absent, name, numeric, parts, works
 from rackready.gates.bmc.redundancy import NONE, groups, kind
 from rackready.gates.bmc.thresholds import Bounds, bounds
 from rackready.gates.bmc.words import READING_TYPES
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
@@ -28,10 +29,70 @@ _SPEED = "fan_speed"
 """Metric of every fan that turns: what a pass records of the fans that it saw."""
 
 
+FANS_NOT_REPORTED = ErrorKind(
+    "fans-not-reported",
+    "fans not reported",
+    meaning="The BMC lists no fan.",
+    next_step="Update the BMC's firmware; a server without a fan is not known here.",
+)
+FAN_SENSOR_LOST = ErrorKind(
+    "fan-sensor-not-read",
+    "sensor of the fan not read",
+    meaning="A fan names a sensor that the BMC does not deliver.",
+    next_step="Update or restart the BMC, then run the gate again.",
+)
+FAN_SPEED_NOT_REPORTED = ErrorKind(
+    "fan-speed-not-reported",
+    "fan speed not reported",
+    meaning="The BMC does not tell how fast a fan turns.",
+    next_step="Reseat the fan; if it stays so, replace it, or update the BMC's firmware.",
+)
+FAN_STANDS = FailKind(
+    "fan-stands-still",
+    "fan stands still",
+    meaning="A fan does not turn.",
+    next_step=_STEP,
+)
+FAN_SLOW = FailKind(
+    "fan-slow",
+    "fan too slow",
+    meaning="A fan turns slower than the BMC's own threshold.",
+    next_step=_STEP,
+)
+FANS_GONE = FailKind(
+    "fans-gone",
+    "fans gone since the last pass",
+    meaning="Fans that the BMC listed at the last pass are not listed any more.",
+    next_step=(
+        "Reseat that fan, else replace it. If it was taken out on purpose, or the BMC's "
+        "firmware lists fans otherwise now, say with `rackready repair` that it was dealt with."
+    ),
+)
+FAN_NOT_WORKING = FailKind(
+    "fan-not-working",
+    "fan not working",
+    meaning="A fan is broken by the BMC's word.",
+    next_step=_STEP,
+)
+FANS_NOT_REDUNDANT = FailKind(
+    "fans-redundancy-lost",
+    "redundancy not working",
+    meaning="The fans are not redundant any more: the loss of one more lets the server overheat.",
+    next_step="Repair the fan that is named beside this.",
+)
+
+FINDINGS = (FAN_NOT_WORKING, FANS_NOT_REDUNDANT, FANS_NOT_REPORTED, FAN_SENSOR_LOST, FAN_SPEED_NOT_REPORTED, FAN_STANDS, FAN_SLOW, FANS_GONE)
+
+
 class Fans(Gate):
     """Every fan turns, above the least speed that its BMC has for it, the set is redundant, and none is gone since the last pass."""
 
     id = "bmc/cooling/sanity/fans"
+    findings = (
+        *owner.FINDINGS,
+        *documents.PART,
+        *FINDINGS,
+    )
     stops_load = True
     looks = True
     since_last_pass = True
@@ -52,7 +113,7 @@ class Fans(Gate):
         if not fans and not run.about and cooling is not None and cooling.kind == "liquid":
             return nothing(judge, node, f"{facts.nodes[node].platform.id} is cooled by liquid alone and its BMC lists no fans: nothing to judge")
         if not fans:
-            judge.error(f"{node} BMC", "fans not reported", "at least one fan", "none", "Update the BMC's firmware; a server without a fan is not known here.")
+            judge.error(f"{node} BMC", FANS_NOT_REPORTED, "at least one fan", "none")
         for fan, limits in fans:
             self._one(judge, node, fan, limits)
         _gone(judge, node, [name(fan) for fan, _ in fans], run.about)
@@ -62,21 +123,21 @@ class Fans(Gate):
     @staticmethod
     def _one(judge: Judge, node: str, fan: Document, limits: Bounds) -> None:
         where = f"{node} fan {name(fan)}"
-        if not works(judge, where, "fan", fan, _STEP):
+        if not works(judge, where, "fan", fan, FAN_NOT_WORKING):
             return
         if isinstance(lost := fan.get("Sensor"), str):
-            judge.error(where, "sensor of the fan not read", lost, "not among the sensors of the BMC", "Update or restart the BMC, then run the gate again.")
+            judge.error(where, FAN_SENSOR_LOST, lost, "not among the sensors of the BMC")
             return
         speed, unit = _speed(fan)
         if speed is None:
-            judge.error(where, "fan speed not reported", "a reading", "none", "Reseat the fan; if it stays so, replace it, or update the BMC's firmware.")
+            judge.error(where, FAN_SPEED_NOT_REPORTED, "a reading", "none")
             return
         judge.metric(_SPEED, f"{node}/fan/{name(fan)}", speed, unit)
         least = max((item for item in (limits.low_caution, limits.low_critical, limits.low_fatal) if item is not None), default=None)
         if speed <= 0:
-            judge.fail(where, "fan stands still", f"at least {least:.0f} {unit}" if least is not None else "a fan that turns", f"{speed:.0f} {unit}", _STEP)
+            judge.fail(where, FAN_STANDS, f"at least {least:.0f} {unit}" if least is not None else "a fan that turns", f"{speed:.0f} {unit}")
         elif least is not None and speed < least:
-            judge.fail(where, "fan too slow", f"at least {least:.0f} {unit} (the BMC's own threshold)", f"{speed:.0f} {unit}", _STEP)
+            judge.fail(where, FAN_SLOW, f"at least {least:.0f} {unit} (the BMC's own threshold)", f"{speed:.0f} {unit}")
         else:
             judge.measured.add(f"{node}/fan/{name(fan)}")
 
@@ -86,7 +147,7 @@ class Fans(Gate):
             if isinstance(group.get("Status"), dict) and not absent(group):
                 where = f"{node} fan redundancy group {group.get('MemberId', index)}"
                 idle = {"Disabled"} if kind(group) == NONE else ()  # a group without spares is switched off, and rightly
-                works(judge, where, "redundancy", group, "Repair the fan that is named beside this.", idle=idle)
+                works(judge, where, "redundancy", group, FANS_NOT_REDUNDANT, idle=idle)
 
 
 def _before(passed: Passed | None) -> Mapping[str, str]:
@@ -106,11 +167,7 @@ def _gone(judge: Judge, node: str, fans: Sequence[str], about: Mapping[str, str]
     if len(fans) < before.total():
         lost = sorted((before - Counter(fans)).elements())
         named = f", without {', '.join(lost)}" if len(lost) == before.total() - len(fans) else ""  # else the others have other names, too
-        step = (
-            "Reseat that fan, else replace it. If it was taken out on purpose, or the BMC's firmware lists fans otherwise now, "
-            "say with `rackready repair` that it was dealt with."
-        )
-        judge.fail(node, "fans gone since the last pass", f"{before.total()} fans", f"{len(fans)}{named}", step)
+        judge.fail(node, FANS_GONE, f"{before.total()} fans", f"{len(fans)}{named}")
 
 
 def nothing(judge: Judge, node: str, note: str) -> Verdict:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc import owner
+from rackready.gates.bmc import documents, owner
 from rackready.gates.bmc.documents import Document, Told, absent, name, parts, state, works
 from rackready.gates.bmc.fans import nothing
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
@@ -21,10 +22,62 @@ _STEP = "Cut the power of this node and close its coolant supply, look for the l
 _WORDS = frozenset({"OK", "Warning", "Critical"})
 
 
+NO_DETECTOR = ErrorKind(
+    "leak-no-detector",
+    "no leak detector",
+    meaning="Liquid cools the node, and the BMC shows no leak detector: a leak would not be seen.",
+    next_step="Update the BMC's firmware, or watch for leaks by other means and declare the gate's skip with that reason.",
+)
+COOLING_NOT_DECLARED = ErrorKind(
+    "leak-cooling-not-declared",
+    "no leak detector",
+    meaning="Nobody says whether liquid cools the node, and the BMC shows no leak detector.",
+    next_step="Give the platform profile {platform} its cooling with the source.",
+)
+DETECTOR_OFF = FailKind(
+    "leak-detector-off",
+    "{what} switched off",
+    meaning="A leak detector is switched off: a leak would not be seen.",
+    next_step="Switch it on in the BMC: a leak would be seen by nobody.",
+)
+LEAK = FailKind(
+    "leak-detected",
+    "leak detected",
+    meaning="A detector reports coolant where none should be.",
+    next_step=_STEP,
+)
+DETECTOR_UNKNOWN = ErrorKind(
+    "leak-detector-state-unknown",
+    "leak detector state unknown",
+    meaning="A leak detector does not say whether there is a leak.",
+    next_step="Check the detector's cable.",
+)
+DETECTION_NOT_WORKING = FailKind(
+    "leak-detection-not-working",
+    "leak detection not working",
+    meaning="The leak detection as a whole reports a fault, which may be a leak.",
+    next_step=_STEP,
+)
+DETECTOR_NOT_WORKING = FailKind(
+    "leak-detector-not-working",
+    "leak detector not working",
+    meaning="A leak detector is broken: a leak would not be seen.",
+    next_step="Check the detector's cable, else replace it: a leak would not be seen.",
+)
+
+DETECTED = (*documents.PART, DETECTION_NOT_WORKING, DETECTOR_NOT_WORKING, DETECTOR_OFF, LEAK, DETECTOR_UNKNOWN)
+"""What the detectors of a node or device can show."""
+FINDINGS = (*DETECTED, NO_DETECTOR, COOLING_NOT_DECLARED)
+
+
 class Leaks(Gate):
     """No leak detector of a liquid-cooled node sees liquid, and there is at least one."""
 
     id = "bmc/cooling/sanity/leaks"
+    findings = (
+        *owner.FINDINGS,
+        *FINDINGS,
+    )
     stops_load = True
     looks = True
 
@@ -46,11 +99,11 @@ class Leaks(Gate):
         if seen or judge.fails or judge.errors:
             return judge.verdict(node)
         if wet:
-            step = "Update the BMC's firmware, or watch for leaks by other means and declare the gate's skip with that reason."
-            judge.error(f"{node} BMC", "no leak detector", "at least one, since liquid cools the node", "none", step)
+            judge.error(f"{node} BMC", NO_DETECTOR, "at least one, since liquid cools the node", "none")
         elif kind is None:
-            step = f"Give the platform profile {platform.id} its cooling with the source."
-            judge.error(f"{node} BMC", "no leak detector", "to know whether liquid cools the node", "the profile does not say how it is cooled", step)
+            judge.error(
+                f"{node} BMC", COOLING_NOT_DECLARED, "to know whether liquid cools the node", "the profile does not say how it is cooled", platform=platform.id
+            )
         else:
             return nothing(judge, node, f"air cools {platform.id} (its profile), and its BMC has no leak detector: nothing to judge")
         return judge.verdict(node)
@@ -69,7 +122,7 @@ def hold_detectors(judge: Judge, where: str, found: Told, detection: str, detect
         if not isinstance(document.get("Status"), dict) or (state(document) in {"Disabled", "Absent"} and not seen and not wet):
             continue
         if not _off(judge, f"{where} leak detection", "leak detection", document):
-            works(judge, f"{where} leak detection", "leak detection", document, _STEP)
+            works(judge, f"{where} leak detection", "leak detection", document, DETECTION_NOT_WORKING)
     return seen
 
 
@@ -77,7 +130,7 @@ def _off(judge: Judge, where: str, what: str, document: Document) -> bool:
     """Whether what should see a leak is switched off, said as a fail."""
     if state(document) != "Disabled":
         return False
-    judge.fail(where, f"{what} switched off", "State Enabled", "State Disabled", "Switch it on in the BMC: a leak would be seen by nobody.")
+    judge.fail(where, DETECTOR_OFF, "State Enabled", "State Disabled", what=what)
     return True
 
 
@@ -93,10 +146,10 @@ def _one(judge: Judge, where: str, part: str, detector: Document) -> None:
     seen = detector.get("DetectorState")
     if seen in {"Warning", "Critical"} and not absent(detector):
         kind = detector.get("LeakDetectorType") or "liquid"
-        judge.fail(where, "leak detected", "DetectorState OK", f"{seen} ({kind})", _STEP)
+        judge.fail(where, LEAK, "DetectorState OK", f"{seen} ({kind})")
     elif _off(judge, where, "leak detector", detector):
         return
     elif seen not in _WORDS or absent(detector):
-        judge.error(where, "leak detector state unknown", "one of OK, Warning, Critical", "Absent" if absent(detector) else seen, "Check the detector's cable.")
-    elif works(judge, where, "leak detector", detector, "Check the detector's cable, else replace it: a leak would not be seen."):
+        judge.error(where, DETECTOR_UNKNOWN, "one of OK, Warning, Critical", "Absent" if absent(detector) else seen)
+    elif works(judge, where, "leak detector", detector, DETECTOR_NOT_WORKING):
         judge.measured.add(part)

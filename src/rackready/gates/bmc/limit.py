@@ -15,6 +15,7 @@ from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import Document, Told, numeric, parts
 from rackready.gates.bmc.words import CONTEXTS, CONTROL_TYPES
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import Figure
@@ -28,10 +29,66 @@ _CAP = "Set the limit in the BMC, or correct cap_w."
 _SWITCHED_OFF = "If the BMC shows a limit that is switched off (iDRAC: ServerPwr.PowerCapSetting), set it to the platform's maximum so that this can be seen."
 
 
+LIMIT_NOT_REPORTED = ErrorKind(
+    "bmc-power-limit-not-reported",
+    "power limit not reported",
+    meaning="The site wants a power limit, and the BMC does not show that it is set.",
+    next_step="Update the BMC's firmware, or take cap_w out of the gate set: nobody can see that the limit holds.",
+)
+NO_CHASSIS = ErrorKind(
+    "bmc-no-chassis",
+    "no chassis reported",
+    meaning="The BMC lists no chassis, so its power limits are not known.",
+    next_step="Update or restart the BMC, then run the gate again.",
+)
+MODE_UNKNOWN = ErrorKind(
+    "bmc-power-limit-mode-unknown",
+    "power limit mode unknown",
+    meaning="The BMC uses a word for a power limit's mode that Redfish does not have.",
+    next_step="Update the BMC's firmware.",
+)
+BELOW_DEFAULT = FailKind(
+    "bmc-power-limit-below-default",
+    "power limit below the BMC's own default",
+    meaning="Somebody lowered a power limit: under load the server slows down.",
+    next_step=_STEP,
+)
+LIMIT_OTHER = FailKind(
+    "bmc-power-limit",
+    "power limit",
+    meaning="The server's power limit is not the one that the site wants.",
+    next_step=_CAP,
+)
+CONTROL_UNKNOWN = ErrorKind(
+    "bmc-power-control-unknown",
+    "what the control limits is unknown",
+    meaning="The BMC does not say what a power control limits.",
+    next_step="Update the BMC's firmware.",
+)
+BELOW_HIGHEST_DRAW = FailKind(
+    "bmc-power-limit-below-draw",
+    "power limit below the platform's highest draw",
+    meaning="The server may not draw what it needs under full load: it slows down.",
+    next_step=_STEP,
+)
+BELOW_HIGHEST_DRAW_SWITCHED_OFF = FailKind(
+    "bmc-power-limit-below-draw-old",
+    "power limit below the platform's highest draw",
+    meaning="The server may not draw what it needs under full load, unless the BMC shows a limit that is switched off.",
+    next_step=f"{_STEP} {_SWITCHED_OFF}",
+)
+
+FINDINGS = (BELOW_HIGHEST_DRAW, BELOW_HIGHEST_DRAW_SWITCHED_OFF, LIMIT_NOT_REPORTED, NO_CHASSIS, MODE_UNKNOWN, BELOW_DEFAULT, LIMIT_OTHER, CONTROL_UNKNOWN)
+
+
 class PowerLimit(Gate):
     """No power limit in the BMC keeps the node below the power that it is meant to have."""
 
     id = "bmc/power/sanity/limit"
+    findings = (
+        *owner.FINDINGS,
+        *FINDINGS,
+    )
     looks = True
 
     class Inputs(base.Inputs):
@@ -68,11 +125,10 @@ class PowerLimit(Gate):
             self._older(judge, node, control, most)
         points = [point for _, limit in limits if (point := numeric(limit.get("SetPoint"))) is not None and limit.get("ControlMode") != "Disabled"]
         if self.inputs.cap_w is not None and not controls and self.inputs.cap_w not in points:
-            step = "Update the BMC's firmware, or take cap_w out of the gate set: nobody can see that the limit holds."
             actual = ", ".join(f"{point:.0f} W" for point in points) or "no power control"
-            judge.error(f"{node} BMC", "power limit not reported", f"{self.inputs.cap_w:.0f} W, as the site wants", actual, step)
+            judge.error(f"{node} BMC", LIMIT_NOT_REPORTED, f"{self.inputs.cap_w:.0f} W, as the site wants", actual)
         if not found.has(_CHASSIS):
-            judge.error(f"{node} BMC", "no chassis reported", "at least one", "none", "Update or restart the BMC, then run the gate again.")
+            judge.error(f"{node} BMC", NO_CHASSIS, "at least one", "none")
         if judge.judged == 0 and not judge.errors:
             judge.judged += 1
             judge.remark("the BMC shows no power control: it limits nothing")
@@ -88,18 +144,18 @@ class PowerLimit(Gate):
         mode, point = limit.get("ControlMode"), numeric(limit.get("SetPoint"))
         judge.judged += 1
         if mode is not None and mode not in _MODES:
-            judge.error(where, "power limit mode unknown", "one of " + ", ".join(sorted(_MODES)), mode, "Update the BMC's firmware.")
+            judge.error(where, MODE_UNKNOWN, "one of " + ", ".join(sorted(_MODES)), mode)
             return
         if mode == "Disabled" or point is None:
             return
         judge.metric("power_limit", f"{node}/{_place(document)}", point, "W")
         bound = next((value for key in ("DefaultSetPoint", "AllowableMax") if (value := numeric(limit.get(key))) is not None), None)
         if bound is not None and point < bound and point != self.inputs.cap_w:
-            judge.fail(where, "power limit below the BMC's own default", f"{bound:.0f} W", f"{point:.0f} W", _STEP)
+            judge.fail(where, BELOW_DEFAULT, f"{bound:.0f} W", f"{point:.0f} W")
         elif most is not None and self.inputs.cap_w is None and not (most.source.startswith("derived") and point == bound):
-            _hold(judge, where, point, most, _STEP)
+            _hold(judge, where, point, most, BELOW_HIGHEST_DRAW)
         elif most is not None and self.inputs.cap_w is not None and 0 < point < self.inputs.cap_w:
-            judge.fail(where, "power limit", f"{self.inputs.cap_w:.0f} W, as the site wants", f"{point:.0f} W", _CAP)
+            judge.fail(where, LIMIT_OTHER, f"{self.inputs.cap_w:.0f} W, as the site wants", f"{point:.0f} W")
         elif bound is None:
             judge.remark("a limit without default and maximum in the BMC is recorded only")
 
@@ -113,7 +169,7 @@ class PowerLimit(Gate):
         if wanted is not None:
             judge.criterion(Criterion(metric="power_limit", op=Op.EQ, bound=wanted, unit="W", label="identity", source="input cap_w of the gate set"))
             if point != wanted:
-                judge.fail(where, "power limit", f"{wanted:.0f} W, as the site wants", _watts(point), _CAP)
+                judge.fail(where, LIMIT_OTHER, f"{wanted:.0f} W, as the site wants", _watts(point))
             return
         if not point:
             return
@@ -121,7 +177,7 @@ class PowerLimit(Gate):
         if not _metered(control):
             judge.remark(f"{where} shows a limit of {point:.0f} W and meters no power: it cannot limit, and is recorded only")
             return
-        _hold(judge, where, point, most, f"{_STEP} {_SWITCHED_OFF}")
+        _hold(judge, where, point, most, BELOW_HIGHEST_DRAW_SWITCHED_OFF)
 
 
 def _of_power(judge: Judge, node: str, control: Document) -> bool:
@@ -135,7 +191,7 @@ def _of_power(judge: Judge, node: str, control: Document) -> bool:
     for key, value, words in known:
         if value is not None and value not in words:
             judge.judged += 1
-            judge.error(where, "what the control limits is unknown", f"a {key} of Redfish", value, "Update the BMC's firmware.")
+            judge.error(where, CONTROL_UNKNOWN, f"a {key} of Redfish", value)
             return False
     if kind == "Power" and unit == "%":
         judge.judged += 1
@@ -143,12 +199,12 @@ def _of_power(judge: Judge, node: str, control: Document) -> bool:
     return kind == "Power" and unit != "%"
 
 
-def _hold(judge: Judge, where: str, point: float, most: Figure, step: str) -> None:
+def _hold(judge: Judge, where: str, point: float, most: Figure, fault: FailKind) -> None:
     """Hold a limit of the whole server against the platform's highest draw; 0 W is no limit."""
     judge.criterion(Criterion(metric="power_limit", op=Op.GE, bound=most.value, unit="W", label="floor", source=most.source))
     if 0 < point < most.value:
         expected = f"none, or at least {most.value:.0f} W ({most.source})"
-        judge.fail(where, "power limit below the platform's highest draw", expected, f"{point:.0f} W", step)
+        judge.fail(where, fault, expected, f"{point:.0f} W")
 
 
 def _of_the_server(found: Told) -> set[str]:

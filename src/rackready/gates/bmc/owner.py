@@ -12,6 +12,7 @@ from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command, Outputs, Run
 from rackready.gates.bmc import documents
 from rackready.gates.bmc.documents import Document, Told, name, parts, told
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.judge import Judge
 from rackready.model.profile import PlatformProfile
 
@@ -21,6 +22,18 @@ _BOARD = "hgx_"
 _DPU = "bluefield"
 """How a BlueField's own BMC calls its system (NVIDIA/bare-metal-manager-core 7778162, bmc-mock's nvidia_dpu.tar.gz; it says SystemType Physical)."""
 _LINKS = ("ComputerSystems", "ManagerForServers")
+
+
+OTHER_MACHINE = ErrorKind(
+    "bmc-other-machine",
+    "another machine answers",
+    meaning="The BMC at this address belongs to another machine: what it says is not of this node.",
+    next_step=(
+        "Give bmc.address of the server's own BMC, or correct platform of {node} in the site file; a server model without a profile needs one of its own."
+    ),
+)
+
+FINDINGS = (*documents.TOLD, OTHER_MACHINE)
 
 
 def ask(node: str, *trails: str, timeout_s: float = documents.TIMEOUT_S) -> Command:
@@ -59,8 +72,7 @@ def _is_of(judge: Judge, facts: NodeFacts, found: Told) -> bool:
 
 def _stranger(judge: Judge, facts: NodeFacts, actual: str) -> bool:
     node, platform = facts.node.name, facts.platform
-    step = f"Give bmc.address of the server's own BMC, or correct platform of {node} in the site file; a server model without a profile needs one of its own."
-    judge.error(f"{node} BMC", "another machine answers", f"a {platform.product} ({platform.id})", actual, step)
+    judge.error(f"{node} BMC", OTHER_MACHINE, f"a {platform.product} ({platform.id})", actual, node=node)
     return False
 
 

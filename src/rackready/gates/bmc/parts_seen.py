@@ -8,6 +8,7 @@ from typing import Any
 
 from rackready.gates.base import Command, Output, Outputs
 from rackready.gates.bmc.documents import absent, ask, name, parse, state, strange
+from rackready.gates.finding_kinds import FailKind
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.shipped import command, document
@@ -17,6 +18,42 @@ _DIMMS, _DRIVES = "Systems/*!hgx_*/Memory/*", "Systems/*!hgx_*/Storage/*/Drives/
 
 _STEADY = ("0x01", "0x02")
 """PCI classes of disk and network controllers: their links keep their speed. A GPU's goes down when it idles, and the ports above it with it."""
+
+
+RMA = "Power the node off, reseat the part and its cables; if it goes missing again, replace it (RMA), then its riser or board. Do not put the node into use."
+
+PART_GONE = FailKind(
+    "part-gone-after-cycle",
+    "gone after a power cycle: {cycle}",
+    meaning="A part that was there before the power cycle does not come back by itself.",
+    next_step=RMA,
+)
+PART_CAME = FailKind(
+    "part-came-with-cycle",
+    "came only with a power cycle: {cycle}",
+    meaning="A part that was not there before came with the power cycle: it is not found at each start.",
+    next_step=RMA,
+)
+PART_CHANGED = FailKind(
+    "part-changed-with-cycle",
+    "changed with a power cycle: {cycle}",
+    meaning="A part tells something else of itself than before the power cycle.",
+    next_step=RMA,
+)
+LINK_WIDTH_CHANGED = FailKind(
+    "part-width-changed-with-cycle",
+    "PCIe link width changed: {cycle}",
+    meaning="A PCIe link does not come up with the same number of lanes at each start.",
+    next_step=RMA,
+)
+LINK_SPEED_CHANGED = FailKind(
+    "part-speed-changed-with-cycle",
+    "PCIe link speed changed: {cycle}",
+    meaning="A PCIe link does not come up at the same speed at each start.",
+    next_step=RMA,
+)
+
+FINDINGS = (PART_GONE, PART_CAME, PART_CHANGED, LINK_WIDTH_CHANGED, LINK_SPEED_CHANGED)
 
 
 def look(node: str, number: int, stage: int) -> tuple[Command, ...]:
@@ -118,22 +155,18 @@ class Difference:
     """One difference between the first look and a later one."""
 
     part: str
-    what: str
+    kind: FailKind
     before: str
     after: str
 
 
 def differences(first: Seen, later: Seen) -> list[Difference]:
     """Return what is gone, new, changed, or linked with another width or speed; a link that tells neither any more is down."""
-    found = [Difference(part, "gone after a power cycle", what, "not there") for part, what in first.parts.items() if part not in later.parts]
-    found += [Difference(part, "came only with a power cycle", "not there", what) for part, what in later.parts.items() if part not in first.parts]
-    found += [
-        Difference(part, "changed with a power cycle", what, later.parts[part]) for part, what in first.parts.items() if later.parts.get(part, what) != what
-    ]
-    for what, before, after in (("width", first.widths, later.widths), ("speed", first.speeds, later.speeds)):
+    found = [Difference(part, PART_GONE, what, "not there") for part, what in first.parts.items() if part not in later.parts]
+    found += [Difference(part, PART_CAME, "not there", what) for part, what in later.parts.items() if part not in first.parts]
+    found += [Difference(part, PART_CHANGED, what, later.parts[part]) for part, what in first.parts.items() if later.parts.get(part, what) != what]
+    for kind, before, after in ((LINK_WIDTH_CHANGED, first.widths, later.widths), (LINK_SPEED_CHANGED, first.speeds, later.speeds)):
         found += [
-            Difference(part, f"PCIe link {what} changed", value, after.get(part, "none told"))
-            for part, value in before.items()
-            if part in later.parts and after.get(part) != value
+            Difference(part, kind, value, after.get(part, "none told")) for part, value in before.items() if part in later.parts and after.get(part) != value
         ]
     return found

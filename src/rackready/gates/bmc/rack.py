@@ -6,13 +6,16 @@ The site lists them (``devices`` with ``bmc``); one that it lists without is nam
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run
+from rackready.gates.bmc import documents, leaks
 from rackready.gates.bmc.documents import Document, Told, absent, ask, healthy, name, numeric, resting, state, told, works
 from rackready.gates.bmc.leaks import hold_detectors
 from rackready.gates.bmc.redundancy import groups, needed, spares
 from rackready.gates.bmc.thresholds import bounds
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.site import Device
@@ -39,7 +42,146 @@ _FLOWS, _HEAT = frozenset({"LiquidFlow", "LiquidFlowLPM"}), frozenset({"Temperat
 """ReadingType (DSP0268, Sensor) of flow, in l/s and in l/min, and of temperature."""
 _UNWATCHED = "Set it up in the device or update its firmware; if it cannot, watch it by other means and declare the gate's skip with that reason."
 _FACILITY = "Tell who runs the facility; do not power up further nodes of this rack before."
-_POWER = "Look at the supply, breaker or outlet that it names; move load or repair before further nodes are powered up."
+_LOAD = "Look at the supply, breaker or outlet that it names; move load or repair before further nodes are powered up."
+
+
+NO_POWER_EQUIPMENT = ErrorKind(
+    "rack-no-power-equipment",
+    "no power equipment",
+    meaning="The device shows no PDU or power shelf, so the site file names the wrong kind or address.",
+    next_step="Correct the device's kind or bmc in the site.",
+)
+NO_CDU = ErrorKind(
+    "rack-no-cdu",
+    "no coolant distribution unit",
+    meaning="The device shows no coolant distribution unit, so the site file names the wrong kind or address.",
+    next_step="Correct the device's kind or bmc in the site file.",
+)
+NO_PUMP = ErrorKind(
+    "rack-no-pump",
+    "no pump",
+    meaning="The coolant distribution unit shows no pump, so nobody watches whether coolant flows.",
+    next_step=_UNWATCHED,
+)
+CDU_NO_LEAK_DETECTOR = ErrorKind(
+    "rack-no-leak-detector",
+    "no leak detector",
+    meaning="The coolant distribution unit shows no leak detector: a leak would not be seen.",
+    next_step=_UNWATCHED,
+)
+BREAKER = FailKind(
+    "rack-breaker",
+    "breaker",
+    meaning="A breaker is not closed: what it feeds has no power, or loses it soon.",
+    next_step=_LOAD,
+)
+SENSOR_NOT_READ = ErrorKind(
+    "rack-sensor-not-read",
+    "not read",
+    meaning="A sensor that has thresholds has no reading, so nothing watches what it should.",
+    next_step="Restart the device's controller; check the sensor's cable.",
+)
+NOT_WATCHED = ErrorKind(
+    "rack-not-watched",
+    "{what} not watched",
+    meaning="The device has no threshold for coolant flow or temperature, so it would not warn.",
+    next_step=_UNWATCHED,
+)
+POWER_PART = FailKind(
+    "rack-power-part-not-working",
+    "{part} not working",
+    meaning="The part of the rack's power equipment is broken: nodes may lose power.",
+    next_step=_LOAD,
+)
+POWER_TOO_FEW = FailKind(
+    "rack-power-too-few-at-work",
+    "too few psus at work",
+    meaning="Fewer are at work than the device needs.",
+    next_step=_LOAD,
+)
+POWER_REDUNDANCY = FailKind(
+    "rack-power-redundancy-lost",
+    "redundancy not working",
+    meaning="The parts are not redundant any more: the loss of one more stops the device.",
+    next_step=_LOAD,
+)
+POWER_THRESHOLDS = FailKind(
+    "rack-power-out-of-thresholds",
+    "out of its thresholds",
+    meaning="A reading is beyond the threshold that the device itself has.",
+    next_step=_LOAD,
+)
+POWER_SENSOR = FailKind(
+    "rack-power-sensor-health",
+    "sensor health",
+    meaning="The device calls what this sensor measures unhealthy, or the sensor broken.",
+    next_step=_LOAD,
+)
+COOLING_PART = FailKind(
+    "rack-cooling-part-not-working",
+    "{part} not working",
+    meaning="The part of the rack's cooling is broken: nodes may overheat.",
+    next_step=_FACILITY,
+)
+COOLING_TOO_FEW = FailKind(
+    "rack-cooling-too-few-at-work",
+    "too few pumps at work",
+    meaning="Fewer are at work than the device needs.",
+    next_step=_FACILITY,
+)
+COOLING_REDUNDANCY = FailKind(
+    "rack-cooling-redundancy-lost",
+    "redundancy not working",
+    meaning="The parts are not redundant any more: the loss of one more stops the device.",
+    next_step=_FACILITY,
+)
+COOLING_THRESHOLDS = FailKind(
+    "rack-cooling-out-of-thresholds",
+    "out of its thresholds",
+    meaning="A reading is beyond the threshold that the device itself has.",
+    next_step=_FACILITY,
+)
+COOLING_SENSOR = FailKind(
+    "rack-cooling-sensor-health",
+    "sensor health",
+    meaning="The device calls what this sensor measures unhealthy, or the sensor broken.",
+    next_step=_FACILITY,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Faults:
+    """What is found of one sort of device."""
+
+    part: FailKind
+    too_few: FailKind
+    redundancy: FailKind
+    thresholds: FailKind
+    sensor: FailKind
+
+
+_POWER = _Faults(POWER_PART, POWER_TOO_FEW, POWER_REDUNDANCY, POWER_THRESHOLDS, POWER_SENSOR)
+_COOLING = _Faults(COOLING_PART, COOLING_TOO_FEW, COOLING_REDUNDANCY, COOLING_THRESHOLDS, COOLING_SENSOR)
+
+FINDINGS = (
+    POWER_PART,
+    POWER_TOO_FEW,
+    POWER_REDUNDANCY,
+    POWER_THRESHOLDS,
+    POWER_SENSOR,
+    COOLING_PART,
+    COOLING_TOO_FEW,
+    COOLING_REDUNDANCY,
+    COOLING_THRESHOLDS,
+    COOLING_SENSOR,
+    NO_POWER_EQUIPMENT,
+    NO_CDU,
+    NO_PUMP,
+    CDU_NO_LEAK_DETECTOR,
+    BREAKER,
+    SENSOR_NOT_READ,
+    NOT_WATCHED,
+)
 
 
 class _Devices(Gate):
@@ -93,6 +235,19 @@ class RackPower(_Devices):
     """Power shelves and PDUs of the rack work, and no circuit is over the thresholds of its device."""
 
     id = "rack/power/sanity/devices"
+    findings = (
+        *documents.TOLD,
+        *documents.PART,
+        *documents.SENSOR,
+        NO_POWER_EQUIPMENT,
+        BREAKER,
+        SENSOR_NOT_READ,
+        POWER_PART,
+        POWER_TOO_FEW,
+        POWER_REDUNDANCY,
+        POWER_THRESHOLDS,
+        POWER_SENSOR,
+    )
     looks = True
     kinds = frozenset({"pdu", "power_shelf"})
     trails = (*_EQUIPMENT, *_CIRCUITS, *_OUTLETS, *_SHELF_PSUS, _SUBSYSTEM, _SENSORS, _SYSTEMS)
@@ -104,7 +259,7 @@ class RackPower(_Devices):
         computers = [name(item) for item in found.at(_SYSTEMS) if _computes(item)]
         if not units and (not supplies or device.kind == "pdu" or computers):
             seen = f"system {', '.join(computers)}, which has processors" if computers else f"{len(supplies)} power supplies alone" if supplies else "none"
-            judge.error(device.name, "no power equipment", "a PDU or power shelf in its Redfish service", seen, "Correct the device's kind or bmc in the site.")
+            judge.error(device.name, NO_POWER_EQUIPMENT, "a PDU or power shelf in its Redfish service", seen)
         for kind, items, idle in (("unit", units, ()), ("circuit", found.at(*_CIRCUITS), ()), ("outlet", found.at(*_OUTLETS), _UNUSED)):
             _at_work(judge, device, kind, items, _POWER, idle)
         _redundant(judge, device, "psu", supplies, groups([*units, *found.at(_SUBSYSTEM)], "PowerSupplyRedundancy"), _POWER)
@@ -115,6 +270,22 @@ class RackCooling(_Devices):
     """Coolant distribution units of the rack pump, none of them leaks, and flow, pressure and temperature are within their thresholds."""
 
     id = "rack/cooling/sanity/devices"
+    findings = (
+        *leaks.DETECTED,
+        *documents.TOLD,
+        *documents.SENSOR,
+        NO_CDU,
+        NO_PUMP,
+        CDU_NO_LEAK_DETECTOR,
+        BREAKER,
+        SENSOR_NOT_READ,
+        NOT_WATCHED,
+        COOLING_PART,
+        COOLING_TOO_FEW,
+        COOLING_REDUNDANCY,
+        COOLING_THRESHOLDS,
+        COOLING_SENSOR,
+    )
     looks = True
     kinds = frozenset({"cdu"})
     trails = (_CDUS, _PUMPS, _RESERVOIRS, *_LOOPS, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*", "ThermalEquipment", _SENSORS)
@@ -123,16 +294,16 @@ class RackCooling(_Devices):
         """Judge the unit, its pumps, reservoirs and connections, its leak detectors, and its sensors."""
         units = list(found.at(_CDUS))
         if not units:
-            judge.error(device.name, "no coolant distribution unit", "one in its Redfish service", "none", "Correct the device's kind or bmc in the site file.")
+            judge.error(device.name, NO_CDU, "one in its Redfish service", "none")
         for kind, items in (("cdu", units), ("reservoir", found.at(_RESERVOIRS)), ("loop", found.at(*_LOOPS))):
-            _at_work(judge, device, kind, items, _FACILITY)
+            _at_work(judge, device, kind, items, _COOLING)
         pumps = list(found.at(_PUMPS))
         if not pumps:
-            judge.error(device.name, "no pump", "at least one", "none", _UNWATCHED)
-        _redundant(judge, device, "pump", pumps, groups(units, "PumpRedundancy"), _FACILITY)
+            judge.error(device.name, NO_PUMP, "at least one", "none")
+        _redundant(judge, device, "pump", pumps, groups(units, "PumpRedundancy"), _COOLING)
         if not hold_detectors(judge, device.name, found, _CDU_LEAKS, f"{_CDU_LEAKS}/LeakDetectors/*"):
-            judge.error(device.name, "no leak detector", "at least one", "none", _UNWATCHED)
-        _watched(judge, device, _sensors(judge, device, found, _FACILITY))
+            judge.error(device.name, CDU_NO_LEAK_DETECTOR, "at least one", "none")
+        _watched(judge, device, _sensors(judge, device, found, _COOLING))
 
 
 def _computes(system: Document) -> bool:
@@ -141,25 +312,25 @@ def _computes(system: Document) -> bool:
     return bool(numeric(summary.get("Count"))) if isinstance(summary, dict) else False
 
 
-def _at_work(judge: Judge, device: Device, kind: str, items: Iterable[Document], step: str, idle: Collection[str] = ()) -> int:
+def _at_work(judge: Judge, device: Device, kind: str, items: Iterable[Document], faults: _Faults, idle: Collection[str] = ()) -> int:
     """Judge every part of a kind; return how many of them are good and at work. ``idle``: states in which such a part may rest."""
     busy = 0
     for item in items:
-        if works(judge, f"{device.name} {kind} {name(item)}", kind, item, step, idle=idle) and not _tripped(judge, device, kind, item):
+        if works(judge, f"{device.name} {kind} {name(item)}", kind, item, faults.part, idle=idle, part=kind) and not _tripped(judge, device, kind, item):
             judge.measured.add(f"{device.name}/{kind}/{name(item)}")
             busy += state(item) not in idle
     return busy
 
 
-def _redundant(judge: Judge, device: Device, kind: str, items: Sequence[Document], found: Sequence[Document], step: str) -> None:
+def _redundant(judge: Judge, device: Device, kind: str, items: Sequence[Document], found: Sequence[Document], faults: _Faults) -> None:
     """Judge supplies or pumps and the groups (``found``) in which they stand: spares may rest, as many as the device needs must be at work."""
-    busy = _at_work(judge, device, kind, items, step, _SPARE if spares(found) else ())
+    busy = _at_work(judge, device, kind, items, faults, _SPARE if spares(found) else ())
     least = needed(found)
     if items and busy < least:
-        judge.fail(device.name, f"too few {kind}s at work", f"at least {least} (MinNeededInGroup of the device, else one)", busy, step)
+        judge.fail(device.name, faults.too_few, f"at least {least} (MinNeededInGroup of the device, else one)", busy)
     for group in found:
         if isinstance(group.get("Status"), dict) and not absent(group):
-            works(judge, f"{device.name} {kind} redundancy", "redundancy", group, step)
+            works(judge, f"{device.name} {kind} redundancy", "redundancy", group, faults.redundancy)
 
 
 def _tripped(judge: Judge, device: Device, kind: str, item: Document) -> bool:
@@ -167,11 +338,11 @@ def _tripped(judge: Judge, device: Device, kind: str, item: Document) -> bool:
     state = item.get("BreakerState")
     if state in {None, "Normal"}:
         return False
-    judge.fail(f"{device.name} {kind} {name(item)}", "breaker", "Normal", state, _POWER)
+    judge.fail(f"{device.name} {kind} {name(item)}", BREAKER, "Normal", state)
     return True
 
 
-def _sensors(judge: Judge, device: Device, found: Told, step: str) -> set[tuple[str, Op]]:
+def _sensors(judge: Judge, device: Device, found: Told, faults: _Faults) -> set[tuple[str, Op]]:
     """Hold every sensor against its health and its own thresholds; one that has thresholds and no reading is an error.
 
     Returns which kinds of reading (DSP0268, Sensor.ReadingType) have a threshold on which side.
@@ -184,13 +355,13 @@ def _sensors(judge: Judge, device: Device, found: Told, step: str) -> set[tuple[
         reading = None if resting(sensor) else numeric(sensor.get("Reading"))
         judge.judged += bool(held)
         if held and reading is None:
-            judge.error(where, "not read", "a reading", "none", "Restart the device's controller; check the sensor's cable.")
-        elif not held or _within(judge, device, sensor, held, step):
-            healthy(judge, where, sensor, step)
+            judge.error(where, SENSOR_NOT_READ, "a reading", "none")
+        elif not held or _within(judge, device, sensor, held, faults):
+            healthy(judge, where, sensor, faults.sensor)
     return sides
 
 
-def _within(judge: Judge, device: Device, sensor: Document, held: Sequence[tuple[Op, tuple[str, float]]], step: str) -> bool:
+def _within(judge: Judge, device: Device, sensor: Document, held: Sequence[tuple[Op, tuple[str, float]]], faults: _Faults) -> bool:
     """Hold a reading against the thresholds of the device."""
     reading, unit, kind = numeric(sensor.get("Reading")) or 0.0, str(sensor.get("ReadingUnits") or ""), str(sensor.get("ReadingType") or "reading")
     judge.metric(kind, f"{device.name}/{name(sensor)}", reading, unit or "1")
@@ -200,7 +371,7 @@ def _within(judge: Judge, device: Device, sensor: Document, held: Sequence[tuple
         judge.criterion(Criterion(metric=kind, op=op, bound=bound, unit=unit, label="ceiling" if op is Op.LE else "floor", source=source))
         if reading >= bound if op is Op.LE else reading <= bound:
             side = "below" if op is Op.LE else "above"
-            judge.fail(f"{device.name} sensor {name(sensor)}", "out of its thresholds", f"{side} {bound:g} {unit} ({source})", f"{reading:g} {unit}", step)
+            judge.fail(f"{device.name} sensor {name(sensor)}", faults.thresholds, f"{side} {bound:g} {unit} ({source})", f"{reading:g} {unit}")
             good = False
     return good
 
@@ -212,4 +383,4 @@ def _watched(judge: Judge, device: Device, sides: set[tuple[str, Op]]) -> None:
         ("coolant temperature", _HEAT, Op.LE, "a sensor of temperature with an upper threshold"),
     ):
         if not any((kind, op) in sides for kind in kinds):
-            judge.error(device.name, f"{what} not watched", wanted, "none", _UNWATCHED)
+            judge.error(device.name, NOT_WATCHED, wanted, "none", what=what)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import BAD, Document, Told, name, parts
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
@@ -28,10 +29,54 @@ _LISTS = ("PowerSupplies", "Fans", "Temperatures", "Voltages")
 _WORDS = BAD | {"OK"}
 
 
+HEALTH_NOT_SUMMED = ErrorKind(
+    "health-not-summed-up",
+    "health not summed up",
+    meaning="The BMC does not sum up the health of the server.",
+    next_step="Update the BMC's firmware.",
+)
+SUM_UNKNOWN = ErrorKind(
+    "health-sum-unknown",
+    "health unknown",
+    meaning="The BMC sums up the server's health in a word that Redfish does not have.",
+    next_step="Update the BMC's firmware.",
+)
+SUM_BAD = FailKind(
+    "health-sum-bad",
+    "health",
+    meaning="The BMC sums up that something of the server is not healthy.",
+    next_step="Read the BMC's event log and the gates on its power, cooling and parts; repair that part.",
+)
+SUM_CONTRADICTS = ErrorKind(
+    "health-sum-contradicts",
+    "health contradicts its parts",
+    meaning="The BMC calls the server healthier than its worst part.",
+    next_step="Update the BMC; repair that part.",
+)
+PART_HEALTH_UNKNOWN = ErrorKind(
+    "health-part-unknown",
+    "health unknown",
+    meaning="A part tells its health in a word that Redfish does not have.",
+    next_step="Update the BMC's firmware.",
+)
+PART_HEALTH = FailKind(
+    "health-part-bad",
+    "health",
+    meaning="A part is not healthy, and no sum of the BMC covers it.",
+    next_step="Repair or replace it; the gates on power, cooling and parts say more. Update the BMC: it sums this part up nowhere.",
+)
+
+FINDINGS = (HEALTH_NOT_SUMMED, SUM_UNKNOWN, SUM_BAD, SUM_CONTRADICTS, PART_HEALTH_UNKNOWN, PART_HEALTH)
+
+
 class Rollup(Gate):
     """The BMC sums up its systems, chassis and managers as healthy, and no part that it lists says otherwise."""
 
     id = "bmc/health/sanity/rollup"
+    findings = (
+        *owner.FINDINGS,
+        *FINDINGS,
+    )
     looks = True
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002
@@ -53,7 +98,7 @@ class Rollup(Gate):
             self._top(judge, node, top, bad)
         self._alone(judge, node, bad, [top for top in tops if _summed(top) is not None or _absent(top)])
         if not judge.judged:
-            judge.error(f"{node} BMC", "health not summed up", "a Health or HealthRollup of a system or chassis", "none", "Update the BMC's firmware.")
+            judge.error(f"{node} BMC", HEALTH_NOT_SUMMED, "a Health or HealthRollup of a system or chassis", "none")
         return judge.verdict(node)
 
     @staticmethod
@@ -65,13 +110,13 @@ class Rollup(Gate):
         judge.judged += 1
         below = [part for part in bad if _below(part, top)]
         if summed not in _WORDS:
-            judge.error(where, "health unknown", "one of OK, Warning, Critical", summed, "Update the BMC's firmware.")
+            judge.error(where, SUM_UNKNOWN, "one of OK, Warning, Critical", summed)
         elif summed in BAD:
             what = ", ".join(f"{name(part)} {_health(part)}" for part in below[:3]) or "no part that it names"
-            judge.fail(where, "health", "OK", f"{summed}: {what}", "Read the BMC's event log and the gates on its power, cooling and parts; repair that part.")
+            judge.fail(where, SUM_BAD, "OK", f"{summed}: {what}")
         elif below:
             named = ", ".join(f"{name(part)} {_health(part)}" for part in below[:3])
-            judge.error(where, "health contradicts its parts", "a sum as bad as its worst part", f"{summed}, and {named}", "Update the BMC; repair that part.")
+            judge.error(where, SUM_CONTRADICTS, "a sum as bad as its worst part", f"{summed}, and {named}")
         else:
             judge.measured.add(f"{node}/{_kind(top)}/{name(top)}")
 
@@ -80,15 +125,14 @@ class Rollup(Gate):
         """A part whose health is a word that Redfish does not have may be bad. The older and the newer schema may both list it."""
         for what, shown in dict.fromkeys((name(part), str(_health(part))) for part in found):
             judge.judged += 1
-            judge.error(f"{node} part {what}", "health unknown", "one of OK, Warning, Critical", shown, "Update the BMC's firmware.")
+            judge.error(f"{node} part {what}", PART_HEALTH_UNKNOWN, "one of OK, Warning, Critical", shown)
 
     @staticmethod
     def _alone(judge: Judge, node: str, bad: Sequence[Document], summed: Sequence[Document]) -> None:
         """A bad part that stands below no sum is named by itself, once: the older and the newer schema may both list it."""
         for what, shown in dict.fromkeys((name(part), str(_health(part))) for part in bad if not any(_below(part, top) for top in summed)):
             judge.judged += 1
-            step = "Repair or replace it; the gates on power, cooling and parts say more. Update the BMC: it sums this part up nowhere."
-            judge.fail(f"{node} part {what}", "health", "OK", shown, step)
+            judge.fail(f"{node} part {what}", PART_HEALTH, "OK", shown)
 
 
 def _summed(top: Document) -> object:

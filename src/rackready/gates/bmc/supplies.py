@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc import inputs, owner
+from rackready.gates.bmc import documents, inputs, owner
 from rackready.gates.bmc.documents import Document, Told, absent, name, numeric, state, works
 from rackready.gates.bmc.inputs import FEED
 from rackready.gates.bmc.redundancy import NONE, groups, kind, spares, strange
 from rackready.gates.bmc.words import OTHER_UNITS, READING_TYPES, SPARE_KINDS
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import PlatformProfile
@@ -26,10 +27,125 @@ _SPARE = "StandbyOffline"
 """State of a supply that waits for somebody to switch it on (DSP0268): right for a spare, and no supply on which the server runs."""
 
 
+SUPPLIES_NOT_REPORTED = ErrorKind(
+    "psus-not-reported",
+    "power supplies not reported",
+    meaning="The BMC lists no power supply.",
+    next_step="Update or restart the BMC, then run the gate again.",
+)
+SUPPLY_COUNT = FailKind(
+    "psu-count",
+    "power supplies",
+    meaning="The server has another number of power supplies than its platform.",
+    next_step="Reseat or replace the supply that is missing; the evidence lists those that are there.",
+)
+TOO_FEW_GOOD = FailKind(
+    "psu-too-few-good",
+    "too few good power supplies",
+    meaning="Too few power supplies are good to carry the server under full load.",
+    next_step="The server slows down or stops under load: repair its supplies before anything else.",
+)
+REDUNDANCY_UNKNOWN = ErrorKind(
+    "psu-redundancy-unknown",
+    "redundancy unknown",
+    meaning="The BMC tells the redundancy of the supplies in a word that Redfish does not have.",
+    next_step="Update the BMC's firmware.",
+)
+NOT_REDUNDANT = FailKind(
+    "psu-not-redundant",
+    "power supplies not redundant",
+    meaning="The supplies are not redundant: the loss of one slows or stops the server.",
+    next_step="Set the redundancy in the BMC, and repair the supply or feed that is named beside this.",
+)
+NOT_REDUNDANT_UNDECLARED = ErrorKind(
+    "psu-not-redundant-undeclared",
+    "power supplies not redundant",
+    meaning="The BMC says that the supplies are not redundant, and the platform's profile does not say whether they should be.",
+    next_step="Set the redundancy in the BMC, or give the platform profile {platform} its psus with min_count and the source.",
+)
+TOO_SMALL = FailKind(
+    "psu-too-small",
+    "power supplies too small",
+    meaning="The supplies cannot carry what the server draws at most.",
+    next_step="Fit the supplies that the vendor lists for this server.",
+)
+NONE_AT_WORK = ErrorKind(
+    "psu-none-at-work",
+    "no power supply at work",
+    meaning="No power supply is on and good by the BMC's word, and yet the server runs.",
+    next_step="Update or restart the BMC; check its supplies.",
+)
+INPUT_UNKNOWN = ErrorKind(
+    "psu-input-unknown",
+    "input state unknown",
+    meaning="The BMC tells a supply's input in a word that Redfish does not have.",
+    next_step="Update the BMC's firmware.",
+)
+INPUT_LOST = FailKind(
+    "psu-input-lost",
+    "power supply input lost",
+    meaning="A power supply has no input: cord, outlet, breaker or feed are off.",
+    next_step=FEED,
+)
+SUPPLY_STATE_NOT_REPORTED = ErrorKind(
+    "psu-state-not-reported",
+    "power supply state not reported",
+    meaning="The BMC tells neither state nor power of a supply.",
+    next_step="Update the BMC's firmware.",
+)
+CARRIES_NOTHING = FailKind(
+    "psu-carries-nothing",
+    "power supply carries nothing",
+    meaning="A power supply carries no power although it is there.",
+    next_step=FEED,
+)
+SUPPLY_NOT_WORKING = FailKind(
+    "psu-not-working",
+    "power supply not working",
+    meaning="A power supply that has input does not work.",
+    next_step=_REPLACE,
+)
+SUPPLY_NOT_FED = FailKind(
+    "psu-not-fed",
+    "power supply not working",
+    meaning="A power supply does not work, and it has no input.",
+    next_step=FEED,
+)
+REDUNDANCY_LOST = FailKind(
+    "psu-redundancy-lost",
+    "redundancy not working",
+    meaning="The supplies are not redundant any more: the loss of one more may stop the server.",
+    next_step="Repair the supply or feed that is named beside this; the loss of one more may stop the server.",
+)
+
+FINDINGS = (
+    SUPPLY_NOT_WORKING,
+    SUPPLY_NOT_FED,
+    REDUNDANCY_LOST,
+    SUPPLIES_NOT_REPORTED,
+    SUPPLY_COUNT,
+    TOO_FEW_GOOD,
+    REDUNDANCY_UNKNOWN,
+    NOT_REDUNDANT,
+    NOT_REDUNDANT_UNDECLARED,
+    TOO_SMALL,
+    NONE_AT_WORK,
+    INPUT_UNKNOWN,
+    INPUT_LOST,
+    SUPPLY_STATE_NOT_REPORTED,
+    CARRIES_NOTHING,
+)
+
+
 class Supplies(Gate):
     """Every power supply is there, has input and works, and the loss of one is covered."""
 
     id = "bmc/power/sanity/supplies"
+    findings = (
+        *owner.FINDINGS,
+        *documents.PART,
+        *FINDINGS,
+    )
     stops_load = True
     looks = True
 
@@ -49,7 +165,7 @@ class Supplies(Gate):
         if platform.psus is None and platform.nvlink_domain is not None and not supplies:
             return _fed_by_the_rack(judge, node, platform)
         if not supplies:
-            judge.error(f"{node} BMC", "power supplies not reported", "at least one", "none", "Update or restart the BMC, then run the gate again.")
+            judge.error(f"{node} BMC", SUPPLIES_NOT_REPORTED, "at least one", "none")
         there = [item for item in supplies if not absent(item)]
         told_of = groups(found.at(_SUBSYSTEM), "PowerSupplyRedundancy", found.at(_OLD))
         idle = {_SPARE} if _planned_spares(platform) or spares(told_of) else set()
@@ -66,7 +182,7 @@ class Supplies(Gate):
         where = f"{node} psu {name(supply)}"
         fed = _input(judge, where, supply, found)
         if isinstance(supply.get("Status"), dict):
-            good = works(judge, where, "power supply", supply, _REPLACE if fed else FEED, idle=idle)
+            good = works(judge, where, "power supply", supply, SUPPLY_NOT_WORKING if fed else SUPPLY_NOT_FED, idle=idle)
         else:
             good = _by_sensor(judge, where, name(supply), found)
         if good and fed:
@@ -83,19 +199,13 @@ class Supplies(Gate):
             return
         wanted = platform.psus
         judge.count("power_supplies", node, there, wanted.count, wanted.source)
-        judge.equal(node, "power supplies", wanted.count, there, "Reseat or replace the supply that is missing; the evidence lists those that are there.")
+        judge.equal(node, SUPPLY_COUNT, wanted.count, there)
         if wanted.min_count is None:
             _any_at_work(judge, node, there, good)
             return
         judge.criterion(Criterion(metric="power_supplies_good", op=Op.GE, bound=wanted.min_count, unit="1", label="floor", source=wanted.source))
         if good < wanted.min_count:
-            judge.fail(
-                node,
-                "too few good power supplies",
-                f"at least {wanted.min_count} for full performance",
-                good,
-                "The server slows down or stops under load: repair its supplies before anything else.",
-            )
+            judge.fail(node, TOO_FEW_GOOD, f"at least {wanted.min_count} for full performance", good)
 
 
 def _redundancy(judge: Judge, where: str, platform: PlatformProfile, group: Document) -> None:
@@ -105,19 +215,16 @@ def _redundancy(judge: Judge, where: str, platform: PlatformProfile, group: Docu
     planned = platform.psus is not None and platform.psus.min_count is not None
     bare = kind(group) == NONE
     if strange(group):
-        judge.error(where, "redundancy unknown", f"one of {', '.join(sorted({NONE} | SPARE_KINDS))}", kind(group) or "nothing", "Update the BMC's firmware.")
+        judge.error(where, REDUNDANCY_UNKNOWN, f"one of {', '.join(sorted({NONE} | SPARE_KINDS))}", kind(group) or "nothing")
     elif bare and _planned_spares(platform) and platform.psus is not None:
         judge.judged += 1
         wanted = f"spares, since {platform.psus.min_count} of {platform.psus.count} are enough ({platform.psus.source})"
-        judge.fail(
-            where, "power supplies not redundant", wanted, NONE, "Set the redundancy in the BMC, and repair the supply or feed that is named beside this."
-        )
+        judge.fail(where, NOT_REDUNDANT, wanted, NONE)
     elif bare and not planned:
-        step = f"Set the redundancy in the BMC, or give the platform profile {platform.id} its psus with min_count and the source."
-        judge.error(where, "power supplies not redundant", "spares, or a profile that says that there are none", NONE, step)
+        judge.error(where, NOT_REDUNDANT_UNDECLARED, "spares, or a profile that says that there are none", NONE, platform=platform.id)
     if isinstance(group.get("Status"), dict):
         idle = {"Disabled"} if bare else ()  # nothing to be redundant with, as judged above
-        works(judge, where, "redundancy", group, "Repair the supply or feed that is named beside this; the loss of one more may stop the server.", idle=idle)
+        works(judge, where, "redundancy", group, REDUNDANCY_LOST, idle=idle)
 
 
 def _capacity(judge: Judge, node: str, platform: PlatformProfile, there: Sequence[Document]) -> None:
@@ -139,15 +246,13 @@ def _capacity(judge: Judge, node: str, platform: PlatformProfile, there: Sequenc
     judge.criterion(Criterion(metric="power_supplies_capacity", op=Op.GE, bound=most.value, unit="W", label="floor", source=source, derived=True))
     if carried < most.value:
         expected = f"at least {most.value:.0f} W from {least} of them ({most.source})"
-        judge.fail(node, "power supplies too small", expected, f"{carried:.0f} W", "Fit the supplies that the vendor lists for this server.")
+        judge.fail(node, TOO_SMALL, expected, f"{carried:.0f} W")
 
 
 def _any_at_work(judge: Judge, node: str, there: int, good: int) -> None:
     """Where nobody says how many it needs: a server that answers runs on one at least."""
     if there and not good:
-        judge.error(
-            node, "no power supply at work", "at least one that is switched on and good", f"none of {there}", "Update or restart the BMC; check its supplies."
-        )
+        judge.error(node, NONE_AT_WORK, "at least one that is switched on and good", f"none of {there}")
 
 
 def _planned_spares(platform: PlatformProfile) -> bool:
@@ -167,14 +272,14 @@ def _input(judge: Judge, where: str, supply: Document, found: Told) -> bool:
     """Hold a supply's input against normal, as far as the BMC says anything of it."""
     word = supply.get("LineInputStatus")
     if word is not None and word not in inputs.INPUT_WORDS:
-        judge.error(where, "input state unknown", "one of " + ", ".join(sorted(inputs.INPUT_WORDS)), word, "Update the BMC's firmware.")
+        judge.error(where, INPUT_UNKNOWN, "one of " + ", ".join(sorted(inputs.INPUT_WORDS)), word)
         return False
     volts = inputs.volts(supply, found)
     if volts is not None:
         judge.metric("psu_input_voltage", where.replace(" psu ", "/psu/"), volts, "V")
     if word == "OutOfRange" or inputs.fed(supply, found) is False:
         shown = word if volts is None or word in {"LossOfInput", "OutOfRange"} else f"{volts:.0f} V"
-        judge.fail(where, "power supply input lost", "Normal input", shown, FEED)
+        judge.fail(where, INPUT_LOST, "Normal input", shown)
         return False
     return True
 
@@ -189,14 +294,14 @@ def _by_sensor(judge: Judge, where: str, supply: str, found: Told) -> bool:
     sensors = [item for item in found.at(_SENSORS) if _of_power(item) and supply.lower() in name(item).lower()]
     judge.judged += 1
     if not sensors:
-        judge.error(where, "power supply state not reported", "a Status, or a power sensor that names it", "neither", "Update the BMC's firmware.")
+        judge.error(where, SUPPLY_STATE_NOT_REPORTED, "a Status, or a power sensor that names it", "neither")
         return False
     bad = False
     for sensor in sensors:
         watts = numeric(sensor.get("Reading"))
         if watts is None or watts == 0:
-            judge.fail(where, "power supply carries nothing", f"power on {name(sensor)}", f"{sensor.get('Reading')} W", FEED)
+            judge.fail(where, CARRIES_NOTHING, f"power on {name(sensor)}", f"{sensor.get('Reading')} W")
             bad = True
         else:
-            bad |= not works(judge, where, "power supply", sensor, _REPLACE)
+            bad |= not works(judge, where, "power supply", sensor, SUPPLY_NOT_WORKING)
     return not bad

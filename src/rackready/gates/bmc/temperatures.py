@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
-from rackready.gates.bmc import owner
+from rackready.gates.bmc import documents, owner
 from rackready.gates.bmc.documents import BAD, Document, Told, healthy, name, numeric, parts, resting
 from rackready.gates.bmc.thresholds import bounds
 from rackready.gates.bmc.words import OTHER_UNITS, READING_TYPES
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 
@@ -34,10 +35,69 @@ _PART = "Check the node's fans and air or liquid supply first; if they are good,
 _SENSOR = "Update or restart the BMC; if the reading stays away, the board that carries the sensor is to be replaced."
 
 
+INLET_NOT_REPORTED = ErrorKind(
+    "inlet-temperature-not-reported",
+    "inlet temperature not reported",
+    meaning="The BMC has no sensor of the air at the inlet, so a warm room would not be seen.",
+    next_step=_SENSOR,
+)
+TEMPERATURE_NOT_READ = ErrorKind(
+    "temperature-not-read",
+    "{what} not read",
+    meaning="A sensor of a temperature has no reading.",
+    next_step=_SENSOR,
+)
+NO_THRESHOLD = ErrorKind(
+    "temperature-no-threshold",
+    "{what} has no threshold",
+    meaning="The BMC has no threshold for the air at the inlet, so it would not warn.",
+    next_step="Set it in the BMC, or update its firmware.",
+)
+NOT_PLAUSIBLE = ErrorKind(
+    "temperature-not-plausible",
+    "{what} not plausible",
+    meaning="The sensor reads a temperature that no running server has.",
+    next_step=_SENSOR,
+)
+TOO_HIGH = FailKind(
+    "temperature-too-high",
+    "{what} too high",
+    meaning="A temperature is above the BMC's threshold.",
+    next_step="{step}",
+    steps=(_AIR, _PART),
+)
+TOO_LOW = FailKind(
+    "temperature-too-low",
+    "{what} too low",
+    meaning="The air is colder than the BMC's threshold: water may condense.",
+    next_step="{step}",
+    steps=(_AIR, _PART),
+)
+AIR_SENSOR_HEALTH = FailKind(
+    "temperature-air-sensor-health",
+    "sensor health",
+    meaning="The BMC calls the air at this sensor too warm or too cold, or the sensor broken.",
+    next_step=_AIR,
+)
+PART_SENSOR_HEALTH = FailKind(
+    "temperature-part-sensor-health",
+    "sensor health",
+    meaning="The BMC calls the part at this sensor too warm, or the sensor broken.",
+    next_step=_PART,
+)
+
+FINDINGS = (AIR_SENSOR_HEALTH, PART_SENSOR_HEALTH, INLET_NOT_REPORTED, TEMPERATURE_NOT_READ, NO_THRESHOLD, NOT_PLAUSIBLE, TOO_HIGH, TOO_LOW)
+
+
 class Temperatures(Gate):
     """Air at inlet and outlet and every watched part are within the thresholds of the BMC."""
 
     id = "bmc/cooling/sanity/temperatures"
+    findings = (
+        *owner.FINDINGS,
+        *documents.SENSOR,
+        *FINDINGS,
+    )
     stops_load = True
     looks = True
 
@@ -55,7 +115,7 @@ class Temperatures(Gate):
         sensors = list(_temperatures(found))
         inlets = _inlets(sensors)
         if not inlets:
-            judge.error(f"{node} BMC", "inlet temperature not reported", "a sensor of the air at the inlet", "none", _SENSOR)
+            judge.error(f"{node} BMC", INLET_NOT_REPORTED, "a sensor of the air at the inlet", "none")
         unbound = 0
         for sensor in sensors:
             air = "inlet" if sensor in inlets else "outlet" if _OUTLET.search(_called(sensor)) else ""
@@ -69,19 +129,19 @@ class Temperatures(Gate):
         where, what = f"{node} {air or 'sensor'} {name(sensor)}", f"{air} temperature".strip()
         if resting(sensor):
             if air == "inlet":
-                judge.error(where, f"{what} not read", "a reading", "a sensor that is switched off", _SENSOR)
+                judge.error(where, TEMPERATURE_NOT_READ, "a reading", "a sensor that is switched off", what=what)
             return True
         reading = numeric(sensor.get("Reading", sensor.get("ReadingCelsius")))
         limits = bounds(sensor)
         if reading is None:
-            judge.error(where, f"{what} not read", "a reading", "none", _SENSOR)
+            judge.error(where, TEMPERATURE_NOT_READ, "a reading", "none", what=what)
             return True
         judge.metric(f"{air}_temperature" if air else "temperature", f"{node}/{name(sensor)}", reading, "degC")
         if limits.high() is None:
-            if not healthy(judge, where, sensor, _AIR if air else _PART):
+            if not healthy(judge, where, sensor, AIR_SENSOR_HEALTH if air else PART_SENSOR_HEALTH):
                 judge.judged += 1
             if air == "inlet":
-                judge.error(where, f"{what} has no threshold", "an upper threshold of the BMC", "none", "Set it in the BMC, or update its firmware.")
+                judge.error(where, NO_THRESHOLD, "an upper threshold of the BMC", "none", what=what)
             return air == "inlet"
         _hold(judge, where, what, reading, sensor, air)
         return True
@@ -91,20 +151,26 @@ def _hold(judge: Judge, where: str, what: str, reading: float, sensor: Document,
     judge.judged += 1
     limits = bounds(sensor)
     high, low = limits.high(), limits.low()
-    step = _AIR if air else _PART
     if high is not None:
         if reading <= _COLDEST_C and not _MARGIN.search(where):
-            judge.error(where, f"{what} not plausible", f"above {_COLDEST_C:g} degC ({_COLDEST})", f"{reading:g} degC", _SENSOR)
+            judge.error(where, NOT_PLAUSIBLE, f"above {_COLDEST_C:g} degC ({_COLDEST})", f"{reading:g} degC", what=what)
             return
         source = f"{high[0]} threshold of the BMC"
         judge.criterion(Criterion(metric=f"{air}_temperature" if air else "temperature", op=Op.LE, bound=high[1], unit="degC", label="ceiling", source=source))
         if reading >= high[1]:
-            judge.fail(where, f"{what} too high", f"below {high[1]:g} degC ({source})", f"{reading:g} degC", step)
+            judge.fail(where, TOO_HIGH, f"below {high[1]:g} degC ({source})", f"{reading:g} degC", what=what, step=_AIR if air else _PART)
             return
     if low is not None and air and reading <= low[1]:
-        judge.fail(where, f"{what} too low", f"above {low[1]:g} degC ({low[0]} threshold of the BMC)", f"{reading:g} degC", step)
+        judge.fail(
+            where,
+            TOO_LOW,
+            f"above {low[1]:g} degC ({low[0]} threshold of the BMC)",
+            f"{reading:g} degC",
+            what=what,
+            step=_AIR if air else _PART,
+        )
         return
-    if healthy(judge, where, sensor, step):
+    if healthy(judge, where, sensor, AIR_SENSOR_HEALTH if air else PART_SENSOR_HEALTH):
         judge.measured.add(where.replace(" ", "/"))
 
 

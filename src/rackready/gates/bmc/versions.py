@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from rackready.gates.base import Gate, GateFacts, Outputs, Run
 from rackready.gates.bmc import owner
 from rackready.gates.bmc.documents import Document, Told, name
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
 
@@ -14,10 +15,30 @@ _HOST, _BMC, _MANAGERS, _FIRMWARE = "Systems/*!hgx_*", "Systems/*!hgx_*/Links.Ma
 _STEP = "Update it with the vendor's package of that version, or correct the baseline in the site file; mixed firmware hides faults."
 
 
+FIRMWARE_NOT_DECLARED = ErrorKind(
+    "bmc-firmware-not-declared",
+    "firmware not judged",
+    meaning="The site declares no firmware versions for this platform, so there is nothing to compare with.",
+    next_step="Declare baselines.{where} (bmc, bios) in the site file, or the gate's skip with its reason.",
+)
+FIRMWARE_OTHER = FailKind(
+    "bmc-firmware-version",
+    "version",
+    meaning="BMC or BIOS have another version than the site wants.",
+    next_step=_STEP,
+)
+
+FINDINGS = (FIRMWARE_NOT_DECLARED, FIRMWARE_OTHER)
+
+
 class FirmwareBaseline(Gate):
     """BMC, BIOS and the other listed firmware have the versions that the site, else the platform's profile, wants."""
 
     id = "bmc/firmware/sanity/versions"
+    findings = (
+        *owner.FINDINGS,
+        *FINDINGS,
+    )
     looks = True
     in_no_set = "it needs a baseline: a platform whose profile has one, or the site's own (baselines); such a site adds it (gates.also)"
 
@@ -35,8 +56,7 @@ class FirmwareBaseline(Gate):
         wanted = facts.nodes[node].baseline
         if wanted is None or not (wanted.bmc or wanted.bios or wanted.firmware):
             where = facts.nodes[node].platform.id
-            step = f"Declare baselines.{where} (bmc, bios) in the site file, or the gate's skip with its reason."
-            judge.error(node, "firmware not judged", f"versions that are wanted of {where}", "none declared", step)
+            judge.error(node, FIRMWARE_NOT_DECLARED, f"versions that are wanted of {where}", "none declared", where=where)
             return judge.verdict(node)
         if wanted.bmc:
             _hold(judge, node, "BMC firmware", wanted.bmc, _of(found.at(_BMC), "FirmwareVersion") or _of(found.at(_MANAGERS), "FirmwareVersion"))
@@ -64,5 +84,5 @@ def _inventory(found: Told, part: str) -> list[str]:
 def _hold(judge: Judge, node: str, what: str, wanted: str, there: Sequence[str]) -> None:
     """Every version that is there must be the wanted one; none is an error."""
     where = f"{node} {what}"
-    if judge.equal(where, "version", wanted, ", ".join(sorted(set(there))) or None, _STEP):
+    if judge.equal(where, FIRMWARE_OTHER, wanted, ", ".join(sorted(set(there))) or None):
         judge.measured.add(f"{node}/{what.replace(' ', '-')}")

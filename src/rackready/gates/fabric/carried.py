@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rackready.gates import port_errors
+from rackready.gates import port_errors, rdma_port
 from rackready.gates.base import Command, GateFacts, Outputs, trouble
 from rackready.gates.expectation import Algorithm, Collective, Domain
 from rackready.gates.fabric import domains
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
 from rackready.gates.rdma_port import AFTER, judge_port
@@ -22,6 +23,52 @@ _RAIL = "Check this rail's link rate, PCIe width and switch port: docs/runbooks/
 _ASTRAY = "The data went another way than over the rails, or something else used them: check the transport and that no job runs."
 _SOURCE = "bytes of all launches, warm-ups and checks included (nccl-tests src/common.cu)"
 _IDLE = 0.05
+
+
+OUTSIDE_NVLINK = FailKind(
+    "nccl-left-nvlink",
+    "bytes sent over its rails",
+    meaning="Nodes of one NVLink domain exchanged data over the network: NCCL did not use NVLink between them.",
+    next_step=f"NCCL went over the network instead of NVLink: see NCCL_MNNVL_ENABLE and the fabric state of its GPUs: {_RUNBOOK}",
+)
+BYTES_OF_NODE = FailKind(
+    "nccl-node-bytes",
+    "bytes sent over its rails",
+    meaning="The node's rails carried another amount of data than the collective sends: the data went another way, or something else used the rails.",
+    next_step=_ASTRAY,
+)
+BYTES_OF_ALL = FailKind(
+    "nccl-all-bytes",
+    "bytes sent over their rails",
+    meaning="All rails together carried another amount of data than the collective sends.",
+    next_step=_ASTRAY,
+)
+RAIL_SHARE = FailKind(
+    "nccl-rail-share",
+    "share of the traffic",
+    meaning="This rail carries another share of the traffic than its siblings: it is slow, or NCCL does not use it evenly.",
+    next_step=_RAIL,
+)
+BYTES_UNREADABLE = ErrorKind(
+    "nccl-bytes-unreadable",
+    "byte counters unreadable",
+    meaning="The document of the ports' byte counters is not whole.",
+    next_step="Run the gate again.",
+)
+BYTES_WENT_BACK = ErrorKind(
+    "nccl-bytes-went-back",
+    "byte counter",
+    meaning="A port's byte counter is missing or went back, so nobody knows what it carried.",
+    next_step="Check /sys/class/infiniband on the node; a NIC that was reset loses its counters.",
+)
+NO_BYTES = FailKind(
+    "nccl-rails-not-used",
+    "bytes sent over its rails",
+    meaning="No rail carried anything: NCCL moved the data another way.",
+    next_step=f"NCCL did not use the rails: {_RUNBOOK}",
+)
+
+FINDINGS = (*rdma_port.PORT, *port_errors.FINDINGS, OUTSIDE_NVLINK, BYTES_OF_NODE, BYTES_OF_ALL, RAIL_SHARE, BYTES_UNREADABLE, BYTES_WENT_BACK, NO_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +136,7 @@ def judge_idle(judge: Judge, facts: GateFacts, nodes: Sequence[str], outputs: Ou
         judge.judged += 1
         judge.metric("xmit_bytes", node, total, "B")
         if total > _IDLE * otherwise:
-            step = f"NCCL went over the network instead of NVLink: see NCCL_MNNVL_ENABLE and the fabric state of its GPUs: {_RUNBOOK}"
-            judge.fail(node, "bytes sent over its rails", f"less than {_IDLE * otherwise / 1e9:.0f} GB inside an NVLink domain", f"{total / 1e9:.0f} GB", step)
+            judge.fail(node, OUTSIDE_NVLINK, f"less than {_IDLE * otherwise / 1e9:.0f} GB inside an NVLink domain", f"{total / 1e9:.0f} GB")
 
 
 def _criterion(judge: Judge, op: Op, bound: float, formula: str, tolerance: float) -> None:
@@ -116,7 +162,7 @@ def _total(judge: Judge, part: Sequence[str], sent: dict[str, dict[str, float]],
     judge.metric("xmit_bytes", name, total, "B")
     _criterion(judge, Op.EQ, expected, formula, tolerance)
     if abs(total - expected) > tolerance * expected:
-        judge.fail(name, "bytes sent over its rails", f"{expected / 1e9:.0f} GB within {tolerance:.0%}", f"{total / 1e9:.0f} GB", _ASTRAY)
+        judge.fail(name, BYTES_OF_NODE, f"{expected / 1e9:.0f} GB within {tolerance:.0%}", f"{total / 1e9:.0f} GB")
 
 
 def _sum(judge: Judge, parts: Sequence[Sequence[str]], sent: dict[str, dict[str, float]], wanted: tuple[float, float, str], tolerance: float) -> None:
@@ -130,7 +176,7 @@ def _sum(judge: Judge, parts: Sequence[Sequence[str]], sent: dict[str, dict[str,
     _criterion(judge, Op.LE, high, formula, tolerance)
     if not low * (1 - tolerance) <= total <= high * (1 + tolerance):
         wanted_text = f"{low / 1e9:.0f} to {high / 1e9:.0f} GB within {tolerance:.0%}"
-        judge.fail("all nodes", "bytes sent over their rails", wanted_text, f"{total / 1e9:.0f} GB", _ASTRAY)
+        judge.fail("all nodes", BYTES_OF_ALL, wanted_text, f"{total / 1e9:.0f} GB")
 
 
 def _shares(judge: Judge, facts: GateFacts, part: Sequence[str], sent: dict[str, dict[str, float]], tolerance: float) -> None:
@@ -142,7 +188,7 @@ def _shares(judge: Judge, facts: GateFacts, part: Sequence[str], sent: dict[str,
             judge.metric("rail_share", f"{node}/{nic.rdma_device}", share, "1")
             if abs(share - 1) > tolerance:
                 where = f"{node} {nic.rdma_device} (rail {nic.rail})"
-                judge.fail(where, "share of the traffic", f"1.0 within {tolerance:.0%}", f"{share:.2f}", _RAIL)
+                judge.fail(where, RAIL_SHARE, f"1.0 within {tolerance:.0%}", f"{share:.2f}")
 
 
 def _sent(judge: Judge, facts: GateFacts, node: str, outputs: Outputs, *, may_rest: bool = False) -> dict[str, float] | None:
@@ -155,7 +201,7 @@ def _sent(judge: Judge, facts: GateFacts, node: str, outputs: Outputs, *, may_re
         try:
             found.append(document(output, rdma_counters.FORMAT)["devices"])
         except (FormatError, KeyError) as error:
-            judge.error(node, "byte counters unreadable", "a complete document", error, "Run the gate again.")
+            judge.error(node, BYTES_UNREADABLE, "a complete document", error)
             return None
     names = {nic.rdma_device: f"{node} {nic.rdma_device} (rail {nic.rail})" for nic in facts.nodes[node].nics}
     ports = {device: (_port(found[0], device), _port(found[1], device)) for device in names}
@@ -163,15 +209,14 @@ def _sent(judge: Judge, facts: GateFacts, node: str, outputs: Outputs, *, may_re
     for device, both in ports.items():
         before, after = map(_bytes, both)
         if before is None or after is None or after < before:
-            step = "Check /sys/class/infiniband on the node; a NIC that was reset loses its counters."
-            judge.error(f"{node} {device}", "byte counter", "a number that grows", f"{before} then {after}", step)
+            judge.error(f"{node} {device}", BYTES_WENT_BACK, "a number that grows", f"{before} then {after}")
             return None
         sent[device] = float(after - before)
     if not may_rest:
         _links(judge, facts, node, ports)
     port_errors.judge_errors(judge, node, {where: ports[device] for device, where in names.items()})
     if not may_rest and not sum(sent.values()):
-        judge.fail(node, "bytes sent over its rails", "traffic on every rail", "0 bytes", f"NCCL did not use the rails: {_RUNBOOK}")
+        judge.fail(node, NO_BYTES, "traffic on every rail", "0 bytes")
         return None
     return sent
 

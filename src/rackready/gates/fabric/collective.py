@@ -8,10 +8,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from rackready.gates import base, hardware, no_nics
+from rackready.gates import base, hardware, nccl_findings, no_nics, pairs
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.expectation import Algorithm, Bound, Collective, Domain, Efficiency, ceiling, floor, judge, launches, reference
 from rackready.gates.fabric import carried, domains, launchers, transport
+from rackready.gates.finding_kinds import ErrorKind, FailKind, Kinds
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, Launched, argv, collectives_run, even, fitting, read_launches, size_bytes, tool_versions
 from rackready.gates.pairs import beside
@@ -29,6 +30,35 @@ By default NCCL (2.22 and newer) connects rings only when an algorithm first use
 """
 _PAIR = 2
 _SLOW = "Which node is not told by this gate: look at the rails' shares and the pair gate's figures: docs/runbooks/nccl-slow.md"
+
+
+COLLECTIVE_SLOW = FailKind(
+    "collective-slow",
+    "{what} is slow",
+    meaning="The collective reaches less bandwidth than these nodes and their fabric must.",
+    next_step=_SLOW,
+)
+COLLECTIVE_IMPLAUSIBLE = ErrorKind(
+    "collective-implausible",
+    "{what} is implausible",
+    meaning="The bandwidth is more than these nodes and their fabric can carry: the profile or the output is of others.",
+    next_step="Check the platform profile: topology, file or units are not what they seem.",
+)
+DOMAINS_UNEQUAL = ErrorKind(
+    "collective-domains-unequal",
+    "NVLink domains are unequal",
+    meaning="The NVLink domains take part with different numbers of nodes, so no bound can be computed.",
+    next_step="Run it over domains of equal size: a rack at a time.",
+)
+NODE_ALONE = ErrorKind(
+    "collective-node-alone",
+    "{gate} not run",
+    meaning="No other node can take part, so nothing between nodes was measured.",
+    next_step="Run it together with more nodes, or declare the skip with its reason in site.yml (gates.skip).",
+)
+
+FINDINGS = (*nccl_findings.FINDINGS, *transport.FINDINGS, transport.HCAS_NOT_FOUND, *carried.FINDINGS, COLLECTIVE_IMPLAUSIBLE, DOMAINS_UNEQUAL, NODE_ALONE)
+"""What a collective over several nodes can find."""
 
 
 def efficiency(fabric: Fabric) -> Efficiency:
@@ -109,11 +139,11 @@ def bounds(
 
 
 def judge_busbw(
-    gathered: Judge, where: str, what: str, launched: Sequence[Launched], found: tuple[Bound | None, Bound | None, Bound | None], step: str
+    gathered: Judge, where: str, what: str, launched: Sequence[Launched], found: tuple[Bound | None, Bound | None, Bound | None], slow: FailKind
 ) -> bool:
     """Judge the median, and where that passes the other sizes and placements beside it; returns whether it passed.
 
-    What no bound can judge is noted as fleet pending.
+    ``slow``: what is found where it is below its floor. What no bound can judge is noted as fleet pending.
     """
     values = [one.busbw for one in launched]
     value = median(values)
@@ -124,10 +154,9 @@ def judge_busbw(
     gathered.criteria.extend(item for item in result.criteria if item not in gathered.criteria)
     spread = f"{value:.1f} GB/s (median of {len(values)}: {', '.join(f'{one:.1f}' for one in values)})"
     if result.outcome == Outcome.FAIL:
-        gathered.fail(where, f"{what} is slow", result.expected, spread, step)
+        gathered.fail(where, slow, result.expected, spread, what=what)
     elif result.outcome == Outcome.ERROR:
-        text = "Check the platform profile: topology, file or units are not what they seem."
-        gathered.error(where, f"{what} is implausible", result.expected, spread, text)
+        gathered.error(where, COLLECTIVE_IMPLAUSIBLE, result.expected, spread, what=what)
     elif result.pending:
         gathered.fleet_pending = True
     if result.outcome == Outcome.PASS:
@@ -137,6 +166,8 @@ def judge_busbw(
 
 class Multi(NcclGate):
     """One collective over several nodes at once, with the proof of its transport and of what every rail carried."""
+
+    findings: ClassVar[Kinds] = (*pairs.FINDINGS, *FINDINGS, COLLECTIVE_SLOW)
 
     covers = frozenset({"gpu", "nic", "rail", "cable"})
     fleet = (FleetMetric("busbw", effect=0.03, of="run"),)
@@ -216,7 +247,7 @@ class Multi(NcclGate):
         transport.prove(gathered, facts, transport.Wanted(run.nodes, self.collective, self.algorithm, domain), texts)
         self._bytes(gathered, facts, run, outputs, domain)
         what = f"{WORDS[self.collective]} of {wanted.ranks} GPUs on {len(run.nodes)} nodes"
-        judge_busbw(gathered, where, what, values, bounds(facts, run.nodes[0], domain, self.collective, self.algorithm), _SLOW)
+        judge_busbw(gathered, where, what, values, bounds(facts, run.nodes[0], domain, self.collective, self.algorithm), COLLECTIVE_SLOW)
         conclude(gathered, facts, run.nodes, rails=domain is not None and domain.count > 1)
         return gathered.verdict(where)
 
@@ -224,8 +255,7 @@ class Multi(NcclGate):
         """Hold the counters; where domains are unequal, what each must carry is not computed, and the verdict says so."""
         moved = collectives_run(self.size(facts, run.nodes)) * self.count(facts)
         if domain is None:
-            step = "Run it over domains of equal size: a rack at a time."
-            gathered.error(run.target, "NVLink domains are unequal", "as many nodes of every domain", "other numbers", step)
+            gathered.error(run.target, DOMAINS_UNEQUAL, "as many nodes of every domain", "other numbers")
         elif domain.count == 1:
             carried.judge_idle(gathered, facts, run.nodes, outputs, moved)
         else:
@@ -256,6 +286,5 @@ def named(where: str, node: str) -> bool:
 def alone(gate: str, node: str) -> Verdict:
     """Return what is said of a node that no group took in: it was not measured."""
     gathered = Judge()
-    step = "Run it together with more nodes, or declare the skip with its reason in site.yml (gates.skip)."
-    gathered.error(node, f"{gate} not run", "at least 2 nodes in its group", "no other node that can take part", step)
+    gathered.error(node, NODE_ALONE, "at least 2 nodes in its group", "no other node that can take part", gate=gate)
     return gathered.verdict(node).model_copy(update={"outcome": Outcome.NOT_RUN})

@@ -9,10 +9,11 @@ from typing import Any
 from pydantic import Field
 
 from rackready.design.facts import NicFacts
-from rackready.gates import base, no_nics
+from rackready.gates import base, ib_write_bw_findings, no_nics, pairs, perftest_call, rdma_port
 from rackready.gates.base import Command, Done, Gate, GateFacts, Outputs, Run, trouble
 from rackready.gates.expectation import IMPLAUSIBLE
 from rackready.gates.fabric import incast_ends
+from rackready.gates.fabric import incast_findings as kinds
 from rackready.gates.formats import nvue_counters, perftest
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.nvue_counters import PortCounters
@@ -25,7 +26,6 @@ from rackready.gates.shipped import command, document
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import nic_counters
 
-_RUNBOOK = "docs/runbooks/incast.md"
 _LOST = ("packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "rnr_nak_retry_err")
 """Hardware counters (mlx5) that rise at a sender when packets were lost on the way and sent again."""
 _DROPPED = ("rx_discards_phy", "tx_discards_phy")
@@ -61,6 +61,13 @@ class Incast(Gate):
     """Several nodes that write into one port lose nothing: no discards, and pauses and notifications in the RoCE class only."""
 
     id = "cluster/fabric/stress/incast"
+    findings = (
+        *ib_write_bw_findings.CLIENT,
+        *pairs.FINDINGS,
+        rdma_port.OTHER_GIDS,
+        perftest_call.CALL_SETTINGS,
+        *kinds.FINDINGS,
+    )
     covers = frozenset({"nic", "rail", "cable"})
     min_nodes = 3
 
@@ -155,13 +162,11 @@ class Incast(Gate):
         bound = into.rate * IMPLAUSIBLE
         gathered.criterion(Criterion(metric="incast_bandwidth", op=Op.LE, bound=bound, unit="Gb/s", label="ceiling", source=f"{IMPLAUSIBLE} x port rate"))
         if total > bound:
-            step = "They did not write side by side: start them on nodes that are idle, and with more seconds."
-            gathered.error(where, incast_ends.NO_INCAST, f"senders together at most {bound:.0f} Gb/s", f"{total:.0f} Gb/s", step)
+            gathered.error(where, kinds.NOT_SIDE_BY_SIDE, f"senders together at most {bound:.0f} Gb/s", f"{total:.0f} Gb/s")
         least, source = into.rate * _FILLED, f"judgement: {_FILLED} x port rate, below which no queue stands at the port"
         gathered.criterion(Criterion(metric="incast_bandwidth", op=Op.GE, bound=least, unit="Gb/s", label="floor", source=source, derived=True))
         if total < least:
-            step = f"The port was not filled, so nothing was tried: see the senders' rates (gate pair/fabric/performance/ib-write-bw): {_RUNBOOK}"
-            gathered.error(where, incast_ends.NO_INCAST, f"senders together at least {least:.0f} Gb/s", f"{total:.0f} Gb/s", step)
+            gathered.error(where, kinds.NOT_FILLED, f"senders together at least {least:.0f} Gb/s", f"{total:.0f} Gb/s")
         else:
             _all_wrote(gathered, where, reached, total)
         return {} if gathered.errors else {node: one.least for node, one in wrote.items()}
@@ -175,7 +180,7 @@ class Incast(Gate):
         try:
             result = perftest.parse(client.stdout)
         except FormatError as error:
-            gathered.error(where, "ib_write_bw unreadable", "one result block in Gb/sec", f"{error} (exit code 0)", "Run the gate again.")
+            gathered.error(where, kinds.INCAST_UNREADABLE, "one result block in Gb/sec", f"{error} (exit code 0)")
             return None
         before = len(gathered.fails) + len(gathered.errors)
         self._transport(gathered, where, (near, receiver[1]), result)
@@ -188,7 +193,7 @@ class Incast(Gate):
         did = (result.device, result.link_type, result.size, result.memory.reach)
         if did != asked:
             expected, actual = (f"{device}, link type {link}, {size} bytes a message, GPU memory by {reach}" for device, link, size, reach in (asked, did))
-            gathered.error(where, "ib_write_bw measured something else", expected, actual, "Run the gate again.")
+            gathered.error(where, kinds.INCAST_SOMETHING_ELSE, expected, actual)
         judge_gids(gathered, where, "ib_write_bw", ends, (result.local, result.remote))
         judge_call(gathered, where, "ib_write_bw", result.call)
         most, margin = self.inputs.seconds, max(_MARGIN_S, self.inputs.seconds // 4)
@@ -196,7 +201,7 @@ class Incast(Gate):
         lasted = result.iterations * result.size * 8 / 1e9 / result.average if result.average > 0 else 0.0
         if not least * (1 - _CLOCK) <= lasted <= most * (1 + _CLOCK):
             actual = f"{lasted:.1f} s: {result.iterations} x {result.size} bytes at {result.average:.1f} Gb/s"
-            gathered.error(where, "ib_write_bw wrote for another time", f"{least} to {most} s", actual, "Run the gate again.")
+            gathered.error(where, kinds.INCAST_OTHER_TIME, f"{least} to {most} s", actual)
 
     # NICs ----------------------------------------------------------------------------------------------------------------
 
@@ -213,10 +218,7 @@ class Incast(Gate):
         lost = {name: hardware.get(name, 0) for name in _LOST if hardware.get(name, 0)} | {name: interface[name] for name in dropped if interface.get(name)}
         gathered.metric("lost_packets", where, float(sum(lost.values())), "1")
         if lost:
-            step = (
-                f"Packets were dropped on the way from or to it: see the findings on its switch port, PFC on both ends (`mlnx_qos -i {nic.netdev}`): {_RUNBOOK}"
-            )
-            gathered.fail(where, "packets lost in incast", "0", ", ".join(f"{name} {value}" for name, value in sorted(lost.items())), step)
+            gathered.fail(where, kinds.PACKETS_LOST, "0", ", ".join(f"{name} {value}" for name, value in sorted(lost.items())), netdev=nic.netdev)
         way = "rx" if receives else "tx"
         self._bytes(gathered, facts, (where, nic), way, {prio: interface.get(f"{way}_prio{prio}_bytes", 0) for prio in range(8)}, least)
         self._pauses(gathered, facts, where, nic, interface)
@@ -233,34 +235,31 @@ class Incast(Gate):
         source = "derived: the sum of the senders' iterations x size, in the RoCE class"
         gathered.once((way, least), lambda: Criterion(metric=f"{way}_bytes", op=Op.GE, bound=least, unit="B", label="identity", source=source, derived=True))
         if not total:
-            step = "See `ethtool -S` on the node: the driver must count bytes by priority (rx_prio3_bytes)."
-            gathered.error(where, "bytes by priority", f"{way}_prio*_bytes that grow", "none", step)
+            gathered.error(where, kinds.NO_CLASS_BYTES, f"{way}_prio*_bytes that grow", "none")
         elif sum(others.values()) > _OTHER_CLASS * total:
             actual = ", ".join(f"{value / total:.0%} in priority {prio}" for prio, value in sorted(others.items()))
-            step = f"Check the traffic class (cat /sys/class/infiniband/{nic.rdma_device}/tc/1/traffic_class) and trust: run fabric again: {_RUNBOOK}"
-            gathered.fail(where, "class of RoCE data", f"priority {qos.priority} (DSCP {qos.dscp})", actual, step)
+            gathered.fail(where, kinds.DATA_CLASS, f"priority {qos.priority} (DSCP {qos.dscp})", actual, device=nic.rdma_device)
         elif carried < least:
-            step = (
-                f"The data went over another port, or not at all: check the node's RDMA devices, and the raw outputs of the senders in the report: {_RUNBOOK}"
+            gathered.fail(
+                where,
+                kinds.PORT_BYTES,
+                f"at least {least / 1e9:.1f} GB, as the senders say",
+                f"{carried / 1e9:.1f} GB",
+                direction="received" if way == "rx" else "sent",
             )
-            what = f"bytes {'received' if way == 'rx' else 'sent'} by the port"
-            gathered.fail(where, what, f"at least {least / 1e9:.1f} GB, as the senders say", f"{carried / 1e9:.1f} GB", step)
 
     @staticmethod
     def _pauses(gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, interface: Mapping[str, int]) -> None:
         """Hold pause frames: they are counted, and come in the RoCE class alone."""
         qos = facts.fabric.qos
         if f"rx_prio{qos.priority}_pause" not in interface:
-            step = f"mlx5 counts them where PFC is on: see `mlnx_qos -i {nic.netdev}`; run fabric again: {_RUNBOOK}"
-            gathered.error(where, "pause frames by priority", f"rx_prio{qos.priority}_pause", "not there", step)
+            gathered.error(where, kinds.NO_PAUSES_COUNTED, f"rx_prio{qos.priority}_pause", "not there", netdev=nic.netdev)
         pauses = {prio: interface.get(f"rx_prio{prio}_pause", 0) + interface.get(f"tx_prio{prio}_pause", 0) for prio in range(8)}
         wrong = {prio: value for prio, value in pauses.items() if value and prio != qos.priority}
         everything = interface.get("rx_global_pause", 0) + interface.get("tx_global_pause", 0)
         if wrong or everything:
             actual = ", ".join([f"{value} in priority {prio}" for prio, value in wrong.items()] + ([f"{everything} for all"] if everything else []))
-            gathered.fail(
-                where, "pause frames", f"in priority {qos.priority} only", actual, f"Turn global pause off (`ethtool -A`), run fabric again: {_RUNBOOK}"
-            )
+            gathered.fail(where, kinds.PAUSES_OF_OTHERS, f"in priority {qos.priority} only", actual)
 
     @staticmethod
     def _notified(gathered: Judge, facts: GateFacts, where: str, nic: NicFacts, found: tuple[Mapping[str, int], Mapping[str, int]]) -> None:
@@ -270,20 +269,16 @@ class Incast(Gate):
         left = interface.get(f"tx_prio{prio}_packets")
         marked, told = hardware.get("np_ecn_marked_roce_packets"), hardware.get("np_cnp_sent")
         if marked is None or told is None:
-            step = "See /sys/class/infiniband/*/ports/1/hw_counters: the driver must count np_ecn_marked_roce_packets and np_cnp_sent."
-            gathered.error(where, "counters of congestion", "np_ecn_marked_roce_packets, np_cnp_sent", "not there", step)
+            gathered.error(where, kinds.NO_CONGESTION_COUNTED, "np_ecn_marked_roce_packets, np_cnp_sent", "not there")
         elif not marked:
             place = f"{nic.switch} {nic.port}" if nic.switch else "the switch port"
-            gathered.fail(where, "ECN marks in incast", f"packets marked by {place}", "none", f"Turn ECN on in the RoCE class of the switch: {_RUNBOOK}")
+            gathered.fail(where, kinds.NO_ECN_MARKS, f"packets marked by {place}", "none")
         elif not told:
-            step = f"Turn ECN on at the NIC (roce_np for priority 3, /sys/class/net/{nic.netdev}/ecn): run fabric again: {_RUNBOOK}"
-            gathered.fail(where, "congestion notifications", f"sent for {marked} marked packets", "none", step)
+            gathered.fail(where, kinds.NO_NOTIFICATIONS, f"sent for {marked} marked packets", "none", netdev=nic.netdev)
         elif left is None:
-            step = "See `ethtool -S` on the node: the driver must count packets by priority (tx_prio6_packets)."
-            gathered.error(where, "packets by priority", f"tx_prio{prio}_packets", "not there", step)
+            gathered.error(where, kinds.NO_CLASS_PACKETS, f"tx_prio{prio}_packets", "not there")
         elif left < told * (1 - _ASTRAY):
-            step = f"Set the class of notifications (/sys/class/net/{nic.netdev}/ecn/roce_np/cnp_dscp) and trust: run fabric again: {_RUNBOOK}"
-            gathered.fail(where, "class of congestion notifications", f"{told} packets in priority {prio}", left, step)
+            gathered.fail(where, kinds.NOTIFICATION_CLASS, f"{told} packets in priority {prio}", left, netdev=nic.netdev)
 
     # switches ------------------------------------------------------------------------------------------------------------
 
@@ -291,18 +286,19 @@ class Incast(Gate):
         ends = [(node, nic_of(facts, node, rail)) for node in run.nodes]
         for node, nic in ends:
             if not nic.switch:
-                step = "Write the cable into site.yml links: without it the switch's counters are not looked at."
-                gathered.error(f"{node} {nic.rdma_device} (rail {rail})", "cable not declared", "switch and port", "none", step)
+                gathered.error(f"{node} {nic.rdma_device} (rail {rail})", kinds.CABLE_NOT_DECLARED, "switch and port", "none")
         for switch in dict.fromkeys(nic.switch for _, nic in ends if nic.switch):
             found = _switch_delta(gathered, outputs, switch)
             for node, nic in ends:
                 if nic.switch == switch and found is not None:
-                    self._port(gathered, facts, f"{switch} {nic.port} (to {node} rail {rail})", found.get(nic.port))
+                    self._port(gathered, facts, (node, nic), found.get(nic.port))
 
     @staticmethod
-    def _port(gathered: Judge, facts: GateFacts, where: str, port: PortCounters | None) -> None:
+    def _port(gathered: Judge, facts: GateFacts, end: tuple[str, NicFacts], port: PortCounters | None) -> None:
+        node, nic = end
+        where = f"{nic.switch} {nic.port} (to {node} rail {nic.rail})"
         if port is None:
-            gathered.error(where, "switch counters", "the port's", "none", "Check that the port exists: `nv show interface`.")
+            gathered.error(where, kinds.NO_SWITCH_COUNTERS, "the port's", "none")
             return
         gathered.judged += 1
         dropped = {prio: into + out for prio, (into, out) in enumerate(zip(port.dropped_in, port.dropped_out, strict=True)) if into + out}
@@ -310,14 +306,13 @@ class Incast(Gate):
         gathered.metric("switch_ecn_marked", where, float(port.marked), "1")
         if dropped:
             actual = ", ".join(f"{value} in priority {prio}" for prio, value in dropped.items())
-            step = f"Check PFC on this port (`nv show interface {where.split()[1]} qos roce status`): run fabric again: {_RUNBOOK}"
-            gathered.fail(where, "frames dropped for want of buffer", "0", actual, step)
+            gathered.fail(where, kinds.FRAMES_DROPPED, "0", actual, port=nic.port)
         if port.errors:
-            gathered.fail(where, "errors and drops of the port", "0", port.errors, "Check its cable and transceivers: docs/runbooks/link-down.md")
+            gathered.fail(where, kinds.PORT_ERRORS, "0", port.errors)
         wrong = {prio: value for prio, value in enumerate(port.pauses) if value and prio != facts.fabric.qos.priority}
         if wrong:
             actual = ", ".join(f"{value} in priority {prio}" for prio, value in wrong.items())
-            gathered.fail(where, "pause frames", f"in priority {facts.fabric.qos.priority} only", actual, f"Compare QoS of switch and host: {_RUNBOOK}")
+            gathered.fail(where, kinds.SWITCH_PAUSES, f"in priority {facts.fabric.qos.priority} only", actual)
 
 
 def _rails(facts: GateFacts, node: str) -> frozenset[int]:
@@ -329,9 +324,9 @@ def _all_wrote(gathered: Judge, where: str, reached: Mapping[str, float], total:
     least = _SHARE * total / len(reached)
     idle = {node: value for node, value in reached.items() if value < least}
     if idle:
-        step = f"They did not all write: look at the slow sender's rail (gate pair/fabric/performance/ib-write-bw), run the gate again: {_RUNBOOK}"
         actual = ", ".join(f"{value:.1f} Gb/s from {node}" for node, value in idle.items())
-        gathered.error(where, incast_ends.NO_INCAST, f"at least {least:.1f} Gb/s from every sender ({_SHARE:g} of an even part)", actual, step)
+        expected = f"at least {least:.1f} Gb/s from every sender ({_SHARE:g} of an even part)"
+        gathered.error(where, kinds.NOT_ALL_WROTE, expected, actual, nodes=sorted(idle))
 
 
 def _nic_delta(gathered: Judge, outputs: Outputs, node: str, nic: NicFacts, where: str) -> tuple[dict[str, int], dict[str, int]] | None:
@@ -344,20 +339,22 @@ def _nic_delta(gathered: Judge, outputs: Outputs, node: str, nic: NicFacts, wher
         try:
             readings.append(_reading(document(output, nic_counters.FORMAT), nic.rdma_device))
         except (FormatError, KeyError, TypeError) as error:
-            gathered.error(where, "NIC counters unreadable", "a complete document", error, "Run the gate again.")
+            gathered.error(where, kinds.NIC_COUNTERS_UNREADABLE, "a complete document", error)
             return None
     before, after = readings
     missing = [name for kind, names in _NEEDED.items() for name in names if name not in before[kind] or name not in after[kind]]
     lost = [name for kind in _NEEDED for name in sorted(before[kind].keys() ^ after[kind].keys())]
     if missing or lost:
-        step = "Install ethtool; check that the mlx5 driver is loaded and counts them."
         gathered.error(
-            where, "NIC counters", f"{', '.join(name for names in _NEEDED.values() for name in names)} before and after", f"no {[*missing, *lost][0]}", step
+            where,
+            kinds.NIC_COUNTERS_MISSING,
+            f"{', '.join(name for names in _NEEDED.values() for name in names)} before and after",
+            f"no {[*missing, *lost][0]}",
         )
         return None
     back = sorted(name for kind in _NEEDED for name in after[kind] if after[kind][name] < before[kind][name] and name != "lifespan")
     if back:
-        gathered.error(where, "NIC counters", "numbers that grow", f"{back[0]} went back", "The NIC was reset in between: run the gate again.")
+        gathered.error(where, kinds.NIC_COUNTERS_WENT_BACK, "numbers that grow", f"{back[0]} went back")
         return None
     hardware, interface = ({name: after[kind][name] - before[kind][name] for name in after[kind]} for kind in _NEEDED)
     return hardware, interface
@@ -384,12 +381,11 @@ def _switch_delta(gathered: Judge, outputs: Outputs, switch: str) -> dict[str, P
         try:
             readings.append(nvue_counters.parse(output.stdout, output.exit_code))
         except FormatError as error:
-            step = "Check that `nv show interface PORT counters qos -o json` answers on the switch."
-            gathered.error(switch, "switch counters unreadable", "NVUE's JSON of every port", error, step)
+            gathered.error(switch, kinds.SWITCH_COUNTERS_UNREADABLE, "NVUE's JSON of every port", error)
             return None
     before, after = readings
     try:
         return {port: after[port].since(before[port]) for port in after if port in before}
     except FormatError as error:
-        gathered.error(switch, "switch counters", "numbers that grow", error, "Run the gate again.")
+        gathered.error(switch, kinds.SWITCH_COUNTERS_WENT_BACK, "numbers that grow", error)
         return None

@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from rackready.gates.base import Done
+from rackready.gates.fabric import incast_findings as kinds
 from rackready.gates.pairs import unmeasured
 from rackready.model.outcome import Finding, Outcome, Verdict
 
-NO_INCAST = "no incast"
+_NO_INCAST = frozenset(kind.code for kind in (kinds.NOT_SIDE_BY_SIDE, kinds.NOT_FILLED, kinds.NOT_ALL_WROTE))
 """What a run found in which the port was not filled by all."""
 
 
@@ -39,6 +40,5 @@ def attribute(done: Sequence[Done]) -> dict[str, list[Verdict]]:
 
 def _names(finding: Finding, nodes: Sequence[str]) -> frozenset[str]:
     """Return the nodes that a finding is about, the receiver first among ``nodes``. That a port was not filled may be any sender's, unless it names them."""
-    said = f"{finding.where} {finding.actual}"
-    found = frozenset(node for node in nodes if re.search(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])", said))
-    return found if finding.what != NO_INCAST or found - {nodes[0]} else frozenset()
+    found = frozenset(node for node in nodes if node in finding.nodes or re.search(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])", finding.where))
+    return found if finding.code not in _NO_INCAST or found - {nodes[0]} else frozenset()

@@ -9,9 +9,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
-from rackready.gates import base, no_nics
+from rackready.gates import base, ib_write_bw_findings, models, no_nics, pairs, perftest_call, port_errors, rdma_port
 from rackready.gates.base import Command, Done, FleetMetric, Gate, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound
+from rackready.gates.fabric import latency_findings as kinds
 from rackready.gates.fleet import standing
 from rackready.gates.formats import perftest, perftest_lat
 from rackready.gates.formats.error import FormatError
@@ -27,7 +28,6 @@ from rackready.gates.shipped import command
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import rdma_counters
 
-_RUNBOOK = "docs/runbooks/rail-slow.md"
 _RESOLUTION = 0.01
 """The step of perftest's figures, microseconds: two decimals. Nobody publishes the spread of one reading."""
 _FEW = 4
@@ -50,6 +50,16 @@ class IbWriteLat(Gate):
     """Each NIC answers a partner on its rail in the time of its kind and of the other rails, host memory, both directions."""
 
     id = "pair/fabric/performance/ib-write-lat"
+    findings = (
+        *rdma_port.FINDINGS,
+        *ib_write_bw_findings.CLIENT,
+        *port_errors.FINDINGS,
+        *perftest_call.FINDINGS,
+        *pairs.FINDINGS,
+        *models.FINDINGS,
+        ib_write_bw_findings.ONE_OUTPUT_BOTH_WAYS,
+        *kinds.FINDINGS,
+    )
     after_fail = True
     covers = frozenset({"nic", "rail", "cable"})
     min_nodes = 2
@@ -134,8 +144,7 @@ class IbWriteLat(Gate):
         first, second = run.about["first"], run.about["second"]
         rails = rails_of(facts, first, second)
         if not rails:
-            step = "Run the gate with two nodes of one platform: `rackready gate run`, twice `--node`."
-            gathered.error(run.target, "no rail in common", "a rail that both nodes have", "none", step)
+            gathered.error(run.target, kinds.NO_COMMON_RAIL, "a rail that both nodes have", "none")
         up = [rail for rail in rails if self._links(gathered, facts, outputs, (first, second), rail)]
         for way, near, far in (("forth", first, second), ("back", second, first)):
             ends = {rail: (near, far, nic_of(facts, near, rail), nic_of(facts, far, rail)) for rail in up}
@@ -171,8 +180,7 @@ class IbWriteLat(Gate):
             gathered.judged += 1
             gathered.metric("xmit_bytes", f"{node}/{nic.rdma_device}", float(moved), "B")
             if moved < least:
-                step = f"The data went over another port: check the node's RDMA devices; a NIC that was reset loses its counters: {_RUNBOOK}."
-                gathered.fail(where, "bytes sent by the port", f"at least {least} bytes", f"{moved} bytes", step)
+                gathered.fail(where, kinds.LATENCY_PORT_BYTES, f"at least {least} bytes", f"{moved} bytes")
         if ports:
             source = "derived: size x iterations, which each end sends at least once: as client, or in answer"
             gathered.criterion(Criterion(metric="xmit_bytes", op=Op.GE, bound=least, unit="B", label="identity", source=source, derived=True))
@@ -193,8 +201,7 @@ class IbWriteLat(Gate):
         try:
             result = perftest_lat.parse(client.stdout)
         except FormatError as error:
-            step = "Run the gate again; if it stays so, read its raw output in the report."
-            gathered.error(where, f"{self.program} unreadable", "one result block in microseconds", f"{error} (exit code 0)", step)
+            gathered.error(where, kinds.LATENCY_UNREADABLE, "one result block in microseconds", f"{error} (exit code 0)", program=self.program)
             return None
         before = len(gathered.fails) + len(gathered.errors)
         self._transport(gathered, facts, where, (one, other), result)
@@ -214,12 +221,12 @@ class IbWriteLat(Gate):
         wanted = (self.verb, nic.rdma_device, self.inputs.size, bool(self.options(nic)))
         actual = (result.verb, result.device, result.size, on_gpu)
         if actual != wanted:
-            gathered.error(where, f"{self.program} measured something else", _words(wanted), _words(actual), "Run the gate again.")
+            gathered.error(where, kinds.LATENCY_SOMETHING_ELSE, _words(wanted), _words(actual), program=self.program)
         if wanted[-1]:
             self._gpu(gathered, where, nic, result.memory)
         if result.iterations != self.inputs.iterations:
             asked, sent = (f"{count} messages" for count in (self.inputs.iterations, result.iterations))
-            gathered.error(where, f"{self.program} measured something else", asked, sent, "Run the gate again.")
+            gathered.error(where, kinds.LATENCY_SOMETHING_ELSE, asked, sent, program=self.program)
         if judge_layer(gathered, where, facts.fabric, result.link_type) and facts.fabric.kind == "roce":
             judge_gids(gathered, where, self.program, ends, (result.local, result.remote))
         gathered.transport = f"{layer(facts.fabric).name}, {_memory(on_gpu=on_gpu)}"
@@ -228,14 +235,13 @@ class IbWriteLat(Gate):
         """Hold what the server says of its memory against what was asked for: a read goes there."""
         wanted, on_gpu = bool(self.options(nic)), used.reach != "none"
         if on_gpu != wanted:
-            gathered.error(where, f"{self.program} measured another memory{FAR}", _memory(on_gpu=wanted), _memory(on_gpu=on_gpu), "Run the gate again.")
+            gathered.error(where, kinds.LATENCY_OTHER_MEMORY, _memory(on_gpu=wanted), _memory(on_gpu=on_gpu), program=self.program)
         elif wanted:
             self._gpu(gathered, where, nic, used, FAR)
 
     def _gpu(self, gathered: Judge, where: str, nic: NicFacts, used: perftest.Memory, end: str = "") -> None:
         if used.gpu not in {None, nic.gpu}:
-            what = f"{self.program} measured another GPU's memory{end}"
-            gathered.error(where, what, f"gpu{nic.gpu}", f"gpu{used.gpu}", "Unset CUDA_VISIBLE_DEVICES on the node.")
+            gathered.error(where, kinds.LATENCY_OTHER_GPU, f"gpu{nic.gpu}", f"gpu{used.gpu}", program=self.program, end=end)
 
     def least(self) -> Bound:
         """Return the smallest latency that is believed, us."""
@@ -249,8 +255,7 @@ class IbWriteLat(Gate):
             gathered.criterion(bound)
         gathered.judged += 1
         if value < least.value:
-            step = "perftest counts the processor's cycles: look for 'CPU Frequency' in its raw output, and run the gate again."
-            gathered.error(where, "latency is implausible", f"at least {least.value:.1f} us", f"{value:.2f} us", step)
+            gathered.error(where, kinds.LATENCY_IMPLAUSIBLE, f"at least {least.value:.1f} us", f"{value:.2f} us")
         return value >= least.value
 
     def mark(self, of_node: NodeFacts) -> Bound:
@@ -283,24 +288,21 @@ class IbWriteLat(Gate):
             gathered.criterion(bound)
         gathered.metric("latency_average", where, value, "us")
         if value > mark.value:
-            step = f"Look at the path's hops, PCIe link and power saving of the NIC (ASPM, C-states): {_RUNBOOK}"
-            gathered.fail(where, "latency", f"at most {mark.value:.1f} us on average", f"{value:.2f} us", step)
+            gathered.fail(where, kinds.LATENCY_HIGH, f"at most {mark.value:.1f} us on average", f"{value:.2f} us")
 
     def _against_siblings(self, gathered: Judge, where: str, value: float, others: Sequence[float], comparisons: int, *, known: bool) -> None:
         """Hold a NIC against the median of the other rails; it fails when it stands out of their spread and by more than half of the effect."""
         rails = len(others) + 1
         if rails < _FEW:
             if not known:
-                step = "Measure a pair with more rails, or give the profile a mark with its source."
-                gathered.error(where, "latency cannot be judged", f"a published mark or {_FEW} rails", f"{rails} rails and no mark", step)
+                gathered.error(where, kinds.LATENCY_NOT_JUDGED, f"a published mark or {_FEW} rails", f"{rails} rails and no mark")
             return
         gathered.judged += 1
         found = standing(FleetMetric("latency_typical", self.inputs.effect, better="lower"), others, comparisons, error=_RESOLUTION)
         if not found.holds(value):
             gathered.criterion(found.criterion("us"))
-            step = f"This NIC is late where the other rails are not: look at its PCIe link, switch port and firmware: {_RUNBOOK}"
             expected = f"at most {found.bound:.2f} us (median of the others {found.centre:.2f})"
-            gathered.fail(where, "latency beside the other rails", expected, f"{value:.2f} us", step)
+            gathered.fail(where, kinds.LATENCY_BESIDE_RAILS, expected, f"{value:.2f} us")
 
     def _tail(self, gathered: Judge, where: str, value: float, others: Sequence[float]) -> None:
         """Hold a NIC's 99 % percentile against the median of the other rails': one message of a hundred that is very late holds up every collective."""
@@ -313,8 +315,7 @@ class IbWriteLat(Gate):
             inputs: dict[str, float | str] = {"median": centre, "times": times}
             gathered.criterion(Criterion(metric="latency_p99", op=Op.LE, bound=times * centre, unit="us", label="siblings", source=source, inputs=inputs))
             expected = f"at most {times * centre:.2f} us (median of the others {centre:.2f})"
-            step = f"One message of a hundred is late on this rail alone: look at errors and pauses of its port, its PCIe link and switch port: {_RUNBOOK}"
-            gathered.fail(where, "99 % percentile of latency beside the other rails", expected, f"{value:.2f} us", step)
+            gathered.fail(where, kinds.LATENCY_TAIL, expected, f"{value:.2f} us")
 
 
 class IbReadLatGpu(IbWriteLat):

@@ -9,8 +9,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from rackready.gates import container
 from rackready.gates.base import Command, FleetMetric, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.container import Containered, ended
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import inference
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
@@ -45,6 +47,102 @@ _CHOSEN = "CUDA_VISIBLE_DEVICES"
 """With it in its command a model may run on any GPUs."""
 _SIZES_STEP = "Correct the sizes in the gate's input `command` (--tensor-parallel-size, --pipeline-parallel-size; --tp, --pp), then run the gate again."
 _READ = "Read its raw output in the report; check the image, and that the node's container toolkit offers the GPUs (CDI)."
+
+
+PROGRAM_FAILED = ErrorKind(
+    "program-failed",
+    "{program} failed",
+    meaning="The program in the container ended with an error.",
+    next_step=_READ,
+)
+HPL_UNREADABLE = ErrorKind(
+    "hpl-unreadable",
+    "HPL unreadable",
+    meaning="HPL left no whole result with its checks.",
+    next_step=_READ,
+)
+HPL_RESIDUAL = FailKind(
+    "hpl-residual",
+    "HPL residual",
+    meaning="HPL's check of its own result failed: the node computes wrong.",
+    next_step="The node computes wrong: take it out of service and run DCGM's level 4: docs/runbooks/silent-data-corruption.md",
+)
+HPL_NO_GPUS = ErrorKind(
+    "hpl-no-gpus",
+    "HPL did not run on GPUs",
+    meaning="HPL ran on the processors and not on the GPUs.",
+    next_step="Run the HPL of NVIDIA's HPC benchmarks (input image): HPL for CPUs says nothing of GPUs.",
+)
+HPL_PER_GPU = ErrorKind(
+    "hpl-rate-per-gpu",
+    "HPL contradicts itself",
+    meaning="HPL's rate per GPU does not fit its rate as a whole.",
+    next_step=_READ,
+)
+HPL_TIME = ErrorKind(
+    "hpl-rate-and-time",
+    "HPL contradicts itself",
+    meaning="HPL's rate does not fit its size and time.",
+    next_step=_READ,
+)
+HPL_GRID = ErrorKind(
+    "hpl-other-gpus",
+    "HPL ran on other GPUs",
+    meaning="HPL ran on another number of GPUs than the node has.",
+    next_step="Give the gate an HPL.dat for all GPUs of the node (input data).",
+)
+HPL_IMPLAUSIBLE = ErrorKind(
+    "hpl-implausible",
+    "HPL is implausible",
+    meaning="The rate is more than the node's GPUs can compute.",
+    next_step="Check the node's GPU profile, and that the output is this node's.",
+)
+HPL_SLOW = FailKind(
+    "hpl-slow",
+    "HPL is slow",
+    meaning="The node computes HPL slower than its GPUs must.",
+    next_step="Look for throttling (`nvidia-smi -q -d PERFORMANCE`) and jobs on the node; give HPL.dat a size that fills the GPUs' memory.",
+)
+INFERENCE_SIZES = ErrorKind(
+    "inference-contradicts",
+    "inference benchmark contradicts itself",
+    meaning="Command and output name different numbers of GPUs, so nobody knows which were measured.",
+    next_step=_SIZES_STEP,
+)
+INFERENCE_GPUS = ErrorKind(
+    "inference-other-gpus",
+    "inference ran on other GPUs",
+    meaning="The benchmark says that it used more GPUs than the node has.",
+    next_step=_SIZES_STEP,
+)
+INFERENCE_UNREADABLE = ErrorKind(
+    "inference-unreadable",
+    "inference benchmark unreadable",
+    meaning="The output has no single figure of tokens per second.",
+    next_step=_READ,
+)
+INFERENCE_NOTHING = FailKind(
+    "inference-no-tokens",
+    "inference",
+    meaning="The benchmark ended well and made no tokens.",
+    next_step=_READ,
+)
+
+FINDINGS = (
+    PROGRAM_FAILED,
+    HPL_UNREADABLE,
+    HPL_RESIDUAL,
+    HPL_NO_GPUS,
+    HPL_PER_GPU,
+    HPL_TIME,
+    HPL_GRID,
+    HPL_IMPLAUSIBLE,
+    HPL_SLOW,
+    INFERENCE_SIZES,
+    INFERENCE_GPUS,
+    INFERENCE_UNREADABLE,
+    INFERENCE_NOTHING,
+)
 
 
 class OneProgram(Containered):
@@ -82,7 +180,7 @@ class OneProgram(Containered):
         if gathered.trouble(trouble(output, node, self.program)) or output is None:
             return gathered.verdict(node)
         if output.exit_code != 0:
-            gathered.error(node, f"{self.program} failed", "exit code 0", ended(output), _READ)
+            gathered.error(node, PROGRAM_FAILED, "exit code 0", ended(output), program=self.program)
         else:
             self.judge_text(gathered, facts, node, output)
         if gathered.fails or gathered.errors:
@@ -98,6 +196,18 @@ class Hpl(OneProgram):
     """All GPUs of a node solve one dense system (HPL), and the result is right."""
 
     id = "node/gpu/stress/hpl"
+    findings = (
+        *container.FINDINGS,
+        PROGRAM_FAILED,
+        HPL_UNREADABLE,
+        HPL_RESIDUAL,
+        HPL_NO_GPUS,
+        HPL_PER_GPU,
+        HPL_TIME,
+        HPL_GRID,
+        HPL_IMPLAUSIBLE,
+        HPL_SLOW,
+    )
     fleet = (FleetMetric("hpl", effect=0.03),)
     program = "HPL"
 
@@ -121,7 +231,7 @@ class Hpl(OneProgram):
         told = (len(found), checks.count("PASSED"), checks.count("FAILED"), 0)
         if not found or len(checks) != len(found) or ends != [told]:
             said = f"{len(found)} results, {len(checks)} checks, " + (f"and it says {ends[0][0]} tests" if len(ends) == 1 else f"{len(ends)} summaries")
-            gathered.error(node, "HPL unreadable", "results with their residual checks, and one summary that counts the same", said, _READ)
+            gathered.error(node, HPL_UNREADABLE, "results with their residual checks, and one summary that counts the same", said)
             return
         gathered.judged += 1
         gpus = facts.nodes[node].platform.gpus
@@ -131,8 +241,7 @@ class Hpl(OneProgram):
             _adds_up(gathered, node, result, gpus)
         gathered.criterion(Criterion(metric="hpl_failed", op=Op.EQ, bound=0, unit="1", label="identity", source="HPL's own residual check"))
         if "FAILED" in checks:
-            step = "The node computes wrong: take it out of service and run DCGM's level 4: docs/runbooks/silent-data-corruption.md"
-            gathered.fail(node, "HPL residual", "PASSED", "FAILED", step)
+            gathered.fail(node, HPL_RESIDUAL, "PASSED", "FAILED")
         if not gathered.errors:
             _hold_hpl(gathered, facts.nodes[node].gpu, node, best, gpus)
 
@@ -141,19 +250,17 @@ def _adds_up(gathered: Judge, node: str, result: re.Match[str], gpus: int) -> No
     """Err where a row of HPL's table is not of all GPUs, or contradicts itself: the rate is (2/3 N^3 + 3/2 N^2) / time (Netlib's HPL_pdtest.c)."""
     gflops, each = result["gflops"], result["each"]
     if not each:
-        step = "Run the HPL of NVIDIA's HPC benchmarks (input image): HPL for CPUs says nothing of GPUs."
-        gathered.error(node, "HPL did not run on GPUs", "a rate per GPU in brackets, as NVIDIA's HPL prints it", f"{gflops} alone", step)
+        gathered.error(node, HPL_NO_GPUS, "a rate per GPU in brackets, as NVIDIA's HPL prints it", f"{gflops} alone")
     elif abs(float(each) * gpus - float(gflops)) > _ROUNDED * float(gflops):
-        gathered.error(node, "HPL contradicts itself", f"{gflops} Gflops over {gpus} GPUs", f"{each} Gflops a GPU", _READ)
+        gathered.error(node, HPL_PER_GPU, f"{gflops} Gflops over {gpus} GPUs", f"{each} Gflops a GPU")
     size, time = int(result["n"]), float(result["time"])
     work = (2 / 3 * size**3 + 3 / 2 * size**2) / 1e9
     least, most = (work / (time + sign * _half(result["time"])) if time > _half(result["time"]) else work for sign in (1, -1))
     if not least - _half(gflops) <= float(gflops) <= most + _half(gflops):
         expected = f"{work / time:.3e} Gflops (2/3 N^3 + 3/2 N^2 over time)" if time > 0 else "a time above 0 s"
-        gathered.error(node, "HPL contradicts itself", expected, f"{gflops} Gflops of N {size} in {result['time']} s", _READ)
+        gathered.error(node, HPL_TIME, expected, f"{gflops} Gflops of N {size} in {result['time']} s")
     if int(result["p"]) * int(result["q"]) != gpus:
-        step = "Give the gate an HPL.dat for all GPUs of the node (input data)."
-        gathered.error(node, "HPL ran on other GPUs", f"a grid of {gpus}", f"{result['p']} x {result['q']}", step)
+        gathered.error(node, HPL_GRID, f"a grid of {gpus}", f"{result['p']} x {result['q']}")
 
 
 def _half(printed: str) -> float:
@@ -174,8 +281,7 @@ def _hold_hpl(gathered: Judge, gpu: GpuProfile, node: str, best: float, gpus: in
         top = peak.value * gpus
         gathered.criterion(Criterion(metric="hpl", op=Op.LE, bound=top, unit="TFLOPS", label="ceiling", source=peak.source))
         if best > top:
-            step = "Check the node's GPU profile, and that the output is this node's."
-            gathered.error(node, "HPL is implausible", f"at most {_tflops(top)} ({peak.source})", _tflops(best), step)
+            gathered.error(node, HPL_IMPLAUSIBLE, f"at most {_tflops(top)} ({peak.source})", _tflops(best))
     if known is None and peak is None:
         return
     share, figure = (_HPL_SHARE, known) if known is not None else (_HPL_OF_PEAK, peak)
@@ -185,14 +291,21 @@ def _hold_hpl(gathered: Judge, gpu: GpuProfile, node: str, best: float, gpus: in
     source = f"derived: {share} x {figure.value:g} TFLOPS x {gpus} GPUs; {figure.source}"
     gathered.criterion(Criterion(metric="hpl", op=Op.GE, bound=least, unit="TFLOPS", label="floor", source=source, derived=True))
     if best < least:
-        step = "Look for throttling (`nvidia-smi -q -d PERFORMANCE`) and jobs on the node; give HPL.dat a size that fills the GPUs' memory."
-        gathered.fail(node, "HPL is slow", f"at least {_tflops(least)} ({source})", _tflops(best), step)
+        gathered.fail(node, HPL_SLOW, f"at least {_tflops(least)} ({source})", _tflops(best))
 
 
 class Inference(OneProgram):
     """A model answers on the GPUs of a node that it is spread over, and says how many tokens a second."""
 
     id = "node/gpu/performance/inference"
+    findings = (
+        *container.FINDINGS,
+        PROGRAM_FAILED,
+        INFERENCE_SIZES,
+        INFERENCE_GPUS,
+        INFERENCE_UNREADABLE,
+        INFERENCE_NOTHING,
+    )
     fleet = (FleetMetric("tokens_per_second", effect=0.03),)
     program = "inference benchmark"
     environment = tuple(f"{name}={value}" for name, value in parts.BY_ADDRESS.items())
@@ -218,10 +331,10 @@ class Inference(OneProgram):
         try:
             used = inference.gpus(self.inputs.command, f"{output.stdout}\n{output.stderr}")
         except FormatError as error:
-            gathered.error(node, "inference benchmark contradicts itself", "one size above 0 in its command and its output", error, _SIZES_STEP)
+            gathered.error(node, INFERENCE_SIZES, "one size above 0 in its command and its output", error)
             return range(0)
         if used is not None and used > every:
-            gathered.error(node, "inference ran on other GPUs", f"at most the {every} of the node", used, _SIZES_STEP)
+            gathered.error(node, INFERENCE_GPUS, f"at most the {every} of the node", used)
         elif used is None or (used < every and _CHOSEN in " ".join(self.inputs.command)):
             gathered.remark("which GPUs it used is not told: none counts as measured (name --tensor-parallel-size or --tp in `command`)")
             return range(0)
@@ -235,10 +348,10 @@ class Inference(OneProgram):
         found = [match for line in lines if (match := _VLLM.fullmatch(line) or _TRTLLM.fullmatch(line))]
         if len(lines) != 1 or len(found) != 1:
             said = f"{len(found)}" if len(lines) == len(found) else " ".join(lines[0].split())[:80]
-            gathered.error(node, "inference benchmark unreadable", "one figure of tokens per second (vLLM or TensorRT-LLM)", said, _READ)
+            gathered.error(node, INFERENCE_UNREADABLE, "one figure of tokens per second (vLLM or TensorRT-LLM)", said)
             return
         gathered.judged += 1
         rate = float(found[0]["tokens"])
         gathered.metric("tokens_per_second", node, rate, "1/s")
         if rate <= 0:
-            gathered.fail(node, "inference", "tokens", "0 tokens/s", _READ)
+            gathered.fail(node, INFERENCE_NOTHING, "tokens", "0 tokens/s")

@@ -18,11 +18,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from rackready.gates import no_nics
+from rackready.gates import no_nics, pairs
 from rackready.gates.base import Command, GateFacts, Outputs, Run
 from rackready.gates.expectation import Bound, Domain
-from rackready.gates.fabric import carried, domains, transport
+from rackready.gates.fabric import carried, collective, domains, transport
 from rackready.gates.fabric.collective import Multi, bounds, conclude, judge_busbw
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.gates.nccl import Launch, collectives_run, read_launches
 from rackready.gates.rdma_port import headers
@@ -33,6 +34,22 @@ _UNEQUAL = "Run it over domains of equal size and one platform: leave out the no
 _RECORDED = "scaling efficiency is recorded and not judged: the gate set declares no min_efficiency"
 
 Way = Literal["nvlink", "network"]
+
+
+SCALING_UNEQUAL = ErrorKind(
+    "scaling-domains-unequal",
+    "NVLink domains are unequal",
+    meaning="The NVLink domains take part with different numbers or kinds of nodes, so their scaling cannot be computed.",
+    next_step=_UNEQUAL,
+)
+SIZE_SLOW = FailKind(
+    "scaling-size-slow",
+    "{what} is slow",
+    meaning="The all-reduce of this number of GPUs reaches less bandwidth than they and their fabric must.",
+    next_step=_STEP,
+)
+
+FINDINGS = (SIZE_SLOW, SCALING_UNEQUAL)
 
 
 def doubled(count: int) -> list[int]:
@@ -72,6 +89,11 @@ class NcclScaling(Multi):
     """All-reduce keeps its bandwidth from one node to all (forced ring): over NVLink inside a domain, over the network from two whole domains on."""
 
     id = "cluster/fabric/performance/nccl-scaling"
+    findings = (
+        *collective.FINDINGS,
+        *pairs.FINDINGS,
+        *FINDINGS,
+    )
     algorithm = "ring"
 
     class Inputs(Multi.Inputs):
@@ -106,7 +128,7 @@ class NcclScaling(Multi):
         gathered = Judge()
         sizes = steps(facts, run.nodes)
         if not sizes:
-            gathered.error(run.target, "NVLink domains are unequal", "as many nodes of one platform in every domain", _kinds(facts, run.nodes), _UNEQUAL)
+            gathered.error(run.target, SCALING_UNEQUAL, "as many nodes of one platform in every domain", _kinds(facts, run.nodes))
             return gathered.verdict("cluster")
         first: dict[Way, float] = {}
         judged = 0
@@ -144,7 +166,7 @@ class NcclScaling(Multi):
         texts = [outputs[f"{key}{number}"].stdout for number in range(count)]
         transport.prove(gathered, facts, transport.Wanted(size.nodes, self.collective, self.algorithm, size.domain), texts)
         found = bounds(facts, size.nodes[0], size.domain, self.collective, self.algorithm, self._mark(base))
-        judge_busbw(gathered, where, f"all-reduce of {wanted.ranks} GPUs", values, found, _STEP)
+        judge_busbw(gathered, where, f"all-reduce of {wanted.ranks} GPUs", values, found, SIZE_SLOW)
         return median(one.busbw for one in values)
 
     def _bytes_of_all(self, gathered: Judge, facts: GateFacts, run: Run, sizes: Sequence[Step], outputs: Outputs) -> bool:

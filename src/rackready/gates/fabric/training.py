@@ -11,10 +11,12 @@ from typing import Any
 
 from pydantic import Field
 
+from rackready.gates import container
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.container import Containered
 from rackready.gates.fabric import domains, transport
 from rackready.gates.fabric.collective import DEBUG
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import complaint, printed_json
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
@@ -37,10 +39,97 @@ By how much the loss falls is not bounded: the more ranks, the more random token
 _CORRUPT = "Gradients were corrupted on the way or a GPU computes wrong: run DCGM's level 4 on these nodes: docs/runbooks/silent-data-corruption.md"
 
 
+TRAINING_UNREADABLE = ErrorKind(
+    "training-unreadable",
+    "training report unreadable",
+    meaning="The training step left no whole report.",
+    next_step="Read the raw output in the report; run the gate again.",
+)
+TRAINING_NO_GPUS = ErrorKind(
+    "training-no-gpus",
+    "training ran without GPUs",
+    meaning="The step ran on processors and not on GPUs.",
+    next_step="Run the gate as it is planned: a step on CPUs says nothing of GPUs and of the fabric.",
+)
+TRAINING_RANKS = ErrorKind(
+    "training-other-ranks",
+    "training ran with other ranks",
+    meaning="The step ran with another number of ranks than the nodes have GPUs.",
+    next_step="Check that all GPUs are visible.",
+)
+TRAINING_STEPS = ErrorKind(
+    "training-other-steps",
+    "training ran another number of steps",
+    meaning="The report has another number of losses than steps were asked for.",
+    next_step="Read the raw output in the report; run the gate again.",
+)
+TRAINING_HOSTS = ErrorKind(
+    "training-other-hosts",
+    "training ran on other hosts",
+    meaning="The ranks did not run on the nodes that should take part.",
+    next_step="Check the nodes' host names (they must be those of the site file), and that every node started its own ranks.",
+)
+PARAMETERS_DIFFER = FailKind(
+    "training-parameters-differ",
+    "parameters after training",
+    meaning="After the same steps some ranks hold other parameters: data were corrupted on the way or in a GPU.",
+    next_step=_CORRUPT,
+)
+LOSS_NO_NUMBER = FailKind(
+    "training-loss-not-a-number",
+    "training loss",
+    meaning="The loss is not a number: a GPU computes wrong or gradients were corrupted.",
+    next_step=_CORRUPT,
+)
+LOSS_FIRST = FailKind(
+    "training-first-loss",
+    "first training loss",
+    meaning="The first loss is not what the model must begin with: a GPU computes wrong.",
+    next_step=_CORRUPT,
+)
+LOSS_NOT_FALLING = FailKind(
+    "training-loss-not-falling",
+    "training loss",
+    meaning="The loss does not fall although every step sees the same batch: gradients do not arrive.",
+    next_step=_CORRUPT,
+)
+LOSS_STANDS = FailKind(
+    "training-loss-stands",
+    "training loss",
+    meaning="The loss is the same at several steps, so steps changed nothing.",
+    next_step=_CORRUPT,
+)
+TRAINING_FAILED = ErrorKind(
+    "training-failed",
+    "training step failed",
+    meaning="The training step ended with an error.",
+    next_step="Read its raw output; check that the image has PyTorch and torchrun, and that the nodes' container toolkit offers the GPUs (CDI).",
+)
+
+FINDINGS = (
+    TRAINING_UNREADABLE,
+    TRAINING_NO_GPUS,
+    TRAINING_RANKS,
+    TRAINING_STEPS,
+    TRAINING_HOSTS,
+    PARAMETERS_DIFFER,
+    LOSS_NO_NUMBER,
+    LOSS_FIRST,
+    LOSS_NOT_FALLING,
+    LOSS_STANDS,
+    TRAINING_FAILED,
+)
+
+
 class DdpStep(Containered):
     """All GPUs of all nodes train one small model together: its loss falls as it must, and every rank ends with the same parameters."""
 
     id = "cluster/fabric/stress/ddp-step"
+    findings = (
+        *transport.FINDINGS,
+        *container.FINDINGS,
+        *FINDINGS,
+    )
     covers = frozenset({"gpu"})
     min_nodes = 2
 
@@ -90,7 +179,7 @@ class DdpStep(Containered):
         try:
             report = read(found[0].stdout)
         except FormatError as error:
-            gathered.error(run.nodes[0], "training report unreadable", "one JSON document", error, "Read the raw output in the report; run the gate again.")
+            gathered.error(run.nodes[0], TRAINING_UNREADABLE, "one JSON document", error)
             return gathered.verdict("cluster")
         self._judge(gathered, facts, run, report)
         domain = domains.of_run(facts, run.nodes)
@@ -105,15 +194,13 @@ class DdpStep(Containered):
         ranks = domains.ranks(facts, run.nodes)
         losses, sums, hosts = report["losses"], report["checksums"], report["hosts"]
         if (backend := report["versions"].get("backend")) != _BACKEND:
-            step = "Run the gate as it is planned: a step on CPUs says nothing of GPUs and of the fabric."
-            gathered.error("cluster", "training ran without GPUs", f"backend {_BACKEND}", f"backend {backend}", step)
+            gathered.error("cluster", TRAINING_NO_GPUS, f"backend {_BACKEND}", f"backend {backend}")
             return
         if report["world"] != ranks or len(sums) != ranks or len(hosts) != ranks:
-            gathered.error("cluster", "training ran with other ranks", ranks, f"{report['world']} ({len(sums)} reported)", "Check that all GPUs are visible.")
+            gathered.error("cluster", TRAINING_RANKS, ranks, f"{report['world']} ({len(sums)} reported)")
             return
         if len(losses) != _WARMUP + self.inputs.steps:
-            step = "Read the raw output in the report; run the gate again."
-            gathered.error("cluster", "training ran another number of steps", f"{_WARMUP + self.inputs.steps} losses", f"{len(losses)}", step)
+            gathered.error("cluster", TRAINING_STEPS, f"{_WARMUP + self.inputs.steps} losses", f"{len(losses)}")
             return
         if not _everywhere(gathered, facts, run, hosts):
             return
@@ -129,9 +216,8 @@ def _everywhere(gathered: Judge, facts: GateFacts, run: Run, hosts: Sequence[str
     wanted = {node: facts.nodes[node].platform.gpus for node in run.nodes}
     wrong = [name for name in dict.fromkeys((*run.nodes, *found)) if found[name] != wanted.get(name, 0)]
     if wrong:
-        step = "Check the nodes' host names (they must be those of the site file), and that every node started its own ranks."
         expected = ", ".join(f"{wanted.get(name, 0)} on {name}" for name in wrong)
-        gathered.error("cluster", "training ran on other hosts", f"ranks: {expected}", ", ".join(f"{found[name]} on {name}" for name in wrong), step)
+        gathered.error("cluster", TRAINING_HOSTS, f"ranks: {expected}", ", ".join(f"{found[name]} on {name}" for name in wrong))
     return not wrong
 
 
@@ -143,13 +229,13 @@ def _agree(gathered: Judge, hosts: Sequence[str], sums: Sequence[str]) -> None:
     known = times * 2 > len(sums)
     odd = sorted({host for host, found in zip(hosts, sums, strict=True) if not known or found != most})
     actual = f"{len(set(sums))} different" + ("" if known else ", none of them on most ranks")
-    gathered.fail(", ".join(odd), "parameters after training", "the same on every rank, bit for bit", actual, _CORRUPT)
+    gathered.fail(", ".join(odd), PARAMETERS_DIFFER, "the same on every rank, bit for bit", actual)
 
 
 def _losses(gathered: Judge, losses: Sequence[float | None]) -> None:
     values = [loss for loss in losses if loss is not None]
     if len(values) != len(losses) or not values:
-        gathered.fail("cluster", "training loss", "a number at every step", "not a number", _CORRUPT)
+        gathered.fail("cluster", LOSS_NO_NUMBER, "a number at every step", "not a number")
         return
     first = math.log(_VOCABULARY)
     gathered.metric("loss_first", "cluster", values[0], "1")
@@ -157,11 +243,11 @@ def _losses(gathered: Judge, losses: Sequence[float | None]) -> None:
     source = "derived: a model that knows nothing gives ln(vocabulary), within 10 %"
     gathered.criterion(Criterion(metric="loss_first", op=Op.EQ, bound=first, unit="1", label="identity", source=source, derived=True))
     if abs(values[0] - first) > _NEAR * first:
-        gathered.fail("cluster", "first training loss", f"{first:.2f} within {_NEAR:.0%}", f"{values[0]:.2f}", _CORRUPT)
+        gathered.fail("cluster", LOSS_FIRST, f"{first:.2f} within {_NEAR:.0%}", f"{values[0]:.2f}")
     elif values[-1] >= values[0]:
-        gathered.fail("cluster", "training loss", f"below {values[0]:.2f} after {len(values)} steps on one batch", f"{values[-1]:.2f}", _CORRUPT)
+        gathered.fail("cluster", LOSS_NOT_FALLING, f"below {values[0]:.2f} after {len(values)} steps on one batch", f"{values[-1]:.2f}")
     elif len(set(values)) < _MOVES * len(values):
-        gathered.fail("cluster", "training loss", f"another at every one of {len(values)} steps", f"{len(set(values))} different", _CORRUPT)
+        gathered.fail("cluster", LOSS_STANDS, f"another at every one of {len(values)} steps", f"{len(set(values))} different")
 
 
 def read(text: str) -> dict[str, Any]:
@@ -184,6 +270,5 @@ def read(text: str) -> dict[str, Any]:
 
 
 def _failed(gathered: Judge, node: str, output: Output) -> None:
-    step = "Read its raw output; check that the image has PyTorch and torchrun, and that the nodes' container toolkit offers the GPUs (CDI)."
     said = complaint.torchrun(output.exit_code, output.stdout, output.stderr)
-    gathered.error(node, "training step failed", "exit code 0", f"exit code {output.exit_code}: {said}", step)
+    gathered.error(node, TRAINING_FAILED, "exit code 0", f"exit code {output.exit_code}: {said}")

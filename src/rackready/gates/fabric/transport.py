@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import GateFacts
 from rackready.gates.expectation import Algorithm, Collective, Domain
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import nccl_log
 from rackready.gates.formats.nccl_log import HostLog
 from rackready.gates.judge import Judge
@@ -28,6 +29,130 @@ _SILENT = "Run with NCCL_DEBUG=INFO; /etc/nccl.conf may redirect it (NCCL_DEBUG_
 _SUBSYSTEMS = "Run with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,NET,P2P,GRAPH: of P2P are the channels between GPUs, of GRAPH the kinds of their paths."
 """NCCL's own choice is INIT, BOOTSTRAP and ENV (NCCL's manual, NCCL_DEBUG_SUBSYS)."""
 _TWO = 2
+
+
+HCAS_NOT_FOUND = FailKind(
+    "nccl-hcas-not-found",
+    "HCAs found by NCCL",
+    meaning="NCCL did not find all of the node's HCAs, and goes on without them.",
+    next_step=f"Check the state of {{missing}} (ibv_devinfo) and NCCL_IB_HCA in /etc/nccl.conf: {RUNBOOK}",
+)
+TRANSPORT_NOT_TOLD = ErrorKind(
+    "nccl-transport-not-told",
+    "NCCL did not say which transport it used",
+    meaning="NCCL did not say over which transport it talks, so a rate would not be that of the fabric.",
+    next_step=_SILENT,
+)
+CHANNEL_UNKNOWN = ErrorKind(
+    "nccl-channel-unknown",
+    "NCCL channel in a form that is not known",
+    meaning="NCCL names a channel in a form that rackready does not know.",
+    next_step="Read NCCL's release notes, and update rackready.",
+)
+NOT_ALL_NVLINK = FailKind(
+    "nccl-not-all-nvlink",
+    "NVLink domain",
+    meaning="Some channels inside the NVLink domain do not use NVLink.",
+    next_step=f"See the fabric state of its GPUs and IMEX (`nvidia-imex-ctl -N`): {RUNBOOK}",
+)
+RDMA_NOT_SOUGHT = FailKind(
+    "nccl-rdma-not-sought",
+    "NCCL transport",
+    meaning="NCCL was told not to look for HCAs and used another transport.",
+    next_step=f"NCCL did not look for HCAs: take NCCL_NET and NCCL_IB_DISABLE out of /etc/nccl.conf, ~/.nccl.conf and the environment: {RUNBOOK}",
+)
+RDMA_NOT_USED = FailKind(
+    "nccl-rdma-not-used",
+    "NCCL transport",
+    meaning="NCCL looked for HCAs and used sockets, which are many times slower.",
+    next_step=f"RDMA was not used: check that the HCAs are ACTIVE and have RoCE v2 GIDs: {RUNBOOK}",
+)
+OTHER_TRANSPORT = FailKind(
+    "nccl-other-transport",
+    "NCCL transport",
+    meaning="NCCL used another network plugin than the site declares.",
+    next_step=f"Correct fabric.nccl_net in site.yml, or NCCL_NET_PLUGIN in /etc/nccl.conf: {RUNBOOK}",
+)
+NO_GPUDIRECT = FailKind(
+    "nccl-no-gpudirect",
+    "GPUDirect RDMA",
+    meaning="NCCL moves data through host memory, because the NICs cannot reach GPU memory.",
+    next_step=f"Check ACS (`lspci -vvv | grep ACSCtl`), dma-buf and the IOMMU: {RUNBOOK}",
+)
+PROVIDER_NOT_TOLD = ErrorKind(
+    "nccl-provider-not-told",
+    "libfabric's provider not reported",
+    meaning="NCCL's plugin did not say which provider of libfabric it uses.",
+    next_step=_SILENT,
+)
+OTHER_PROVIDER = FailKind(
+    "nccl-other-provider",
+    "libfabric's provider",
+    meaning="libfabric uses another provider than EFA, much slower.",
+    next_step="Install the EFA driver and libfabric with EFA; unset FI_PROVIDER.",
+)
+OTHER_HCAS = FailKind(
+    "nccl-other-hcas",
+    "HCAs used by NCCL",
+    meaning="NCCL used other HCAs than those of the compute fabric.",
+    next_step="Check the state of the missing HCAs and NCCL_IB_HCA in /etc/nccl.conf.",
+)
+LINK_LAYER = FailKind(
+    "nccl-link-layer",
+    "link layer of its HCAs",
+    meaning="NCCL's HCAs use another link layer than the site's fabric.",
+    next_step="Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1={link_type}`, then reset the NICs; or correct fabric.kind in site.yml.",
+)
+PATHS_NOT_TOLD = ErrorKind(
+    "nccl-paths-not-told",
+    "NCCL did not say how its GPUs talk",
+    meaning="NCCL did not say over which kind of path the node's GPUs talk.",
+    next_step=_SUBSYSTEMS,
+)
+NO_NVLINK_BETWEEN_GPUS = FailKind(
+    "nccl-no-nvlink",
+    "NVLink between its GPUs",
+    meaning="GPUs of the node do not talk over NVLink.",
+    next_step=f"Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in /etc/nccl.conf: {RUNBOOK}",
+)
+NOT_ALL_GPUS_TOLD = ErrorKind(
+    "nccl-gpus-not-told",
+    "NCCL did not say how all its GPUs talk",
+    meaning="NCCL did not name channels of all GPUs.",
+    next_step=_SILENT,
+)
+NO_NVLINK_ACROSS = FailKind(
+    "nccl-no-nvlink-across-nodes",
+    "NVLink across nodes",
+    meaning="Nodes of one NVLink domain do not talk over NVLink.",
+    next_step=f"Check IMEX (`nvidia-imex-ctl -N`), one ClusterUUID and clique, and NCCL_MNNVL_ENABLE in /etc/nccl.conf: {RUNBOOK}",
+)
+NO_NVLS = FailKind(
+    "nccl-no-nvls",
+    "NVLS (reduction in the NVSwitches)",
+    meaning="The NVSwitches do not add up for the GPUs, so reductions are slower.",
+    next_step=f"Check the fabric manager and its log, and NCCL_NVLS_ENABLE in /etc/nccl.conf: {RUNBOOK}",
+)
+
+FINDINGS = (
+    TRANSPORT_NOT_TOLD,
+    CHANNEL_UNKNOWN,
+    NOT_ALL_NVLINK,
+    RDMA_NOT_SOUGHT,
+    RDMA_NOT_USED,
+    OTHER_TRANSPORT,
+    NO_GPUDIRECT,
+    PROVIDER_NOT_TOLD,
+    OTHER_PROVIDER,
+    OTHER_HCAS,
+    LINK_LAYER,
+    PATHS_NOT_TOLD,
+    NO_NVLINK_BETWEEN_GPUS,
+    NOT_ALL_GPUS_TOLD,
+    NO_NVLINK_ACROSS,
+    NO_NVLS,
+)
+"""What the NCCL INFO lines of a launch can show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +206,7 @@ def unseen(judge: Judge, facts: GateFacts, nodes: Sequence[str], texts: Sequence
         lists = {frozenset(name for name, _ in log.devices.values()) for log in logs}
         for found in sorted(lists, key=sorted):
             if missing := sorted(expected - found):
-                step = f"Check the state of {', '.join(missing)} (ibv_devinfo) and NCCL_IB_HCA in /etc/nccl.conf: {RUNBOOK}"
-                judge.fail(node, "HCAs found by NCCL", ", ".join(sorted(expected)), ", ".join(sorted(found)), step)
+                judge.fail(node, HCAS_NOT_FOUND, ", ".join(sorted(expected)), ", ".join(sorted(found)), missing=", ".join(missing))
 
 
 def _of(hosts: Mapping[str, HostLog], node: str) -> HostLog:
@@ -98,15 +222,15 @@ def _ways(log: HostLog) -> set[str]:
 def _node(judge: Judge, facts: GateFacts, wanted: Wanted, node: str, log: HostLog) -> None:
     of_node = facts.nodes[node]
     if not log.networks and not log.channels and not log.inside:
-        judge.error(node, "NCCL did not say which transport it used", "NCCL INFO lines of every node", "none of this node", _SILENT)
+        judge.error(node, TRANSPORT_NOT_TOLD, "NCCL INFO lines of every node", "none of this node")
         return
     for line in sorted(log.unread)[:1]:
-        judge.error(node, "NCCL channel in a form that is not known", "a channel via NET, P2P or SHM", line, "Read NCCL's release notes, and update rackready.")
+        judge.error(node, CHANNEL_UNKNOWN, "a channel via NET, P2P or SHM", line)
     if wanted.network:
         _network(judge, facts.fabric, of_node, node, log)
     elif log.channels:
         said = ", ".join(sorted({f"NET/{net}" for net, _, _ in log.channels}))
-        judge.fail(node, "NVLink domain", "all channels over NVLink", said, f"See the fabric state of its GPUs and IMEX (`nvidia-imex-ctl -N`): {RUNBOOK}")
+        judge.fail(node, NOT_ALL_NVLINK, "all channels over NVLink", said)
     if wanted.domain is not None and wanted.domain.gpus > 1:
         _inside(judge, wanted, of_node, node, log)
 
@@ -115,19 +239,18 @@ def _network(judge: Judge, fabric: Fabric, of_node: NodeFacts, node: str, log: H
     plugin = fabric.nccl_net
     name, starts = PLUGINS[plugin]
     if not log.networks or not log.channels:
-        judge.error(node, "NCCL did not say which transport it used", "NCCL INFO lines of every node", "none of this node", _SILENT)
+        judge.error(node, TRANSPORT_NOT_TOLD, "NCCL INFO lines of every node", "none of this node")
         return
     others = sorted({f"NET/{net}" for net, _, _ in log.channels if not _is(net, starts)} | {net for net in log.networks if not _is(net, starts)})
     if others:
-        step = f"RDMA was not used: check that the HCAs are ACTIVE and have RoCE v2 GIDs: {RUNBOOK}"
         if plugin == "ib" and not log.sought_rdma:
-            step = f"NCCL did not look for HCAs: take NCCL_NET and NCCL_IB_DISABLE out of /etc/nccl.conf, ~/.nccl.conf and the environment: {RUNBOOK}"
-        elif not any("Socket" in other for other in others):
-            step = f"Correct fabric.nccl_net in site.yml, or NCCL_NET_PLUGIN in /etc/nccl.conf: {RUNBOOK}"
-        judge.fail(node, "NCCL transport", name, ", ".join(others), step)
+            judge.fail(node, RDMA_NOT_SOUGHT, name, ", ".join(others))
+        elif any("Socket" in other for other in others):
+            judge.fail(node, RDMA_NOT_USED, name, ", ".join(others))
+        else:
+            judge.fail(node, OTHER_TRANSPORT, name, ", ".join(others))
     elif not all(direct for _, _, direct in log.channels):
-        step = f"Check ACS (`lspci -vvv | grep ACSCtl`), dma-buf and the IOMMU: {RUNBOOK}"
-        judge.fail(node, "GPUDirect RDMA", f"every channel via {name}/.../GDRDMA", "channels without GDRDMA", step)
+        judge.fail(node, NO_GPUDIRECT, f"every channel via {name}/.../GDRDMA", "channels without GDRDMA")
     elif plugin == "ofi":
         _provider(judge, node, log)
     else:
@@ -141,23 +264,20 @@ def _is(net: str, starts: tuple[str, ...]) -> bool:
 def _provider(judge: Judge, node: str, log: HostLog) -> None:
     """aws-ofi-nccl numbers its rails and names no device; which provider moves the data it does say."""
     if not log.providers:
-        judge.error(node, "libfabric's provider not reported", "NET/OFI Selected provider is efa", "no such line", _SILENT)
+        judge.error(node, PROVIDER_NOT_TOLD, "NET/OFI Selected provider is efa", "no such line")
     elif not all("efa" in provider for provider in log.providers):
-        step = "Install the EFA driver and libfabric with EFA; unset FI_PROVIDER."
-        judge.fail(node, "libfabric's provider", "efa", ", ".join(sorted(log.providers)), step)
+        judge.fail(node, OTHER_PROVIDER, "efa", ", ".join(sorted(log.providers)))
 
 
 def _devices(judge: Judge, fabric: Fabric, of_node: NodeFacts, node: str, log: HostLog) -> None:
     expected = {nic.rdma_device for nic in of_node.nics}
     if log.used() != expected:
         actual = ", ".join(sorted(log.used())) or "none"
-        step = "Check the state of the missing HCAs and NCCL_IB_HCA in /etc/nccl.conf."
-        judge.fail(node, "HCAs used by NCCL", ", ".join(sorted(expected)), actual, step)
+        judge.fail(node, OTHER_HCAS, ", ".join(sorted(expected)), actual)
     wanted = layer(fabric)
     others = sorted(f"{name}/{link}" for name, link in log.devices.values() if name in expected and link != wanted.nccl)
     if others:
-        step = f"Set the ports' link type: `mlxconfig -d DEVICE set LINK_TYPE_P1={wanted.set_by}`, then reset the NICs; or correct fabric.kind in site.yml."
-        judge.fail(node, "link layer of its HCAs", f"{wanted.name} ({wanted.nccl})", ", ".join(others), step)
+        judge.fail(node, LINK_LAYER, f"{wanted.name} ({wanted.nccl})", ", ".join(others), link_type=wanted.set_by)
 
 
 def _inside(judge: Judge, wanted: Wanted, of_node: NodeFacts, node: str, log: HostLog) -> None:
@@ -169,16 +289,15 @@ def _inside(judge: Judge, wanted: Wanted, of_node: NodeFacts, node: str, log: Ho
         return
     if not log.inside or not log.paths:
         missing = "channels between its GPUs" if not log.inside else "kind of path (subsystem GRAPH)"
-        judge.error(node, "NCCL did not say how its GPUs talk", "channels between GPUs and the kind of their path", f"no {missing}", _SUBSYSTEMS)
+        judge.error(node, PATHS_NOT_TOLD, "channels between GPUs and the kind of their path", f"no {missing}")
         return
     slow = sorted(way for way in log.inside if not way.startswith("P2P/")) + sorted(log.paths - _NVLINK_PATHS)
-    step = f"Check NVLinks (`nvidia-smi nvlink -s`), fabric manager and NCCL_P2P_DISABLE, NCCL_P2P_LEVEL in /etc/nccl.conf: {RUNBOOK}"
     if slow:
-        judge.fail(node, "NVLink between its GPUs", "P2P channels over paths of type NVL", ", ".join(slow), step)
+        judge.fail(node, NO_NVLINK_BETWEEN_GPUS, "P2P channels over paths of type NVL", ", ".join(slow))
     count = of_node.platform.gpus
     if len(log.senders) < count - wanted.network:
         silent = f"{count}{' (but one)' if wanted.network else ''}"
-        judge.error(node, "NCCL did not say how all its GPUs talk", f"channels to another GPU from {silent} GPUs", f"from {len(log.senders)}", _SILENT)
+        judge.error(node, NOT_ALL_GPUS_TOLD, f"channels to another GPU from {silent} GPUs", f"from {len(log.senders)}")
     if wanted.domain.boards > 1:
         _across_nodes(judge, wanted.domain, node, log)
     if wanted.multicast:
@@ -189,13 +308,11 @@ def _across_nodes(judge: Judge, domain: Domain, node: str, log: HostLog) -> None
     used = any(way.startswith("P2P/MNNVL") for way in log.inside)
     if not used or log.clique != domain.gpus:
         actual = f"{'P2P/MNNVL' if used else 'no such channel'}, clique of {log.clique}"
-        step = f"Check IMEX (`nvidia-imex-ctl -N`), one ClusterUUID and clique, and NCCL_MNNVL_ENABLE in /etc/nccl.conf: {RUNBOOK}"
-        judge.fail(node, "NVLink across nodes", f"P2P/MNNVL channels, a clique of {domain.gpus} GPUs", actual, step)
+        judge.fail(node, NO_NVLINK_ACROSS, f"P2P/MNNVL channels, a clique of {domain.gpus} GPUs", actual)
 
 
 def _multicast(judge: Judge, of_node: NodeFacts, node: str, log: HostLog) -> None:
     count = of_node.platform.gpus
     have = log.multicast - log.no_multicast
     if len(have) != count:
-        step = f"Check the fabric manager and its log, and NCCL_NVLS_ENABLE in /etc/nccl.conf: {RUNBOOK}"
-        judge.fail(node, "NVLS (reduction in the NVSwitches)", f"available on {count} GPUs", f"on {len(have)}", step)
+        judge.fail(node, NO_NVLS, f"available on {count} GPUs", f"on {len(have)}")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command, Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import smi_topo
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_topo import Topology
@@ -18,10 +19,61 @@ _NEAR = frozenset({"PIX", "PXB"})
 _STEP = "Compare the NIC's PCI address with the platform profile (`ls -l /sys/class/infiniband`); a card in another slot is put back: docs/runbooks/nic.md."
 
 
+TOPOLOGY_UNREADABLE = ErrorKind(
+    "gpu-topology-unreadable",
+    "topology unreadable",
+    meaning="`nvidia-smi topo -m` printed something else than its matrix, so nothing is known of how GPUs and NICs are attached.",
+    next_step="Run `nvidia-smi topo -m` by hand.",
+)
+TOPOLOGY_CONTRADICTS = ErrorKind(
+    "gpu-topology-exit-code",
+    "nvidia-smi contradicts itself",
+    meaning="The tool printed a matrix and still ended with an error, so the matrix cannot be trusted.",
+    next_step="Run `nvidia-smi topo -m` by hand.",
+)
+TOPOLOGY_GPUS_MISSING = FailKind(
+    "gpu-topology-gpus-missing",
+    "GPUs in nvidia-smi topo",
+    meaning="The topology lists fewer GPUs than the platform has.",
+    next_step=parts.FEWER,
+)
+TOPOLOGY_GPUS_MORE = FailKind(
+    "gpu-topology-gpus-too-many",
+    "GPUs in nvidia-smi topo",
+    meaning="The topology lists more GPUs than the platform has: the site file or the output is of another machine.",
+    next_step=parts.MORE,
+)
+TOPOLOGY_NOT_DECLARED = ErrorKind(
+    "gpu-topology-not-declared",
+    "nothing to compare the topology with",
+    meaning="The platform's profile names no NICs or no places for them, so there is nothing to compare the topology with.",
+    next_step=(
+        "Add them to the platform's profile ({profile}.yml) with their source: `nvidia-smi topo -m` of such a server shows them. "
+        "Where the server has no compute NICs, declare the gate's skip with that reason (site.yml gates.skip)."
+    ),
+)
+NIC_FAR_FROM_GPU = FailKind(
+    "nic-far-from-gpu",
+    "NIC of rail {rail}",
+    meaning="The GPU's own NIC is not behind the same PCIe switch. Its RDMA traffic takes a detour over the host, at a lower rate.",
+    next_step=_STEP,
+)
+
+FINDINGS = (
+    TOPOLOGY_UNREADABLE,
+    TOPOLOGY_CONTRADICTS,
+    TOPOLOGY_GPUS_MISSING,
+    TOPOLOGY_GPUS_MORE,
+    TOPOLOGY_NOT_DECLARED,
+    NIC_FAR_FROM_GPU,
+)
+
+
 class Affinity(Gate):
     """Every GPU has its NIC of the platform behind the same PCIe switch (PIX or PXB), and no other NIC in its place."""
 
     id = "node/gpu/sanity/affinity"
+    findings = FINDINGS
     looks = True
     covers = frozenset({"gpu", "nic"})
 
@@ -39,22 +91,19 @@ class Affinity(Gate):
         try:
             found = smi_topo.parse(output.stdout)
         except FormatError as error:
-            judge.error(
-                node, "topology unreadable", "the matrix of nvidia-smi topo -m", f"{error} (exit code {output.exit_code})", "Run `nvidia-smi topo -m` by hand."
-            )
+            judge.error(node, TOPOLOGY_UNREADABLE, "the matrix of nvidia-smi topo -m", f"{error} (exit code {output.exit_code})")
             return judge.verdict(node)
         if output.exit_code != 0:
-            judge.error(
-                node, "nvidia-smi contradicts itself", "exit code 0 with a matrix", f"exit code {output.exit_code}", "Run `nvidia-smi topo -m` by hand."
-            )
+            judge.error(node, TOPOLOGY_CONTRADICTS, "exit code 0 with a matrix", f"exit code {output.exit_code}")
         self._judge(judge, facts.nodes[node], node, found)
         return judge.verdict(node)
 
     def _judge(self, judge: Judge, facts: NodeFacts, node: str, found: Topology) -> None:
         judge.judged += 1
         if len(found.gpus) != facts.platform.gpus:
-            step = parts.count_step(len(found.gpus), facts.platform.gpus)
-            judge.fail(node, "GPUs in nvidia-smi topo", f"{facts.platform.gpus}", f"{len(found.gpus)}", step)
+            judge.fail(
+                node, TOPOLOGY_GPUS_MISSING if len(found.gpus) < facts.platform.gpus else TOPOLOGY_GPUS_MORE, f"{facts.platform.gpus}", f"{len(found.gpus)}"
+            )
         nics = [nic for nic in facts.platform.nics if nic.rdma_device]
         if len(nics) < max(1, len(facts.platform.nics)):
             _nothing_declared(judge, facts, node)
@@ -66,11 +115,7 @@ def _nothing_declared(judge: Judge, facts: NodeFacts, node: str) -> None:
     """A matrix that is compared with nothing measures nothing."""
     profile = facts.platform.id
     names = f"the device names of its {len(facts.platform.nics)} compute NICs (`rdma_device`)" if facts.platform.nics else "its compute NICs (`nics`)"
-    step = (
-        f"Add them to the platform's profile ({profile}.yml) with their source: `nvidia-smi topo -m` of such a server shows them. "
-        "Where the server has no compute NICs, declare the gate's skip with that reason (site.yml gates.skip)."
-    )
-    judge.error(node, "nothing to compare the topology with", f"{names} in the profile {profile}", "not declared", step)
+    judge.error(node, TOPOLOGY_NOT_DECLARED, f"{names} in the profile {profile}", "not declared", profile=profile)
 
 
 def _pair(judge: Judge, node: str, gpu: int, device: str, rail: int, found: Topology) -> None:
@@ -79,8 +124,8 @@ def _pair(judge: Judge, node: str, gpu: int, device: str, rail: int, found: Topo
     actual = found.distance.get((gpu, device))
     near = sorted(name for (of, name), word in found.distance.items() if of == gpu and word in _NEAR)
     if actual is None:
-        judge.fail(where, f"NIC of rail {rail}", f"{device} at PIX or PXB", f"no {device}; beside it: {', '.join(near) or 'none'}", _STEP)
+        judge.fail(where, NIC_FAR_FROM_GPU, f"{device} at PIX or PXB", f"no {device}; beside it: {', '.join(near) or 'none'}", rail=rail)
     elif actual not in _NEAR:
-        judge.fail(where, f"NIC of rail {rail}", f"{device} at PIX or PXB", f"{device} at {actual}; beside it: {', '.join(near) or 'none'}", _STEP)
+        judge.fail(where, NIC_FAR_FROM_GPU, f"{device} at PIX or PXB", f"{device} at {actual}; beside it: {', '.join(near) or 'none'}", rail=rail)
     else:
         judge.measured.update({f"{node}/gpu{gpu}", f"{node}/{device}"})

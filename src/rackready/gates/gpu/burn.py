@@ -10,18 +10,19 @@ from statistics import median
 from pydantic import Field
 
 from rackready.design.facts import NodeFacts
+from rackready.gates import dcgm_findings
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.dcgm import KEY, DcgmDiagnostic
 from rackready.gates.formats import smi_xml
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
+from rackready.gates.gpu import burn_findings as kinds
 from rackready.gates.gpu import clocks, parts, smi, twice
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import command, document
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.ondevice import under_load
 
-_RUNBOOK = "docs/runbooks/gpu.md"
 _START_S = 600
 _LENGTH_SOURCE = "the gate's inputs; DCGM runs each of its tests for that time, one after the other"
 _MOST_CORRECTED = 10.0
@@ -69,11 +70,9 @@ class Load(DcgmDiagnostic):
         judge.metric("load_time", node, output.seconds, "s")
         judge.criterion(Criterion(metric="load_time", op=Op.GE, bound=asked, unit="s", label="floor", source=_LENGTH_SOURCE))
         if output.seconds <= 0:
-            step = "Judge the output with the time that its command took (`gate evaluate --seconds dcgmi=S`; `seconds` of a manifest), or run the gate again."
-            judge.error(node, "how long the load ran is not told", f"at least {asked} s ({_LENGTH_SOURCE})", "nothing", step)
+            judge.error(node, kinds.LOAD_TIME_UNKNOWN, f"at least {asked} s ({_LENGTH_SOURCE})", "nothing")
         elif output.seconds < asked:
-            step = "Read DCGM's log on the node (nvvs.log), then run the gate again."
-            judge.error(node, "the load ended early", f"at least {asked} s ({_LENGTH_SOURCE})", f"{output.seconds:.1f} s", step)
+            judge.error(node, kinds.LOAD_TOO_SHORT, f"at least {asked} s ({_LENGTH_SOURCE})", f"{output.seconds:.1f} s")
         if judge.errors:
             judge.measured.clear()
 
@@ -82,6 +81,7 @@ class Burn(Load):
     """Every GPU holds its power and clocks at full load: it draws what it may, stays below its slowdown threshold and counts no memory errors."""
 
     id = "node/gpu/stress/burn"
+    findings = (*dcgm_findings.FINDINGS, *clocks.UNDER_LOAD, *smi.REPORT, *twice.AROUND_LOAD, smi.NUMBER_NOT_REPORTED, *kinds.FINDINGS)
     tests, label = f"{_POWER_TEST},targeted_stress", "burn"
     required = (_POWER_TEST, "targeted_stress")
 
@@ -133,17 +133,11 @@ class Burn(Load):
             found = document(output, under_load.FORMAT)
             log = smi_xml.parse(str(found.get("last", ""))) if found.get("loaded") else None
         except FormatError as error:
-            judge.error(node, "watch under load unreadable", "a report of nvidia-smi under load", error, "Run the gate again.")
+            judge.error(node, kinds.WATCH_UNREADABLE, "a report of nvidia-smi under load", error)
             return None
         judge.judged += 1
         if log is None:
-            judge.error(
-                node,
-                "GPUs were not seen under load",
-                "at least one report with every GPU busy",
-                f"none of {found.get('samples')}",
-                "Run the gate again with a longer `power_s`.",
-            )
+            judge.error(node, kinds.NO_LOAD_SEEN, "at least one report with every GPU busy", f"none of {found.get('samples')}")
             return None
         smi.same_gpus(judge, facts, node, log)
         draws = found.get("draws")
@@ -156,11 +150,11 @@ class Burn(Load):
                 if _POWER_TEST not in self.inputs.skips:
                     _power(judge, facts, where, gpu, draws.get(gpu.pci) if isinstance(draws, dict) else None)
             except FormatError as error:
-                judge.error(where, "watch under load unreadable", "numbers where numbers belong", error, "Run `nvidia-smi -q -x` by hand.")
+                judge.error(where, kinds.WATCH_NUMBERS, "numbers where numbers belong", error)
         try:
             self._clocks(judge, facts, node, log)
         except FormatError as error:
-            judge.error(node, "watch under load unreadable", "clocks in MHz", error, "Run `nvidia-smi -q -x` by hand.")
+            judge.error(node, kinds.WATCH_NUMBERS, "clocks in MHz", error)
         return log
 
     def _clocks(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
@@ -173,12 +167,11 @@ class Burn(Load):
         for part, value in values.items():
             judge.judged += 1
             if value is None:
-                judge.error(f"{node} {part}", "SM clock under load not reported", "MHz", "nothing", "Update the driver.")
+                judge.error(f"{node} {part}", kinds.SM_CLOCK_UNKNOWN, "MHz", "nothing")
                 continue
             judge.metric("sm_clock_under_load", f"{node}/{part}", value, "MHz")
             if value < bound:
-                step = f"Look for locked clocks (`nvidia-smi -rgc`), a power cap and the clock event reasons: {_RUNBOOK}."
-                judge.fail(f"{node} {part}", "SM clock under load", f"at least {bound:.0f} MHz ({source})", f"{value:.0f} MHz", step)
+                judge.fail(f"{node} {part}", kinds.SM_CLOCK_LOW, f"at least {bound:.0f} MHz ({source})", f"{value:.0f} MHz")
         if not bound:
             judge.remark(f"no lowest SM clock under load is published for {facts.gpu.id}: recorded, not judged (input least_clock_mhz)")
         else:
@@ -200,7 +193,7 @@ def _power(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu, drawn: objec
     limit = gpu.number("gpu_power_readings/current_power_limit")
     if not isinstance(drawn, int | float) or limit is None:
         told = ", ".join(f"{name} {'nothing' if value is None else f'{value} W'}" for name, value in (("draw", drawn), ("limit", limit)))
-        judge.error(where, "power under load not reported", "its draw and its limit", told, "Update the driver, then run the gate again.")
+        judge.error(where, kinds.POWER_UNKNOWN, "its draw and its limit", told)
         return
     target = min(limit, facts.gpu.power.limit.value)
     bound = _LEAST_POWER * target
@@ -218,30 +211,23 @@ def _power(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu, drawn: objec
     )
     if drawn > most:
         expected = f"at most {most:.0f} W ({_MOST_POWER_SOURCE}; {shipped.value:.0f} W, {shipped.source})"
-        judge.error(where, "power under load is implausible", expected, f"{drawn:g} W", "Check the node's GPU profile, and update the driver.")
+        judge.error(where, kinds.POWER_IMPLAUSIBLE, expected, f"{drawn:g} W")
     elif drawn < bound:
-        step = f"Look for held-down clocks, temperatures and the power supplies (gate node/gpu/sanity/clocks), and for other work on the node: {_RUNBOOK}."
-        judge.fail(where, "power drawn under load", f"at least {bound:.0f} W ({_LEAST_POWER} x {target:.0f} W; {_POWER_SOURCE})", f"{drawn:.0f} W", step)
+        judge.fail(where, kinds.POWER_LOW, f"at least {bound:.0f} W ({_LEAST_POWER} x {target:.0f} W; {_POWER_SOURCE})", f"{drawn:.0f} W")
 
 
 def _gained(judge: Judge, facts: NodeFacts, node: str, before: SmiLog, after: SmiLog, seconds: float) -> None:
     old = {gpu.pci: gpu for gpu in before.gpus}
     judge.judged += 1
     for pci in sorted(set(old) - {gpu.pci for gpu in after.gpus}):
-        judge.fail(
-            f"{node} {parts.name(facts, pci)}",
-            "GPU gone after the load",
-            "as many GPUs as before",
-            "not in nvidia-smi any more",
-            f"See the kernel log: {_RUNBOOK}.",
-        )
+        judge.fail(f"{node} {parts.name(facts, pci)}", kinds.GPU_GONE, "as many GPUs as before", "not in nvidia-smi any more")
     for gpu in after.gpus:
         where = f"{node} {parts.name(facts, gpu.pci, gpu.position)}"
         if gpu.pci in old:
             try:
                 _counters(judge, where, old[gpu.pci], gpu, seconds)
             except FormatError as error:
-                judge.error(where, "counters unreadable", "numbers before and after", error, "Run `nvidia-smi -q -x` by hand.")
+                judge.error(where, kinds.COUNTERS_UNREADABLE, "numbers before and after", error)
 
 
 def _counters(judge: Judge, where: str, before: SmiGpu, after: SmiGpu, seconds: float) -> None:
@@ -253,28 +239,18 @@ def _counters(judge: Judge, where: str, before: SmiGpu, after: SmiGpu, seconds: 
     uncorrected = [gain(f"ecc_errors/volatile/{name}") for name in _UNCORRECTED]
     corrected = [gain(f"ecc_errors/volatile/{name}") for name in _CORRECTED]
     if None in uncorrected or None in corrected:
-        judge.error(
-            where, "ECC counters not reported", "a number before and after", "nothing", "Turn ECC on (gate node/gpu/sanity/ecc); without it nothing is known."
-        )
+        judge.error(where, kinds.ECC_NOT_COUNTED, "a number before and after", "nothing")
         return
     held = {name: gain(f"clocks_event_reasons_counters/clocks_event_reasons_counters_{name}") for name in _SLOWDOWNS}
     silent = sorted(name for name, lasted in held.items() if lasted is None)
     if silent:
-        step = "Update the driver (580 counts them); without the counters a slowdown between two looks is not seen."
-        judge.error(where, "clock slowdown counters not reported", "time of each reason, before and after", f"nothing of {', '.join(silent)}", step)
+        judge.error(where, kinds.SLOWDOWNS_NOT_COUNTED, "time of each reason, before and after", f"nothing of {', '.join(silent)}")
     back = [value for value in (*uncorrected, *corrected, *held.values()) if value is not None and value < 0]
     if back:
-        step = "The driver was loaded anew or the GPU was reset under load: read the kernel log (gate node/gpu/sanity/xid), then run the gate again."
-        judge.error(where, "counters went back under load", "numbers that grow", f"{back[0]:.0f}", step)
+        judge.error(where, kinds.COUNTERS_WENT_BACK, "numbers that grow", f"{back[0]:.0f}")
         return
     if sum(value or 0 for value in uncorrected) > 0:
-        judge.fail(
-            where,
-            "uncorrected ECC errors under load",
-            "0",
-            f"{sum(value or 0 for value in uncorrected):.0f}",
-            f"Reset the GPU, then run the field diagnostic: {_RUNBOOK}.",
-        )
+        judge.fail(where, kinds.ECC_UNCORRECTED, "0", f"{sum(value or 0 for value in uncorrected):.0f}")
     if seconds > 0:
         _corrected(judge, where, sum(value or 0 for value in corrected) * 60 / seconds)
     for name, what in _SLOWDOWNS.items():
@@ -282,29 +258,25 @@ def _counters(judge: Judge, where: str, before: SmiGpu, after: SmiGpu, seconds: 
         if lasted:
             judge.fail(
                 where,
-                f"clocks held down under load: {what}",
+                kinds.CLOCKS_HELD_UNDER_LOAD,
                 "0 s",
                 f"{lasted / 1e6:.1f} s of {seconds:.0f} s",
-                clocks.REASONS["hw_power_brake_slowdown" if "brake" in name else "hw_thermal_slowdown"][1],
+                what=what,
+                step=clocks.SUPPLY if "brake" in name else clocks.COOLING,
             )
 
 
 def _corrected(judge: Judge, where: str, rate: float) -> None:
     judge.metric("ecc_corrected_per_minute", where.replace(" ", "/"), rate, "1/min")
     if rate > _MOST_CORRECTED:
-        judge.fail(
-            where,
-            "corrected ECC errors under load",
-            f"at most {_MOST_CORRECTED:g} per minute ({_CORRECTED_SOURCE})",
-            f"{rate:.0f} per minute",
-            f"Run the field diagnostic: {_RUNBOOK}.",
-        )
+        judge.fail(where, kinds.ECC_CORRECTED, f"at most {_MOST_CORRECTED:g} per minute ({_CORRECTED_SOURCE})", f"{rate:.0f} per minute")
 
 
 class ComputeIntegrity(Load):
     """Every GPU computes the same results again and again under load, in its cores and in all of its memory."""
 
     id = "node/gpu/stress/compute-integrity"
+    findings = (*dcgm_findings.FINDINGS, *kinds.LENGTH)
     tests, label = "diagnostic,memtest", "compute-integrity"
     required = ("diagnostic", "memtest")
 

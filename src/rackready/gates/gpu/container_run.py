@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rackready.gates import container
 from rackready.gates.base import Command, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.container import Containered, ended, started
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import smi_gpus
 from rackready.gates.formats.error import FormatError
+from rackready.gates.gpu import containers
 from rackready.gates.gpu.containers import REFRESH, of_the_driver
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
@@ -23,12 +26,91 @@ that CDI names and that is not there, podman before 4.1, which knows no CDI."""
 _ABSENT = ("executable file not found", "executable file `nvidia-smi` not found")
 """Words of runc and crun for a program that is not in the image."""
 _BY_HAND = "Run its command line by hand on the node (`rackready gate show node/gpu/validation/container-run`)."
+_DOCKER = "Configure docker (`nvidia-ctk runtime configure --runtime=docker`), restart it, and see gate node/gpu/sanity/containers."
+_OTHER = f"See gate node/gpu/sanity/containers. {REFRESH}"
+
+
+HOST_LIST_UNREADABLE = ErrorKind(
+    "container-host-gpus-unreadable",
+    "nvidia-smi on the host unreadable",
+    meaning="The host's own list of GPUs cannot be read, so there is nothing to compare the container's list with.",
+    next_step="Run gate node/gpu/sanity/inventory; it says what is wrong with the driver or a GPU.",
+)
+HOST_LIST_CONTRADICTS = ErrorKind(
+    "container-host-gpus-exit-code",
+    "nvidia-smi on the host contradicts itself",
+    meaning="nvidia-smi on the host listed GPUs and still ended with an error.",
+    next_step="Run it by hand on the node.",
+)
+NO_RUNTIME = ErrorKind(
+    "container-runtime-missing",
+    "no {name} on the node",
+    meaning="The node has no such container runtime, so no container can be started.",
+    next_step="Install {name}, or name the runtime that the nodes have (input runtime); where they have none, declare the gate's skip (site.yml gates.skip).",
+)
+LIST_UNREADABLE = ErrorKind(
+    "container-gpus-unreadable",
+    "nvidia-smi in the container unreadable",
+    meaning="The container printed something else than its list of GPUs.",
+    next_step=_BY_HAND,
+)
+NO_GPUS = FailKind(
+    "container-no-gpus",
+    "no GPUs in the container",
+    meaning="The container was started, but the driver shows it no GPU: no job in a container can use one.",
+    next_step=REFRESH,
+)
+RUNTIME_GIVES_NO_GPUS = FailKind(
+    "container-runtime-gives-no-gpus",
+    "{runtime} gives a container no GPUs",
+    meaning="The runtime refuses to give GPUs to a container, because it is not set up for them.",
+    next_step="{step}",
+    steps=(_DOCKER, _OTHER),
+)
+NO_SMI = ErrorKind(
+    "container-no-nvidia-smi",
+    "no nvidia-smi in the container",
+    meaning="The image has no nvidia-smi and the toolkit put none there, so the GPUs in the container are not known.",
+    next_step="The toolkit puts it there: name an image with glibc, and see gate node/gpu/sanity/containers for what CDI names.",
+)
+NOT_STARTED = ErrorKind(
+    "container-not-started",
+    "the container was not started, or did not end well",
+    meaning="The container did not run to its end for a reason that is not the GPUs', often its image.",
+    next_step=f"Check that the node reaches the registry of image {{image}}, or holds the image. {_BY_HAND}",
+)
+GPU_NOT_SEEN = FailKind(
+    "container-gpu-not-seen",
+    "not seen in a container",
+    meaning="A GPU of the host is not visible in a container: jobs in containers lack it.",
+    next_step=REFRESH,
+)
+OTHER_GPUS = FailKind(
+    "container-other-gpus",
+    "a container sees other GPUs than the driver has",
+    meaning="A container sees GPUs that the driver does not have: its device list is out of date.",
+    next_step=REFRESH,
+)
+
+FINDINGS = (
+    HOST_LIST_UNREADABLE,
+    HOST_LIST_CONTRADICTS,
+    NO_RUNTIME,
+    LIST_UNREADABLE,
+    NO_GPUS,
+    RUNTIME_GIVES_NO_GPUS,
+    NO_SMI,
+    NOT_STARTED,
+    GPU_NOT_SEEN,
+    OTHER_GPUS,
+)
 
 
 class ContainerRun(Containered):
     """A container that is started on the node sees every GPU that the driver on the host has, and no other."""
 
     id = "node/gpu/validation/container-run"
+    findings = (*container.FINDINGS, containers.DRIVER_GPUS_MISSING, containers.DRIVER_GPUS_MORE, *FINDINGS)
     covers = frozenset({"gpu"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:  # noqa: ARG002 - the same for all
@@ -70,11 +152,10 @@ class ContainerRun(Containered):
         try:
             found = smi_gpus.parse(output.stdout)
         except FormatError as error:
-            step = "Run gate node/gpu/sanity/inventory; it says what is wrong with the driver or a GPU."
-            judge.error(node, "nvidia-smi on the host unreadable", "index and UUID of every GPU", f"{error} ({ended(output)})", step)
+            judge.error(node, HOST_LIST_UNREADABLE, "index and UUID of every GPU", f"{error} ({ended(output)})")
             return None
         if output.exit_code != 0:
-            judge.error(node, "nvidia-smi on the host contradicts itself", "exit code 0 with a list", ended(output), "Run it by hand on the node.")
+            judge.error(node, HOST_LIST_CONTRADICTS, "exit code 0 with a list", ended(output))
             return None
         return found
 
@@ -83,10 +164,7 @@ class ContainerRun(Containered):
         if judge.trouble(trouble(output, node, name)) or output is None:
             return False
         if output.exit_code != 0 or not output.stdout.strip():
-            step = (
-                f"Install {name}, or name the runtime that the nodes have (input runtime); where they have none, declare the gate's skip (site.yml gates.skip)."
-            )
-            judge.error(node, f"no {name} on the node", f"`{name} --version` answers", ended(output), step)
+            judge.error(node, NO_RUNTIME, f"`{name} --version` answers", ended(output), name=name)
             return False
         return True
 
@@ -100,7 +178,7 @@ class ContainerRun(Containered):
         try:
             return smi_gpus.parse(output.stdout)
         except FormatError as error:
-            judge.error(node, "nvidia-smi in the container unreadable", "index and UUID of every GPU", error, _BY_HAND)
+            judge.error(node, LIST_UNREADABLE, "index and UUID of every GPU", error)
             return None
 
     def _not_ended(self, judge: Judge, node: str, output: Output) -> None:
@@ -108,18 +186,20 @@ class ContainerRun(Containered):
         said, how = f"{output.stdout}\n{output.stderr}", ended(output)
         refusal = smi_gpus.refusal(output.stdout)
         if refusal is not None:
-            judge.fail(node, "no GPUs in the container", "those of the host", f"exit code {output.exit_code}: {refusal}", REFRESH)
+            judge.fail(node, NO_GPUS, "those of the host", f"exit code {output.exit_code}: {refusal}")
         elif any(words in said for words in _REFUSED):
-            step = f"See gate node/gpu/sanity/containers. {REFRESH}"
-            if self.inputs.runtime == "docker":
-                step = "Configure docker (`nvidia-ctk runtime configure --runtime=docker`), restart it, and see gate node/gpu/sanity/containers."
-            judge.fail(node, f"{self.inputs.runtime} gives a container no GPUs", "a container with all GPUs", how, step)
+            judge.fail(
+                node,
+                RUNTIME_GIVES_NO_GPUS,
+                "a container with all GPUs",
+                how,
+                runtime=self.inputs.runtime,
+                step=_DOCKER if self.inputs.runtime == "docker" else _OTHER,
+            )
         elif any(words in said for words in _ABSENT):
-            step = "The toolkit puts it there: name an image with glibc, and see gate node/gpu/sanity/containers for what CDI names."
-            judge.error(node, "no nvidia-smi in the container", "nvidia-smi, put there by the Container Toolkit", how, step)
+            judge.error(node, NO_SMI, "nvidia-smi, put there by the Container Toolkit", how)
         else:
-            step = f"Check that the node reaches the registry of image {self.inputs.image}, or holds the image. {_BY_HAND}"
-            judge.error(node, "the container was not started, or did not end well", "exit code 0", how, step)
+            judge.error(node, NOT_STARTED, "exit code 0", how, image=self.inputs.image)
 
 
 def _same(judge: Judge, node: str, host: Mapping[str, str], inside: Mapping[str, str]) -> set[str]:
@@ -127,7 +207,7 @@ def _same(judge: Judge, node: str, host: Mapping[str, str], inside: Mapping[str,
     seen = set(inside.values())
     for index, uuid in host.items():
         if uuid not in seen:
-            judge.fail(f"{node} gpu{index}", "not seen in a container", uuid, f"{len(seen)} GPUs without it", REFRESH)
+            judge.fail(f"{node} gpu{index}", GPU_NOT_SEEN, uuid, f"{len(seen)} GPUs without it")
     if strange := sorted(seen - set(host.values())):
-        judge.fail(node, "a container sees other GPUs than the driver has", "those of the host", f"also {', '.join(strange)}", REFRESH)
+        judge.fail(node, OTHER_GPUS, "those of the host", f"also {', '.join(strange)}")
     return {f"{node}/gpu{index}" for index, uuid in host.items() if uuid in seen}

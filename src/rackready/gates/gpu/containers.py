@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import smi_gpus
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
@@ -21,10 +22,79 @@ _DEVICE = re.compile(r"^(?:(?:management\.|runtime\.)?nvidia\.com/[a-z-]+=\S+|(?
 REFRESH = "Write it anew (`systemctl restart nvidia-cdi-refresh.service`); it is not done by itself after a driver was removed or MIG was changed."
 
 
+CHECK_UNREADABLE = ErrorKind(
+    "container-check-unreadable",
+    "container check unreadable",
+    meaning="The check of the container setup left no whole document.",
+    next_step="Run the gate again.",
+)
+TOOL_MISSING = ErrorKind(
+    "container-tool-missing",
+    "{program} {missing}",
+    meaning="A program that containers with GPUs need is not on the node.",
+    next_step="Install package {package} (run install again).",
+)
+TOOL_FAILS = FailKind(
+    "container-tool-fails",
+    "{what} fails",
+    meaning="A program of the container setup ends with an error.",
+    next_step="Run it by hand on the node; then run install again.",
+)
+NOT_OFFERED = FailKind(
+    "cdi-gpu-not-offered",
+    "not offered to containers",
+    meaning="The CDI specification does not name this GPU, so no container can ask for it.",
+    next_step=REFRESH,
+)
+CDI_STALE = FailKind(
+    "cdi-stale",
+    "CDI specification is stale",
+    meaning="The CDI specification names GPUs that the driver does not have: it was made before a GPU was replaced or MIG was changed.",
+    next_step=REFRESH,
+)
+DRIVER_GPUS_MISSING = FailKind(
+    "container-driver-gpus-missing",
+    "GPUs of the driver",
+    meaning="The driver lists fewer GPUs than the platform has.",
+    next_step=parts.FEWER,
+)
+DRIVER_GPUS_MORE = FailKind(
+    "container-driver-gpus-too-many",
+    "GPUs of the driver",
+    meaning="The driver lists more GPUs than the platform has.",
+    next_step=parts.MORE,
+)
+NO_CDI = FailKind(
+    "cdi-missing",
+    "no CDI specification for nvidia.com/gpu",
+    meaning="There is no CDI specification for GPUs, so container runtimes cannot hand GPUs to containers.",
+    next_step=REFRESH,
+)
+CDI_PATHS = FailKind(
+    "cdi-paths-missing",
+    "CDI specification names what is not there",
+    meaning="The CDI specification names files that are not there, often those of a driver before the last update: containers fail to start.",
+    next_step=REFRESH,
+)
+
+FINDINGS = (
+    CHECK_UNREADABLE,
+    TOOL_MISSING,
+    TOOL_FAILS,
+    NOT_OFFERED,
+    CDI_STALE,
+    DRIVER_GPUS_MISSING,
+    DRIVER_GPUS_MORE,
+    NO_CDI,
+    CDI_PATHS,
+)
+
+
 class Containers(Gate):
     """The Container Toolkit offers every GPU of the node to containers, and everything that its CDI specification names is there."""
 
     id = "node/gpu/sanity/containers"
+    findings = FINDINGS
     looks = True
     covers = frozenset({"gpu"})
 
@@ -43,7 +113,7 @@ class Containers(Gate):
             found = document(output, script.FORMAT)
             _judge(judge, node, facts.nodes[node].platform.gpus, found)
         except (FormatError, KeyError, TypeError, AttributeError, ValueError) as error:
-            judge.error(node, "container check unreadable", "a complete document", f"{type(error).__name__}: {error}", "Run the gate again.")
+            judge.error(node, CHECK_UNREADABLE, "a complete document", f"{type(error).__name__}: {error}")
         return judge.verdict(node)
 
     def tools(self, outputs: Outputs) -> dict[str, str]:
@@ -61,17 +131,13 @@ def _judge(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None:
         said = found[name]
         if "missing" in said:
             judge.error(
-                node,
-                f"{'nvidia-smi' if name == 'gpus' else 'nvidia-ctk'} {said['missing']}",
-                "an answer",
-                "none",
-                f"Install package {package} (run install again).",
+                node, TOOL_MISSING, "an answer", "none", program="nvidia-smi" if name == "gpus" else "nvidia-ctk", missing=said["missing"], package=package
             )
             return
         if said["rc"] != 0:
             words = " ".join((said["out"] + said["err"]).split())[:160]
             what = "nvidia-smi" if name == "gpus" else "nvidia-ctk"
-            judge.fail(node, f"{what} fails", "exit code 0", f"exit code {said['rc']}: {words}", "Run it by hand on the node; then run install again.")
+            judge.fail(node, TOOL_FAILS, "exit code 0", f"exit code {said['rc']}: {words}", what=what)
             return
     _devices(judge, node, count, found)
     _paths(judge, node, found)
@@ -90,19 +156,17 @@ def _devices(judge: Judge, node: str, count: int, found: dict[str, Any]) -> None
         known |= {index, uuid}
         judge.judged += 1
         if not {index, uuid} & names:
-            judge.fail(
-                f"{node} gpu{index}", "not offered to containers", f"{_PREFIX}{index} or {_PREFIX}{uuid}", f"{len(names)} CDI devices without it", REFRESH
-            )
+            judge.fail(f"{node} gpu{index}", NOT_OFFERED, f"{_PREFIX}{index} or {_PREFIX}{uuid}", f"{len(names)} CDI devices without it")
     stale = sorted(name for name in names if name not in known and ":" not in name)
     if stale:
-        judge.fail(node, "CDI specification is stale", "devices that the driver has", f"also {', '.join(stale)}", REFRESH)
+        judge.fail(node, CDI_STALE, "devices that the driver has", f"also {', '.join(stale)}")
 
 
 def of_the_driver(judge: Judge, node: str, count: int, gpus: Mapping[str, str]) -> None:
     """Hold the number of GPUs that the driver on the host has (index -> UUID) against the platform's."""
     judge.count("gpus_of_the_driver", node, len(gpus), count, "platform profile")
     if len(gpus) != count:
-        judge.fail(node, "GPUs of the driver", f"{count}", f"{len(gpus)}", parts.count_step(len(gpus), count))
+        judge.fail(node, DRIVER_GPUS_MISSING if len(gpus) < count else DRIVER_GPUS_MORE, f"{count}", f"{len(gpus)}")
 
 
 def _names(listed: str) -> set[str]:
@@ -117,13 +181,13 @@ def _names(listed: str) -> set[str]:
 def _paths(judge: Judge, node: str, found: dict[str, Any]) -> None:
     judge.judged += 1
     if not found["specs"]:
-        judge.fail(node, "no CDI specification for nvidia.com/gpu", f"one below {' or '.join(script.FOLDERS)}", "none", REFRESH)
+        judge.fail(node, NO_CDI, f"one below {' or '.join(script.FOLDERS)}", "none")
     for spec in found["specs"]:
         if not isinstance(spec["absent"], list) or spec["paths"] != spec["there"] + len(spec["absent"]) or spec["paths"] < 1:
             raise FormatError(f"paths of {spec['path']} do not add up")
         if spec["absent"]:
             shown = ", ".join(spec["absent"][:3]) + (f" and {len(spec['absent']) - 3} more" if len(spec["absent"]) > 3 else "")  # noqa: PLR2004 - as many as are shown
-            judge.fail(node, "CDI specification names what is not there", f"every path of {spec['path']} exists", f"absent: {shown}", REFRESH)
+            judge.fail(node, CDI_PATHS, f"every path of {spec['path']} exists", f"absent: {shown}")
 
 
 def _runtimes(judge: Judge, found: dict[str, Any]) -> None:

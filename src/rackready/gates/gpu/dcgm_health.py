@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rackready.gates import models
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import dcgm_health
 from rackready.gates.formats.dcgm_health import Entity, Health
 from rackready.gates.formats.error import TWICE, FormatError
@@ -39,10 +40,107 @@ fi
 """
 
 
+WATCHES_NOT_SET = ErrorKind(
+    "dcgm-watches-not-set",
+    "DCGM health watches of its {name} could not be set",
+    meaning="DCGM did not switch on its health watches, so it would report nothing.",
+    next_step=_DCGM,
+)
+HEALTH_UNREADABLE = ErrorKind(
+    "dcgm-health-unreadable",
+    "DCGM health unreadable",
+    meaning="DCGM's health report is no whole report.",
+    next_step=_DCGM,
+)
+HEALTH_EXIT_CODE = ErrorKind(
+    "dcgm-health-exit-code",
+    "DCGM contradicts itself",
+    meaning="DCGM gave a report and still ended with an error.",
+    next_step=_DCGM,
+)
+WATCHED_GPUS_MORE = FailKind(
+    "dcgm-watches-too-many-gpus",
+    "GPUs that DCGM watches",
+    meaning="DCGM watches more GPUs than the platform has.",
+    next_step=parts.MORE,
+)
+WATCHED_GPUS_MISSING = FailKind(
+    "dcgm-watches-too-few-gpus",
+    "GPUs that DCGM watches",
+    meaning="DCGM does not watch all GPUs of the node, so faults of the others stay unseen.",
+    next_step="See the gate node/gpu/sanity/inventory; the host engine sees what the driver had when it started: restart nvidia-dcgm after a repair.",
+)
+WATCHED_SWITCHES = FailKind(
+    "dcgm-watches-nvswitches",
+    "NVSwitches that DCGM watches",
+    meaning="DCGM does not watch all NVSwitches of the node, so faults of their links stay unseen.",
+    next_step="Check libnvidia-nscq (of the driver's version) and `systemctl status nvidia-fabricmanager`, restart nvidia-dcgm: docs/runbooks/nvlink-down.md.",
+)
+DISCOVERY_UNREADABLE = ErrorKind(
+    "dcgm-discovery-unreadable",
+    "DCGM discovery unreadable",
+    meaning="DCGM's list of what it watches cannot be read.",
+    next_step=_DCGM,
+)
+HEALTH_UNNAMED = FailKind(
+    "dcgm-health-bad-unnamed",
+    "DCGM health",
+    meaning="DCGM says that something is ill and does not say what.",
+    next_step=_STEP,
+)
+HEALTH_OVERALL_CONTRADICTS = ErrorKind(
+    "dcgm-health-overall-contradicts",
+    "DCGM contradicts itself",
+    meaning="DCGM's summary does not agree with what it says of single parts.",
+    next_step=_DCGM,
+)
+HEALTH_INCIDENT = FailKind(
+    "dcgm-health-incident",
+    "DCGM health: {system}",
+    meaning="DCGM reports an incident of this part.",
+    next_step=_STEP,
+)
+HEALTHY_ENTITY_LISTED = ErrorKind(
+    "dcgm-health-healthy-listed",
+    "DCGM contradicts itself",
+    meaning="DCGM lists a part as ill and calls it healthy.",
+    next_step=_DCGM,
+)
+HEALTH_NO_INCIDENT = FailKind(
+    "dcgm-health-no-incident",
+    "DCGM health",
+    meaning="DCGM calls this part ill and does not say why.",
+    next_step=_STEP,
+)
+HEALTH_ENTITY_CONTRADICTS = ErrorKind(
+    "dcgm-health-entity-contradicts",
+    "DCGM contradicts itself",
+    meaning="DCGM's word on this part does not agree with its worst incident.",
+    next_step=_DCGM,
+)
+
+FINDINGS = (
+    WATCHES_NOT_SET,
+    HEALTH_UNREADABLE,
+    HEALTH_EXIT_CODE,
+    WATCHED_GPUS_MORE,
+    WATCHED_GPUS_MISSING,
+    WATCHED_SWITCHES,
+    DISCOVERY_UNREADABLE,
+    HEALTH_UNNAMED,
+    HEALTH_OVERALL_CONTRADICTS,
+    HEALTH_INCIDENT,
+    HEALTHY_ENTITY_LISTED,
+    HEALTH_NO_INCIDENT,
+    HEALTH_ENTITY_CONTRADICTS,
+)
+
+
 class DcgmHealth(Gate):
     """DCGM's health watches (memory, PCIe, NVLink, InfoROM, thermal, power, driver) report every GPU and every NVSwitch of the server healthy."""
 
     id = "node/gpu/validation/dcgm-health"
+    findings = (*models.FINDINGS, *FINDINGS)
     covers = frozenset({"gpu"})
 
     def plan(self, facts: GateFacts, nodes: Sequence[str]) -> list[Run]:
@@ -95,7 +193,7 @@ def _set(judge: Judge, node: str, name: str, output: Output) -> bool:
     if output.exit_code == 0 and "successfully" in output.stdout:
         return True
     actual = f"{' '.join(output.stdout.split())[:160]} (exit code {output.exit_code})"
-    judge.error(node, f"DCGM health watches of its {name} could not be set", "Health monitor systems set successfully", actual, _DCGM)
+    judge.error(node, WATCHES_NOT_SET, "Health monitor systems set successfully", actual, name=name)
     return False
 
 
@@ -103,10 +201,10 @@ def _report(judge: Judge, node: str, check: Output) -> Health | None:
     try:
         found = dcgm_health.parse(check.stdout)
     except FormatError as error:
-        judge.error(node, "DCGM health unreadable", "JSON of dcgmi health -c", f"{error} (exit code {check.exit_code})", _DCGM)
+        judge.error(node, HEALTH_UNREADABLE, "JSON of dcgmi health -c", f"{error} (exit code {check.exit_code})")
         return None
     if check.exit_code != 0:
-        judge.error(node, "DCGM contradicts itself", "exit code 0 with a report", f"exit code {check.exit_code}", _DCGM)
+        judge.error(node, HEALTH_EXIT_CODE, "exit code 0 with a report", f"exit code {check.exit_code}")
     return found
 
 
@@ -119,12 +217,10 @@ def _sees_all(judge: Judge, facts: GateFacts, node: str, seen: Output) -> bool:
         return False
     gpus, switches = len(listed[0]), listed[1]
     if gpus != platform.gpus:
-        step = "See the gate node/gpu/sanity/inventory; the host engine sees what the driver had when it started: restart nvidia-dcgm after a repair."
-        judge.fail(node, "GPUs that DCGM watches", platform.gpus, gpus, parts.count_step(gpus, platform.gpus) if gpus > platform.gpus else step)
+        judge.fail(node, WATCHED_GPUS_MORE if gpus > platform.gpus else WATCHED_GPUS_MISSING, platform.gpus, gpus)
         return False
     if platform.nvswitches and switches != int(platform.nvswitches.value):
-        step = "Check libnvidia-nscq (of the driver's version) and `systemctl status nvidia-fabricmanager`, restart nvidia-dcgm: docs/runbooks/nvlink-down.md."
-        judge.fail(node, "NVSwitches that DCGM watches", int(platform.nvswitches.value), switches, step)
+        judge.fail(node, WATCHED_SWITCHES, int(platform.nvswitches.value), switches)
         return False
     return True
 
@@ -136,7 +232,7 @@ def _listed(judge: Judge, node: str, seen: Output) -> tuple[list[str], int] | No
     if len(found) == 1 and int(found[0]) == len(rows) and switches is not None and seen.exit_code == 0:
         return rows, int(switches["switches"])
     said = f"{len(found)} lists of GPUs: {TWICE}" if len(found) > 1 else " ".join(seen.stdout.split())[:160] or "nothing"
-    judge.error(node, "DCGM discovery unreadable", "the GPUs and NVSwitches that were found", f"{said} (exit code {seen.exit_code})", _DCGM)
+    judge.error(node, DISCOVERY_UNREADABLE, "the GPUs and NVSwitches that were found", f"{said} (exit code {seen.exit_code})")
     return None
 
 
@@ -147,9 +243,9 @@ def _judge(judge: Judge, facts: GateFacts, node: str, name: str, found: Health) 
     bad = {_part(entity) for entity in found.entities}
     least = dcgm_health.worst(word for entity in found.entities for word in (entity.health, entity.said))
     if found.overall != "Healthy" and not bad:
-        judge.fail(node, "DCGM health", "Healthy", f"{found.overall}, and no entity is named", _STEP)
+        judge.fail(node, HEALTH_UNNAMED, "Healthy", f"{found.overall}, and no entity is named")
     if dcgm_health.worst((found.overall, least)) != found.overall:
-        judge.error(node, "DCGM contradicts itself", f"an overall word as bad as the worst of its entities: {least}", found.overall, _DCGM)
+        judge.error(node, HEALTH_OVERALL_CONTRADICTS, f"an overall word as bad as the worst of its entities: {least}", found.overall)
     if name == "gpus":
         judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(facts.nodes[node].platform.gpus) if f"gpu{gpu}" not in bad)
 
@@ -162,10 +258,10 @@ def _entity(judge: Judge, where: str, entity: Entity) -> None:
     """Name every incident of an entity, and its own word where none says as much. DCGM lists entities with incidents alone."""
     for incident in entity.incidents:
         if incident.health != "Healthy":
-            judge.fail(where, f"DCGM health: {incident.system}", "Healthy", f"{incident.health}: {incident.text}", _STEP)
+            judge.fail(where, HEALTH_INCIDENT, "Healthy", f"{incident.health}: {incident.text}", system=incident.system)
     if entity.said == entity.health == "Healthy":
-        judge.error(where, "DCGM contradicts itself", "entities with incidents alone", "an entity that is Healthy", _DCGM)
+        judge.error(where, HEALTHY_ENTITY_LISTED, "entities with incidents alone", "an entity that is Healthy")
     elif entity.said == "Healthy":
-        judge.fail(where, "DCGM health", "Healthy", f"{entity.health}, and no incident is named", _STEP)
+        judge.fail(where, HEALTH_NO_INCIDENT, "Healthy", f"{entity.health}, and no incident is named")
     elif entity.health != entity.said:
-        judge.error(where, "DCGM contradicts itself", f"a word as bad as its worst incident: {entity.said}", entity.health, _DCGM)
+        judge.error(where, HEALTH_ENTITY_CONTRADICTS, f"a word as bad as its worst incident: {entity.said}", entity.health)

@@ -9,7 +9,9 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.smi_xml import SmiGpu
+from rackready.gates.gpu import smi
 from rackready.gates.gpu.smi import RUNBOOK, SmiGate, flag, number
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op
@@ -17,15 +19,123 @@ from rackready.model.outcome import Criterion, Op
 _UNCORRECTED = {"sram_uncorrectable_parity": "SRAM parity", "sram_uncorrectable_secded": "SRAM SEC-DED", "dram_uncorrectable": "DRAM"}
 _CORRECTED = {"sram_correctable": "SRAM", "dram_correctable": "DRAM"}
 _RESET = f"Reset the GPU (`nvidia-smi -r -i N` on a drained node) or reboot; run the gate again after that: {RUNBOOK}."
+_XID_48 = f"Vendor's action WORKFLOW_XID_48: {_RESET[0].lower()}{_RESET[1:]}"
 _REPLACE = f"Run the field diagnostic, then replace the GPU: {RUNBOOK}."
 _MOST_REMAPS = 512
 _MOST_REMAPS_SOURCE = "NVIDIA/DCGM common/DcgmGPUHardwareLimits.h: DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE"
+
+
+ECC_MODE = FailKind(
+    "ecc-mode",
+    "ECC mode",
+    meaning="ECC is not set as the site wants: without ECC, memory errors change results silently.",
+    next_step="Set it (`nvidia-smi -e 1`), then reboot the node.",
+)
+ECC_MODE_PENDING = FailKind(
+    "ecc-mode-pending",
+    "ECC mode after the next reboot",
+    meaning="ECC changes at the next reboot to something else than the site wants.",
+    next_step="Set it (`nvidia-smi -e 1`), then reboot the node.",
+)
+ECC_UNCORRECTED = FailKind(
+    "ecc-uncorrected",
+    "uncorrected {what} errors since the driver was loaded",
+    meaning="The GPU's memory lost data since the driver was loaded. Jobs on it may have ended or computed wrong.",
+    next_step=_XID_48,
+)
+SRAM_THRESHOLD = FailKind(
+    "ecc-sram-threshold",
+    "SRAM errors above the vendor's threshold over its life",
+    meaning="The GPU counted more SRAM errors over its life than the vendor allows.",
+    next_step=f"The vendor replaces it (RMA). {_REPLACE}",
+)
+ECC_CORRECTED = FailKind(
+    "ecc-corrected",
+    "corrected {what} errors since the driver was loaded",
+    meaning="More memory errors were corrected than the gate set allows.",
+    next_step=f"Watch their rate under load. {_REPLACE}",
+)
+REPAIR_WORD = ErrorKind(
+    "memory-repair-unknown-word",
+    "{repair}: word not known",
+    meaning="The driver uses a word for a memory repair that rackready does not know.",
+    next_step="Update rackready or read `nvidia-smi -q -d ECC` by hand.",
+)
+REMAP_FAILED = FailKind(
+    "row-remap-failed",
+    "row remapping failed (Xid 64)",
+    meaning="A bad row of memory could not be replaced by a spare one: the GPU has no good memory left there.",
+    next_step=f"The vendor replaces it (RMA). {_REPLACE}",
+)
+REMAP_PENDING = FailKind(
+    "row-remap-pending",
+    "row remapping waits for a reset (Xid 63)",
+    meaning="A bad row of memory is replaced by a spare one only after a reset.",
+    next_step=_RESET,
+)
+REMAPS_MANY = FailKind(
+    "row-remap-many",
+    "rows remapped after uncorrected errors",
+    meaning="So many rows of memory were replaced that the vendor calls the GPU worn out.",
+    next_step=f"{_MOST_REMAPS_SOURCE}. {_REPLACE}",
+)
+
+CHANNEL_REPAIR_PENDING = FailKind(
+    "memory-channel-repair-pending",
+    "memory channel repair waits for a reset",
+    meaning="The GPU repairs a memory channel only after a reset.",
+    next_step=_RESET,
+)
+TPC_REPAIR_PENDING = FailKind(
+    "tpc-repair-pending",
+    "TPC repair waits for a reset",
+    meaning="The GPU repairs one of its processing clusters only after a reset.",
+    next_step=_RESET,
+)
+MEMORY_UNREPAIRABLE = FailKind(
+    "memory-unrepairable",
+    "memory that cannot be repaired",
+    meaning="The GPU has bad memory that it cannot replace by spare memory.",
+    next_step=f"The vendor replaces it (RMA). {_REPLACE}",
+)
+_REPAIRS = {
+    "channel_repair_pending": CHANNEL_REPAIR_PENDING,
+    "tpc_repair_pending": TPC_REPAIR_PENDING,
+    "unrepairable_memory": MEMORY_UNREPAIRABLE,
+}
+
+FINDINGS = (
+    *_REPAIRS.values(),
+    ECC_MODE,
+    ECC_MODE_PENDING,
+    ECC_UNCORRECTED,
+    SRAM_THRESHOLD,
+    ECC_CORRECTED,
+    REPAIR_WORD,
+    REMAP_FAILED,
+    REMAP_PENDING,
+    REMAPS_MANY,
+)
 
 
 class Ecc(SmiGate):
     """ECC is on, and no GPU has uncorrected errors since its last reset, or too many over its life."""
 
     id = "node/gpu/sanity/ecc"
+    findings = (
+        *smi.FINDINGS,
+        smi.NUMBER_NOT_REPORTED,
+        smi.FLAG_NOT_REPORTED,
+        ECC_MODE,
+        ECC_MODE_PENDING,
+        ECC_UNCORRECTED,
+        SRAM_THRESHOLD,
+        ECC_CORRECTED,
+        REPAIR_WORD,
+        CHANNEL_REPAIR_PENDING,
+        TPC_REPAIR_PENDING,
+        MEMORY_UNREPAIRABLE,
+    )
     looks = True
 
     class Inputs(base.Inputs):
@@ -44,25 +154,19 @@ class Ecc(SmiGate):
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:  # noqa: ARG002 - the same for every model
         """Judge mode, volatile and aggregate counters, and the threshold flag."""
         wanted = "Enabled" if self.inputs.enabled else "Disabled"
-        judge.equal(where, "ECC mode", wanted, gpu.text("ecc_mode/current_ecc"), "Set it (`nvidia-smi -e 1`), then reboot the node.")
-        judge.equal(where, "ECC mode after the next reboot", wanted, gpu.text("ecc_mode/pending_ecc"), "Set it (`nvidia-smi -e 1`), then reboot the node.")
+        judge.equal(where, ECC_MODE, wanted, gpu.text("ecc_mode/current_ecc"))
+        judge.equal(where, ECC_MODE_PENDING, wanted, gpu.text("ecc_mode/pending_ecc"))
         if not self.inputs.enabled:
             return
         for path, what in _UNCORRECTED.items():
             value = number(judge, where, gpu, f"ecc_errors/volatile/{path}", f"uncorrected {what} errors")
             if value:
-                judge.fail(
-                    where,
-                    f"uncorrected {what} errors since the driver was loaded",
-                    "0",
-                    f"{value:.0f}",
-                    f"Vendor's action WORKFLOW_XID_48: {_RESET[0].lower()}{_RESET[1:]}",
-                )
+                judge.fail(where, ECC_UNCORRECTED, "0", f"{value:.0f}", what=what)
             life = gpu.number(f"ecc_errors/aggregate/{path}")
             if life is not None:
                 judge.metric(f"ecc_aggregate_{path}", where, life, "1")
         if flag(judge, where, gpu, "ecc_errors/aggregate/sram_threshold_exceeded", "SRAM threshold flag"):
-            judge.fail(where, "SRAM errors above the vendor's threshold over its life", "No", "Yes", f"The vendor replaces it (RMA). {_REPLACE}")
+            judge.fail(where, SRAM_THRESHOLD, "No", "Yes")
         self._corrected(judge, where, gpu)
         _repairs(judge, where, gpu)
 
@@ -74,33 +178,31 @@ class Ecc(SmiGate):
             judge.metric(f"ecc_volatile_{path}", where, value, "1")
             limit = self.inputs.corrected_limit
             if limit is not None and value > limit:
-                judge.fail(
-                    where,
-                    f"corrected {what} errors since the driver was loaded",
-                    f"at most {limit} (gate input)",
-                    f"{value:.0f}",
-                    f"Watch their rate under load. {_REPLACE}",
-                )
+                judge.fail(where, ECC_CORRECTED, f"at most {limit} (gate input)", f"{value:.0f}", what=what)
 
 
 def _repairs(judge: Judge, where: str, gpu: SmiGpu) -> None:
     """What newer drivers say besides: a repair that waits for a reset, memory that cannot be repaired. Absent on older ones."""
-    for path, what, step in (
-        ("channel_repair_pending", "memory channel repair waits for a reset", _RESET),
-        ("tpc_repair_pending", "TPC repair waits for a reset", _RESET),
-        ("unrepairable_memory", "memory that cannot be repaired", f"The vendor replaces it (RMA). {_REPLACE}"),
-    ):
+    for path, kind in _REPAIRS.items():
         value = gpu.text(f"ecc_errors/{path}")
         if value == "Yes":
-            judge.fail(where, what, "No", value, step)
+            judge.fail(where, kind, "No", value)
         elif value not in {None, "No"}:
-            judge.error(where, f"{what}: word not known", "Yes or No", value, "Update rackready or read `nvidia-smi -q -d ECC` by hand.")
+            judge.error(where, REPAIR_WORD, "Yes or No", value, repair=kind.title)
 
 
 class RowRemap(SmiGate):
     """No GPU has memory rows that wait to be remapped, or that could not be."""
 
     id = "node/gpu/sanity/row-remap"
+    findings = (
+        *smi.FINDINGS,
+        smi.NUMBER_NOT_REPORTED,
+        smi.FLAG_NOT_REPORTED,
+        REMAP_FAILED,
+        REMAP_PENDING,
+        REMAPS_MANY,
+    )
     looks = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:  # noqa: ARG002 - the same for every model
@@ -108,9 +210,9 @@ class RowRemap(SmiGate):
         failed = flag(judge, where, gpu, "remapped_rows/remapped_row_failure", "row remapping failure")
         pending = flag(judge, where, gpu, "remapped_rows/remapped_row_pending", "pending row remapping")
         if failed:
-            judge.fail(where, "row remapping failed (Xid 64)", "No", "Yes", f"The vendor replaces it (RMA). {_REPLACE}")
+            judge.fail(where, REMAP_FAILED, "No", "Yes")
         elif pending:
-            judge.fail(where, "row remapping waits for a reset (Xid 63)", "No", "Yes", _RESET)
+            judge.fail(where, REMAP_PENDING, "No", "Yes")
         rows = number(judge, where, gpu, "remapped_rows/remapped_row_unc", "rows remapped after uncorrected errors")
         if rows is None:
             return
@@ -119,7 +221,7 @@ class RowRemap(SmiGate):
         if criterion not in judge.criteria:
             judge.criterion(criterion)
         if rows >= _MOST_REMAPS:
-            judge.fail(where, "rows remapped after uncorrected errors", f"fewer than {_MOST_REMAPS}", f"{rows:.0f}", f"{_MOST_REMAPS_SOURCE}. {_REPLACE}")
+            judge.fail(where, REMAPS_MANY, f"fewer than {_MOST_REMAPS}", f"{rows:.0f}")
         _spare(judge, where, gpu)
 
 

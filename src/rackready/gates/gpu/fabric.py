@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rackready.design.facts import NodeFacts
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
-from rackready.gates.gpu import parts
+from rackready.gates.gpu import parts, smi
 from rackready.gates.gpu.smi import SmiGate
 from rackready.gates.judge import Judge
 
@@ -25,10 +26,54 @@ _UNREGISTERED = "ampere"
 servers whose fabric manager runs (bottlerocket-os/bottlerocket pull request 3873, p4d)."""
 
 
+HEALTH_NOT_REPORTED = ErrorKind(
+    "fabric-health-not-reported",
+    "fabric health: {what} not reported",
+    meaning="The report tells less of this GPU's fabric health than of the others', so it is damaged.",
+    next_step="One driver reports the same of every GPU: take the report as nvidia-smi printed it, or run the gate again.",
+)
+FABRIC_STATE = FailKind(
+    "fabric-state",
+    "fabric state",
+    meaning="The GPU is not registered with the NVLink fabric: CUDA does not start on it.",
+    next_step="{step}",
+    steps=(_LOCAL, _REMOTE),
+)
+FABRIC_STATUS = FailKind(
+    "fabric-status",
+    "fabric status",
+    meaning="The GPU's registration with the NVLink fabric ended with an error.",
+    next_step="{step}",
+    steps=(_LOCAL, _REMOTE),
+)
+FABRIC_HEALTH = FailKind(
+    "fabric-health-bad",
+    "fabric health",
+    meaning="The driver sums up that the GPU's NVLink fabric is not healthy.",
+    next_step="{step}",
+    steps=(_LOCAL, _REMOTE),
+)
+FABRIC_HEALTH_PART = FailKind(
+    "fabric-health-part-bad",
+    "fabric health: {what}",
+    meaning="One aspect of the GPU's NVLink fabric is not healthy, for example its bandwidth or a route.",
+    next_step="{step}",
+    steps=(_LOCAL, _REMOTE),
+)
+
+STATE = (FABRIC_STATE, FABRIC_STATUS, FABRIC_HEALTH, FABRIC_HEALTH_PART)
+"""What ``state`` can find."""
+
+
 class Fabric(SmiGate):
     """The NVSwitch fabric is set up for every GPU, and healthy as far as it reports health."""
 
     id = "node/gpu/sanity/fabric"
+    findings = (
+        *smi.FINDINGS,
+        *STATE,
+        HEALTH_NOT_REPORTED,
+    )
     looks = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
@@ -61,8 +106,7 @@ def _untold(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
         for gpu in lacking:
             part = parts.name(facts, gpu.pci, gpu.position)
             judge.measured.discard(f"{node}/{part}")
-            step = "One driver reports the same of every GPU: take the report as nvidia-smi printed it, or run the gate again."
-            judge.error(f"{node} {part}", f"fabric health: {what} not reported", "reported as for the other GPUs", "nothing", step)
+            judge.error(f"{node} {part}", HEALTH_NOT_REPORTED, "reported as for the other GPUs", "nothing", what=what)
 
 
 def _silent(facts: NodeFacts, gpu: SmiGpu) -> bool:
@@ -73,12 +117,31 @@ def _silent(facts: NodeFacts, gpu: SmiGpu) -> bool:
 def state(judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
     """Judge one GPU's fabric registration."""
     step = _LOCAL if facts.platform.runs_fabric_manager else _REMOTE
-    if judge.equal(where, "fabric state", "Completed", gpu.text("fabric/state"), step):
-        judge.equal(where, "fabric status", "Success", gpu.text("fabric/status"), step)
+    if judge.equal(
+        where,
+        FABRIC_STATE,
+        "Completed",
+        gpu.text("fabric/state"),
+        step=step,
+    ):
+        judge.equal(
+            where,
+            FABRIC_STATUS,
+            "Success",
+            gpu.text("fabric/status"),
+            step=step,
+        )
     summary = gpu.text("fabric/health/summary")
     if summary is not None and summary not in {"Healthy", "Not Supported"}:
-        judge.fail(where, "fabric health", "Healthy", summary, step)
+        judge.fail(where, FABRIC_HEALTH, "Healthy", summary, step=step)
     for path, (good, what) in _BAD.items():
         value = gpu.text(f"fabric/{path}")
         if value is not None and value not in good | {"Not Supported"}:
-            judge.fail(where, f"fabric health: {what}", " or ".join(sorted(good)), value, step)
+            judge.fail(
+                where,
+                FABRIC_HEALTH_PART,
+                " or ".join(sorted(good)),
+                value,
+                what=what,
+                step=step,
+            )

@@ -11,9 +11,10 @@ from pydantic import Field
 from rackready.gates import base
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.expectation import launches
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import proftester
 from rackready.gates.formats.error import FormatError
-from rackready.gates.gpu import matmul, parts
+from rackready.gates.gpu import matmul, parts, siblings
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Verdict
@@ -30,10 +31,62 @@ _START_S = 60
 _LEAST_READINGS = 5
 
 
+PROFTESTER_UNREADABLE = ErrorKind(
+    "dcgmproftester-unreadable",
+    "dcgmproftester unreadable",
+    meaning="dcgmproftester left no readings, often because it is not installed or other work holds the GPUs.",
+    next_step="Install package datacenter-gpu-manager-4-cuda{major}; end other work on the GPUs, then run the gate again.",
+)
+PROFTESTER_FAILED = FailKind(
+    "dcgmproftester-failed",
+    "{kind} load failed",
+    meaning="dcgmproftester says that the load on this GPU failed.",
+    next_step="Read the kernel log for Xids (gate node/gpu/sanity/xid), then run the gate again.",
+)
+PROFTESTER_EXIT_CODE = ErrorKind(
+    "dcgmproftester-exit-code",
+    "dcgmproftester contradicts itself",
+    meaning="dcgmproftester printed readings and still ended with an error.",
+    next_step="Run it by hand on the node.",
+)
+PROFTESTER_NO_RESULT = ErrorKind(
+    "dcgmproftester-no-result",
+    "dcgmproftester says no result",
+    meaning="dcgmproftester did not say whether the load on this GPU passed.",
+    next_step="The output is cut off; run the gate again.",
+)
+NO_STEADY_LOAD = ErrorKind(
+    "dcgmproftester-no-steady-load",
+    "no steady load",
+    meaning="There are too few readings after the warm-up, so there is no rate to judge.",
+    next_step="Run dcgmproftester by hand.",
+)
+RATE_LOW = FailKind(
+    "gemm-slow",
+    "{metric} is slow",
+    meaning="The GPU computes slower than its model must.",
+    next_step=_STEP,
+)
+
+FINDINGS = (
+    RATE_LOW,
+    PROFTESTER_UNREADABLE,
+    PROFTESTER_FAILED,
+    PROFTESTER_EXIT_CODE,
+    PROFTESTER_NO_RESULT,
+    NO_STEADY_LOAD,
+)
+
+
 class Gemm(Gate):
     """Every GPU multiplies matrices as fast as its siblings in steady state, so that a GPU 3 % slow is found."""
 
     id = "node/gpu/performance/gemm"
+    findings = (
+        *matmul.FINDINGS,
+        *siblings.FINDINGS,
+        *FINDINGS,
+    )
     covers = frozenset({"gpu"})
     fleet = tuple(FleetMetric(f"gemm_{kind}", _EFFECT, _SIGMA) for kind in _FIELDS)
 
@@ -79,7 +132,7 @@ class Gemm(Gate):
                 continue
             values = {gpu: median(one[gpu] for one in found if one is not None) for gpu in range(parts.gpus(facts, node))}
             slow |= self._judge(judge, facts, node, kind, values)
-        if not judge.errors and not any("failed" in finding.what for finding in judge.fails):
+        if not judge.errors and not any(finding.code == PROFTESTER_FAILED.code for finding in judge.fails):
             judge.measured.update(f"{node}/gpu{gpu}" for gpu in range(parts.gpus(facts, node)) if gpu not in slow)
         if matmul.told_by_fleet(facts.nodes[node].gpu, self.inputs.precisions, parts.gpus(facts, node)):
             judge.fleet_pending = True
@@ -94,40 +147,27 @@ class Gemm(Gate):
             loads = proftester.parse(output.stdout)
         except FormatError as error:
             major = facts.nodes[node].software.cuda.split(".", 1)[0]
-            step = f"Install package datacenter-gpu-manager-4-cuda{major}; end other work on the GPUs, then run the gate again."
-            judge.error(node, "dcgmproftester unreadable", "a reading per GPU and second", f"{error} (exit code {output.exit_code})", step)
+            judge.error(node, PROFTESTER_UNREADABLE, "a reading per GPU and second", f"{error} (exit code {output.exit_code})", major=major)
             return None
         field = _FIELDS[kind]
         for (gpu, of), word in loads.results.items():
             if word == "FAILED" and of == field:
-                judge.fail(
-                    f"{node} gpu{gpu}",
-                    f"{kind} load failed",
-                    "PASSED",
-                    word,
-                    "Read the kernel log for Xids (gate node/gpu/sanity/xid), then run the gate again.",
-                )
+                judge.fail(f"{node} gpu{gpu}", PROFTESTER_FAILED, "PASSED", word, kind=kind)
         if output.exit_code != 0 and not judge.fails:
-            judge.error(node, "dcgmproftester contradicts itself", "exit code 0 with readings", f"exit code {output.exit_code}", "Run it by hand on the node.")
+            judge.error(node, PROFTESTER_EXIT_CODE, "exit code 0 with readings", f"exit code {output.exit_code}")
         return self._steady(judge, facts, node, field, loads)
 
     def _steady(self, judge: Judge, facts: GateFacts, node: str, field: int, loads: proftester.Loads) -> dict[int, float] | None:
         out: dict[int, float] = {}
         for gpu in range(parts.gpus(facts, node)):
             if (gpu, field) not in loads.results:
-                judge.error(f"{node} gpu{gpu}", "dcgmproftester says no result", "PASSED at the end", "nothing", "The output is cut off; run the gate again.")
+                judge.error(f"{node} gpu{gpu}", PROFTESTER_NO_RESULT, "PASSED at the end", "nothing")
                 continue
             readings = loads.readings.get((gpu, field), ())[self.inputs.warm_up_s :]
             least = min(_LEAST_READINGS, max(1, self.inputs.duration_s - self.inputs.warm_up_s - 1))
             if len(readings) < least or min(readings) <= 0:
                 text = f"{len(readings)} readings" + (" and one of 0" if readings and min(readings) <= 0 else "")
-                judge.error(
-                    f"{node} gpu{gpu}",
-                    "no steady load",
-                    f"at least {least} readings above 0 after {self.inputs.warm_up_s} s",
-                    text,
-                    "Run dcgmproftester by hand.",
-                )
+                judge.error(f"{node} gpu{gpu}", NO_STEADY_LOAD, f"at least {least} readings above 0 after {self.inputs.warm_up_s} s", text)
             else:
                 out[gpu] = median(readings)
         return out if len(out) == parts.gpus(facts, node) else None
@@ -136,6 +176,6 @@ class Gemm(Gate):
         judge.judged += 1
         for gpu, value in values.items():
             judge.metric(f"gemm_{kind}", f"{node}/gpu{gpu}", value, "GFLOPS")
-        slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, _STEP)
+        slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, RATE_LOW)
         units = facts.fleet * parts.gpus(facts, node)
         return slow | compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))

@@ -15,8 +15,9 @@ from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command, FleetMetric, Gate, GateFacts, Output, Outputs, Run, trouble
 from rackready.gates.container import ImageInputs, ended, started
 from rackready.gates.expectation import launches
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.error import FormatError
-from rackready.gates.gpu import matmul, parts, twice
+from rackready.gates.gpu import matmul, parts, siblings, twice
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import document
@@ -40,10 +41,63 @@ _TORCH = (
 )
 
 
+TORCH_NOT_RUN = ErrorKind(
+    "gemm-torch-not-run",
+    "GEMM by PyTorch did not run",
+    meaning="PyTorch could not run the matrix products, so nothing was measured.",
+    next_step=_TORCH,
+)
+TORCH_UNREADABLE = ErrorKind(
+    "gemm-torch-unreadable",
+    "GEMM by PyTorch unreadable",
+    meaning="The program printed something else than its readings.",
+    next_step=_TORCH,
+)
+PRODUCTS_VARY = FailKind(
+    "gemm-products-vary",
+    "{kind} products differ from run to run",
+    meaning="The GPU gives different results for the same product: it corrupts data silently.",
+    next_step=_WRONG,
+)
+PRODUCTS_DIFFER = FailKind(
+    "gemm-products-differ",
+    "{kind} products differ between the GPUs",
+    meaning="The GPUs give different results for the same product and no result has a majority: at least one corrupts data silently.",
+    next_step=_WHICH,
+)
+PRODUCT_ODD = FailKind(
+    "gemm-product-odd-one",
+    "{kind} product differs from its siblings'",
+    meaning="This GPU gives another result than most of its siblings for the same product: it corrupts data silently.",
+    next_step=_WRONG,
+)
+RATE_LOW = FailKind(
+    "gemm-torch-slow",
+    "{metric} is slow",
+    meaning="The GPU computes slower than its model must.",
+    next_step=_STEP,
+)
+
+FINDINGS = (
+    RATE_LOW,
+    TORCH_NOT_RUN,
+    TORCH_UNREADABLE,
+    PRODUCTS_VARY,
+    PRODUCTS_DIFFER,
+    PRODUCT_ODD,
+)
+
+
 class GemmTorch(Gate):
     """Every GPU multiplies BF16, FP8 and TF32 matrices as fast as its siblings, and always with the same result."""
 
     id = "node/gpu/performance/gemm-torch"
+    findings = (
+        *matmul.FINDINGS,
+        *siblings.FINDINGS,
+        twice.SAME_LAUNCH,
+        *FINDINGS,
+    )
     covers = frozenset({"gpu"})
     fleet = tuple(FleetMetric(f"gemm_{kind}", _EFFECT, _SIGMA) for kind in _KINDS)
 
@@ -109,11 +163,11 @@ class GemmTorch(Gate):
         try:
             found = document(output, script.FORMAT)
             if "error" in found:
-                judge.error(node, "GEMM by PyTorch did not run", "a measurement", found["error"], _TORCH)
+                judge.error(node, TORCH_NOT_RUN, "a measurement", found["error"])
                 return None
             return {kind: self._rows(found["loads"][kind], parts.gpus(facts, node)) for kind in self._kinds(facts.nodes[node])}
         except (FormatError, KeyError, TypeError, ValueError) as error:
-            judge.error(node, "GEMM by PyTorch unreadable", "readings of every GPU and precision", f"{error} ({ended(output)})", _TORCH)
+            judge.error(node, TORCH_UNREADABLE, "readings of every GPU and precision", f"{error} ({ended(output)})")
             return None
 
     def _rows(self, rows: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
@@ -141,7 +195,7 @@ class GemmTorch(Gate):
         judge.judged += 1
         for gpu, value in values.items():
             judge.metric(f"gemm_{kind}", f"{node}/gpu{gpu}", value, "GFLOPS")
-        slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, _STEP)
+        slow = matmul.hold(judge, facts.nodes[node].gpu, node, kind, values, RATE_LOW)
         units = facts.fleet * parts.gpus(facts, node)
         return slow | compare(judge, node, values, Comparison(f"gemm_{kind}", "GFLOPS", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
 
@@ -159,9 +213,7 @@ def _results(judge: Judge, node: str, kind: str, rows: list[list[dict[str, Any]]
         differ = sum(int(one[gpu]["differ"]) for one in rows)
         if differ:
             bad.add(gpu)
-            judge.fail(
-                f"{node} gpu{gpu}", f"{kind} products differ from run to run", "the same result each time", f"{differ} of its comparisons differ", _WRONG
-            )
+            judge.fail(f"{node} gpu{gpu}", PRODUCTS_VARY, "the same result each time", f"{differ} of its comparisons differ", kind=kind)
     return bad | _same(judge, node, kind, [{row[gpu]["digest"] for row in rows} for gpu in range(len(rows[0]))], bad)
 
 
@@ -171,9 +223,9 @@ def _same(judge: Judge, node: str, kind: str, digests: list[set[int]], known: se
     most, times = groups.most_common(1)[0]
     if times * 2 <= len(digests) and len(groups) > 1:
         said = "; ".join(f"{digest} on {', '.join(f'gpu{gpu}' for gpu, seen in enumerate(digests) if digest in seen)}" for digest in sorted(groups))
-        judge.fail(node, f"{kind} products differ between the GPUs", "one digest on all of them", said, _WHICH)
+        judge.fail(node, PRODUCTS_DIFFER, "one digest on all of them", said, kind=kind)
         return set(range(len(digests)))
     others = {gpu for gpu, seen in enumerate(digests) if gpu not in known and seen != {most}}
     for gpu in sorted(others):
-        judge.fail(f"{node} gpu{gpu}", f"{kind} product differs from its siblings'", f"digest {most} as most have", "another", _WRONG)
+        judge.fail(f"{node} gpu{gpu}", PRODUCT_ODD, f"digest {most} as most have", "another", kind=kind)
     return others

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rackready.gates.expectation import IMPLAUSIBLE, Bound
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op
 from rackready.model.profile import GpuProfile, Precision
@@ -13,6 +14,16 @@ _SHARE = 0.6
 """Of the best published product: 0.8 because it is of another shape (judgement), and 0.75, which DCGM leaves beneath its own measurements."""
 _ALONE = 2
 """As many GPUs as have no siblings to be held against (siblings.compare)."""
+
+
+RATE_IMPLAUSIBLE = ErrorKind(
+    "gemm-rate-implausible",
+    "{metric} is implausible",
+    meaning="The rate is more than such a GPU can compute: the profile or the output is of another GPU.",
+    next_step="Check the node's GPU profile.",
+)
+
+FINDINGS = (RATE_IMPLAUSIBLE,)
 
 
 def floor(gpu: GpuProfile, kind: Precision) -> Bound | None:
@@ -35,8 +46,8 @@ def told_by_fleet(gpu: GpuProfile, kinds: Iterable[Precision], gpus: int) -> boo
     return gpus <= _ALONE or any(floor(gpu, kind) is None for kind in kinds)
 
 
-def hold(judge: Judge, gpu: GpuProfile, node: str, kind: Precision, values: Mapping[int, float], step: str) -> set[int]:
-    """Judge the GFLOPS of each GPU by ceiling and floor; returns those below. The ceiling is the model's dense rate."""
+def hold(judge: Judge, gpu: GpuProfile, node: str, kind: Precision, values: Mapping[int, float], fault: FailKind) -> set[int]:
+    """Judge the GFLOPS of each GPU by ceiling and floor; returns those below, each with ``fault`` found. The ceiling is the model's dense rate."""
     metric, dense, lower = f"gemm_{kind}", gpu.compute.get(kind), floor(gpu, kind)
     if dense is not None:
         bound = dense.value * 1000 * IMPLAUSIBLE
@@ -44,7 +55,7 @@ def hold(judge: Judge, gpu: GpuProfile, node: str, kind: Precision, values: Mapp
         judge.criterion(Criterion(metric=metric, op=Op.LE, bound=bound, unit="GFLOPS", label="ceiling", source=text))
         for place in (place for place, value in values.items() if value > bound):
             wanted = f"at most {dense.value * 1000:.4g} GFLOPS ({dense.source})"
-            judge.error(f"{node} gpu{place}", f"{metric} is implausible", wanted, f"{values[place]:.4g} GFLOPS", "Check the node's GPU profile.")
+            judge.error(f"{node} gpu{place}", RATE_IMPLAUSIBLE, wanted, f"{values[place]:.4g} GFLOPS", metric=metric)
     if lower is None:
         return set()
     judge.criterion(
@@ -52,5 +63,5 @@ def hold(judge: Judge, gpu: GpuProfile, node: str, kind: Precision, values: Mapp
     )
     slow = {place for place, value in values.items() if value < lower.value}
     for place in sorted(slow):
-        judge.fail(f"{node} gpu{place}", f"{metric} is slow", f"at least {lower.value:.4g} GFLOPS ({lower.source})", f"{values[place]:.4g} GFLOPS", step)
+        judge.fail(f"{node} gpu{place}", fault, f"at least {lower.value:.4g} GFLOPS ({lower.source})", f"{values[place]:.4g} GFLOPS", metric=metric)
     return slow

@@ -16,14 +16,14 @@ from rackready.gates.formats import nvbandwidth
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.nvbandwidth import Bandwidths, Device
 from rackready.gates.formats.smi_xml import SmiLog
-from rackready.gates.gpu import parts, smi, twice
+from rackready.gates.gpu import nvbandwidth_findings as kinds
+from rackready.gates.gpu import parts, siblings, smi, twice
 from rackready.gates.gpu.siblings import Comparison, compare
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op, Verdict
 from rackready.model.profile import Figure
 
 _HOST = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce")
-_PEER = "device_to_device_memcpy_read_ce"
 _OWN = "device_local_copy"
 _EFFECT, _SIGMA = 0.1, 0.01
 _TLP_BYTES, _PAYLOAD_BYTES, _DERIVED = 24, 128, 0.85
@@ -32,20 +32,21 @@ _MEMORY = 0.5
 _MEMORY_SOURCE = "NVIDIA/DCGM nvvs/diag-skus.yaml.in asks 0.51 (B200) to 0.70 of the data sheet's bandwidth, 0.57 of H100's"
 _PER_LANE = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 _REPLAY_SOURCE = "NVIDIA/DCGM modules/health/DcgmHealthWatch.cpp, GetExpectedPcieReplayRate: 1e-12 x GT/s x 60 per lane and minute"
-_STEP = "Look at the PCIe path (gate node/gpu/sanity/pcie-path), at NUMA and IOMMU settings and at other work on the node: docs/runbooks/gpu.md."
-_OTHER_STEP = (
-    "Look at NVLinks and Fabric Manager (gates node/gpu/sanity/nvlink and fabric), at the memory clock and at other work on the node; a GPU that stays slow "
-    "after a power cycle is replaced: docs/runbooks/gpu.md."
-)
-_REPLAY_STEP = "Reseat the GPU's board and riser; a link that goes on replaying is replaced with its board: docs/runbooks/gpu.md."
 
 
 class NvBandwidth(Gate):
     """Every GPU copies to and from the host, its siblings and in its own memory as fast as it should, and its PCIe link does not replay while it does."""
 
     id = "node/gpu/performance/nvbandwidth"
+    findings = (
+        *smi.REPORT,
+        *twice.AROUND_LOAD,
+        *siblings.FINDINGS,
+        twice.SAME_LAUNCH,
+        *kinds.FINDINGS,
+    )
     covers = frozenset({"gpu"})
-    fleet = tuple(FleetMetric(name, _EFFECT, _SIGMA) for name in (*_HOST, _PEER, _OWN))
+    fleet = tuple(FleetMetric(name, _EFFECT, _SIGMA) for name in (*_HOST, kinds.PEER, _OWN))
 
     class Inputs(base.Inputs):
         """How the copies are made."""
@@ -104,14 +105,16 @@ class NvBandwidth(Gate):
         try:
             found = nvbandwidth.parse(output.stdout)
         except FormatError as error:
-            package = f"datacenter-gpu-manager-4-cuda{facts.nodes[node].software.cuda.split('.', 1)[0]}"
-            step = f"Install package {package}, or name the program under the gate's input `binary`."
-            judge.error(node, "nvbandwidth unreadable", "a bandwidth per GPU", f"{error} (exit code {output.exit_code})", step)
+            judge.error(
+                node,
+                kinds.NVBANDWIDTH_UNREADABLE,
+                "a bandwidth per GPU",
+                f"{error} (exit code {output.exit_code})",
+                major=facts.nodes[node].software.cuda.split(".", 1)[0],
+            )
             return None
         if output.exit_code != 0:
-            judge.error(
-                node, "nvbandwidth contradicts itself", "exit code 0 with bandwidths", f"exit code {output.exit_code}", "Run nvbandwidth by hand on the node."
-            )
+            judge.error(node, kinds.NVBANDWIDTH_EXIT_CODE, "exit code 0 with bandwidths", f"exit code {output.exit_code}")
         return found
 
     def _test(self, judge: Judge, facts: GateFacts, node: str, test: str, runs: Sequence[Bandwidths]) -> set[int]:
@@ -123,10 +126,10 @@ class NvBandwidth(Gate):
         for gpu, value in values.items():
             judge.metric(test, f"{node}/gpu{gpu}", value, "GB/s")
         slow = judge_bounds(judge, facts.nodes[node], node, test, values)
-        if test == _PEER and facts.nodes[node].gpu.form != "pcie":  # cards reach some of their siblings by a bridge, and others by PCIe
+        if test == kinds.PEER and facts.nodes[node].gpu.form != "pcie":  # cards reach some of their siblings by a bridge, and others by PCIe
             slow |= _pairs(judge, node, [one.tests[test].matrix for one in runs], slow)
         units = facts.fleet * count
-        return slow | compare(judge, node, values, Comparison(test, "GB/s", _EFFECT, _SIGMA, self._launches(facts, node), units, _STEP))
+        return slow | compare(judge, node, values, Comparison(test, "GB/s", _EFFECT, _SIGMA, self._launches(facts, node), units, kinds.STEP))
 
 
 def _on_these(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[Device]) -> bool:
@@ -134,13 +137,11 @@ def _on_these(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[Devic
     judge.judged += 1
     good = models.same(judge, node, "nvbandwidth ran on", [(node, device.name) for device in devices], [facts.gpu.product_name])
     if len(devices) != facts.platform.gpus:
-        step = "Unset CUDA_VISIBLE_DEVICES, and see the gate node/gpu/sanity/inventory: it says how many GPUs the node has."
-        judge.error(node, "GPUs of nvbandwidth", f"{facts.platform.gpus}", f"{len(devices)}", step)
+        judge.error(node, kinds.NVBANDWIDTH_GPUS, f"{facts.platform.gpus}", f"{len(devices)}")
         return False
     told = [device.pci for device in devices if device.pci]
     if told != sorted(told):
-        step = "Run it with CUDA_DEVICE_ORDER=PCI_BUS_ID: else gpu3 is another GPU than nvidia-smi's."
-        judge.error(node, "nvbandwidth numbers the GPUs otherwise", "by PCI address", ", ".join(told), step)
+        judge.error(node, kinds.NVBANDWIDTH_ORDER, "by PCI address", ", ".join(told))
         return False
     return good
 
@@ -148,7 +149,7 @@ def _on_these(judge: Judge, facts: NodeFacts, node: str, devices: Sequence[Devic
 def _tests(facts: NodeFacts) -> tuple[str, ...]:
     """GPUs reach each other directly by NVLink; by PCIe alone it depends on the server, and nothing is expected."""
     peers = facts.gpu.nvlink is not None and facts.platform.gpus > 1
-    return (*_HOST, *((_PEER,) if peers else ()), _OWN)
+    return (*_HOST, *((kinds.PEER,) if peers else ()), _OWN)
 
 
 def _per_gpu(judge: Judge, node: str, test: str, found: Bandwidths, count: int) -> dict[int, float] | None:
@@ -156,13 +157,7 @@ def _per_gpu(judge: Judge, node: str, test: str, found: Bandwidths, count: int) 
     judge.judged += 1
     case = found.tests.get(test)
     if case is None or case.status != "Passed":
-        judge.error(
-            node,
-            f"nvbandwidth test {test} did not run",
-            "Passed",
-            case.status if case else "not in the result",
-            "Run nvbandwidth by hand; without the test nothing is known.",
-        )
+        judge.error(node, kinds.NVBANDWIDTH_TEST_NOT_RUN, "Passed", case.status if case else "not in the result", test=test)
         return None
     rows = case.matrix
     cells: dict[int, list[float]] = {gpu: [] for gpu in range(count)}
@@ -172,9 +167,7 @@ def _per_gpu(judge: Judge, node: str, test: str, found: Bandwidths, count: int) 
         cells = {gpu: [value for value in row if value is not None] for gpu, row in enumerate(rows)}
     missing = [gpu for gpu, values in cells.items() if not values]
     if missing:
-        judge.error(
-            node, f"nvbandwidth test {test} has no number", f"one for each of {count} GPUs", f"none for {', '.join(f'gpu{gpu}' for gpu in missing)}", _STEP
-        )
+        judge.error(node, kinds.NVBANDWIDTH_NO_NUMBER, f"one for each of {count} GPUs", f"none for {', '.join(f'gpu{gpu}' for gpu in missing)}", test=test)
         return None
     return {gpu: median(values) for gpu, values in cells.items()}
 
@@ -192,13 +185,13 @@ def _pairs(judge: Judge, node: str, matrices: Sequence[Sequence[Sequence[float |
         where = f"{node} gpu{pair[0]} and gpu{pair[1]}"
         value = figures.get(pair)
         if value is None:
-            judge.error(where, f"{_PEER} has no number", "one for each pair of GPUs", "none", "Look at `nvidia-smi topo -p2p r`, then run the gate again.")
+            judge.error(where, kinds.PEER_NO_NUMBER, "one for each pair of GPUs", "none")
         elif value < _DERIVED * typical and not slow & set(pair):
             expected = f"at least {_DERIVED * typical:.1f} GB/s ({_DERIVED} of the median of all pairs: behind NVSwitches all are alike)"
-            judge.fail(where, f"{_PEER} is slow between two GPUs", expected, f"{value:.1f} GB/s", _OTHER_STEP)
+            judge.fail(where, kinds.PEER_SLOW, expected, f"{value:.1f} GB/s")
         elif value > typical / _DERIVED and not slow:
             expected = f"at most {typical / _DERIVED:.1f} GB/s (the median of all pairs / {_DERIVED})"
-            judge.error(where, f"{_PEER} is implausible between two GPUs", expected, f"{value:.1f} GB/s", "Run the gate again.")
+            judge.error(where, kinds.PEER_IMPLAUSIBLE, expected, f"{value:.1f} GB/s")
         else:
             continue
         bad |= set(pair)
@@ -215,12 +208,12 @@ def _ceiling(facts: NodeFacts, test: str) -> Figure | None:
 def _floor(facts: NodeFacts, test: str) -> Bound | None:
     """Return the GB/s below which a copy of this test fails; None where nothing is published that it could follow from."""
     nvlink, rate = facts.gpu.nvlink, _ceiling(facts, test)
-    if rate is None or (test == _PEER and nvlink is None):
+    if rate is None or (test == kinds.PEER and nvlink is None):
         return None
     if test == _OWN:
         source = f"derived: {_MEMORY} x {rate.value:g} GB/s / 2, as a copy reads and writes each byte; {_MEMORY_SOURCE}"
         return Bound(_MEMORY * rate.value / 2, source, inputs={"rate": rate.value})
-    if nvlink is not None and test == _PEER:
+    if nvlink is not None and test == kinds.PEER:
         if nvlink.copy_min is not None:
             return Bound(nvlink.copy_min.value, nvlink.copy_min.source, derived=False)
         source = f"derived: {_DERIVED} x {nvlink.links} links x {nvlink.ring.value:g} GB/s ({nvlink.ring.source})"
@@ -237,7 +230,7 @@ def judge_bounds(judge: Judge, facts: NodeFacts, node: str, test: str, values: d
         judge.criterion(Criterion(metric=test, op=Op.LE, bound=rate.value * IMPLAUSIBLE, unit="GB/s", label="ceiling", source=rate.source))
         for gpu, value in values.items():
             if value > rate.value * IMPLAUSIBLE:
-                judge.error(f"{node} gpu{gpu}", f"{test} is implausible", f"at most {rate.value:g} GB/s", f"{value:.1f} GB/s", "Check the node's GPU profile.")
+                judge.error(f"{node} gpu{gpu}", kinds.BANDWIDTH_IMPLAUSIBLE, f"at most {rate.value:g} GB/s", f"{value:.1f} GB/s", test=test)
     if lower is None:
         return set()
     judge.criterion(
@@ -245,8 +238,14 @@ def judge_bounds(judge: Judge, facts: NodeFacts, node: str, test: str, values: d
     )
     below = {gpu for gpu, value in values.items() if value < lower.value}
     for gpu in sorted(below):
-        step = _STEP if test in _HOST else _OTHER_STEP
-        judge.fail(f"{node} gpu{gpu}", f"{test} is slow", f"at least {lower.value:.1f} GB/s ({lower.source})", f"{values[gpu]:.1f} GB/s", step)
+        judge.fail(
+            f"{node} gpu{gpu}",
+            kinds.BANDWIDTH_LOW,
+            f"at least {lower.value:.1f} GB/s ({lower.source})",
+            f"{values[gpu]:.1f} GB/s",
+            test=test,
+            step=kinds.STEP if test in _HOST else kinds.OTHER_STEP,
+        )
     return below
 
 
@@ -266,7 +265,7 @@ def _replays(judge: Judge, facts: GateFacts, node: str, outputs: Outputs) -> set
         found = _replay_rate(judge, where, before, after, position, seconds)
         if found is not None and found[0] > found[1]:
             bad.add(position)
-            judge.fail(where, "PCIe replays while data moves", f"at most {found[1]} per minute ({_REPLAY_SOURCE})", f"{found[0]:.0f} per minute", _REPLAY_STEP)
+            judge.fail(where, kinds.REPLAYS, f"at most {found[1]} per minute ({_REPLAY_SOURCE})", f"{found[0]:.0f} per minute")
     return bad
 
 
@@ -280,8 +279,7 @@ def _copied_there(judge: Judge, facts: NodeFacts, node: str, outputs: Outputs, a
             continue
         found = [device.pci for device in devices if device.pci]
         if found and sorted(found) != sorted(wanted) and len(found) == facts.platform.gpus:
-            step = "Give outputs of one node. On a node: run the gate again."
-            judge.error(node, "nvbandwidth ran on other GPUs than nvidia-smi reports", ", ".join(wanted), ", ".join(found), step)
+            judge.error(node, kinds.NVBANDWIDTH_OTHER_GPUS, ", ".join(wanted), ", ".join(found))
 
 
 def _replay_rate(judge: Judge, where: str, before: SmiLog, after: SmiLog, position: int, seconds: float) -> tuple[float, int] | None:
@@ -293,21 +291,15 @@ def _replay_rate(judge: Judge, where: str, before: SmiLog, after: SmiLog, positi
         gen = after.gpus[position].number("pci/pci_gpu_link_info/pcie_gen/current_link_gen")
         width = after.gpus[position].number("pci/pci_gpu_link_info/link_widths/current_link_width")
     except FormatError as error:
-        judge.error(where, "PCIe replays unreadable", "a counter before and after", error, "Run `nvidia-smi -q -x` by hand.")
+        judge.error(where, kinds.REPLAYS_UNREADABLE, "a counter before and after", error)
         return None
     if values[0] is None or values[1] is None or gen is None or width is None:
-        judge.error(where, "PCIe replays not reported", "a counter before and after", "nothing", "Update the driver; without the value nothing is known.")
+        judge.error(where, kinds.REPLAYS_NOT_REPORTED, "a counter before and after", "nothing")
         return None
     gained = values[1] - values[0]
     if gained < 0 or (gained > 0 and seconds <= 0):
         actual = f"{values[0]:.0f} before, {values[1]:.0f} after{'' if gained < 0 else ', in a time that is not known'}"
-        judge.error(
-            where,
-            "PCIe replays unreadable",
-            "a counter that grows, and the time of the copies",
-            actual,
-            "The driver was loaded anew in between, or the outputs were captured without their time: run the gate again.",
-        )
+        judge.error(where, kinds.REPLAYS_NO_RATE, "a counter that grows, and the time of the copies", actual)
         return None
     rate = gained * 60 / seconds if gained else 0.0
     judge.metric("pcie_replays_per_minute", where.replace(" ", "/"), rate, "1/min")

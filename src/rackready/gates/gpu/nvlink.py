@@ -11,6 +11,7 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates import base, models
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import smi_nvlink
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.smi_nvlink import LinkGpu, LinkReport
@@ -40,10 +41,152 @@ _SHOWN = 2
 """As many GPUs are named in a message."""
 
 
+NVLINK_ERRORS_NOT_REPORTED = ErrorKind(
+    "nvlink-errors-not-reported",
+    "NVLink error counters not reported",
+    meaning="nvidia-smi lists no error counters for this GPU's links, so their errors are not known.",
+    next_step="Run `nvidia-smi nvlink -e` by hand.",
+)
+NVLINK_NONE_ACTIVE = FailKind(
+    "nvlink-none-active",
+    "no NVLink active",
+    meaning="No NVLink of this GPU is active: it reaches its peers over PCIe only, or not at all.",
+    next_step=_STEP,
+)
+NVLINK_INACTIVE = FailKind(
+    "nvlink-inactive",
+    "NVLink down",
+    meaning="Some NVLinks of this GPU are inactive: it reaches its peers with less bandwidth, and slows every collective.",
+    next_step=_STEP,
+)
+NVLINK_SPEED = FailKind(
+    "nvlink-speed",
+    "NVLink speed",
+    meaning="A link runs at another speed than its model's.",
+    next_step=_STEP,
+)
+NVLINK_COUNTER_UNREADABLE = ErrorKind(
+    "nvlink-counter-unreadable",
+    "NVLink counter {name} unreadable",
+    meaning="An error counter of a link is no number.",
+    next_step="Run `nvidia-smi nvlink -e` by hand.",
+)
+NVLINK_ERRORS = FailKind(
+    "nvlink-errors",
+    "NVLink {name}",
+    meaning="A link counted errors since the driver was loaded.",
+    next_step=_STEP,
+)
+NVLINK_COUNTER_UNKNOWN = ErrorKind(
+    "nvlink-counter-unknown",
+    "NVLink counter {name} is not known",
+    meaning="A counter that rackready does not know is above 0, so nobody can say what it means.",
+    next_step="Read the vendor's manual of nvidia-smi, and update rackready.",
+)
+NVLINK_CRC = FailKind(
+    "nvlink-crc",
+    "NVLink {name}",
+    meaning="A link counted more CRC errors than the gate set allows.",
+    next_step=_STEP,
+)
+NVLINK_FAULTS_NOT_COUNTED = ErrorKind(
+    "nvlink-faults-not-counted",
+    "NVLink faults not counted",
+    meaning="The driver counts no faults of the links, so their errors are not known.",
+    next_step="Run `nvidia-smi nvlink -e` by hand; update the driver.",
+)
+NVLINK_RATE_UNREADABLE = ErrorKind(
+    "nvlink-ber-unreadable",
+    "NVLink {name} unreadable",
+    meaning="The bit error rate of a link cannot be read.",
+    next_step="Run `nvidia-smi nvlink -e` by hand.",
+)
+NVLINK_EFFECTIVE_BER = FailKind(
+    "nvlink-effective-ber",
+    "NVLink effective bit error rate",
+    meaning="A link has bit errors that its error correction does not repair.",
+    next_step=_STEP,
+)
+NVLINK_GPU_LOST = FailKind(
+    "nvlink-gpu-lost",
+    "GPU lost",
+    meaning="The driver lost this GPU: it does not answer any more.",
+    next_step="Power the node off and on; if it comes back, replace the GPU: docs/runbooks/gpu.md.",
+)
+NVLINK_UNREADABLE = ErrorKind(
+    "nvlink-unreadable",
+    "{what} unreadable",
+    meaning="nvidia-smi printed something else than GPUs and their links.",
+    next_step="Run `{what}` by hand on the node.",
+)
+NVLINK_EXIT_CODE = ErrorKind(
+    "nvlink-exit-code",
+    "{what} contradicts itself",
+    meaning="nvidia-smi listed links and still ended with an error.",
+    next_step="Run `{what}` by hand on the node.",
+)
+NVLINK_GPUS_MISSING = FailKind(
+    "nvlink-gpus-missing",
+    "GPUs in nvidia-smi nvlink",
+    meaning="nvidia-smi nvlink lists fewer GPUs than the platform has.",
+    next_step=parts.FEWER,
+)
+NVLINK_GPUS_MORE = FailKind(
+    "nvlink-gpus-too-many",
+    "GPUs in nvidia-smi nvlink",
+    meaning="nvidia-smi nvlink lists more GPUs than the platform has.",
+    next_step=parts.MORE,
+)
+NVLINK_GPUS_OTHER = FailKind(
+    "nvlink-gpus-other",
+    "GPUs in nvidia-smi nvlink",
+    meaning="nvidia-smi nvlink lists as many GPUs as the platform has, but with other numbers.",
+    next_step="Give the links of every GPU: `nvidia-smi nvlink -s` without -i.",
+)
+NVLINK_ERRORS_OTHER_GPUS = ErrorKind(
+    "nvlink-errors-other-gpus",
+    "NVLink error counters of other GPUs",
+    meaning="The error counters are of other GPUs than the links, so they are not of one node.",
+    next_step="Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the same host, one after the other.",
+)
+NVLINK_ERRORS_NOT_WHOLE = ErrorKind(
+    "nvlink-errors-not-whole",
+    "NVLink error counters not whole",
+    meaning="Some links have fewer counters than others: the output is cut off.",
+    next_step="Run `nvidia-smi nvlink -e` by hand; the output is cut off.",
+)
+
+FINDINGS = (
+    NVLINK_ERRORS_NOT_REPORTED,
+    NVLINK_NONE_ACTIVE,
+    NVLINK_INACTIVE,
+    NVLINK_SPEED,
+    NVLINK_COUNTER_UNREADABLE,
+    NVLINK_ERRORS,
+    NVLINK_COUNTER_UNKNOWN,
+    NVLINK_CRC,
+    NVLINK_FAULTS_NOT_COUNTED,
+    NVLINK_RATE_UNREADABLE,
+    NVLINK_EFFECTIVE_BER,
+    NVLINK_GPU_LOST,
+    NVLINK_UNREADABLE,
+    NVLINK_EXIT_CODE,
+    NVLINK_GPUS_MISSING,
+    NVLINK_GPUS_MORE,
+    NVLINK_GPUS_OTHER,
+    NVLINK_ERRORS_OTHER_GPUS,
+    NVLINK_ERRORS_NOT_WHOLE,
+)
+
+
 class NvLinks(Gate):
     """Every NVLink of every GPU is active at its full rate and counts no errors."""
 
     id = "node/gpu/sanity/nvlink"
+    findings = (
+        *models.FINDINGS,
+        *FINDINGS,
+    )
     looks = True
     covers = frozenset({"nvlink"})
 
@@ -86,22 +229,20 @@ class NvLinks(Gate):
                 counted = counters.get(gpu.index) if counters is not None else None
                 if counters is not None and not gpu.refused and (counted is None or counted.refused):
                     said = f"NVML: {counted.refused}" if counted else "nothing"
-                    judge.error(f"{node} gpu{gpu.index}", "NVLink error counters not reported", "its links", said, "Run `nvidia-smi nvlink -e` by hand.")
+                    judge.error(f"{node} gpu{gpu.index}", NVLINK_ERRORS_NOT_REPORTED, "its links", said)
                 self._gpu(judge, of_node.gpu.nvlink, node, gpu, counted)
         return judge.verdict(node)
 
     def _gpu(self, judge: Judge, wanted: NvLink, node: str, gpu: LinkGpu, counted: LinkGpu | None) -> None:
         where = f"{node} gpu{gpu.index}"
         if gpu.refused:
-            judge.fail(where, "no NVLink active", f"{wanted.links} links active", f"NVML: {gpu.refused}", _STEP)
+            judge.fail(where, NVLINK_NONE_ACTIVE, f"{wanted.links} links active", f"NVML: {gpu.refused}")
             return
         active = {link: speed for link, speed in gpu.speeds.items() if speed is not None}
         judge.count("nvlinks_active", where, len(active), wanted.links, "GPU profile")
         if len(active) != wanted.links:
             down = sorted(set(range(wanted.links)) - set(active))
-            judge.fail(
-                where, "NVLink down", f"{wanted.links} links active", f"{len(active)} (inactive or not listed: {', '.join(map(str, down)) or 'none'})", _STEP
-            )
+            judge.fail(where, NVLINK_INACTIVE, f"{wanted.links} links active", f"{len(active)} (inactive or not listed: {', '.join(map(str, down)) or 'none'})")
         for link, speed in active.items():
             bad = len(judge.fails) + len(judge.errors)
             self._speed(judge, wanted, f"{where} nvlink{link}", speed)
@@ -116,7 +257,7 @@ class NvLinks(Gate):
         judge.judged += 1
         bound = wanted.speed.value / 1000
         if abs(speed - bound) > bound * _SPEED_TOLERANCE and speed != math.floor(bound):  # drivers before 535 print whole GB/s (A100: 25 for 25.781)
-            judge.fail(where, "NVLink speed", f"{bound:g} GB/s ({wanted.speed.source})", f"{speed:g} GB/s", _STEP)
+            judge.fail(where, NVLINK_SPEED, f"{bound:g} GB/s ({wanted.speed.source})", f"{speed:g} GB/s")
 
     def _errors(self, judge: Judge, where: str, counters: dict[str, str]) -> None:
         judge.judged += 1
@@ -125,21 +266,19 @@ class NvLinks(Gate):
             if name.endswith("BER"):
                 _rate(judge, where, name, text)
             elif not text.isdigit():
-                judge.error(where, f"NVLink counter {name} unreadable", "a whole number", text, "Run `nvidia-smi nvlink -e` by hand.")
+                judge.error(where, NVLINK_COUNTER_UNREADABLE, "a whole number", text, name=name)
             elif int(text) == 0:
                 continue
             elif name in FAULTS:
-                judge.fail(where, f"NVLink {name}", "0 since the driver was loaded", text, _STEP)
+                judge.fail(where, NVLINK_ERRORS, "0 since the driver was loaded", text, name=name)
             elif name in WATCHED:
                 self._watched(judge, where, name, int(text))
             elif not PLAIN.match(name):
-                judge.error(
-                    where, f"NVLink counter {name} is not known", "a known counter, or 0", text, "Read the vendor's manual of nvidia-smi, and update rackready."
-                )
+                judge.error(where, NVLINK_COUNTER_UNKNOWN, "a known counter, or 0", text, name=name)
 
     def _watched(self, judge: Judge, where: str, name: str, value: int) -> None:
         if name == "CRC Errors" and self.inputs.crc_limit is not None and value > self.inputs.crc_limit:
-            judge.fail(where, f"NVLink {name}", f"at most {self.inputs.crc_limit} (gate input)", str(value), _STEP)
+            judge.fail(where, NVLINK_CRC, f"at most {self.inputs.crc_limit} (gate input)", str(value), name=name)
             return
         judge.metric(name.lower().replace(" ", "_"), where, value, "1")
         judge.remark(f"{where}: {value} {name}")
@@ -148,8 +287,7 @@ class NvLinks(Gate):
 def counts_faults(judge: Judge, where: str, counters: Collection[str]) -> None:
     """A link that counts nothing of which one is a fault (CRC errors only, say) proves nothing."""
     if not FAULTS & set(counters):
-        step = "Run `nvidia-smi nvlink -e` by hand; update the driver."
-        judge.error(where, "NVLink faults not counted", "a counter of faults on every active link", ", ".join(sorted(counters)) or "none", step)
+        judge.error(where, NVLINK_FAULTS_NOT_COUNTED, "a counter of faults on every active link", ", ".join(sorted(counters)) or "none")
 
 
 def _rate(judge: Judge, where: str, name: str, text: str) -> None:
@@ -157,10 +295,10 @@ def _rate(judge: Judge, where: str, name: str, text: str) -> None:
     try:
         value = smi_nvlink.bit_error_rate(text)
     except FormatError:
-        judge.error(where, f"NVLink {name} unreadable", "a rate such as 15e-255", text, "Run `nvidia-smi nvlink -e` by hand.")
+        judge.error(where, NVLINK_RATE_UNREADABLE, "a rate such as 15e-255", text, name=name)
         return
     if name == "Effective BER" and value > MOST_EFFECTIVE:
-        judge.fail(where, "NVLink effective bit error rate", f"at most {MOST_EFFECTIVE:g}", text, _STEP)
+        judge.fail(where, NVLINK_EFFECTIVE_BER, f"at most {MOST_EFFECTIVE:g}", text)
 
 
 def _command(node: str, key: str, option: str) -> Command:
@@ -170,8 +308,7 @@ def _command(node: str, key: str, option: str) -> Command:
 def lost(judge: Judge, facts: NodeFacts, name: str, words: str) -> None:
     """Fail for a GPU that does not answer; ``name``: its number or PCI address, as nvidia-smi printed it."""
     part = f"gpu{name}" if name.isdigit() else parts.name(facts, name)
-    step = "Power the node off and on; if it comes back, replace the GPU: docs/runbooks/gpu.md."
-    judge.fail(f"{facts.node.name} {part}", "GPU lost", "a GPU that answers", words, step)
+    judge.fail(f"{facts.node.name} {part}", NVLINK_GPU_LOST, "a GPU that answers", words)
 
 
 def _read(judge: Judge, output: Output | None, node: str, what: str, parse: Callable[[str], LinkReport]) -> LinkReport | None:
@@ -180,22 +317,20 @@ def _read(judge: Judge, output: Output | None, node: str, what: str, parse: Call
     try:
         found = parse(output.stdout)
     except FormatError as error:
-        judge.error(node, f"{what} unreadable", "GPUs and their links", f"{error} (exit code {output.exit_code})", f"Run `{what}` by hand on the node.")
+        judge.error(node, NVLINK_UNREADABLE, "GPUs and their links", f"{error} (exit code {output.exit_code})", what=what)
         return None
     if output.exit_code != 0 and not found.lost and not any(gpu.refused for gpu in found.gpus.values()):
-        judge.error(
-            node, f"{what} contradicts itself", "exit code 0 with a list of links", f"exit code {output.exit_code}", f"Run `{what}` by hand on the node."
-        )
+        judge.error(node, NVLINK_EXIT_CODE, "exit code 0 with a list of links", f"exit code {output.exit_code}", what=what)
     return found
 
 
 def _complete(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu]) -> None:
     judge.judged += 1
     wanted = set(range(facts.platform.gpus))
-    if set(states) != wanted:
-        other = "Give the links of every GPU: `nvidia-smi nvlink -s` without -i."
-        step = parts.count_step(len(states), len(wanted)) if len(states) != len(wanted) else other
-        judge.fail(node, "GPUs in nvidia-smi nvlink", parts.numbers(wanted), parts.numbers(states), step)
+    if len(states) != len(wanted):
+        judge.fail(node, NVLINK_GPUS_MISSING if len(states) < len(wanted) else NVLINK_GPUS_MORE, parts.numbers(wanted), parts.numbers(states))
+    elif set(states) != wanted:
+        judge.fail(node, NVLINK_GPUS_OTHER, parts.numbers(wanted), parts.numbers(states))
 
 
 def _same_gpus(judge: Judge, facts: NodeFacts, node: str, states: dict[int, LinkGpu] | None, counters: dict[int, LinkGpu] | None) -> bool:
@@ -208,10 +343,9 @@ def _same_gpus(judge: Judge, facts: NodeFacts, node: str, states: dict[int, Link
         return True  # an error already
     others = [f"gpu{index} {counters[index].uuid} for {gpu.uuid}" for index, gpu in states.items() if index in counters and counters[index].uuid != gpu.uuid]
     if others:
-        step = "Run `nvidia-smi nvlink -s` and `nvidia-smi nvlink -e` on the same host, one after the other."
         expected = "the UUIDs of nvidia-smi nvlink -s"
         actual = f"{', '.join(others[:_SHOWN])}{f' and {len(others) - _SHOWN} more' if len(others) > _SHOWN else ''}"
-        judge.error(node, "NVLink error counters of other GPUs", expected, actual, step)
+        judge.error(node, NVLINK_ERRORS_OTHER_GPUS, expected, actual)
     return not others
 
 
@@ -221,5 +355,4 @@ def _same_counters(judge: Judge, node: str, counters: dict[int, LinkGpu]) -> Non
     judge.judged += 1
     if len(names) > 1:
         fewest = min(len(one) for one in names)
-        step = "Run `nvidia-smi nvlink -e` by hand; the output is cut off."
-        judge.error(node, "NVLink error counters not whole", f"{max(len(one) for one in names)} counters of every link", f"{fewest} of one", step)
+        judge.error(node, NVLINK_ERRORS_NOT_WHOLE, f"{max(len(one) for one in names)} counters of every link", f"{fewest} of one")

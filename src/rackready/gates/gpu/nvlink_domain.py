@@ -10,6 +10,7 @@ from pydantic import Field
 
 from rackready.gates import base
 from rackready.gates.base import Command, Done, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import imex
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.imex import ImexNode
@@ -25,10 +26,128 @@ _STEP = f"Power the NVLink switch trays before the compute trays, check that NMX
 _IMEX_STEP = "Compare /etc/nvidia-imex/nodes_config.cfg on all nodes of the rack, then restart nvidia-imex on all of them (it reads the list at start only)."
 
 
+DOMAIN_NOT_WHOLE = ErrorKind(
+    "nvlink-domain-not-whole",
+    "not all nodes of the NVLink domain take part",
+    meaning="Only a part of the NVLink domain was measured, so the domain as a whole is not proven.",
+    next_step="Run the gate on the whole rack, or declare a smaller domain (`nodes`).",
+)
+DOMAIN_HEALTH_NOT_REPORTED = ErrorKind(
+    "nvlink-domain-health-not-reported",
+    "fabric health not reported",
+    meaning="The driver does not tell the health mask, so a degraded link or route of the domain would not be seen.",
+    next_step="Update the driver; without its health mask a degraded link or route of the domain is not seen.",
+)
+NOT_IN_DOMAIN = FailKind(
+    "nvlink-domain-not-joined",
+    "not in an NVLink domain",
+    meaning="This GPU has not joined an NVLink domain: it cannot reach GPUs of other nodes over NVLink.",
+    next_step=_STEP,
+)
+GPU_TWICE = ErrorKind(
+    "nvlink-domain-gpu-twice",
+    "one GPU on several nodes",
+    meaning="Two nodes report the same GPU: their outputs were mixed up.",
+    next_step="Run the gate again. For outputs that were captured elsewhere: give each node its own report.",
+)
+NO_MAJORITY = FailKind(
+    "nvlink-domain-split",
+    "no NVLink domain has most of its GPUs",
+    meaning="The rack's GPUs are split over several NVLink domains and none has most of them.",
+    next_step=_STEP,
+)
+OTHER_DOMAIN = FailKind(
+    "nvlink-domain-other",
+    "another NVLink domain than most of {rack}",
+    meaning="This GPU is in another NVLink domain than most of its rack, so it reaches them over the network only.",
+    next_step=_STEP,
+)
+ADDRESSES_UNREADABLE = ErrorKind(
+    "imex-addresses-unreadable",
+    "the node's addresses unreadable",
+    meaning="The node does not tell its own addresses, so its place in the IMEX domain is not known.",
+    next_step="Run `hostname -I` on the node.",
+)
+IMEX_FOREIGN = FailKind(
+    "imex-members-other",
+    "members of the IMEX domain are not the nodes of {target}",
+    meaning="The IMEX domain is made of other nodes than those of this rack.",
+    next_step=_IMEX_STEP,
+)
+IMEX_UNREADABLE = ErrorKind(
+    "imex-unreadable",
+    "IMEX unreadable",
+    meaning="IMEX did not answer, so memory cannot be shared between nodes or nobody knows.",
+    next_step="Install package nvidia-imex of the driver's version; check `systemctl status nvidia-imex`.",
+)
+IMEX_EXIT_CODE = ErrorKind(
+    "imex-exit-code",
+    "IMEX contradicts itself",
+    meaning="IMEX described its domain and still ended with an error.",
+    next_step=_IMEX_STEP,
+)
+IMEX_DOWN = FailKind(
+    "imex-down",
+    "IMEX domain",
+    meaning="The IMEX domain is not up: no memory can be shared between nodes.",
+    next_step=_IMEX_STEP,
+)
+IMEX_MEMBERS = FailKind(
+    "imex-members-missing",
+    "members of the IMEX domain",
+    meaning="The IMEX domain has another number of members than the rack has nodes.",
+    next_step=_IMEX_STEP,
+)
+IMEX_MEMBER = FailKind(
+    "imex-member-not-ready",
+    "IMEX member {host}",
+    meaning="A member of the IMEX domain is not ready.",
+    next_step=_IMEX_STEP,
+)
+IMEX_CONNECTIONS = FailKind(
+    "imex-not-connected",
+    "IMEX connections of {host}",
+    meaning="A member of the IMEX domain is not connected to all others.",
+    next_step=_IMEX_STEP,
+)
+IMEX_VERSION_UNKNOWN = ErrorKind(
+    "imex-version-not-reported",
+    "IMEX version of {host} not reported",
+    meaning="A member does not tell its IMEX version.",
+    next_step="Update nvidia-imex on both ends to the driver's version.",
+)
+IMEX_VERSION = FailKind(
+    "imex-version",
+    "IMEX version of {host}",
+    meaning="A member runs another IMEX version than its driver: the domain may not come up.",
+    next_step="IMEX must be exactly the driver's version; run install again.",
+)
+
+FINDINGS = (
+    DOMAIN_NOT_WHOLE,
+    DOMAIN_HEALTH_NOT_REPORTED,
+    NOT_IN_DOMAIN,
+    GPU_TWICE,
+    NO_MAJORITY,
+    OTHER_DOMAIN,
+    ADDRESSES_UNREADABLE,
+    IMEX_FOREIGN,
+    IMEX_UNREADABLE,
+    IMEX_EXIT_CODE,
+    IMEX_DOWN,
+    IMEX_MEMBERS,
+    IMEX_MEMBER,
+    IMEX_CONNECTIONS,
+    IMEX_VERSION_UNKNOWN,
+    IMEX_VERSION,
+)
+
+
 class NvLinkDomain(Gate):
     """All trays of a rack form one NVLink domain: one ClusterUUID and clique, no degraded fabric, and every IMEX daemon ready and connected."""
 
     id = "rack/gpu/validation/nvlink-domain"
+    findings = (*smi.REPORT, *fabric.STATE, *FINDINGS)
     covers = frozenset({"gpu"})
     min_nodes = 2
     in_no_set = "only racks whose NVLink domain spans servers (NVL72) have one; sites with such racks add it to their set"
@@ -62,13 +181,7 @@ class NvLinkDomain(Gate):
         judge.judged += 1
         judge.count("nodes_of_the_domain", run.target, len(run.nodes), wanted, "platform profile: NVLink domain / GPUs of a server")
         if len(run.nodes) != wanted:
-            judge.error(
-                run.target,
-                "not all nodes of the NVLink domain take part",
-                f"{wanted}",
-                f"{len(run.nodes)}",
-                "Run the gate on the whole rack, or declare a smaller domain (`nodes`).",
-            )
+            judge.error(run.target, DOMAIN_NOT_WHOLE, f"{wanted}", f"{len(run.nodes)}")
         seen: dict[str, tuple[str, str]] = {}
         logs = {node: smi.read(judge, outputs.get(f"smi-{node}"), node) for node in run.nodes}
         for node, log in logs.items():
@@ -116,12 +229,11 @@ def _gpus(judge: Judge, facts: GateFacts, node: str, log: SmiLog) -> dict[str, t
         before = len(judge.fails) + len(judge.errors)
         fabric.state(judge, facts.nodes[node], f"{node} {part}", gpu)
         if gpu.text("fabric/health/summary") is None and gpu.text("fabric/health/bandwidth") is None:
-            step = "Update the driver; without its health mask a degraded link or route of the domain is not seen."
-            judge.error(f"{node} {part}", "fabric health not reported", "the health mask of its NVLink domain", "nothing", step)
+            judge.error(f"{node} {part}", DOMAIN_HEALTH_NOT_REPORTED, "the health mask of its NVLink domain", "nothing")
         judge.judged += 1
         cluster, clique = gpu.text("fabric/clusterUuid"), gpu.text("fabric/cliqueId")
         if cluster is None or clique is None or cluster == _NO_CLUSTER:
-            judge.fail(f"{node} {part}", "not in an NVLink domain", "a ClusterUUID and a clique", f"{cluster or 'none'}, clique {clique or 'none'}", _STEP)
+            judge.fail(f"{node} {part}", NOT_IN_DOMAIN, "a ClusterUUID and a clique", f"{cluster or 'none'}, clique {clique or 'none'}")
             continue
         found[f"{node} {part}"] = (cluster, clique)
         if len(judge.fails) + len(judge.errors) == before:
@@ -140,8 +252,7 @@ def _own_gpus(judge: Judge, logs: Mapping[str, SmiLog]) -> None:
     for nodes in dict.fromkeys(tuple(nodes) for nodes in shared.values()):
         same = sorted(uuid for uuid, of in shared.items() if tuple(of) == nodes)
         more = f" and {len(same) - 1} more" if len(same) > 1 else ""
-        step = "Run the gate again. For outputs that were captured elsewhere: give each node its own report."
-        judge.error(", ".join(nodes), "one GPU on several nodes", "GPUs of its own on every node", f"{same[0]}{more} on each of them", step)
+        judge.error(", ".join(nodes), GPU_TWICE, "GPUs of its own on every node", f"{same[0]}{more} on each of them")
         judge.measured -= {item for item in judge.measured if item.split("/", 1)[0] in nodes}
 
 
@@ -154,12 +265,12 @@ def _agree(judge: Judge, rack: str, seen: Mapping[str, tuple[str, str]]) -> None
     most, times = counts.most_common(1)[0]
     if times * 2 <= len(seen):
         actual = "; ".join(f"{number} in ClusterUUID {cluster}, clique {clique}" for (cluster, clique), number in sorted(counts.items()))
-        judge.fail(rack, "no NVLink domain has most of its GPUs", f"{len(seen)} GPUs in one", actual, _STEP)
+        judge.fail(rack, NO_MAJORITY, f"{len(seen)} GPUs in one", actual)
         return
     for where, pair in seen.items():
         if pair != most:
             expected = f"ClusterUUID {most[0]}, clique {most[1]}"
-            judge.fail(where, f"another NVLink domain than most of {rack}", expected, f"{pair[0]}, clique {pair[1]}", _STEP)
+            judge.fail(where, OTHER_DOMAIN, expected, f"{pair[0]}, clique {pair[1]}", rack=rack)
 
 
 def _own(judge: Judge, node: str, output: Output | None) -> frozenset[str]:
@@ -172,7 +283,7 @@ def _own(judge: Judge, node: str, output: Output | None) -> frozenset[str]:
         found = set()
     if not found or output.exit_code != 0:
         actual = f"{output.stdout.strip()[:80] or 'nothing'} (exit code {output.exit_code})"
-        judge.error(node, "the node's addresses unreadable", "addresses", actual, "Run `hostname -I` on the node.")
+        judge.error(node, ADDRESSES_UNREADABLE, "addresses", actual)
         return frozenset()
     return frozenset({node, *found})
 
@@ -196,7 +307,7 @@ def _members(judge: Judge, run: Run, lists: Mapping[str, frozenset[str]], own: M
         foreign = [f"{host} is none of them" for host in sorted(hosts) if not any(_plain(host) in names for names in own.values())]
         absent = [f"none is {name}" for name, names in own.items() if not any(_plain(host) in names for host in hosts)]
         if foreign or absent:
-            judge.fail(node, f"members of the IMEX domain are not the nodes of {run.target}", ", ".join(run.nodes), ", ".join([*foreign, *absent]), _IMEX_STEP)
+            judge.fail(node, IMEX_FOREIGN, ", ".join(run.nodes), ", ".join([*foreign, *absent]), target=run.target)
 
 
 def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -> frozenset[str]:
@@ -208,40 +319,30 @@ def _imex(judge: Judge, node: str, outputs: Outputs, wanted: int, driver: str) -
     try:
         found = imex.parse(output.stdout)
     except FormatError as error:
-        judge.error(
-            node,
-            "IMEX unreadable",
-            "JSON of nvidia-imex-ctl -N -j",
-            f"{error} (exit code {output.exit_code})",
-            "Install package nvidia-imex of the driver's version; check `systemctl status nvidia-imex`.",
-        )
+        judge.error(node, IMEX_UNREADABLE, "JSON of nvidia-imex-ctl -N -j", f"{error} (exit code {output.exit_code})")
         return frozenset()
     if output.exit_code != 0:
-        judge.error(node, "IMEX contradicts itself", "exit code 0 with a domain", f"exit code {output.exit_code}", _IMEX_STEP)
+        judge.error(node, IMEX_EXIT_CODE, "exit code 0 with a domain", f"exit code {output.exit_code}")
     if found.status != "UP":
-        judge.fail(node, "IMEX domain", "UP", found.status, _IMEX_STEP)
+        judge.fail(node, IMEX_DOWN, "UP", found.status)
     hosts = {member.host for member in found.nodes}
     if len(hosts) != wanted or len(found.nodes) != wanted:
-        judge.fail(node, "members of the IMEX domain", f"{wanted}", f"{min(len(hosts), len(found.nodes))}", _IMEX_STEP)
+        judge.fail(node, IMEX_MEMBERS, f"{wanted}", f"{min(len(hosts), len(found.nodes))}")
     for member in found.nodes:
         if member.status != "READY":
-            judge.fail(node, f"IMEX member {member.host}", "READY", member.status, _IMEX_STEP)
+            judge.fail(node, IMEX_MEMBER, "READY", member.status, host=member.host)
         _version(judge, node, member, driver)
         ends = dict.fromkeys(hosts - {member.host}, "none") | member.connections
         bad = {host: state for host, state in ends.items() if state != "CONNECTED"}
         if bad:
             judge.fail(
-                node,
-                f"IMEX connections of {member.host}",
-                "CONNECTED to every member",
-                ", ".join(f"{host}: {state}" for host, state in sorted(bad.items())),
-                _IMEX_STEP,
+                node, IMEX_CONNECTIONS, "CONNECTED to every member", ", ".join(f"{host}: {state}" for host, state in sorted(bad.items())), host=member.host
             )
     return frozenset(hosts)
 
 
 def _version(judge: Judge, node: str, member: ImexNode, driver: str) -> None:
     if not member.version:
-        judge.error(node, f"IMEX version of {member.host} not reported", driver, "nothing", "Update nvidia-imex on both ends to the driver's version.")
+        judge.error(node, IMEX_VERSION_UNKNOWN, driver, "nothing", host=member.host)
     elif member.version != driver:
-        judge.fail(node, f"IMEX version of {member.host}", driver, member.version, "IMEX must be exactly the driver's version; run install again.")
+        judge.fail(node, IMEX_VERSION, driver, member.version, host=member.host)

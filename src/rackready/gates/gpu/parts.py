@@ -20,6 +20,12 @@ def short(pci: str) -> str:
     return ":".join([pieces[0][-4:], *pieces[1:]])
 
 
+FEWER = "See the gate node/gpu/sanity/inventory: a GPU is missing."
+"""Next step where an output has fewer GPUs than the platform."""
+MORE = "Correct the node's platform in site.yml: it has fewer GPUs than the node. For an output that was captured elsewhere, correct --profile or --gpus."
+"""Next step where an output has more GPUs than the platform."""
+
+
 def index_of(facts: NodeFacts, pci: str) -> int | None:
     """Return the index of the GPU at a PCI address; None where the platform has none there."""
     return next((at for at, known in enumerate(facts.platform.gpu_pci) if short(known) == short(pci)), None)
@@ -41,13 +47,6 @@ def empty_places(facts: NodeFacts, present: Iterable[str]) -> str:
     found = {short(pci) for pci in present}
     missing = [f"{address}, the place of gpu{at}" for at, address in enumerate(facts.platform.gpu_pci) if short(address) not in found]
     return f" (none at {'; '.join(missing)})" if missing else ""
-
-
-def count_step(found: int, wanted: int) -> str:
-    """Return the next step where an output has another number of GPUs than the platform."""
-    if found < wanted:
-        return "See the gate node/gpu/sanity/inventory: a GPU is missing."
-    return "Correct the node's platform in site.yml: it has fewer GPUs than the node. For an output that was captured elsewhere, correct --profile or --gpus."
 
 
 def numbers(found: Collection[int]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
@@ -26,10 +27,86 @@ _REVISION = re.compile(r"0x[0-9a-f]{2}|None")
 _GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
+PATH_UNREADABLE = ErrorKind(
+    "gpu-pcie-unreadable",
+    "PCIe path unreadable",
+    meaning="The document of the GPUs' PCIe links is not whole.",
+    next_step="Run the gate again; read `lspci -t` and `lspci -vv` by hand.",
+)
+PCIE_GPUS = FailKind(
+    "gpu-pcie-count",
+    "GPUs on PCIe",
+    meaning="Another number of GPUs is on the PCIe bus than the platform has.",
+    next_step=f"Power the node off and on; if it stays so, reseat the GPU: {_RUNBOOK}.",
+)
+FELL_OFF = FailKind(
+    "gpu-pcie-fell-off",
+    "GPU fell off the PCIe bus",
+    meaning="The GPU is listed on the PCIe bus and does not answer: only a power cycle may bring it back.",
+    next_step=f"Power the node off and on; if it comes back, replace the GPU: {_RUNBOOK}.",
+)
+REVISION_UNREADABLE = ErrorKind(
+    "gpu-pcie-revision-unreadable",
+    "PCI revision unreadable",
+    meaning="The PCI revision cannot be read, so nobody knows whether the GPU answers.",
+    next_step="Read `lspci -s ADDRESS -n` by hand.",
+)
+PATH_NOT_REPORTED = ErrorKind(
+    "gpu-pcie-path-not-reported",
+    "PCIe path not reported",
+    meaning="The bridges above the GPU are not listed, so its PCIe path cannot be judged.",
+    next_step="Read `lspci -t` by hand.",
+)
+GENERATION_ABLE = FailKind(
+    "gpu-pcie-generation-able",
+    "PCIe generation that {whom} can do",
+    meaning="The GPU or the slot above it can do another PCIe generation than it must: another part, or a BIOS setting.",
+    next_step=_STEP,
+)
+LANES_ABLE = FailKind(
+    "gpu-pcie-lanes-able",
+    "PCIe lanes that {whom} can do",
+    meaning="The GPU or the slot above it can do another number of lanes than it must: another part, or a riser that is not fully connected.",
+    next_step=_STEP,
+)
+LINK_NOT_REPORTED = ErrorKind(
+    "gpu-pcie-link-not-reported",
+    "PCIe link {name} not reported",
+    meaning="Speed and width of a PCIe link are not told, so it cannot be judged.",
+    next_step="Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none.",
+)
+WIDTH = FailKind(
+    "gpu-pcie-width",
+    "PCIe width of {name}",
+    meaning="A PCIe link on the GPU's path runs with fewer lanes than both ends can do: copies are slower.",
+    next_step=_STEP,
+)
+GENERATION = FailKind(
+    "gpu-pcie-generation",
+    "PCIe generation of {name}",
+    meaning="A PCIe link on the GPU's path runs at a lower speed than both ends can do: copies are slower.",
+    next_step=_STEP,
+)
+
+FINDINGS = (
+    PATH_UNREADABLE,
+    PCIE_GPUS,
+    FELL_OFF,
+    REVISION_UNREADABLE,
+    PATH_NOT_REPORTED,
+    GENERATION_ABLE,
+    LANES_ABLE,
+    LINK_NOT_REPORTED,
+    WIDTH,
+    GENERATION,
+)
+
+
 class PciePath(Gate):
     """Every PCIe link between a GPU and the root port runs at the generation and width that both its ends can do, and both can do what the profiles say."""
 
     id = "node/gpu/sanity/pcie-path"
+    findings = FINDINGS
     looks = True
     covers = frozenset({"gpu"})
 
@@ -48,13 +125,7 @@ class PciePath(Gate):
             found = document(output, pcie_path.FORMAT)
             _judge(judge, facts.nodes[node], node, found)
         except (FormatError, KeyError, TypeError, AttributeError, ValueError) as error:
-            judge.error(
-                node,
-                "PCIe path unreadable",
-                "the links of every GPU",
-                f"{type(error).__name__}: {error}",
-                "Run the gate again; read `lspci -t` and `lspci -vv` by hand.",
-            )
+            judge.error(node, PATH_UNREADABLE, "the links of every GPU", f"{type(error).__name__}: {error}")
         return judge.verdict(node)
 
 
@@ -66,7 +137,7 @@ def _judge(judge: Judge, facts: NodeFacts, node: str, found: dict[str, Any]) -> 
     judge.count("gpus_on_pcie", node, len(gpus), facts.platform.gpus, f"platform profile {facts.platform.id}")
     if len(gpus) != facts.platform.gpus:
         detail = f"{len(gpus)}{parts.empty_places(facts, (gpu['pci'] for gpu in gpus))}"
-        judge.fail(node, "GPUs on PCIe", f"{facts.platform.gpus}", detail, f"Power the node off and on; if it stays so, reseat the GPU: {_RUNBOOK}.")
+        judge.fail(node, PCIE_GPUS, f"{facts.platform.gpus}", detail)
     notes: list[str] = []
     for position, gpu in enumerate(gpus):
         _gpu(judge, facts, f"{node} {parts.name(facts, gpu['pci'], position)}", gpu, notes)
@@ -78,19 +149,13 @@ def _gpu(judge: Judge, facts: NodeFacts, where: str, gpu: dict[str, Any], notes:
     links: list[dict[str, Any]] = gpu["links"]
     judge.judged += 1
     if gpu["revision"] == "0xff":
-        judge.fail(
-            where,
-            "GPU fell off the PCIe bus",
-            "a device that answers",
-            "its configuration space reads as all ones (rev ff)",
-            f"Power the node off and on; if it comes back, replace the GPU: {_RUNBOOK}.",
-        )
+        judge.fail(where, FELL_OFF, "a device that answers", "its configuration space reads as all ones (rev ff)")
         return
     if not _REVISION.fullmatch(str(gpu["revision"])):
-        judge.error(where, "PCI revision unreadable", "0x and two hexadecimal digits", ascii(gpu["revision"])[:40], "Read `lspci -s ADDRESS -n` by hand.")
+        judge.error(where, REVISION_UNREADABLE, "0x and two hexadecimal digits", ascii(gpu["revision"])[:40])
         return
     if not links:
-        judge.error(where, "PCIe path not reported", "the GPU and its bridges", "nothing", "Read `lspci -t` by hand.")
+        judge.error(where, PATH_NOT_REPORTED, "the GPU and its bridges", "nothing")
         return
     own_end(judge, facts, where, links[0])
     _ends_above(judge, facts, where, links[1:], notes)
@@ -147,9 +212,9 @@ def _can(judge: Judge, where: str, link: dict[str, Any], whom: str, wanted: _Wan
     """Hold one end; what it does not report, the judgement of its link says."""
     gen, lanes = _generation(link["max_link_speed"]), link["max_link_width"]
     if gen is not None and gen < wanted.gen:
-        judge.fail(where, f"PCIe generation that {whom} can do", f"{wanted.gen} ({wanted.source})", f"{gen}", _STEP)
+        judge.fail(where, GENERATION_ABLE, f"{wanted.gen} ({wanted.source})", f"{gen}", whom=whom)
     if lanes is not None and lanes < wanted.lanes:
-        judge.fail(where, f"PCIe lanes that {whom} can do", f"{wanted.lanes} ({wanted.source})", f"{lanes:.0f}", _STEP)
+        judge.fail(where, LANES_ABLE, f"{wanted.lanes} ({wanted.source})", f"{lanes:.0f}", whom=whom)
 
 
 def _link(judge: Judge, facts: NodeFacts, where: str, below: dict[str, Any], above: dict[str, Any], notes: list[str]) -> None:
@@ -161,23 +226,19 @@ def _link(judge: Judge, facts: NodeFacts, where: str, below: dict[str, Any], abo
     if not all(_known(*one) for one in zip(speeds, widths, strict=True)):
         told = (*speeds[:2], *widths[:2], speeds[2], widths[2])
         judge.error(
-            where,
-            f"PCIe link {name} not reported",
-            "speed and width of both ends",
-            "nothing" if None in told else ", ".join(f"{value:g}" for value in told),
-            "Read `lspci -vv` as root by hand; a device in D3 or off the bus reports none.",
+            where, LINK_NOT_REPORTED, "speed and width of both ends", "nothing" if None in told else ", ".join(f"{value:g}" for value in told), name=name
         )
         return
     lanes, most = min(widths[1:]), min(speeds[1:])
     if width < lanes:
-        judge.fail(where, f"PCIe width of {name}", f"x{lanes:.0f}", f"x{width:.0f}", _STEP)
+        judge.fail(where, WIDTH, f"x{lanes:.0f}", f"x{width:.0f}", name=name)
     if speed >= most:
         return
     actual, wanted = (f"generation {_generation(value)} ({value:g} GT/s)" for value in (speed, most))
     if facts.gpu.form == "pcie":  # a card in a slot trains down while idle to save power; SXM boards and superchips do not
         notes.append(f"{where}: {name} runs at {actual} of {wanted} while idle, which such a card may; node/gpu/performance/nvbandwidth measures it under load")
     else:
-        judge.fail(where, f"PCIe generation of {name}", wanted, actual, _STEP)
+        judge.fail(where, GENERATION, wanted, actual, name=name)
 
 
 def _known(speed: float | None, lanes: float | None) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rackready.design.facts import NodeFacts
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
-from rackready.gates.gpu import parts
+from rackready.gates.gpu import parts, smi
 from rackready.gates.gpu.smi import RUNBOOK, SmiGate
 from rackready.gates.judge import Judge
 
@@ -27,10 +28,57 @@ Drivers of R610 write in Xid 154 'PF FLR' for 0x1, where nvidia-smi still says R
 """
 
 
+ACTION_NOT_REPORTED = ErrorKind(
+    "gpu-recovery-not-reported",
+    "GPU recovery action not reported",
+    meaning="The driver does not say whether the GPU must be reset.",
+    next_step="Update the driver (570 or later); without the value nothing is known.",
+)
+ACTION_WANTED = FailKind(
+    "gpu-recovery-action",
+    "GPU recovery action",
+    meaning="The driver asks for a repair action: until then the GPU is not fit for jobs.",
+    next_step="{step}",
+    steps=tuple(dict.fromkeys(ACTIONS.values())),
+)
+ACTION_UNKNOWN = ErrorKind(
+    "gpu-recovery-unknown-word",
+    "GPU recovery action: word not known",
+    meaning="The driver asks for an action that rackready does not know.",
+    next_step="Read the vendor's manual of nvidia-smi, and update rackready.",
+)
+INFOROM_NOT_REPORTED = ErrorKind(
+    "inforom-not-reported",
+    "{what} not reported",
+    meaning="The GPU's InfoROM does not tell a value that every good one has.",
+    next_step=f"Read `nvidia-smi -q`; an InfoROM without it is to be looked at by the vendor: {RUNBOOK}.",
+)
+INFOROM_CORRUPT = FailKind(
+    "inforom-corrupt",
+    "InfoROM corrupt",
+    meaning="The GPU's InfoROM is damaged: its serial, ECC history and power limits cannot be trusted.",
+    next_step=f"Power the node off and on; if it stays so, the vendor replaces the board or reflashes its InfoROM: {RUNBOOK}.",
+)
+
+FINDINGS = (
+    ACTION_NOT_REPORTED,
+    ACTION_WANTED,
+    ACTION_UNKNOWN,
+    INFOROM_NOT_REPORTED,
+    INFOROM_CORRUPT,
+)
+
+
 class RecoveryAction(SmiGate):
     """The driver asks for no reset, drain or reboot of any GPU."""
 
     id = "node/gpu/sanity/recovery-action"
+    findings = (
+        *smi.FINDINGS,
+        ACTION_NOT_REPORTED,
+        ACTION_WANTED,
+        ACTION_UNKNOWN,
+    )
     stops_load = True
     looks = True
 
@@ -39,17 +87,22 @@ class RecoveryAction(SmiGate):
         judge.judged += 1
         wanted = gpu.text("gpu_recovery_action")
         if wanted is None:
-            judge.error(where, "GPU recovery action not reported", "None", "nothing", "Update the driver (570 or later); without the value nothing is known.")
+            judge.error(where, ACTION_NOT_REPORTED, "None", "nothing")
         elif wanted in ACTIONS:
-            judge.fail(where, "GPU recovery action", "None", wanted, ACTIONS[wanted])
+            judge.fail(where, ACTION_WANTED, "None", wanted, step=ACTIONS[wanted])
         elif wanted != "None":
-            judge.error(where, "GPU recovery action: word not known", "None", wanted, "Read the vendor's manual of nvidia-smi, and update rackready.")
+            judge.error(where, ACTION_UNKNOWN, "None", wanted)
 
 
 class InfoRom(SmiGate):
     """The InfoROM of every GPU is valid: serial, ECC history and power limits are what the board was made with."""
 
     id = "node/gpu/sanity/inforom"
+    findings = (
+        *smi.FINDINGS,
+        INFOROM_NOT_REPORTED,
+        INFOROM_CORRUPT,
+    )
     looks = True
 
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:  # noqa: ARG002 - the same for every model
@@ -57,13 +110,7 @@ class InfoRom(SmiGate):
         for path, what in (("inforom_version/img_version", "InfoROM version"), ("inforom_version/ecc_object", "InfoROM ECC object"), ("serial", "serial")):
             judge.judged += 1
             if gpu.text(path) is None:
-                judge.error(
-                    where,
-                    f"{what} not reported",
-                    "a value",
-                    "nothing",
-                    f"Read `nvidia-smi -q`; an InfoROM without it is to be looked at by the vendor: {RUNBOOK}.",
-                )
+                judge.error(where, INFOROM_NOT_REPORTED, "a value", "nothing", what=what)
 
     def together(self, judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> None:
         """Name the GPUs whose InfoROM the tool says is corrupt; they are not measured."""
@@ -71,5 +118,4 @@ class InfoRom(SmiGate):
             position = next((gpu.position for gpu in log.gpus if parts.short(gpu.pci) == parts.short(pci)), None)
             part = parts.name(facts, pci, position)
             judge.measured.discard(f"{node}/{part}")
-            step = f"Power the node off and on; if it stays so, the vendor replaces the board or reflashes its InfoROM: {RUNBOOK}."
-            judge.fail(f"{node} {part}", "InfoROM corrupt", "a valid InfoROM", f"nvidia-smi: infoROM is corrupted at {pci}", step)
+            judge.fail(f"{node} {part}", INFOROM_CORRUPT, "a valid InfoROM", f"nvidia-smi: infoROM is corrupted at {pci}")

@@ -8,7 +8,9 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
+from rackready.gates.finding_kinds import FailKind
 from rackready.gates.formats.smi_xml import SmiGpu
+from rackready.gates.gpu import smi
 from rackready.gates.gpu.smi import SmiGate, number
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Criterion, Op
@@ -18,10 +20,62 @@ _TOLERANCE_W = 0.5
 """nvidia-smi prints watts with two digits; a limit is set in whole watts."""
 
 
+PERSISTENCE = FailKind(
+    "persistence-mode",
+    "persistence mode",
+    meaning="Persistence mode is not as the site wants: without it the driver unloads when idle, and the first job after that starts late.",
+    next_step=f"Start nvidia-persistenced. {_INSTALL}",
+)
+MIG = FailKind(
+    "mig-mode",
+    "MIG mode",
+    meaning="MIG is not as the site wants: jobs see other GPU slices than they expect.",
+    next_step="Set it (`nvidia-smi -mig 0` or 1), then reset the GPU.",
+)
+MIG_PENDING = FailKind(
+    "mig-mode-pending",
+    "MIG mode after the next reset",
+    meaning="MIG changes at the next reset to something else than the site wants.",
+    next_step="Set it (`nvidia-smi -mig 0` or 1).",
+)
+COMPUTE_MODE = FailKind(
+    "compute-mode",
+    "compute mode",
+    meaning="The compute mode is not as the site wants: it decides how many processes may share a GPU.",
+    next_step="Set it (`nvidia-smi -c {mode}`).",
+)
+POWER_LIMIT = FailKind(
+    "gpu-power-limit",
+    "power limit",
+    meaning="The GPU's power limit is not the one that is wanted: with a lower limit it computes slower.",
+    next_step="Set it (`nvidia-smi -pl {wanted:.0f}`); a limit that the site lowered on purpose is declared under the gate's input `power_limit_w`.",
+)
+APPLICATION_CLOCK = FailKind(
+    "application-clock-lowered",
+    "application clock of {name} lowered",
+    meaning="Somebody lowered the GPU's application clock: it computes slower.",
+    next_step="Reset them (`nvidia-smi -rac`): they are deprecated; a site that wants lower clocks locks them (`nvidia-smi -lgc`).",
+)
+
+FINDINGS = (
+    PERSISTENCE,
+    MIG,
+    MIG_PENDING,
+    COMPUTE_MODE,
+    POWER_LIMIT,
+    APPLICATION_CLOCK,
+)
+
+
 class Settings(SmiGate):
     """Persistence mode, MIG mode, compute mode and power limit of every GPU are what the site wants, and its application clocks are not lowered."""
 
     id = "node/gpu/sanity/settings"
+    findings = (
+        *smi.FINDINGS,
+        smi.NUMBER_NOT_REPORTED,
+        *FINDINGS,
+    )
     looks = True
 
     class Inputs(base.Inputs):
@@ -39,11 +93,11 @@ class Settings(SmiGate):
     def gpu(self, judge: Judge, facts: NodeFacts, where: str, gpu: SmiGpu) -> None:
         """Hold each setting against the wanted one."""
         words = {True: "Enabled", False: "Disabled"}
-        judge.equal(where, "persistence mode", words[self.inputs.persistence], gpu.text("persistence_mode"), "Start nvidia-persistenced. " + _INSTALL)
+        judge.equal(where, PERSISTENCE, words[self.inputs.persistence], gpu.text("persistence_mode"))
         if facts.gpu.mig is not None:
-            judge.equal(where, "MIG mode", words[self.inputs.mig], gpu.text("mig_mode/current_mig"), "Set it (`nvidia-smi -mig 0` or 1), then reset the GPU.")
-            judge.equal(where, "MIG mode after the next reset", words[self.inputs.mig], gpu.text("mig_mode/pending_mig"), "Set it (`nvidia-smi -mig 0` or 1).")
-        judge.equal(where, "compute mode", self.inputs.compute_mode, gpu.text("compute_mode"), f"Set it (`nvidia-smi -c {self.inputs.compute_mode.upper()}`).")
+            judge.equal(where, MIG, words[self.inputs.mig], gpu.text("mig_mode/current_mig"))
+            judge.equal(where, MIG_PENDING, words[self.inputs.mig], gpu.text("mig_mode/pending_mig"))
+        judge.equal(where, COMPUTE_MODE, self.inputs.compute_mode, gpu.text("compute_mode"), mode=self.inputs.compute_mode.upper())
         self._power(judge, facts, where, gpu)
         _application_clocks(judge, where, gpu)
 
@@ -59,8 +113,7 @@ class Settings(SmiGate):
         if criterion not in judge.criteria:
             judge.criterion(criterion)
         if abs(actual - wanted) > _TOLERANCE_W:
-            step = f"Set it (`nvidia-smi -pl {wanted:.0f}`); a limit that the site lowered on purpose is declared under the gate's input `power_limit_w`."
-            judge.fail(where, "power limit", f"{wanted:.0f} W ({source})", f"{actual:.0f} W", step)
+            judge.fail(where, POWER_LIMIT, f"{wanted:.0f} W ({source})", f"{actual:.0f} W", wanted=wanted)
 
 
 def _application_clocks(judge: Judge, where: str, gpu: SmiGpu) -> None:
@@ -74,5 +127,4 @@ def _application_clocks(judge: Judge, where: str, gpu: SmiGpu) -> None:
             continue
         judge.judged += 1
         if actual < least:
-            step = "Reset them (`nvidia-smi -rac`): they are deprecated; a site that wants lower clocks locks them (`nvidia-smi -lgc`)."
-            judge.fail(where, f"application clock of {name} lowered", f"at least {least:.0f} MHz (the driver's default)", f"{actual:.0f} MHz", step)
+            judge.fail(where, APPLICATION_CLOCK, f"at least {least:.0f} MHz (the driver's default)", f"{actual:.0f} MHz", name=name)

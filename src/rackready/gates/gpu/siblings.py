@@ -6,11 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rackready.gates.base import FleetMetric
+from rackready.gates.finding_kinds import FailKind
 from rackready.gates.fleet import standing
 from rackready.gates.judge import Judge
 
 _LEAST = 2
 """Fewer others than this have no spread."""
+
+
+BEHIND_SIBLINGS = FailKind(
+    "behind-siblings",
+    "{metric} behind its siblings",
+    meaning="This part is slower than the others of its kind in the same node, by more than their spread.",
+    next_step="{step}",
+)
+
+FINDINGS = (BEHIND_SIBLINGS,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +55,10 @@ def compare(judge: Judge, node: str, values: Mapping[int, float], how: Compariso
             judge.criterion(criterion)
             judge.fail(
                 f"{node} gpu{gpu}",
-                f"{how.metric} behind its siblings",
+                BEHIND_SIBLINGS,
                 f"at least {found.bound:.4g} {how.unit} (median of the others {found.centre:.4g}; {criterion.source})",
                 f"{value:.4g} {how.unit}, {deficit:.1f} % less (median of {how.launches})",
-                how.step,
+                metric=how.metric,
+                step=how.step,
             )
     return behind

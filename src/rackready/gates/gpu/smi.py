@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rackready.design.facts import NodeFacts
 from rackready.gates import models
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import smi_xml
 from rackready.gates.formats.error import FormatError, TwoReportsError
 from rackready.gates.formats.smi_xml import SmiGpu, SmiLog
@@ -24,6 +25,79 @@ _CORRUPT_INFOROM, _LOST = 14, 15
 """Exit codes of nvidia-smi (its manual): an InfoROM is corrupt, a GPU is lost. The report is printed all the same."""
 
 
+NO_DRIVER = ErrorKind(
+    "nvidia-smi-no-driver",
+    "nvidia-smi cannot ask the driver",
+    meaning="nvidia-smi cannot talk to the driver: it is not loaded or does not work, and no GPU can be used.",
+    next_step="Check that the driver is loaded (`lsmod`), then run install again.",
+)
+TWO_REPORTS = ErrorKind(
+    "nvidia-smi-two-reports",
+    "nvidia-smi unreadable",
+    meaning="The output holds more than one report, so nobody knows which is this node's.",
+    next_step="Give one report of nvidia-smi -q -x, of this node.",
+)
+SMI_UNREADABLE = ErrorKind(
+    "nvidia-smi-unreadable",
+    "nvidia-smi unreadable",
+    meaning="nvidia-smi left no whole report, so nothing is known of the GPUs.",
+    next_step="Run `nvidia-smi -q -x` by hand; when it is not there, run install again (package nvidia-driver-cuda).",
+)
+SMI_GPU_LOST = FailKind(
+    "gpu-lost",
+    "GPU lost ({name})",
+    meaning="The driver lost this GPU: it does not answer any more, and jobs on it hang or end.",
+    next_step=f"Power the node off and on; if it comes back, replace the GPU: {RUNBOOK}.",
+)
+SMI_EXIT_CODE = ErrorKind(
+    "nvidia-smi-exit-code",
+    "nvidia-smi contradicts itself",
+    meaning="nvidia-smi gave a report and still ended with an error that the report does not explain.",
+    next_step="Run `nvidia-smi -q -x` by hand.",
+)
+SMI_GPUS_MISSING = FailKind(
+    "nvidia-smi-gpus-missing",
+    "GPUs in nvidia-smi",
+    meaning="nvidia-smi lists fewer GPUs than the platform has.",
+    next_step=parts.FEWER,
+)
+SMI_GPUS_MORE = FailKind(
+    "nvidia-smi-gpus-too-many",
+    "GPUs in nvidia-smi",
+    meaning="nvidia-smi lists more GPUs than the platform has.",
+    next_step=parts.MORE,
+)
+SMI_GPU_TWICE = ErrorKind(
+    "nvidia-smi-gpu-twice",
+    "nvidia-smi describes one GPU twice",
+    meaning="Two GPUs have the same identity in the report, so figures cannot be told apart.",
+    next_step="Run `nvidia-smi -q -x` by hand; if it says so again, reseat the GPUs: the board's InfoROM may be damaged.",
+)
+SMI_NUMBERS = ErrorKind(
+    "nvidia-smi-not-numbers",
+    "nvidia-smi unreadable",
+    meaning="nvidia-smi printed something else where a number belongs.",
+    next_step="Run `nvidia-smi -q -x` by hand.",
+)
+NUMBER_NOT_REPORTED = ErrorKind(
+    "gpu-number-not-reported",
+    "{what} not reported",
+    meaning="The driver does not tell a number that the gate judges.",
+    next_step="Update the driver; without the value nothing is known.",
+)
+FLAG_NOT_REPORTED = ErrorKind(
+    "gpu-flag-not-reported",
+    "{what} not reported",
+    meaning="The driver does not answer a question that the gate judges with Yes or No.",
+    next_step="Update the driver; without the value nothing is known.",
+)
+
+REPORT = (*models.FINDINGS, NO_DRIVER, TWO_REPORTS, SMI_UNREADABLE, SMI_GPU_LOST, SMI_EXIT_CODE, SMI_GPUS_MISSING, SMI_GPUS_MORE, SMI_GPU_TWICE)
+"""What reading a report of nvidia-smi can find."""
+FINDINGS = (*REPORT, SMI_NUMBERS)
+"""What every gate on such a report can find."""
+
+
 def command(node: str, key: str = KEY, stage: int = 0) -> Command:
     """Return the command that prints the report."""
     return Command(key=key, node=node, argv=ARGV, timeout_s=TIMEOUT_S, stage=stage)
@@ -36,23 +110,21 @@ def read(judge: Judge, output: Output | None, node: str) -> SmiLog | None:
     try:
         log = smi_xml.parse(output.stdout)
     except smi_xml.NoDriverError as error:
-        judge.error(
-            node, "nvidia-smi cannot ask the driver", "a report of every GPU", error, "Check that the driver is loaded (`lsmod`), then run install again."
-        )
+        judge.error(node, NO_DRIVER, "a report of every GPU", error)
         return None
     except FormatError as error:
-        step = "Run `nvidia-smi -q -x` by hand; when it is not there, run install again (package nvidia-driver-cuda)."
-        if isinstance(error, TwoReportsError):
-            step = "Give one report of nvidia-smi -q -x, of this node."
-        judge.error(node, "nvidia-smi unreadable", "a whole report of nvidia-smi -q -x", f"{error} (exit code {output.exit_code})", step)
+        judge.error(
+            node,
+            TWO_REPORTS if isinstance(error, TwoReportsError) else SMI_UNREADABLE,
+            "a whole report of nvidia-smi -q -x",
+            f"{error} (exit code {output.exit_code})",
+        )
         return None
     for name in log.lost:
-        judge.fail(node, f"GPU lost ({name})", "a GPU that answers", "GPU is lost", f"Power the node off and on; if it comes back, replace the GPU: {RUNBOOK}.")
+        judge.fail(node, SMI_GPU_LOST, "a GPU that answers", "GPU is lost", name=name)
     explained = {0} | ({_CORRUPT_INFOROM} if log.corrupt_inforom else set()) | ({_LOST} if log.lost else set())
     if output.exit_code not in explained:
-        judge.error(
-            node, "nvidia-smi contradicts itself", "exit code 0 with a whole report", f"exit code {output.exit_code}", "Run `nvidia-smi -q -x` by hand."
-        )
+        judge.error(node, SMI_EXIT_CODE, "exit code 0 with a whole report", f"exit code {output.exit_code}")
     return log
 
 
@@ -64,7 +136,7 @@ def same_gpus(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
     judge.judged += 1
     judge.count("gpus_reported", node, len(log.gpus), facts.platform.gpus, f"platform profile {facts.platform.id}")
     if len(log.gpus) != facts.platform.gpus:
-        judge.fail(node, "GPUs in nvidia-smi", f"{facts.platform.gpus}", f"{len(log.gpus)}", parts.count_step(len(log.gpus), facts.platform.gpus))
+        judge.fail(node, SMI_GPUS_MISSING if len(log.gpus) < facts.platform.gpus else SMI_GPUS_MORE, f"{facts.platform.gpus}", f"{len(log.gpus)}")
     named = [(node, gpu.text("product_name") or "no model") for gpu in log.gpus]
     return models.same(judge, node, "nvidia-smi reports", named, [facts.gpu.product_name]) and _once(judge, facts, node, log)
 
@@ -78,8 +150,7 @@ def _once(judge: Judge, facts: NodeFacts, node: str, log: SmiLog) -> bool:
         twice = next((value for value, at in found.items() if value and len(at) > most), None)
         if twice is not None:
             expected = f"a {field} of its own for every GPU" if most == 1 else f"at most {most} GPUs of one {field}, those of a module"
-            step = "Run `nvidia-smi -q -x` by hand; if it says so again, reseat the GPUs: the board's InfoROM may be damaged."
-            judge.error(node, "nvidia-smi describes one GPU twice", expected, f"{field} {twice} at {', '.join(found[twice])}", step)
+            judge.error(node, SMI_GPU_TWICE, expected, f"{field} {twice} at {', '.join(found[twice])}")
             return False
     return True
 
@@ -117,7 +188,7 @@ class SmiGate(Gate):
         try:
             self.gpu(judge, facts, f"{node} {part}", gpu)
         except FormatError as error:
-            judge.error(f"{node} {part}", "nvidia-smi unreadable", "numbers where numbers belong", error, "Run `nvidia-smi -q -x` by hand.")
+            judge.error(f"{node} {part}", SMI_NUMBERS, "numbers where numbers belong", error)
         if len(judge.fails) + len(judge.errors) == before:
             judge.measured.add(f"{node}/{part}")
 
@@ -134,9 +205,7 @@ def number(judge: Judge, where: str, gpu: SmiGpu, path: str, what: str) -> float
     judge.judged += 1
     value = gpu.number(path)
     if value is None:
-        judge.error(
-            where, f"{what} not reported", "a number", gpu.element.findtext(path) or "nothing", "Update the driver; without the value nothing is known."
-        )
+        judge.error(where, NUMBER_NOT_REPORTED, "a number", gpu.element.findtext(path) or "nothing", what=what)
     return value
 
 
@@ -146,5 +215,5 @@ def flag(judge: Judge, where: str, gpu: SmiGpu, path: str, what: str) -> bool | 
     value = gpu.text(path)
     if value in {"Yes", "No"}:
         return value == "Yes"
-    judge.error(where, f"{what} not reported", "Yes or No", value or "nothing", "Update the driver; without the value nothing is known.")
+    judge.error(where, FLAG_NOT_REPORTED, "Yes or No", value or "nothing", what=what)
     return None

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from rackready.design.facts import NodeFacts
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.formats.smi_xml import SmiLog
 from rackready.gates.gpu import parts
 from rackready.gates.judge import Judge
@@ -13,6 +14,35 @@ from rackready.gates.judge import Judge
 _SHOWN = 2
 """As many GPUs are named in a message."""
 _STEP = "Run the gate again. For outputs that were captured elsewhere: give the report before the load and the one after it, of this node."
+
+
+SAME_LAUNCH = ErrorKind(
+    "same-launch-twice",
+    "launches {one} and {other} of {program} are one",
+    meaning="Two launches have the same figures, so one output was given twice: a median of them would be no median.",
+    next_step="Give the output of each launch. On a node: run the gate again.",
+)
+OTHER_GPUS = ErrorKind(
+    "other-gpus-after-load",
+    "nvidia-smi reports other GPUs {when} the load",
+    meaning="The reports before and after the load are of different GPUs, so counters of the one say nothing of the other.",
+    next_step=_STEP,
+)
+NO_TIMES = ErrorKind(
+    "report-time-not-told",
+    "time of nvidia-smi's report not told",
+    meaning="A report does not say when it was made, so the order of both is not known.",
+    next_step=_STEP,
+)
+NOT_LATER = ErrorKind(
+    "report-not-later",
+    "nvidia-smi's report {when} the load is not later",
+    meaning="The report of after the load is not later than the one before it, so it may be the same one.",
+    next_step=_STEP,
+)
+
+AROUND_LOAD = (OTHER_GPUS, NO_TIMES, NOT_LATER)
+"""What ``same_gpus`` can find."""
 
 
 def distinct(judge: Judge, node: str, program: str, launches: Sequence[Mapping[str, object]]) -> bool:
@@ -23,9 +53,7 @@ def distinct(judge: Judge, node: str, program: str, launches: Sequence[Mapping[s
     for one, other in itertools.combinations(range(len(launches)), 2):
         same = [part for part, figures in launches[one].items() if launches[other].get(part) == figures]
         if 2 * len(same) >= len(launches[one]):
-            step = "Give the output of each launch. On a node: run the gate again."
-            what = f"launches {one + 1} and {other + 1} of {program} are one"
-            judge.error(node, what, "figures that differ", f"the same of {', '.join(same[:_SHOWN])}", step)
+            judge.error(node, SAME_LAUNCH, "figures that differ", f"the same of {', '.join(same[:_SHOWN])}", one=one + 1, other=other + 1, program=program)
             return False
     return True
 
@@ -39,7 +67,7 @@ def same_gpus(judge: Judge, facts: NodeFacts, before: SmiLog, after: SmiLog, whe
     if others:
         words = [f"{parts.name(facts, gpu.pci, gpu.position)} {uuid or 'no UUID'} for {old[gpu.pci] or 'no UUID'}" for gpu, uuid in others]
         more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
-        judge.error(node, f"nvidia-smi reports other GPUs {when} the load", "the UUIDs of before", f"{', '.join(words[:_SHOWN])}{more}", _STEP)
+        judge.error(node, OTHER_GPUS, "the UUIDs of before", f"{', '.join(words[:_SHOWN])}{more}", when=when)
         return False
     return _later(judge, node, before, after, when)
 
@@ -47,10 +75,10 @@ def same_gpus(judge: Judge, facts: NodeFacts, before: SmiLog, after: SmiLog, whe
 def _later(judge: Judge, node: str, before: SmiLog, after: SmiLog, when: str) -> bool:
     if before.when is None or after.when is None:
         told = ", ".join(f"{word} {time or 'nothing'}" for word, time in (("before", before.when), (when, after.when)))
-        judge.error(node, "time of nvidia-smi's report not told", f"a timestamp before and {when} the load", told, _STEP)
+        judge.error(node, NO_TIMES, f"a timestamp before and {when} the load", told)
     elif after.when < before.when or (after.when == before.when and when == "after"):
         expected = f"later than {before.when}, the time of the report before it"
-        judge.error(node, f"nvidia-smi's report {when} the load is not later", expected, str(after.when), _STEP)
+        judge.error(node, NOT_LATER, expected, str(after.when), when=when)
     else:
         return True
     return False

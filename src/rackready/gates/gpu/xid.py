@@ -12,6 +12,7 @@ from pydantic import Field, Strict
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import kernel_log
 from rackready.gates.formats.error import FormatError
 from rackready.gates.formats.kernel_log import Event, KernelLog
@@ -46,10 +47,118 @@ _STEPS = {
 }
 
 
+LOG_UNREADABLE = ErrorKind(
+    "kernel-log-unreadable",
+    "kernel log unreadable",
+    meaning="The kernel log cannot be read, so nobody knows whether the GPUs had errors.",
+    next_step="Read it by hand (`journalctl --dmesg --boot` as root on the node), then run the gate again.",
+)
+CLOCK_UNREADABLE = ErrorKind(
+    "xid-clock-unreadable",
+    "the node's clock unreadable",
+    meaning="The node's time is not known, so events cannot be counted from a day on.",
+    next_step="Run `date +%s` on the node.",
+)
+SINCE_AHEAD = ErrorKind(
+    "xid-since-ahead",
+    "events count from a time that is still to come",
+    meaning="Events count from a time that has not come yet, so none would count.",
+    next_step="Correct the input `since` in the gate set, or the node's clock (gate node/host/sanity/clock): from a time to come on no event would count.",
+)
+XID_FORM = ErrorKind(
+    "xid-unknown-form",
+    "kernel log has an Xid in a form that is not known",
+    meaning="The driver wrote an Xid that rackready cannot read.",
+    next_step="Read the line and the vendor's catalogue.",
+)
+FALLEN_OFF = FailKind(
+    "gpu-fallen-off-bus",
+    "GPU has fallen off the bus",
+    meaning="The driver lost the GPU on the PCIe bus: only a power cycle or a repair brings it back.",
+    next_step="{step}",
+)
+LOG_EXIT_CODE = ErrorKind(
+    "kernel-log-exit-code",
+    "kernel log contradicts itself",
+    meaning="The log was printed and the tool still ended with an error, so lines may be missing.",
+    next_step="Run `journalctl --dmesg --boot` by hand.",
+)
+LOG_EXCERPT = ErrorKind(
+    "kernel-log-excerpt",
+    "kernel log is an excerpt",
+    meaning="The log lacks the line with which the driver was loaded: it is not the whole log, and errors may be missing.",
+    next_step="Give the whole log, not lines of it. On a node: check that the driver is loaded (`lsmod`), then run the gate again.",
+)
+LOG_NOT_FROM_BOOT = ErrorKind(
+    "kernel-log-not-from-boot",
+    "kernel log does not reach back to the boot",
+    meaning="The journal dropped the first messages since boot, so errors may be lost with them.",
+    next_step="Enlarge the journal (journald.conf SystemMaxUse, RuntimeMaxUse), reboot, then run the gate again.",
+)
+XID = FailKind(
+    "xid",
+    "Xid {code} ({name})",
+    meaning="The driver reported an error of this GPU, and the vendor asks for an action.",
+    next_step="{step}",
+)
+XID_154_UNREADABLE = ErrorKind(
+    "xid-154-unreadable",
+    "Xid 154 unreadable",
+    meaning="The driver asks for a recovery action and does not say which.",
+    next_step="Read `nvidia-smi -q | grep 'Recovery Action'`.",
+)
+XID_154 = FailKind(
+    "xid-154",
+    "Xid 154 (GPU recovery action changed)",
+    meaning="The driver asks for a recovery action of this GPU.",
+    next_step="{step}",
+    steps=tuple(dict.fromkeys(ACTIONS.values())),
+)
+XID_154_UNKNOWN = ErrorKind(
+    "xid-154-unknown-action",
+    "Xid 154: recovery action not known",
+    meaning="The driver asks for a recovery action that rackready does not know.",
+    next_step="Read the vendor's catalogue and `nvidia-smi -q | grep 'Recovery Action'`, and update rackready.",
+)
+SXID_FATAL = FailKind(
+    "sxid-fatal",
+    "SXid {code} ({name})",
+    meaning="An NVSwitch reported a fatal error: NVLink traffic of all GPUs behind it may have stopped.",
+    next_step=(
+        "Power the node off and on: the fabric and all its GPUs are reset; "
+        "where it comes back, the NVSwitch board is to be replaced: docs/runbooks/nvlink-down.md."
+    ),
+)
+SXID_UNKNOWN = ErrorKind(
+    "sxid-unknown",
+    "SXid {code} ({name})",
+    meaning="An NVSwitch reported an error that the vendor's guide does not list.",
+    next_step="Look the number up in the Fabric Manager guide, appendix D.",
+)
+
+FINDINGS = (
+    LOG_UNREADABLE,
+    CLOCK_UNREADABLE,
+    SINCE_AHEAD,
+    XID_FORM,
+    FALLEN_OFF,
+    LOG_EXIT_CODE,
+    LOG_EXCERPT,
+    LOG_NOT_FROM_BOOT,
+    XID,
+    XID_154_UNREADABLE,
+    XID_154,
+    XID_154_UNKNOWN,
+    SXID_FATAL,
+    SXID_UNKNOWN,
+)
+
+
 class Xids(Gate):
     """The kernel log since boot has no Xid or SXid that asks for more than restarting an application."""
 
     id = "node/gpu/sanity/xid"
+    findings = FINDINGS
     looks = True
     covers = frozenset({"gpu"})
 
@@ -79,8 +188,7 @@ class Xids(Gate):
         try:
             log = kernel_log.parse(output.stdout)
         except FormatError as error:
-            step = "Read it by hand (`journalctl --dmesg --boot` as root on the node), then run the gate again."
-            judge.error(node, "kernel log unreadable", "the kernel's messages since boot", f"{error} (exit code {output.exit_code})", step)
+            judge.error(node, LOG_UNREADABLE, "the kernel's messages since boot", f"{error} (exit code {output.exit_code})")
             return judge.verdict(node)
         if self._since_is_past(judge, node, outputs.get(_CLOCK)):
             self._judge(judge, facts.nodes[node], node, log, output.exit_code)
@@ -100,12 +208,11 @@ class Xids(Gate):
         text = output.stdout.strip()
         if output.exit_code != 0 or re.fullmatch(r"[0-9]{9,11}", text) is None:
             said = f"{text[:80]!r} (exit code {output.exit_code})"
-            judge.error(node, "the node's clock unreadable", "seconds since 1970", said, "Run `date +%s` on the node.")
+            judge.error(node, CLOCK_UNREADABLE, "seconds since 1970", said)
             return False
         clock = datetime.fromtimestamp(int(text), UTC)
         if since > clock:
-            step = "Correct the input `since` in the gate set, or the node's clock (gate node/host/sanity/clock): from a time to come on no event would count."
-            judge.error(node, "events count from a time that is still to come", f"at most {clock.isoformat()}, the node's clock", since.isoformat(), step)
+            judge.error(node, SINCE_AHEAD, f"at most {clock.isoformat()}, the node's clock", since.isoformat())
         return since <= clock
 
     def _judge(self, judge: Judge, facts: NodeFacts, node: str, log: KernelLog, exit_code: int | None) -> None:
@@ -117,7 +224,7 @@ class Xids(Gate):
             _sxids(judge, where, events, notes)
         self._fallen(judge, facts, node, log, notes)
         for line in log.unreadable:
-            judge.error(node, "kernel log has an Xid in a form that is not known", "a known form", line, "Read the line and the vendor's catalogue.")
+            judge.error(node, XID_FORM, "a known form", line)
         _completeness(judge, node, log, exit_code)
         judge.metric("xids", node, len(log.xids), "1")
         judge.metric("sxids", node, len(log.sxids), "1")
@@ -134,7 +241,7 @@ class Xids(Gate):
             same = [event for event in fallen if event.pci == pci]
             where = f"{node} {parts.name(facts, pci)}" if pci else node
             actual = f"{_times(same)}: {same[-1].text.rstrip('.')}"
-            judge.fail(where, "GPU has fallen off the bus", "no such line since boot", actual, _step("RESTART_BM", kernel_log.FALLEN))
+            judge.fail(where, FALLEN_OFF, "no such line since boot", actual, step=_step("RESTART_BM", kernel_log.FALLEN))
 
     def _counted(self, events: Sequence[Event], notes: list[str]) -> list[Event]:
         """Leave out what was before the time from which the log counts."""
@@ -149,21 +256,17 @@ class Xids(Gate):
 
 def _completeness(judge: Judge, node: str, log: KernelLog, exit_code: int | None) -> None:
     if exit_code != 0:
-        judge.error(
-            node, "kernel log contradicts itself", "exit code 0", f"{log.lines} lines and exit code {exit_code}", "Run `journalctl --dmesg --boot` by hand."
-        )
+        judge.error(node, LOG_EXIT_CODE, "exit code 0", f"{log.lines} lines and exit code {exit_code}")
     if log.from_boot and not log.whole:
         what = "the driver's first line ('NVRM: loading NVIDIA UNIX') and what came after it"
         actual = f"{log.lines} {'line' if log.lines == 1 else 'lines without it'}"
-        step = "Give the whole log, not lines of it. On a node: check that the driver is loaded (`lsmod`), then run the gate again."
-        judge.error(node, "kernel log is an excerpt", what, actual, step)
+        judge.error(node, LOG_EXCERPT, what, actual)
     if not log.from_boot:
         judge.error(
             node,
-            "kernel log does not reach back to the boot",
+            LOG_NOT_FROM_BOOT,
             "the line with which the kernel starts or the driver is loaded ('NVRM: loading NVIDIA UNIX')",
             f"{log.lines} lines without it",
-            "Enlarge the journal (journald.conf SystemMaxUse, RuntimeMaxUse), reboot, then run the gate again.",
         )
 
 
@@ -187,7 +290,7 @@ def _xids(judge: Judge, facts: NodeFacts, where: str, events: Sequence[Event], n
         if action in _HARMLESS:
             notes.append(f"{where}: Xid {code} ({name}) {_times(same)}, vendor's action {action}")
         else:
-            judge.fail(where, f"Xid {code} ({name})", "none since boot", f"{_times(same)}: {same[-1].text.rstrip('.')}", _step(action, code))
+            judge.fail(where, XID, "none since boot", f"{_times(same)}: {same[-1].text.rstrip('.')}", code=code, name=name, step=_step(action, code))
 
 
 def _action(facts: NodeFacts, events: Sequence[Event]) -> tuple[str, str]:
@@ -221,14 +324,11 @@ def _recovery(judge: Judge, where: str, events: Sequence[Event]) -> None:
     """Xid 154 says what the driver now asks for: the last one counts."""
     wanted = kernel_log.recovery(events[-1].text)
     if wanted is None:
-        judge.error(
-            where, "Xid 154 unreadable", "the recovery action that the driver asks for", events[-1].text, "Read `nvidia-smi -q | grep 'Recovery Action'`."
-        )
+        judge.error(where, XID_154_UNREADABLE, "the recovery action that the driver asks for", events[-1].text)
     elif wanted in ACTIONS:
-        judge.fail(where, "Xid 154 (GPU recovery action changed)", "None", f"{wanted}, {_times(events)}", ACTIONS[wanted])
+        judge.fail(where, XID_154, "None", f"{wanted}, {_times(events)}", step=ACTIONS[wanted])
     elif wanted != "None":
-        step = "Read the vendor's catalogue and `nvidia-smi -q | grep 'Recovery Action'`, and update rackready."
-        judge.error(where, "Xid 154: recovery action not known", "None", f"{wanted}, {_times(events)}", step)
+        judge.error(where, XID_154_UNKNOWN, "None", f"{wanted}, {_times(events)}")
 
 
 def _sxids(judge: Judge, where: str, events: Sequence[Event], notes: list[str]) -> None:
@@ -240,12 +340,9 @@ def _sxids(judge: Judge, where: str, events: Sequence[Event], notes: list[str]) 
         name = entry.name if entry else "not in the vendor's guide"
         text = next((event.text for event in same if event.text.startswith(("Fatal", "Non-fatal"))), same[-1].text)
         if fatal:
-            reset = "Power the node off and on: the fabric and all its GPUs are reset; where it comes back, the NVSwitch board is to be replaced"
-            judge.fail(where, f"SXid {code} ({name})", "none since boot", f"{_times(same)}: {text}", f"{reset}: docs/runbooks/nvlink-down.md.")
+            judge.fail(where, SXID_FATAL, "none since boot", f"{_times(same)}: {text}", code=code, name=name)
         elif entry is None:
-            judge.error(
-                where, f"SXid {code} ({name})", "none since boot", f"{_times(same)}: {text}", "Look the number up in the Fabric Manager guide, appendix D."
-            )
+            judge.error(where, SXID_UNKNOWN, "none since boot", f"{_times(same)}: {text}", code=code, name=name)
         else:
             notes.append(f"{where}: SXid {code} ({name}) {_times(same)}, {entry.kind.replace('_', '-')}")
 

@@ -6,8 +6,10 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import chrony
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
@@ -18,10 +20,45 @@ _DISTANCE = "chrony.conf(5), maxdistance: a source that may be wrong by more tha
 _SOURCE = "Prometheus node mixin, alert NodeClockSkewDetected: offset above 0.05 s"
 
 
+NO_CLOCK_DAEMON = FailKind(
+    "clock-daemon",
+    "clock daemon",
+    meaning="The node's clock daemon does not answer, so nothing keeps its time.",
+    next_step="`systemctl status chrony` on the node says why it does not run.",
+)
+CHRONY_UNREADABLE = ErrorKind(
+    "clock-unreadable",
+    "chronyc's output is not understood",
+    meaning="chronyc printed something else than its state.",
+    next_step=AGAIN,
+)
+NOT_SYNCHRONISED = FailKind(
+    "clock-not-synchronised",
+    "clock is not synchronised",
+    meaning="The node follows no time source: its clock drifts, and logs of nodes do not fit together.",
+    next_step="Check that the node reaches its time servers (`chronyc -n sources`), and that UDP port 123 is open.",
+)
+CLOCK_ERROR = FailKind(
+    "clock-error",
+    "clock's largest error",
+    meaning="The clock may be wrong by more than the gate set allows.",
+    next_step="Check that the node reaches its time servers now (`chronyc -n sources -v`) and which path they take: the bound grows while none answers.",
+)
+CLOCK_OFFSET = FailKind(
+    "clock-offset",
+    "clock offset",
+    meaning="The clock differs from its source by more than the gate set allows.",
+    next_step="Wait until chrony has slewed it, or step it once with `chronyc makestep` while no job runs; then run the gate again.",
+)
+
+FINDINGS = (NO_CLOCK_DAEMON, CHRONY_UNREADABLE, NOT_SYNCHRONISED, CLOCK_ERROR, CLOCK_OFFSET)
+
+
 class Clock(HostGate):
     """The clock follows a time source and is right."""
 
     id = "node/host/sanity/clock"
+    findings = (*reading.FINDINGS, *FINDINGS)
     looks = True
     what = "clock"
 
@@ -51,8 +88,7 @@ class Clock(HostGate):
         answer = found.commands.get("chronyc")
         if answer is not None and answer["stdout"].strip() == _SILENT:
             judge.judged += 1
-            step = "`systemctl status chrony` on the node says why it does not run."
-            judge.fail(node, "clock daemon", "chronyd that answers", _SILENT, step)
+            judge.fail(node, NO_CLOCK_DAEMON, "chronyd that answers", _SILENT)
             return
         text = found.text("chronyc")
         if text is None:
@@ -60,21 +96,18 @@ class Clock(HostGate):
         try:
             state = chrony.parse(text)
         except FormatError as error:
-            judge.error(node, "chronyc's output is not understood", "one line of 14 fields", error, AGAIN)
+            judge.error(node, CHRONY_UNREADABLE, "one line of 14 fields", error)
             return
         judge.judged += 1
         if not state.synchronised:
-            step = "Check that the node reaches its time servers (`chronyc -n sources`), and that UDP port 123 is open."
             own = ", its own clock (reference 7F7F0101, chrony's local mode)" if state.alone else ""
             actual = f"leap status {state.leap}, stratum {state.stratum}{own}"
-            judge.fail(node, "clock is not synchronised", "a time source that is followed", actual, step)
+            judge.fail(node, NOT_SYNCHRONISED, "a time source that is followed", actual)
             return
         most = Limit("clock_max_error", Op.LE, self.inputs.max_error_s, "s", _DISTANCE)
         if not most.holds(judge, node, state.max_error):
             parts = f"offset {abs(state.offset):.6f} s, root dispersion {state.root_dispersion:.6f} s, root delay {state.root_delay:.6f} s"
-            step = "Check that the node reaches its time servers now (`chronyc -n sources -v`) and which path they take: the bound grows while none answers."
-            judge.fail(node, "clock's largest error", f"at most {self.inputs.max_error_s:g} s", f"{state.max_error:.6f} s ({parts})", step)
+            judge.fail(node, CLOCK_ERROR, f"at most {self.inputs.max_error_s:g} s", f"{state.max_error:.6f} s ({parts})")
         limit = Limit("clock_offset", Op.LE, self.inputs.max_offset_s, "s", _SOURCE)
         if not limit.holds(judge, node, abs(state.offset)):
-            step = "Wait until chrony has slewed it, or step it once with `chronyc makestep` while no job runs; then run the gate again."
-            judge.fail(node, "clock offset", f"at most {self.inputs.max_offset_s:g} s", f"{state.offset:+.6f} s from {state.source}", step)
+            judge.fail(node, CLOCK_OFFSET, f"at most {self.inputs.max_offset_s:g} s", f"{state.offset:+.6f} s from {state.source}")

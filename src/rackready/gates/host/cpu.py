@@ -10,8 +10,10 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import lscpu
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
 from rackready.gates.judge import Judge
 
@@ -22,6 +24,91 @@ MICROCODE = "/sys/devices/system/cpu/cpu*/microcode/version"
 _SHOWN = 8
 
 
+LSCPU_UNREADABLE = ErrorKind(
+    "lscpu-unreadable",
+    "lscpu's output is not understood",
+    meaning="lscpu printed something else than its document.",
+    next_step=AGAIN,
+)
+CPUS_OFFLINE = FailKind(
+    "cpus-offline",
+    "CPUs offline",
+    meaning="Some CPUs of the node are switched off: jobs have fewer cores than they expect.",
+    next_step="Read why in the kernel log (`dmesg`), then `echo 1 > /sys/devices/system/cpu/cpuN/online`; if it goes off again, replace the processor.",
+)
+CPU_MODEL = FailKind(
+    "cpu-model",
+    "processor model",
+    meaning="The node has other processors than its platform.",
+    next_step="Correct the node's platform in the site file, or have the right processors built in.",
+)
+SOCKETS = FailKind(
+    "cpu-sockets",
+    "sockets",
+    meaning="The node has another number of processors than its platform.",
+    next_step="A processor is not seen: read the BMC's event log, reseat or replace it.",
+)
+CORES = FailKind(
+    "cpu-cores",
+    "cores per socket",
+    meaning="The processors have another number of active cores than their model.",
+    next_step="Cores are switched off: check the BIOS's active cores, then the processor.",
+)
+SMT_NOT_REPORTED = ErrorKind(
+    "smt-not-reported",
+    "SMT state not reported",
+    meaning="The kernel does not tell whether hyper-threading is on.",
+    next_step="Check the kernel's version.",
+)
+SMT_SETTING = FailKind(
+    "smt-setting",
+    "SMT",
+    meaning="Hyper-threading is not as the site wants.",
+    next_step="Set it in the BIOS (hyper-threading) or with `nosmt` on the kernel command line, and reboot.",
+)
+NO_GOVERNOR = ErrorKind(
+    "frequency-governor-not-reported",
+    "frequency governor not reported",
+    meaning="The kernel has no say in the processors' frequency, so the wanted governor cannot be set.",
+    next_step=(
+        "Load the cpufreq driver (intel_pstate, amd-pstate), or have the BIOS give frequency control to the operating system; "
+        "where the BIOS is to keep it, the site declares input governor: null."
+    ),
+)
+GOVERNOR_PRESENT = FailKind(
+    "frequency-governor-present",
+    "frequency governor",
+    meaning="The site wants the BIOS to keep frequency control, and the kernel has it.",
+    next_step="Have the BIOS keep frequency control (its system profile), or declare the governor that the site wants.",
+)
+GOVERNOR = FailKind(
+    "frequency-governor",
+    "frequency governor",
+    meaning="Some CPUs use another frequency governor than the site wants: they may run slower.",
+    next_step="`cpupower frequency-set -g {governor}`, and let tuned or a unit set it at boot.",
+)
+MICROCODE_DIFFERS = FailKind(
+    "microcode-differs",
+    "microcode",
+    meaning="The CPUs of one node have different microcode.",
+    next_step="Update the BIOS, or the microcode package, and reboot.",
+)
+
+FINDINGS = (
+    LSCPU_UNREADABLE,
+    CPUS_OFFLINE,
+    CPU_MODEL,
+    SOCKETS,
+    CORES,
+    SMT_NOT_REPORTED,
+    SMT_SETTING,
+    NO_GOVERNOR,
+    GOVERNOR_PRESENT,
+    GOVERNOR,
+    MICROCODE_DIFFERS,
+)
+
+
 def processors(judge: Judge, found: Answers) -> lscpu.Processors | None:
     """Return what lscpu says; None after an error was added."""
     text = found.text("lscpu")
@@ -30,7 +117,7 @@ def processors(judge: Judge, found: Answers) -> lscpu.Processors | None:
     try:
         return lscpu.parse(text)
     except FormatError as error:
-        judge.error(found.node, "lscpu's output is not understood", "its JSON document", error, AGAIN)
+        judge.error(found.node, LSCPU_UNREADABLE, "its JSON document", error)
         return None
 
 
@@ -38,6 +125,7 @@ class Cpu(HostGate):
     """Every processor core is there and online, with SMT, frequency governor and microcode as wanted."""
 
     id = "node/host/sanity/cpu"
+    findings = (*reading.FINDINGS, *FINDINGS)
     looks = True
     what = "processors"
 
@@ -86,17 +174,15 @@ class Cpu(HostGate):
         whole = len(cpus.online) == wanted and bool(cpus.offline) == kept
         if not whole:
             names = _listed(cpus.offline) or "some"
-            step = "Read why in the kernel log (`dmesg`), then `echo 1 > /sys/devices/system/cpu/cpuN/online`; if it goes off again, replace the processor."
-            judge.fail(node, "CPUs offline", f"{wanted} online", f"{len(cpus.online)} online, offline: {names}", step)
+            judge.fail(node, CPUS_OFFLINE, f"{wanted} online", f"{len(cpus.online)} online, offline: {names}")
         if parts is None:
             judge.remark("neither model nor number of cores is judged: the platform's profile has none")
             return
-        step = "Correct the node's platform in the site file, or have the right processors built in."
         if parts.cpu_model not in cpus.model:
-            judge.fail(node, "processor model", parts.cpu_model, cpus.model, step)
-        judge.equal(node, "sockets", parts.sockets, cpus.sockets, "A processor is not seen: read the BMC's event log, reseat or replace it.")
+            judge.fail(node, CPU_MODEL, parts.cpu_model, cpus.model)
+        judge.equal(node, SOCKETS, parts.sockets, cpus.sockets)
         if whole or not cpus.offline:
-            judge.equal(node, "cores per socket", parts.cores, cpus.cores, "Cores are switched off: check the BIOS's active cores, then the processor.")
+            judge.equal(node, CORES, parts.cores, cpus.cores)
 
     def _smt(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         wish = self._wish(facts)
@@ -105,10 +191,9 @@ class Cpu(HostGate):
         control = found.one(SMT)
         known = {"on": True, "off": False, "forceoff": False, "notsupported": False, "notimplemented": False}
         if control not in known:
-            judge.error(facts.node.name, "SMT state not reported", f"one of {', '.join(known)} in {SMT}", control or "nothing", "Check the kernel's version.")
+            judge.error(facts.node.name, SMT_NOT_REPORTED, f"one of {', '.join(known)} in {SMT}", control or "nothing")
             return
-        step = "Set it in the BIOS (hyper-threading) or with `nosmt` on the kernel command line, and reboot."
-        judge.equal(facts.node.name, "SMT", "on" if wish else "off", "on" if known[control] else "off", step)
+        judge.equal(facts.node.name, SMT_SETTING, "on" if wish else "off", "on" if known[control] else "off")
 
     def _governor(self, judge: Judge, facts: NodeFacts, found: Answers) -> None:
         governors = found.matching(GOVERNORS)
@@ -120,23 +205,21 @@ class Cpu(HostGate):
             if self.inputs.governor is None:
                 judge.remark("the BIOS keeps frequency control, as the site says: Linux has no cpufreq policy, and what the BIOS does is not judged here")
                 return
-            step = (
-                "Load the cpufreq driver (intel_pstate, amd-pstate), or have the BIOS give frequency control to the operating system; "
-                "where the BIOS is to keep it, the site declares input governor: null."
-            )
-            judge.error(node, "frequency governor not reported", self.inputs.governor, "no cpufreq policy", step)
+            judge.error(node, NO_GOVERNOR, self.inputs.governor, "no cpufreq policy")
             return
         judge.judged += 1
         if self.inputs.governor is None:
-            step = "Have the BIOS keep frequency control (its system profile), or declare the governor that the site wants."
-            judge.fail(
-                node, "frequency governor", "no cpufreq policy: the BIOS keeps frequency control", f"{_on(governors)} of {len(governors)} policies", step
-            )
+            judge.fail(node, GOVERNOR_PRESENT, "no cpufreq policy: the BIOS keeps frequency control", f"{_on(governors)} of {len(governors)} policies")
             return
         wrong = {int(path.split("policy")[1].split("/")[0]): value for path, value in governors.items() if value != self.inputs.governor}
         if wrong:
-            step = f"`cpupower frequency-set -g {self.inputs.governor}`, and let tuned or a unit set it at boot."
-            judge.fail(node, "frequency governor", self.inputs.governor, f"{_on(wrong)} of {len(governors)} policies (CPU {_listed(frozenset(wrong))})", step)
+            judge.fail(
+                node,
+                GOVERNOR,
+                self.inputs.governor,
+                f"{_on(wrong)} of {len(governors)} policies (CPU {_listed(frozenset(wrong))})",
+                governor=self.inputs.governor,
+            )
 
     @staticmethod
     def _microcode(judge: Judge, facts: NodeFacts, found: Answers) -> None:
@@ -149,7 +232,7 @@ class Cpu(HostGate):
         if len(counted) > 1:
             odd = frozenset(int(path.split("/cpu")[2].split("/")[0]) for path, value in versions.items() if value != counted[0][0])
             words = f"{', '.join(f'{value} on {count}' for value, count in counted)} (CPU {_listed(odd)} differ)"
-            judge.fail(facts.node.name, "microcode", "one version on all CPUs", words, "Update the BIOS, or the microcode package, and reboot.")
+            judge.fail(facts.node.name, MICROCODE_DIFFERS, "one version on all CPUs", words)
 
 
 def _on(values: Mapping[Any, str]) -> str:

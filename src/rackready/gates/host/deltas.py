@@ -11,9 +11,11 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates import base, port_errors
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import complaint, dcgm_diag
 from rackready.gates.formats.error import FormatError
-from rackready.gates.host import nvlink_deltas, optics, pairing
+from rackready.gates.gpu import nvlink
+from rackready.gates.host import nvlink_deltas, optics, pairing, reading
 from rackready.gates.host.counter import Counter
 from rackready.gates.host.links import folder
 from rackready.gates.host.memory import CE_PER_DAY, CE_SOURCE, COUNTS, UE_SOURCE
@@ -37,6 +39,40 @@ _REPLAY_SOURCE = "DCGM 4.6, pcie plugin, max_pcie_replays: 80 a run"
 _SEAT = "Reseat the card and its riser; then swap it with another slot's, to see whether the errors move with it."
 
 
+LOAD_FAILED = ErrorKind(
+    "load-failed",
+    "load failed",
+    meaning="The load that should stress the parts ended with an error, so counters beside it mean little.",
+    next_step="Run the gates of what it tests first; by hand: `{load}`.",
+)
+LOAD_ENDED_AT_ONCE = ErrorKind(
+    "load-ended-at-once",
+    "load ended at once",
+    meaning="The load ran for a moment only, so the parts were not stressed.",
+    next_step="Run the gates of what it tests first; by hand: `{load}`.",
+)
+LOAD_NOT_PROVEN = ErrorKind(
+    "load-not-proven",
+    "load failed",
+    meaning="The load's output does not show that every GPU was tested and passed.",
+    next_step="Run the gates of what it tests first; by hand: `{load}`.",
+)
+COUNT_UNREADABLE = ErrorKind(
+    "error-count-unreadable",
+    "{what} not readable",
+    meaning="A counter of errors is missing or went back, so nobody knows how many there were.",
+    next_step=AGAIN,
+)
+ERRORS_GREW = FailKind(
+    "error-count-grew",
+    "{what} grew under load",
+    meaning="A counter of errors grew while the part was under load: the part has errors only when it works.",
+    next_step="{step}",
+)
+
+FINDINGS = (LOAD_FAILED, LOAD_ENDED_AT_ONCE, LOAD_NOT_PROVEN, COUNT_UNREADABLE, ERRORS_GREW)
+
+
 def pcie_errors(generation: int, seconds: float) -> int:
     """Return how many corrected errors a link of 16 lanes within the specification's bit error rate may show."""
     mean = _LANES * _GT_S[generation] * seconds * _BER
@@ -47,6 +83,7 @@ class CounterDeltas(Gate):
     """Under load, no PCIe, NVLink, NIC or memory error counter grows faster than it may, and links and modules stay within their limits."""
 
     id = "node/host/stress/counter-deltas"
+    findings = (*optics.LINK, *reading.FINDINGS, *nvlink_deltas.FINDINGS, *pairing.FINDINGS, reading.PARTS_NOT_PLACED, nvlink.NVLINK_GPU_LOST, *FINDINGS)
     covers = frozenset({"node"})
 
     class Inputs(base.Inputs):
@@ -110,18 +147,19 @@ class CounterDeltas(Gate):
         node = facts.node.name
         if judge.trouble(trouble(load, node, "load")) or load is None:
             return False
-        step = f"Run the gates of what it tests first; by hand: `{' '.join(self.inputs.load)}`."
         if load.exit_code != 0:
-            judge.error(node, "load failed", "exit 0", f"exit {load.exit_code}: {complaint.last_words(load.stdout, load.stderr)}", step)
+            judge.error(
+                node, LOAD_FAILED, "exit 0", f"exit {load.exit_code}: {complaint.last_words(load.stdout, load.stderr)}", load=" ".join(self.inputs.load)
+            )
             return False
         lacks = ""
         if self.inputs.load[:2] == _DCGM and "-j" in self.inputs.load:
             lacks = _unloaded(load.stdout, facts.platform.gpus)
         elif load.seconds < self.inputs.least_s:
-            judge.error(node, "load ended at once", f"at least {self.inputs.least_s:g} s", f"{load.seconds:g} s", step)
+            judge.error(node, LOAD_ENDED_AT_ONCE, f"at least {self.inputs.least_s:g} s", f"{load.seconds:g} s", load=" ".join(self.inputs.load))
             return False
         if lacks:
-            judge.error(node, "load failed", "a test of the hardware that passed on every GPU, and none that failed", lacks, step)
+            judge.error(node, LOAD_NOT_PROVEN, "a test of the hardware that passed on every GPU, and none that failed", lacks, load=" ".join(self.inputs.load))
         return not lacks
 
     @staticmethod
@@ -185,9 +223,9 @@ def _hold(judge: Judge, counter: Counter, before: Mapping[str, int], after: Mapp
     judge.judged += 1
     if first is None or last is None or last < first:
         said = f"{'nothing' if first is None else first} before, {'nothing' if last is None else last} after"
-        judge.error(counter.where, f"{what} not readable", "a count that does not go back", said, AGAIN)
+        judge.error(counter.where, COUNT_UNREADABLE, "a count that does not go back", said, what=what)
     elif not counter.limit.holds(judge, counter.where, last - first):
-        judge.fail(counter.where, f"{what} grew under load", f"by at most {counter.limit.bound:g}", last - first, counter.step)
+        judge.fail(counter.where, ERRORS_GREW, f"by at most {counter.limit.bound:g}", last - first, what=what, step=counter.step)
 
 
 def _values(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, int]:

@@ -10,8 +10,10 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import fio, printed_json
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.disks import of_the_host
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judge import Judge
@@ -35,10 +37,69 @@ _SIBLINGS = 3
 _SOURCE = "oci-hpc, active check of NVMe drives: each within 2 % of the median"
 
 
+DRIVE_NOT_LISTED = ErrorKind(
+    "drive-read-not-listed",
+    "a drive was read that lsblk does not list",
+    meaning="A drive was read that the list of drives does not have: the outputs are not of one moment.",
+    next_step=AGAIN,
+)
+LSBLK_UNREADABLE = ErrorKind(
+    "drive-list-unreadable",
+    "lsblk's output is not understood",
+    meaning="lsblk printed something else than its list of drives.",
+    next_step=AGAIN,
+)
+FIO_UNREADABLE = ErrorKind(
+    "drive-fio-unreadable",
+    "fio's output is not understood",
+    meaning="fio printed something else than its document.",
+    next_step=AGAIN,
+)
+READ_ERROR = FailKind(
+    "drive-read-error",
+    "reading the drive",
+    meaning="The drive could not be read without an error: data on it are in danger.",
+    next_step="Replace the drive.",
+)
+READ_TOO_SHORT = ErrorKind(
+    "drive-read-too-short",
+    "reading ended too soon",
+    meaning="Reading ended long before its time, so the rate means little.",
+    next_step="Run the gate again; if it stays so, look for what stops fio (kernel log).",
+)
+DRIVE_SLOW = FailKind(
+    "drive-slow",
+    "drive is slow",
+    meaning="The drive reads slower than the site declares.",
+    next_step="Look at its PCIe width (`lspci -vv`), temperature and firmware; then replace it.",
+)
+DRIVE_SLOW_BESIDE = FailKind(
+    "drive-slow-beside-others",
+    "drive is slow",
+    meaning="The drive reads slower than others of its model in the node.",
+    next_step="Look at its PCIe width (`lspci -vv`), temperature and firmware; then replace it.",
+)
+NO_DRIVE = ErrorKind(
+    "no-drive-to-read",
+    "no drive to read",
+    meaning="The node lists no drive that can be read.",
+    next_step="Look at what the kernel sees (`lsblk` on the node); node/host/sanity/disks says how many drives it must be.",
+)
+RATE_NOT_JUDGED = ErrorKind(
+    "drive-rate-not-judged",
+    "rate of the drives cannot be judged",
+    meaning="No rate is declared and there are too few drives of one model to compare.",
+    next_step="Declare what each model reads, from its data sheet (input `models`; `read_gb_s` for all).",
+)
+
+FINDINGS = (DRIVE_NOT_LISTED, LSBLK_UNREADABLE, FIO_UNREADABLE, READ_ERROR, READ_TOO_SHORT, DRIVE_SLOW, DRIVE_SLOW_BESIDE, NO_DRIVE, RATE_NOT_JUDGED)
+
+
 class DiskBandwidth(HostGate):
     """Every drive reads as fast as its siblings of the same model, and as fast as is declared."""
 
     id = "node/host/performance/disk-bandwidth"
+    findings = (*reading.FINDINGS, *FINDINGS)
     what = "drives"
 
     class Inputs(base.Inputs):
@@ -79,10 +140,10 @@ class DiskBandwidth(HostGate):
         try:
             listed = printed_json.load(text)["blockdevices"]
             if lost := {key.split(" ", 1)[1] for key in found.repeated("fio")} - {str(item["path"]) for item in listed}:
-                judge.error(found.node, "a drive was read that lsblk does not list", "every drive on its list", ", ".join(sorted(lost)), AGAIN)
+                judge.error(found.node, DRIVE_NOT_LISTED, "every drive on its list", ", ".join(sorted(lost)))
             return {str(item["path"]): str(item["model"] or "no model").strip() for item in listed if int(item["size"]) and of_the_host(item)}
         except (ValueError, KeyError, TypeError) as error:
-            judge.error(found.node, "lsblk's output is not understood", "a list of block devices", error, AGAIN)
+            judge.error(found.node, LSBLK_UNREADABLE, "a list of block devices", error)
             return {}
 
     @staticmethod
@@ -94,30 +155,28 @@ class DiskBandwidth(HostGate):
         try:
             done = fio.parse(text)
         except FormatError as error:
-            judge.error(where, "fio's output is not understood", "its JSON document", error, AGAIN)
+            judge.error(where, FIO_UNREADABLE, "its JSON document", error)
             return None
         if done.error or done.read <= 0:
-            judge.fail(where, "reading the drive", "no error", f"errno {done.error}, {done.read:.2f} GB/s", "Replace the drive.")
+            judge.fail(where, READ_ERROR, "no error", f"errno {done.error}, {done.read:.2f} GB/s")
             return None
         if done.runtime < _LEAST * _RUN_S:
-            step = "Run the gate again; if it stays so, look for what stops fio (kernel log)."
-            judge.error(where, "reading ended too soon", f"{_RUN_S} s", f"{done.runtime:g} s", step)
+            judge.error(where, READ_TOO_SHORT, f"{_RUN_S} s", f"{done.runtime:g} s")
             return None
         return done.read
 
     def _model(self, judge: Judge, node: str, model: str, rates: dict[str, float]) -> None:
         declared = self.inputs.models.get(model, self.inputs.read_gb_s)
-        step = "Look at its PCIe width (`lspci -vv`), temperature and firmware; then replace it."
         for name, rate in rates.items():
             where, actual = f"{node} {name} ({model})", f"{rate:.2f} GB/s"
             others = [other for key, other in rates.items() if key != name]
             if declared is not None and not Limit("drive_read", Op.GE, declared, "GB/s", "declared in the gate set").holds(judge, where, rate):
-                judge.fail(where, "drive is slow", f"at least {declared:g} GB/s (declared)", actual, step)
+                judge.fail(where, DRIVE_SLOW, f"at least {declared:g} GB/s (declared)", actual)
             elif len(others) + 1 >= _SIBLINGS:
                 bound = median(others) * (1 - self.inputs.sibling_tolerance)
                 if not Limit("drive_read", Op.GE, round(bound, 4), "GB/s", _SOURCE, "fleet").holds(judge, where, rate):
                     expected = f"at least {bound:.2f} GB/s (median of its {len(others)} siblings less {self.inputs.sibling_tolerance:.0%})"
-                    judge.fail(where, "drive is slow", expected, actual, step)
+                    judge.fail(where, DRIVE_SLOW_BESIDE, expected, actual)
             elif declared is None:
                 judge.metric("drive_read", where, rate, "GB/s")
         if declared is None:
@@ -129,9 +188,7 @@ class DiskBandwidth(HostGate):
 def _unjudged(judge: Judge, node: str, rates: Mapping[str, Mapping[str, float]]) -> None:
     """Say why no drive could be held against anything, and what is missing for it."""
     if not rates:
-        step = "Look at what the kernel sees (`lsblk` on the node); node/host/sanity/disks says how many drives it must be."
-        judge.error(node, "no drive to read", "at least one block device with a size", "none", step)
+        judge.error(node, NO_DRIVE, "at least one block device with a size", "none")
         return
     found = ", ".join(f"{len(by_name)} of {model}" for model, by_name in rates.items())
-    step = "Declare what each model reads, from its data sheet (input `models`; `read_gb_s` for all)."
-    judge.error(node, "rate of the drives cannot be judged", f"a declared rate, or {_SIBLINGS} drives of one model", found, step)
+    judge.error(node, RATE_NOT_JUDGED, f"a declared rate, or {_SIBLINGS} drives of one model", found)

@@ -11,8 +11,10 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import printed_json, smart
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
@@ -37,6 +39,141 @@ _ROUNDING = 0.01
 and the next smaller one that is sold holds less by far."""
 
 
+SMART_UNREADABLE = ErrorKind(
+    "smart-unreadable",
+    "smartctl's output is not understood",
+    meaning="smartctl printed something else than its documents.",
+    next_step=AGAIN,
+)
+SMART_LIST = ErrorKind(
+    "smart-list-contradicts",
+    "smartctl's list contradicts its answers",
+    meaning="smartctl answered for a drive that its list does not have.",
+    next_step=AGAIN,
+)
+HEALTH_UNREADABLE = ErrorKind(
+    "drive-health-unreadable",
+    "health of the drive cannot be read",
+    meaning="smartctl's document of this drive is not whole, so its health is not known.",
+    next_step="Run `smartctl -a {name}` on the node.",
+)
+HEALTH_REFUSED = ErrorKind(
+    "drive-health-refused",
+    "health of the drive cannot be read",
+    meaning="smartctl could not ask the drive, so its health is not known.",
+    next_step="Run `smartctl -a {name}` on the node.",
+)
+SMART_CONTRADICTS = ErrorKind(
+    "smart-contradicts",
+    "smartctl contradicts itself",
+    meaning="smartctl's exit code and the drive's verdict do not agree.",
+    next_step="Run `smartctl -a {name}`.",
+)
+DRIVES_UNREADABLE = ErrorKind(
+    "drives-unreadable",
+    "lsblk's output is not understood",
+    meaning="lsblk printed something else than its list of drives.",
+    next_step=AGAIN,
+)
+ATTACHMENT_UNKNOWN = ErrorKind(
+    "drive-attachment-unknown",
+    "how the drive is attached is not known",
+    meaning="The list of drives lacks this drive, so nobody knows how it is attached.",
+    next_step=AGAIN,
+)
+SERIAL_TWICE = ErrorKind(
+    "drive-serial-twice",
+    "drives with one serial number",
+    meaning="Two drives tell one serial number, so evidence cannot name the part.",
+    next_step="Look (`smartctl -i`) whether it is one drive under several names; else replace the one that tells another's serial number.",
+)
+COUNT_NOT_JUDGED = ErrorKind(
+    "drive-count-not-judged",
+    "number of drives cannot be judged",
+    meaning="Nobody says how many drives the node must have.",
+    next_step="Declare `drives` in the gate set, or add `host` to the platform's profile with its source.",
+)
+DRIVE_COUNT = FailKind(
+    "drive-count",
+    "drives",
+    meaning="The node has another number of drives than it must.",
+    next_step="Reseat the drive that is missing (compare serial numbers with the delivery's list), then replace it.",
+)
+CAPACITY = FailKind(
+    "drive-capacity",
+    "capacity of drives",
+    meaning="Drives have less capacity than the platform's.",
+    next_step="Put in drives of the capacity that the server was delivered with; a namespace that does not fill its drive is made anew (`nvme list`).",
+)
+CAPACITY_DIFFERS = FailKind(
+    "drive-capacity-differs",
+    "capacity of drives {model}",
+    meaning="Drives of one model have different capacities.",
+    next_step="Put in drives of the capacity that the server was delivered with; a namespace that does not fill its drive is made anew (`nvme list`).",
+)
+ENDURANCE_USED = FailKind(
+    "drive-endurance-used",
+    "rated endurance used",
+    meaning="The drive wrote as much as it is rated for, or more than the gate set allows: it wears out.",
+    next_step=_REPLACE,
+)
+MEDIA_ERRORS = FailKind(
+    "drive-media-errors",
+    "media errors",
+    meaning="The drive could not read back data that it had written.",
+    next_step=_REPLACE,
+)
+SECTORS_REALLOCATED = FailKind(
+    "drive-sectors-reallocated",
+    "reallocated or pending sectors",
+    meaning="The drive replaced bad sectors by spare ones, or is about to.",
+    next_step=_REPLACE,
+)
+SECTORS_UNCORRECTABLE = FailKind(
+    "drive-uncorrectable",
+    "uncorrectable errors or sectors",
+    meaning="The drive has sectors that it cannot read any more.",
+    next_step=_REPLACE,
+)
+DRIVE_WARNS = FailKind(
+    "drive-warns",
+    "drive warns",
+    meaning="The drive itself says that it is failing.",
+    next_step=_REPLACE,
+)
+SPARE_BLOCKS = FailKind(
+    "drive-spare-blocks",
+    "spare blocks",
+    meaning="The drive has fewer spare blocks left than its own threshold.",
+    next_step=_REPLACE,
+)
+SMART_WARNS = FailKind(
+    "smart-warns",
+    "smartctl warns",
+    meaning="smartctl warns of this drive by its exit code.",
+    next_step=_REPLACE,
+)
+
+READ = (SMART_UNREADABLE, SMART_LIST, HEALTH_UNREADABLE, HEALTH_REFUSED, SMART_CONTRADICTS, DRIVES_UNREADABLE)
+"""What reading the drives can find."""
+FINDINGS = (
+    *READ,
+    ENDURANCE_USED,
+    MEDIA_ERRORS,
+    SECTORS_REALLOCATED,
+    SECTORS_UNCORRECTABLE,
+    ATTACHMENT_UNKNOWN,
+    SERIAL_TWICE,
+    COUNT_NOT_JUDGED,
+    DRIVE_COUNT,
+    CAPACITY,
+    CAPACITY_DIFFERS,
+    DRIVE_WARNS,
+    SPARE_BLOCKS,
+    SMART_WARNS,
+)
+
+
 def drives(judge: Judge, found: Answers, loose: Collection[str] = ()) -> list[smart.Drive]:
     """Return every drive that smartctl could read; the others are errors. ``loose``: names of drives that are none of the host."""
     text = found.text("scan")
@@ -45,10 +182,10 @@ def drives(judge: Judge, found: Answers, loose: Collection[str] = ()) -> list[sm
     try:
         names = smart.scan(text)
     except FormatError as error:
-        judge.error(found.node, "smartctl's output is not understood", "a list of drives", error, AGAIN)
+        judge.error(found.node, SMART_UNREADABLE, "a list of drives", error)
         return []
     for name in sorted({key.split(" ", 1)[1] for key in found.repeated("smart")} - set(names)):
-        judge.error(f"{found.node} {name}", "smartctl's list contradicts its answers", "a drive of its list", "an answer, and no place on the list", AGAIN)
+        judge.error(f"{found.node} {name}", SMART_LIST, "a drive of its list", "an answer, and no place on the list")
     return [drive for name in names if name not in loose and (drive := _drive(judge, found, name)) is not None]
 
 
@@ -61,13 +198,13 @@ def _drive(judge: Judge, found: Answers, name: str) -> smart.Drive | None:
     try:
         read = smart.drive(text)
     except FormatError as error:
-        judge.error(where, "health of the drive cannot be read", "smartctl's document", f"{error} (exit {code})", f"Run `smartctl -a {name}` on the node.")
+        judge.error(where, HEALTH_UNREADABLE, "smartctl's document", f"{error} (exit {code})", name=name)
         return None
     if code & _NOT_READ:
-        judge.error(where, "health of the drive cannot be read", "exit code without bits 0 to 2", f"exit {code}", f"Run `smartctl -a {name}` on the node.")
+        judge.error(where, HEALTH_REFUSED, "exit code without bits 0 to 2", f"exit {code}", name=name)
         return None
     if bool(code & 8) == read.passed:
-        judge.error(where, "smartctl contradicts itself", "exit code and verdict agree", f"exit {code}, passed {read.passed}", f"Run `smartctl -a {name}`.")
+        judge.error(where, SMART_CONTRADICTS, "exit code and verdict agree", f"exit {code}, passed {read.passed}", name=name)
         return None
     return replace(read, name=name, exit_code=code)
 
@@ -85,7 +222,7 @@ def attached(judge: Judge, found: Answers) -> dict[str, bool]:
     try:
         return {str(item["path"]): of_the_host(item) for item in printed_json.load(text)["blockdevices"]}
     except (ValueError, KeyError, TypeError) as error:
-        judge.error(found.node, "lsblk's output is not understood", "a list of block devices with transport", error, AGAIN)
+        judge.error(found.node, DRIVES_UNREADABLE, "a list of block devices with transport", error)
         return {}
 
 
@@ -93,7 +230,7 @@ def _known(judge: Judge, node: str, read: list[smart.Drive], listed: Mapping[str
     """Say of which drives lsblk does not tell how they are attached; a controller of NVMe is on PCIe, and has no block device of its own name."""
     for drive in read:
         if not drive.name.startswith("/dev/nvme") and drive.name not in listed:
-            judge.error(f"{node} {drive.name}", "how the drive is attached is not known", "the drive on lsblk's list", "not there", AGAIN)
+            judge.error(f"{node} {drive.name}", ATTACHMENT_UNKNOWN, "the drive on lsblk's list", "not there")
 
 
 def _capacities(read: list[smart.Drive]) -> str:
@@ -108,6 +245,7 @@ class Disks(HostGate):
     """Every drive is there with its capacity, and none warns, wears out or has lost data."""
 
     id = "node/host/sanity/disks"
+    findings = (*reading.FINDINGS, *FINDINGS)
     looks = True
     what = "drives"
 
@@ -156,22 +294,18 @@ class Disks(HostGate):
             names[drive.serial].append(drive.name)
         for serial, same in names.items():
             if len(same) > 1:
-                step = "Look (`smartctl -i`) whether it is one drive under several names; else replace the one that tells another's serial number."
-                judge.error(node, "drives with one serial number", "a serial number of its own on every drive", f"{serial} on {', '.join(same)}", step)
+                judge.error(node, SERIAL_TWICE, "a serial number of its own on every drive", f"{serial} on {', '.join(same)}")
         judge.judged += 1
         if wanted is None:
-            step = "Declare `drives` in the gate set, or add `host` to the platform's profile with its source."
-            judge.error(node, "number of drives cannot be judged", "a number in profile or gate set", "none", step)
+            judge.error(node, COUNT_NOT_JUDGED, "a number in profile or gate set", "none")
         elif len(names) + unread != wanted:
             shown = ", ".join(f"{drive.name} {drive.serial}" for drive in read)
-            step = "Reseat the drive that is missing (compare serial numbers with the delivery's list), then replace it."
-            judge.fail(node, "drives", f"{wanted} drives", f"{len(names)} ({shown})", step)
+            judge.fail(node, DRIVE_COUNT, f"{wanted} drives", f"{len(names)} ({shown})")
         return wanted is not None and len(read) == wanted
 
     def _sizes(self, judge: Judge, facts: NodeFacts, read: list[smart.Drive]) -> None:
         """Hold capacities against the profile's, the largest against the largest; where it publishes none, against drives of the same model."""
         node, parts = facts.node.name, facts.platform.host
-        step = "Put in drives of the capacity that the server was delivered with; a namespace that does not fill its drive is made anew (`nvme list`)."
         if self.inputs.drives is None and parts is not None and parts.drive_gb:
             wanted = sorted((gb for gb, count in parts.drive_gb.items() for _ in range(count)), reverse=True)
             pairs = zip(wanted, sorted(read, key=lambda drive: drive.size, reverse=True), strict=True)
@@ -179,7 +313,7 @@ class Disks(HostGate):
             good = [limit.holds(judge, f"{node} {drive.name}", drive.size / 1e9) for limit, drive in limits]
             if not all(good):
                 expected = ", ".join(f"{count} of {gb} GB" for gb, count in sorted(parts.drive_gb.items(), reverse=True))
-                judge.fail(node, "capacity of drives", f"at least {expected}", _capacities(read), step)
+                judge.fail(node, CAPACITY, f"at least {expected}", _capacities(read))
             return
         models = defaultdict(list)
         for drive in read:
@@ -187,7 +321,7 @@ class Disks(HostGate):
         judge.judged += 1
         for model, alike in models.items():
             if len({drive.size for drive in alike}) > 1:
-                judge.fail(node, f"capacity of drives {model}", "one capacity on all drives of a model", _capacities(alike), step)
+                judge.fail(node, CAPACITY_DIFFERS, "one capacity on all drives of a model", _capacities(alike), model=model)
         alone = ", ".join(alike[0].name for alike in models.values() if len(alike) == 1)
         judge.remark("no capacities are published for its drives: held against others of the same model only" + (f", {alone} against nothing" if alone else ""))
 
@@ -197,18 +331,18 @@ class Disks(HostGate):
         if not drive.passed or drive.warning:
             words = "failed by its own verdict" if not drive.passed else "passed by its own verdict"
             mask = "" if drive.warning is None else f", critical warning 0x{drive.warning:02x}"
-            judge.fail(where, "drive warns", "no warning", words + mask, _REPLACE)
-        for name, value, bound, what, source in (
-            ("drive_used", drive.used, self.inputs.max_used_percent, "rated endurance used", _NVME),
-            ("drive_media_errors", drive.media_errors, 0, "media errors", _NVME),
-            ("drive_reallocated", drive.reallocated, 0, "reallocated or pending sectors", _ATA),
-            ("drive_uncorrectable", drive.uncorrectable, 0, "uncorrectable errors or sectors", _ATA),
+            judge.fail(where, DRIVE_WARNS, "no warning", words + mask)
+        for name, value, bound, kind, source in (
+            ("drive_used", drive.used, self.inputs.max_used_percent, ENDURANCE_USED, _NVME),
+            ("drive_media_errors", drive.media_errors, 0, MEDIA_ERRORS, _NVME),
+            ("drive_reallocated", drive.reallocated, 0, SECTORS_REALLOCATED, _ATA),
+            ("drive_uncorrectable", drive.uncorrectable, 0, SECTORS_UNCORRECTABLE, _ATA),
         ):
             unit = "%" if name == "drive_used" else "1"
             if value is not None and not Limit(name, Op.LE, bound, unit, source).holds(judge, where, value):
-                judge.fail(where, what, f"at most {bound}{'%' if unit == '%' else ''}", f"{value}{'%' if unit == '%' else ''}", _REPLACE)
+                judge.fail(where, kind, f"at most {bound}{'%' if unit == '%' else ''}", f"{value}{'%' if unit == '%' else ''}")
         if drive.spare is not None and drive.spare_least is not None and drive.spare < drive.spare_least:
-            judge.fail(where, "spare blocks", f"at least {drive.spare_least}% (the drive's own threshold)", f"{drive.spare}%", _REPLACE)
+            judge.fail(where, SPARE_BLOCKS, f"at least {drive.spare_least}% (the drive's own threshold)", f"{drive.spare}%")
 
     @staticmethod
     def _alarms(judge: Judge, node: str, drive: smart.Drive) -> None:
@@ -219,7 +353,7 @@ class Disks(HostGate):
             (_FAILED_TEST, "no self-test that failed", "one in the drive's log"),
         ):
             if drive.exit_code & bit:
-                judge.fail(where, "smartctl warns", expected, f"{actual} (exit {drive.exit_code}; {_EXIT})", _REPLACE)
+                judge.fail(where, SMART_WARNS, expected, f"{actual} (exit {drive.exit_code}; {_EXIT})")
         past = [words for bit, words in _ONCE.items() if drive.exit_code & bit]
         if drive.replaced:
             past.append(f"{drive.replaced} of its flash blocks were replaced from its reserve (attribute 5)")

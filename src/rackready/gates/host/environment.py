@@ -11,6 +11,8 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
+from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
 from rackready.gates.judge import Judge
 
@@ -40,6 +42,40 @@ _STEP = (
 )
 
 
+SETTING_FOUND = FailKind(
+    "environment-setting",
+    "{name} is set",
+    meaning="A variable is set on the node that changes what is measured.",
+    next_step=_STEP,
+)
+PRELOAD_FOUND = FailKind(
+    "environment-preload",
+    "library is loaded into every program",
+    meaning="A library is loaded into every program of the node and may change what is measured.",
+    next_step="Take it out: this library is loaded into every program of the node, those that measure among them.",
+)
+LIST_CUT_OFF = ErrorKind(
+    "environment-list-cut-off",
+    "list of {key} was cut off",
+    meaning="A list of the node's settings is not whole, so a setting may be missed.",
+    next_step=AGAIN,
+)
+SSHD_SETS = FailKind(
+    "sshd-sets-environment",
+    "SetEnv",
+    meaning="The SSH server sets a variable that changes what is measured.",
+    next_step="Take it out of sshd's configuration (`sshd -T | grep -i {key}`): a gate logs in by SSH.",
+)
+SSHD_ACCEPTS = FailKind(
+    "sshd-accepts-environment",
+    "AcceptEnv",
+    meaning="The SSH server accepts a variable from outside that changes what is measured.",
+    next_step="Take it out of sshd's configuration (`sshd -T | grep -i {key}`): a gate logs in by SSH.",
+)
+
+FINDINGS = (SETTING_FOUND, PRELOAD_FOUND, LIST_CUT_OFF, SSHD_SETS, SSHD_ACCEPTS)
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One variable that something sets. ``where``: file and line."""
@@ -53,6 +89,7 @@ class Environment(HostGate):
     """No file and no login of the node sets a variable that changes a measurement, other than the site declares."""
 
     id = "node/host/sanity/environment"
+    findings = (*reading.FINDINGS, *FINDINGS)
     looks = True
     what = "environment"
 
@@ -82,9 +119,8 @@ class Environment(HostGate):
         judge.judged += 1
         for item in settings:
             declared = self.inputs.allow.get(item.name)
-            step = _STEP.format(name=item.name, value=item.value)
             expected = f"{item.name}={declared}, as the site declares" if declared is not None else "not set: it changes what is measured"
-            judge.fail(f"{node} {item.where}", f"{item.name} is set", expected, f"{item.name}={item.value}", step)
+            judge.fail(f"{node} {item.where}", SETTING_FOUND, expected, f"{item.name}={item.value}", name=item.name, value=item.value)
         self._preload(judge, node, found)
         _sshd(judge, node, sshd)
 
@@ -107,8 +143,7 @@ class Environment(HostGate):
         loaded = [word for line in text.splitlines() for word in line.split("#")[0].replace(":", " ").split()]
         judge.judged += 1
         if loaded:
-            step = "Take it out: this library is loaded into every program of the node, those that measure among them."
-            judge.fail(f"{node} {PRELOAD}", "library is loaded into every program", "none", ", ".join(loaded), step)
+            judge.fail(f"{node} {PRELOAD}", PRELOAD_FOUND, "none", ", ".join(loaded))
 
 
 def _whole(judge: Judge, found: Answers, tool: Tool) -> str | None:
@@ -118,7 +153,7 @@ def _whole(judge: Judge, found: Answers, tool: Tool) -> str | None:
         return None
     *lines, last = text.splitlines() or [""]
     if last != _END:
-        judge.error(found.node, f"list of {tool.key} was cut off", f"a list that ends with {_END}", last[:60] or "nothing", AGAIN)
+        judge.error(found.node, LIST_CUT_OFF, f"a list that ends with {_END}", last[:60] or "nothing", key=tool.key)
         return None
     return "\n".join(lines)
 
@@ -144,11 +179,10 @@ def _sshd(judge: Judge, node: str, text: str) -> None:
     judge.judged += 1
     for line in text.splitlines():
         key, _, value = line.strip().partition(" ")
-        step = f"Take it out of sshd's configuration (`sshd -T | grep -i {key}`): a gate logs in by SSH."
         if key.lower() == "setenv" and any(changes(word.partition("=")[0]) for word in value.split()):
-            judge.fail(f"{node} sshd", "SetEnv", "no variable that changes what is measured", value, step)
+            judge.fail(f"{node} sshd", SSHD_SETS, "no variable that changes what is measured", value, key=key)
         elif key.lower() == "acceptenv" and any(_lets_in(pattern) for pattern in value.split()):
-            judge.fail(f"{node} sshd", "AcceptEnv", "no variable that changes what is measured", value, step)
+            judge.fail(f"{node} sshd", SSHD_ACCEPTS, "no variable that changes what is measured", value, key=key)
 
 
 def _lets_in(pattern: str) -> bool:

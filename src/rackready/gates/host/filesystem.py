@@ -7,8 +7,10 @@ from pydantic import Field
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.expectation import IMPLAUSIBLE
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import fio
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
@@ -21,10 +23,57 @@ NETWORK = ("lustre", "gpfs", "beegfs", "wekafs", "ceph", "nfs", "nfs4", "panfs",
 """File systems of a network, as Linux names their types: the registered names of their clients (file_system_type.name, or the FUSE subtype)."""
 
 
+FILESYSTEM_NOT_DECLARED = ErrorKind(
+    "filesystem-not-declared",
+    "parallel file system cannot be judged",
+    meaning="The site declares no folder and rates of its parallel file system, so there is nothing to compare with.",
+    next_step="Declare directory, read_gb_s and write_gb_s for this gate in the gate set, or its skip with a reason (site.yml gates.skip).",
+)
+FILESYSTEM_FIO_UNREADABLE = ErrorKind(
+    "filesystem-fio-unreadable",
+    "fio's output is not understood",
+    meaning="fio printed something else than its document.",
+    next_step=AGAIN,
+)
+NOT_MOUNTED = FailKind(
+    "filesystem-not-mounted",
+    "parallel file system",
+    meaning="The folder is not on a network file system: the parallel file system is not mounted there.",
+    next_step="Mount the parallel file system there, or correct the folder in the gate set; a type that it does not know is named there, too (kinds).",
+)
+FILESYSTEM_SLOW = FailKind(
+    "filesystem-slow",
+    "parallel file system is slow to {way}",
+    meaning="The node reads or writes the parallel file system slower than the site declares.",
+    next_step="Compare with other nodes: one slow node has a network or client problem, all slow ones a server problem.",
+)
+FILESYSTEM_ERROR = FailKind(
+    "filesystem-error",
+    "parallel file system",
+    meaning="Files of the parallel file system could not be read or written without an error.",
+    next_step="Read the client's messages in the kernel log (`dmesg`).",
+)
+FILESYSTEM_NOT_WHOLE = ErrorKind(
+    "filesystem-not-whole",
+    "files were not moved in whole ({way})",
+    meaning="fio moved fewer bytes than it was asked to.",
+    next_step="Look whether the folder is full or the client ended fio; then run the gate again.",
+)
+FILESYSTEM_IMPLAUSIBLE = ErrorKind(
+    "filesystem-implausible",
+    "{way} rate is none of this server's network",
+    meaning="The rate is more than the node's network carries, so a cache answered.",
+    next_step="Something on the node answered in its place (a cache, another file system): look at the mount and its options.",
+)
+
+FINDINGS = (FILESYSTEM_NOT_DECLARED, FILESYSTEM_FIO_UNREADABLE, NOT_MOUNTED, FILESYSTEM_SLOW, FILESYSTEM_ERROR, FILESYSTEM_NOT_WHOLE, FILESYSTEM_IMPLAUSIBLE)
+
+
 class ParallelFilesystem(HostGate):
     """The parallel file system is mounted, and gives this node the declared rates."""
 
     id = "node/storage/performance/parallel-filesystem"
+    findings = (*reading.FINDINGS, *FINDINGS)
     in_no_set = "it needs the mount and the rates that the site declares; such a site adds it (gates.also)"
     what = "parallel file system"
 
@@ -58,8 +107,7 @@ class ParallelFilesystem(HostGate):
         node, inputs = facts.node.name, self.inputs
         if inputs.directory is None or (inputs.read_gb_s is None and inputs.write_gb_s is None):
             judge.judged += 1
-            step = "Declare directory, read_gb_s and write_gb_s for this gate in the gate set, or its skip with a reason (site.yml gates.skip)."
-            judge.error(node, "parallel file system cannot be judged", "a folder and a rate that the site declares", "none", step)
+            judge.error(node, FILESYSTEM_NOT_DECLARED, "a folder and a rate that the site declares", "none")
             return
         kind = found.text("mount")
         text = found.text("fio")
@@ -68,20 +116,18 @@ class ParallelFilesystem(HostGate):
         try:
             done = fio.parse(text)
         except FormatError as error:
-            judge.error(node, "fio's output is not understood", "its JSON document", error, AGAIN)
+            judge.error(node, FILESYSTEM_FIO_UNREADABLE, "its JSON document", error)
             return
         judge.transport = f"{kind.strip()} at {inputs.directory}"
         judge.judged += 1
         if kind.strip() not in inputs.kinds:
-            step = "Mount the parallel file system there, or correct the folder in the gate set; a type that it does not know is named there, too (kinds)."
-            judge.fail(node, "parallel file system", f"a network file system at {inputs.directory}", kind.strip() or "nothing", step)
+            judge.fail(node, NOT_MOUNTED, f"a network file system at {inputs.directory}", kind.strip() or "nothing")
         self._moved(judge, facts, done)
         for way, rate, bound in (("write", done.write, inputs.write_gb_s), ("read", done.read, inputs.read_gb_s)):
             if bound is not None and not Limit(f"filesystem_{way}", Op.GE, bound, "GB/s", _DECLARED).holds(judge, node, rate):
-                step = "Compare with other nodes: one slow node has a network or client problem, all slow ones a server problem."
-                judge.fail(node, f"parallel file system is slow to {way}", f"at least {bound:g} GB/s (declared)", f"{rate:.2f} GB/s", step)
+                judge.fail(node, FILESYSTEM_SLOW, f"at least {bound:g} GB/s (declared)", f"{rate:.2f} GB/s", way=way)
         if done.error:
-            judge.fail(node, "parallel file system", "no error", f"errno {done.error}", "Read the client's messages in the kernel log (`dmesg`).")
+            judge.fail(node, FILESYSTEM_ERROR, "no error", f"errno {done.error}")
 
     def _moved(self, judge: Judge, facts: NodeFacts, done: fio.Transfer) -> None:
         """A rate counts only where the files were moved in whole, and where the server's network can carry it."""
@@ -92,9 +138,6 @@ class ParallelFilesystem(HostGate):
         for way, moved, rate in (("write", done.bytes_written, done.write), ("read", done.bytes_read, done.read)):
             judge.judged += 1
             if moved < wanted and not done.error:
-                step = "Look whether the folder is full or the client ended fio; then run the gate again."
-                judge.error(node, f"files were not moved in whole ({way})", f"{wanted} bytes ({inputs.jobs} of {inputs.size})", f"{moved} bytes", step)
+                judge.error(node, FILESYSTEM_NOT_WHOLE, f"{wanted} bytes ({inputs.jobs} of {inputs.size})", f"{moved} bytes", way=way)
             if network and not ceiling.holds(judge, node, rate):
-                step = "Something on the node answered in its place (a cache, another file system): look at the mount and its options."
-                what = f"{way} rate is none of this server's network"
-                judge.error(node, what, f"at most {ceiling.bound:g} GB/s", f"{rate:.2f} GB/s", step)
+                judge.error(node, FILESYSTEM_IMPLAUSIBLE, f"at most {ceiling.bound:g} GB/s", f"{rate:.2f} GB/s", way=way)

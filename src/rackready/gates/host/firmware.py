@@ -14,8 +14,10 @@ from pydantic import Field, field_validator
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.base import Done, Gate, GateFacts, Outputs, Run
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import dmidecode
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import disks, reading
 from rackready.gates.host.disks import BLOCK, HEALTH, SCAN, attached, drives
 from rackready.gates.host.reading import AGAIN, Answers, Tool, Wanted, answers
 from rackready.gates.judge import Judge
@@ -32,6 +34,66 @@ _PSID = re.compile(r"[A-Z0-9_-]{4,16}")
 _UNKNOWN = frozenset({"", "unknown", "n/a", "none", "[no information found]"})
 """What stands where a drive does not tell it; the last as smartctl prints it."""
 _FLASH = "Flash it to the version that is wanted (the server's or part's update package), power the node off and on, and run the gate again."
+
+
+BIOS_UNREADABLE = ErrorKind(
+    "firmware-dmidecode-unreadable",
+    "dmidecode's output is not understood",
+    meaning="dmidecode printed something else than the BIOS's version.",
+    next_step=AGAIN,
+)
+NIC_NOT_REPORTED = ErrorKind(
+    "nic-firmware-not-reported",
+    "NIC firmware not reported",
+    meaning="A NIC does not tell firmware version and PSID.",
+    next_step="Check that the NIC is on the bus and its driver is loaded.",
+)
+DRIVE_NOT_REPORTED = ErrorKind(
+    "drive-firmware-not-reported",
+    "drive firmware not reported",
+    meaning="A drive does not tell model and firmware version.",
+    next_step="Run `smartctl -a {name}` on the node.",
+)
+VBIOS_UNREADABLE = ErrorKind(
+    "vbios-unreadable",
+    "nvidia-smi's output is not understood",
+    meaning="nvidia-smi printed something else than VBIOS versions.",
+    next_step=AGAIN,
+)
+VBIOS_NOT_ALL = ErrorKind(
+    "vbios-not-all-told",
+    "VBIOS not told of every GPU",
+    meaning="nvidia-smi tells the VBIOS of another number of GPUs than the platform has.",
+    next_step="Run node/gpu/sanity/inventory: it names the GPU that is missing or another.",
+)
+NO_MAJORITY = FailKind(
+    "firmware-no-majority",
+    "firmware",
+    meaning="Alike parts have different firmware and no version has most of them, so nobody knows which is right.",
+    next_step="Declare the wanted version in the gate set (baseline): there is no majority to follow.",
+)
+FIRMWARE_VERSION = FailKind(
+    "firmware-version",
+    "firmware of {kind}",
+    meaning="The part has another firmware version than the site declares or most alike parts have.",
+    next_step=_FLASH,
+)
+NOT_IN_BASELINE = ErrorKind(
+    "firmware-not-in-baseline",
+    "{sort} that the firmware baseline does not declare",
+    meaning="The site's baseline does not declare this kind of part, so its firmware cannot be judged.",
+    next_step="Put in a part that is declared, or declare this kind of part, too (input baseline: '{kind}' and the version that is wanted).",
+)
+NIC_ALONE = ErrorKind(
+    "firmware-nic-alone",
+    "NIC that no other NIC is like",
+    meaning="This NIC is of a kind that no other NIC is, so there is nothing to compare its firmware with.",
+    next_step="Put in a NIC of the same kind, or declare both kinds in the gate set (baseline). `mstflint -d DEVICE query` shows its PSID.",
+)
+_WRONG = frozenset({NO_MAJORITY.code, FIRMWARE_VERSION.code})
+"""Codes of firmware that was read and is another than it should be: the rest could not be judged."""
+
+FINDINGS = (BIOS_UNREADABLE, NIC_NOT_REPORTED, DRIVE_NOT_REPORTED, VBIOS_UNREADABLE, VBIOS_NOT_ALL, NO_MAJORITY, FIRMWARE_VERSION, NOT_IN_BASELINE, NIC_ALONE)
 
 
 def wanted(facts: NodeFacts) -> Wanted:
@@ -51,24 +113,21 @@ def inventory(judge: Judge, facts: NodeFacts, found: Answers) -> dict[str, dict[
         try:
             out[f"BIOS of {facts.platform.product}"]["BIOS"] = dmidecode.bios_version(text)
         except FormatError as error:
-            judge.error(found.node, "dmidecode's output is not understood", "its BIOS Information", error, AGAIN)
+            judge.error(found.node, BIOS_UNREADABLE, "its BIOS Information", error)
     for nic in facts.nics:
         version, board = (found.one(f"/sys/class/infiniband/{nic.rdma_device}/{leaf}") for leaf in ("fw_ver", "board_id"))
         if version and board and _NIC_VERSION.fullmatch(version) and _PSID.fullmatch(board):
             out[f"NIC {board}"][nic.rdma_device] = version
         else:
-            step = "Check that the NIC is on the bus and its driver is loaded."
             actual = f"{version!r} and {board!r}" if version or board else "nothing"
-            judge.error(f"{found.node} {nic.rdma_device}", "NIC firmware not reported", "version and PSID", actual, step)
+            judge.error(f"{found.node} {nic.rdma_device}", NIC_NOT_REPORTED, "version and PSID", actual)
     loose = {name for name, own in attached(judge, found).items() if not own}
     for drive in drives(judge, found, loose):
         if _called(drive.model) and _called(drive.firmware):
             out[f"drive {drive.model}"][drive.name] = drive.firmware
         else:
             actual = f"{drive.model!r} and {drive.firmware!r}"
-            judge.error(
-                f"{found.node} {drive.name}", "drive firmware not reported", "model and version", actual, f"Run `smartctl -a {drive.name}` on the node."
-            )
+            judge.error(f"{found.node} {drive.name}", DRIVE_NOT_REPORTED, "model and version", actual, name=drive.name)
     _vbios(judge, facts, found, out)
     return dict(out)
 
@@ -83,13 +142,13 @@ def _vbios(judge: Judge, facts: NodeFacts, found: Answers, out: dict[str, dict[s
     text = found.text("nvidia-smi")
     rows = [[field.strip() for field in line.split(",")] for line in (text or "").splitlines() if line.strip()]
     if text is not None and (not rows or any(len(row) != 3 or not row[0].isdigit() or not row[2] for row in rows)):  # noqa: PLR2004 - as asked for
-        judge.error(found.node, "nvidia-smi's output is not understood", "index, name, VBIOS version per line", (text or "").strip()[:80] or "nothing", AGAIN)
+        judge.error(found.node, VBIOS_UNREADABLE, "index, name, VBIOS version per line", (text or "").strip()[:80] or "nothing")
         return
     every = [str(index) for index in range(facts.platform.gpus)]
     if text is not None and ([row[0] for row in rows] != every or len({row[1] for row in rows}) != 1):
         expected = f"one line for each of {len(every)} GPUs of one model"
         actual = ", ".join(f"{index} {name}" for index, name, _ in rows)
-        judge.error(found.node, "VBIOS not told of every GPU", expected, actual, "Run node/gpu/sanity/inventory: it names the GPU that is missing or another.")
+        judge.error(found.node, VBIOS_NOT_ALL, expected, actual)
         return
     for index, name, version in rows:
         out[f"VBIOS of {name}"][f"gpu{index}"] = version
@@ -99,6 +158,11 @@ class Firmware(Gate):
     """All firmware is as the site declares it; where it declares none, alike parts of identical nodes carry the same version."""
 
     id = "group/host/validation/firmware"
+    findings = (
+        *reading.FINDINGS,
+        *disks.READ,
+        *FINDINGS,
+    )
     after_fail = True
     covers = frozenset({"node"})
 
@@ -170,23 +234,21 @@ class Firmware(Gate):
         total = sum(versions.values())
         if declared is None and len(versions) > 1 and times * 2 <= total:
             for node in by_node:
-                step = "Declare the wanted version in the gate set (baseline): there is no majority to follow."
-                judge.fail(f"{node} {kind}", "firmware", "one version on alike parts", ", ".join(sorted(versions)), step)
+                judge.fail(f"{node} {kind}", NO_MAJORITY, "one version on alike parts", ", ".join(sorted(versions)))
             return
         expected = f"{declared} (declared)" if declared else f"{usual}, as {times} of {total} alike parts have"
         for node, parts in by_node.items():
             for part, version in parts.items():
                 if version != (declared or usual):
-                    judge.fail(f"{node} {part}", f"firmware of {kind}", expected, version, _FLASH)
+                    judge.fail(f"{node} {part}", FIRMWARE_VERSION, expected, version, kind=kind)
 
     def _undeclared(self, judge: Judge, kind: str, by_node: Mapping[str, Mapping[str, str]]) -> None:
         """Say of parts that the baseline declares others of their sort, and not them: held against nothing, they would slip past it."""
         sort = _sort(kind)
         expected = " or ".join(sorted(name for name in self.inputs.baseline if _sort(name) == sort)) + " (declared)"
-        step = f"Put in a part that is declared, or declare this kind of part, too (input baseline: '{kind}' and the version that is wanted)."
         for node, parts in by_node.items():
             actual = ", ".join(f"{part} has {version}" for part, version in parts.items())
-            judge.error(f"{node} {kind}", f"{sort} that the firmware baseline does not declare", expected, actual, step)
+            judge.error(f"{node} {kind}", NOT_IN_BASELINE, expected, actual, sort=sort, kind=kind)
 
     def attribute(self, facts: GateFacts, done: Sequence[Done]) -> dict[str, list[Verdict]]:  # noqa: ARG002 - the verdict names its nodes
         """Give each node what was found on it: another node's drift is not its fault."""
@@ -199,10 +261,9 @@ class Firmware(Gate):
 
 def _odd_one(judge: Judge, kind: str, by_node: Mapping[str, Mapping[str, str]], others: Sequence[str]) -> None:
     """Say of a compute NIC that no other of the group is like: a PSID of its own keeps it from every comparison."""
-    step = "Put in a NIC of the same kind, or declare both kinds in the gate set (baseline). `mstflint -d DEVICE query` shows its PSID."
     for node, parts in by_node.items():
         actual = ", ".join(f"{part} is {kind}" for part in parts)
-        judge.error(f"{node} {', '.join(parts)}", "NIC that no other NIC is like", " or ".join(others), actual, step)
+        judge.error(f"{node} {', '.join(parts)}", NIC_ALONE, " or ".join(others), actual)
 
 
 def _sort(kind: str) -> str:
@@ -215,7 +276,7 @@ def _own(verdict: Verdict, node: str) -> Verdict:
     findings = [finding for finding in verdict.findings if finding.where.split(" ", 1)[0] == node]
     if not findings and node not in verdict.measured:
         return verdict  # an error of the whole run
-    failed = any(finding.what.startswith("firmware") for finding in findings)
+    failed = any(finding.code in _WRONG for finding in findings)
     outcome = Outcome.FAIL if failed else Outcome.ERROR if findings else Outcome.PASS
     measured = [node] if outcome is Outcome.PASS else []
     return Verdict(outcome=outcome, findings=findings, criteria=verdict.criteria, measured=measured, blamed=[node] if findings else [], note=verdict.note)

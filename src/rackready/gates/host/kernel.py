@@ -9,6 +9,8 @@ from pydantic import Field, Strict
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
+from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted
 from rackready.gates.judge import Judge
 
@@ -19,6 +21,52 @@ SWAPS = Tool("swapon", ("swapon", "--show=NAME", "--noheadings", "--raw"), "moun
 _SIZES = {"k": 1, "m": 1024, "g": 1024 * 1024}
 _DEFAULT_KB = 2048
 """Size of huge pages that x86 and arm64 (4 KiB pages) take when the command line names none."""
+
+
+CMDLINE_NOT_REPORTED = ErrorKind(
+    "kernel-cmdline-not-reported",
+    "kernel command line not reported",
+    meaning="The kernel's command line cannot be read.",
+    next_step=AGAIN,
+)
+SWAP = FailKind(
+    "swap-on",
+    "swap",
+    meaning="Swap is on: memory of a job may be moved to a drive, which slows it a lot.",
+    next_step="`swapoff -a`, and take it out of /etc/fstab; or allow it in the gate set (swap: true).",
+)
+CMDLINE_WORD = FailKind(
+    "kernel-cmdline",
+    "kernel command line",
+    meaning="A word that the site wants is not on the kernel command line.",
+    next_step="Correct GRUB_CMDLINE_LINUX on the node (`update-grub`), and reboot it.",
+)
+HUGE_PAGES_NOT_REPORTED = ErrorKind(
+    "huge-pages-not-reported",
+    "huge pages of {size} kB not reported",
+    meaning="The kernel does not tell how many huge pages of this size there are.",
+    next_step="Check that the processor and the kernel offer this size.",
+)
+HUGE_PAGES = FailKind(
+    "huge-pages",
+    "huge pages of {size} kB",
+    meaning="The kernel has reserved fewer huge pages than the site wants.",
+    next_step="Memory was too fragmented or too small: reserve them on the kernel command line and reboot; look whether a memory module is missing.",
+)
+PRLIMIT_UNREADABLE = ErrorKind(
+    "memlock-unreadable",
+    "prlimit's output is not understood",
+    meaning="prlimit printed something else than limits.",
+    next_step=AGAIN,
+)
+MEMLOCK_LIMITED = FailKind(
+    "memlock-limited",
+    "locked memory (memlock)",
+    meaning="Programs may lock only a part of the memory: RDMA fails with large buffers.",
+    next_step="RDMA registers its buffers as locked memory: run install again (it writes /etc/security/limits.d), and log in anew.",
+)
+
+FINDINGS = (CMDLINE_NOT_REPORTED, SWAP, CMDLINE_WORD, HUGE_PAGES_NOT_REPORTED, HUGE_PAGES, PRLIMIT_UNREADABLE, MEMLOCK_LIMITED)
 
 
 def asked_for(cmdline: str) -> dict[int, int]:
@@ -46,6 +94,7 @@ class KernelSettings(HostGate):
     """The kernel runs with the wanted command line, huge pages, unlimited locked memory, and without swap."""
 
     id = "node/host/sanity/kernel-settings"
+    findings = (*reading.FINDINGS, *FINDINGS)
     looks = True
     what = "kernel settings"
 
@@ -69,7 +118,7 @@ class KernelSettings(HostGate):
         node = facts.node.name
         cmdline = found.one(CMDLINE)
         if not cmdline:
-            judge.error(node, "kernel command line not reported", CMDLINE, "nothing", AGAIN)
+            judge.error(node, CMDLINE_NOT_REPORTED, CMDLINE, "nothing")
         else:
             self._cmdline(judge, node, cmdline)
             self._huge(judge, node, cmdline, found)
@@ -78,9 +127,7 @@ class KernelSettings(HostGate):
         if swaps is not None:
             judge.judged += 1
             if swaps.split() and not self.inputs.swap:
-                judge.fail(
-                    node, "swap", "none", ", ".join(swaps.split()), "`swapoff -a`, and take it out of /etc/fstab; or allow it in the gate set (swap: true)."
-                )
+                judge.fail(node, SWAP, "none", ", ".join(swaps.split()))
 
     def _cmdline(self, judge: Judge, node: str, cmdline: str) -> None:
         words = cmdline.split()
@@ -89,7 +136,7 @@ class KernelSettings(HostGate):
             if word not in words:
                 name = word.partition("=")[0]
                 actual = next((other for other in words if other.partition("=")[0] == name), "not there")
-                judge.fail(node, "kernel command line", word, actual, "Correct GRUB_CMDLINE_LINUX on the node (`update-grub`), and reboot it.")
+                judge.fail(node, CMDLINE_WORD, word, actual)
 
     def _huge(self, judge: Judge, node: str, cmdline: str, found: Answers) -> None:
         judge.judged += 1
@@ -99,14 +146,12 @@ class KernelSettings(HostGate):
         have = {int(path.split("hugepages-")[1].split("kB")[0]): text for path, text in found.matching(HUGE).items()}
         for size, count in sorted(least.items()):
             text = have.get(size, "")
-            what = f"huge pages of {size} kB"
             if not text.isdigit():
-                judge.error(node, f"{what} not reported", f"at least {count}", text or "nothing", "Check that the processor and the kernel offer this size.")
+                judge.error(node, HUGE_PAGES_NOT_REPORTED, f"at least {count}", text or "nothing", size=size)
                 continue
             judge.metric(f"hugepages_{size}kb", node, int(text), "1")
             if int(text) < count:
-                step = "Memory was too fragmented or too small: reserve them on the kernel command line and reboot; look whether a memory module is missing."
-                judge.fail(node, what, f"at least {count}", text, step)
+                judge.fail(node, HUGE_PAGES, f"at least {count}", text, size=size)
 
     @staticmethod
     def _memlock(judge: Judge, node: str, found: Answers) -> None:
@@ -115,9 +160,8 @@ class KernelSettings(HostGate):
             return
         values = text.split()
         if len(values) != 2 or any(value != "unlimited" and not value.isdigit() for value in values):  # noqa: PLR2004 - soft and hard
-            judge.error(node, "prlimit's output is not understood", "soft and hard limit", text.strip()[:60] or "nothing", AGAIN)
+            judge.error(node, PRLIMIT_UNREADABLE, "soft and hard limit", text.strip()[:60] or "nothing")
             return
         judge.judged += 1
         if values != ["unlimited", "unlimited"]:
-            step = "RDMA registers its buffers as locked memory: run install again (it writes /etc/security/limits.d), and log in anew."
-            judge.fail(node, "locked memory (memlock)", "unlimited", f"soft {values[0]}, hard {values[1]} (bytes)", step)
+            judge.fail(node, MEMLOCK_LIMITED, "unlimited", f"soft {values[0]}, hard {values[1]} (bytes)")

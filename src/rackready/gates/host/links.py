@@ -9,6 +9,8 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
+from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
 from rackready.gates.judge import Judge
 from rackready.gates.no_nics import NOTE
@@ -26,6 +28,84 @@ _YEAR_S = 366 * 86400
 _COUNT_SOURCE = "Azure node health checks: 5 or more lost carriers of a port in a day"
 _AWAY_SOURCE = "NVIDIA's health checks of GB200 and GB300, rdma_linkflap_fatal: one outage of 30 s or more is critical"
 _RATE = re.compile(r"^(\d+(?:\.\d+)?) Gb/sec")
+
+
+DEVICE_MISSING = FailKind(
+    "link-device-missing",
+    "RDMA device missing",
+    meaning="The node does not have this NIC's RDMA device: the card is gone or its driver is not loaded.",
+    next_step="Check `lspci` and the driver; reseat the card.",
+)
+LINK_NOT_UP = FailKind(
+    "link-not-up",
+    "link is not up",
+    meaning="The port has no link.",
+    next_step="Check cable and module at {far} and the port's state on the switch.",
+)
+RATE_NOT_REPORTED = ErrorKind(
+    "link-rate-not-reported",
+    "rate not reported",
+    meaning="The port's rate cannot be read.",
+    next_step=AGAIN,
+)
+LINK_RATE = FailKind(
+    "link-rate",
+    "rate",
+    meaning="The port runs at another rate than the NIC's.",
+    next_step="Clean and reseat cable and module; check the port's speed on the switch.",
+)
+DOWNS_NOT_REPORTED = ErrorKind(
+    "link-downs-not-reported",
+    "link_downed not reported",
+    meaning="The port does not count how often its link went down.",
+    next_step=AGAIN,
+)
+WENT_DOWN_LATELY = FailKind(
+    "link-went-down-lately",
+    "link went down",
+    meaning="The link went down a short while ago: it flaps, and jobs on it stall or end.",
+    next_step="Clean and reseat cable and module, then swap them with those of another port: see whether the flaps move with them.",
+)
+WENT_DOWN_OFTEN = FailKind(
+    "link-went-down-often",
+    "link went down",
+    meaning="The link went down more often since boot than the gate set allows.",
+    next_step="Clean and reseat cable and module, then swap them with those of another port: see whether the flaps move with them.",
+)
+RETURN_NOT_LOGGED = ErrorKind(
+    "link-return-not-logged",
+    "link's return not in the kernel log",
+    meaning="The kernel log says that the link went down and not that it came back.",
+    next_step=AGAIN,
+)
+LINK_AWAY = FailKind(
+    "link-was-away",
+    "link was away",
+    meaning="The link was away longer than the gate set allows.",
+    next_step=(
+        "Find out why. Cable and module: clean and reseat them. A switch that was restarted on purpose: raise the "
+        "gate's input max_outage_s. It counts for {days:g} days, or until the node's next boot."
+    ),
+)
+LINE_UNREADABLE = ErrorKind(
+    "link-log-unreadable",
+    "line of the kernel log not understood",
+    meaning="A line of the kernel log about links cannot be read.",
+    next_step=AGAIN,
+)
+
+FINDINGS = (
+    DEVICE_MISSING,
+    LINK_NOT_UP,
+    RATE_NOT_REPORTED,
+    LINK_RATE,
+    DOWNS_NOT_REPORTED,
+    WENT_DOWN_LATELY,
+    WENT_DOWN_OFTEN,
+    RETURN_NOT_LOGGED,
+    LINK_AWAY,
+    LINE_UNREADABLE,
+)
 
 
 def folder(device: str) -> str:
@@ -59,6 +139,7 @@ class Links(HostGate):
     """Every compute NIC's link is up at its rate; it was not away for long this week, has not gone down often since boot, and not lately."""
 
     id = "node/host/sanity/links"
+    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, *FINDINGS)
     looks = True
     what = "links"
     covers = frozenset({"node", "nic"})
@@ -124,38 +205,36 @@ class Links(HostGate):
         state = found.one(f"{folder(nic.rdma_device)}/state")
         judge.judged += 1
         if state is None:
-            judge.fail(where, "RDMA device missing", f"/sys/class/infiniband/{nic.rdma_device}", "not there", "Check `lspci` and the driver; reseat the card.")
+            judge.fail(where, DEVICE_MISSING, f"/sys/class/infiniband/{nic.rdma_device}", "not there")
             return False
         if state != "4: ACTIVE":
             phys = found.one(f"{folder(nic.rdma_device)}/phys_state") or "not reported"
-            step = f"Check cable and module at {nic.switch or 'the switch'} {nic.port}".rstrip() + " and the port's state on the switch."
-            judge.fail(where, "link is not up", "4: ACTIVE", f"{state} ({phys})", step)
+            far = f"{nic.switch or 'the switch'} {nic.port}".rstrip()
+            judge.fail(where, LINK_NOT_UP, "4: ACTIVE", f"{state} ({phys})", far=far)
             return False
         rate = _RATE.match(found.one(f"{folder(nic.rdma_device)}/rate") or "")
         if rate is None:
-            judge.error(where, "rate not reported", f"{nic.rate} Gb/s", found.one(f"{folder(nic.rdma_device)}/rate") or "nothing", AGAIN)
+            judge.error(where, RATE_NOT_REPORTED, f"{nic.rate} Gb/s", found.one(f"{folder(nic.rdma_device)}/rate") or "nothing")
             return False
         if float(rate[1]) != nic.rate:
-            judge.fail(where, "rate", f"{nic.rate} Gb/s", f"{rate[1]} Gb/s", "Clean and reseat cable and module; check the port's speed on the switch.")
+            judge.fail(where, LINK_RATE, f"{nic.rate} Gb/s", f"{rate[1]} Gb/s")
             return False
         return True
 
     def _flaps(self, judge: Judge, node: str, nic: NicFacts, downs: list[float], found: Answers) -> bool:
-        where, step = _where(node, nic), "Clean and reseat cable and module, then swap them with those of another port: see whether the flaps move with them."
+        where = _where(node, nic)
         late = [at for at in downs if at > self.inputs.grace_s and at > _now(found) - self.inputs.window_s]
         counter = found.one(f"{folder(nic.rdma_device)}/counters/link_downed") or ""
         if not counter.isdigit():
-            judge.error(where, "link_downed not reported", "a count", counter or "nothing", AGAIN)
+            judge.error(where, DOWNS_NOT_REPORTED, "a count", counter or "nothing")
             return False
         if not Limit("link_downs_late", Op.LE, 0, "1", _GRACE_SOURCE).holds(judge, where, len(late)):
             actual = f"{len(late)}, the last {late[-1]:.0f} s after boot"
-            judge.fail(
-                where, "link went down", f"not in the last {self.inputs.window_s / 3600:g} h, {self.inputs.grace_s:.0f} s after boot apart", actual, step
-            )
+            judge.fail(where, WENT_DOWN_LATELY, f"not in the last {self.inputs.window_s / 3600:g} h, {self.inputs.grace_s:.0f} s after boot apart", actual)
             return False
         most = max(len(downs), int(counter))
         if not Limit("link_downs", Op.LE, self.inputs.max_downs, "1", _COUNT_SOURCE).holds(judge, where, most):
-            judge.fail(where, "link went down", f"at most {self.inputs.max_downs} times since boot", f"{most} times", step)
+            judge.fail(where, WENT_DOWN_OFTEN, f"at most {self.inputs.max_downs} times since boot", f"{most} times")
             return False
         return True
 
@@ -171,15 +250,11 @@ class Links(HostGate):
         if limit.holds(judge, where, seconds):
             return True
         if longest.end is None:
-            judge.error(where, "link's return not in the kernel log", "Link up after each Link down", f"Link down {longest.start:.0f} s after boot", AGAIN)
+            judge.error(where, RETURN_NOT_LOGGED, "Link up after each Link down", f"Link down {longest.start:.0f} s after boot")
             return False
         expected = f"at most {self.inputs.max_outage_s:g} s at a time, {grace:.0f} s after boot apart"
         days = self.inputs.outage_window_s / 86400
-        step = (
-            "Find out why. Cable and module: clean and reseat them. A switch that was restarted on purpose: raise the gate's input max_outage_s. "
-            f"It counts for {days:g} days, or until the node's next boot."
-        )
-        judge.fail(where, "link was away", expected, f"{longest.end - longest.start:.0f} s, from {longest.start:.0f} s after boot on", step)
+        judge.fail(where, LINK_AWAY, expected, f"{longest.end - longest.start:.0f} s, from {longest.start:.0f} s after boot on", days=days)
         return False
 
 
@@ -189,7 +264,7 @@ def _events(judge: Judge, node: str, text: str) -> list[_Event]:
     for line in (line.strip() for line in text.splitlines()):
         match = _LINE.match(line)
         if match is None:
-            judge.error(node, "line of the kernel log not understood", "time, driver, device and Link down or up", line[:100] or "nothing", AGAIN)
+            judge.error(node, LINE_UNREADABLE, "time, driver, device and Link down or up", line[:100] or "nothing")
         else:
             out.append(_Event(float(match["at"]), match["pci"] or "", match["netdev"], match["way"] == "down"))
     return out

@@ -7,8 +7,10 @@ import re
 from collections import Counter
 
 from rackready.design.facts import NodeFacts
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import dmidecode
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted
 from rackready.gates.judge import Judge
 from rackready.model.outcome import Op
@@ -16,10 +18,93 @@ from rackready.model.outcome import Op
 MODULES = Tool("dmidecode", ("dmidecode", "--type", "memory"), "dmidecode")
 
 
+DMI_UNREADABLE = ErrorKind(
+    "memory-dmidecode-unreadable",
+    "dmidecode's output is not understood",
+    meaning="dmidecode printed something else than memory modules.",
+    next_step=AGAIN,
+)
+MODULES_NOT_JUDGED = ErrorKind(
+    "memory-modules-not-judged",
+    "number of memory modules cannot be judged",
+    meaning="The platform's profile does not say how many memory modules there must be.",
+    next_step="Add `host` to the platform's profile, with its source.",
+)
+MODULE_COUNT = FailKind(
+    "memory-modules",
+    "memory modules",
+    meaning="The node has another number of memory modules than its platform.",
+    next_step="Reseat the module in that slot and read again; if it stays away, replace it, then suspect the slot or the processor's memory channel.",
+)
+MEMORY_SIZE = FailKind(
+    "memory-size",
+    "memory",
+    meaning="The node has another amount of memory than its platform.",
+    next_step="Reseat the module in that slot and read again; if it stays away, replace it, then suspect the slot or the processor's memory channel.",
+)
+SPEED_NOT_REPORTED = ErrorKind(
+    "memory-speed-not-reported",
+    "speed of memory modules not reported",
+    meaning="Some memory modules do not tell their speed and others do.",
+    next_step=AGAIN,
+)
+MODULES_DIFFER = FailKind(
+    "memory-modules-differ",
+    "{what} of memory modules",
+    meaning="The memory modules are not alike in size or speed, which slows the memory.",
+    next_step="Replace the odd module by one of the same part, or reseat it: one slow module slows its whole channel.",
+)
+NO_EDAC = ErrorKind(
+    "memory-errors-not-counted",
+    "memory error counters not reported",
+    meaning="No driver counts memory errors, so they would not be seen.",
+    next_step="Load the platform's driver (`modprobe i10nm_edac`, `amd64_edac`, or ghes_edac); without it memory errors are not seen.",
+)
+EDAC_UNREADABLE = ErrorKind(
+    "memory-errors-unreadable",
+    "memory error counters not understood",
+    meaning="The counters of memory errors are no whole numbers.",
+    next_step=AGAIN,
+)
+MACHINE_CHECK = FailKind(
+    "machine-check",
+    "machine check in the kernel log",
+    meaning="The processor reported a hardware error.",
+    next_step="Decode it (`ras-mc-ctl --errors`, the BMC's event log), and replace the part that it names.",
+)
+CORRECTED = FailKind(
+    "memory-errors-corrected",
+    "corrected memory errors",
+    meaning="More memory errors were corrected than is normal: a module wears out.",
+    next_step="Reseat the module; if the count grows again, replace it.",
+)
+UNCORRECTED = FailKind(
+    "memory-errors-uncorrected",
+    "uncorrected memory errors",
+    meaning="Memory lost data: a module must be replaced.",
+    next_step="Replace the module.",
+)
+
+FINDINGS = (
+    DMI_UNREADABLE,
+    MODULES_NOT_JUDGED,
+    MODULE_COUNT,
+    MEMORY_SIZE,
+    SPEED_NOT_REPORTED,
+    MODULES_DIFFER,
+    NO_EDAC,
+    EDAC_UNREADABLE,
+    MACHINE_CHECK,
+    CORRECTED,
+    UNCORRECTED,
+)
+
+
 class MemoryModules(HostGate):
     """Every memory module is there, all are alike, and run at one speed."""
 
     id = "node/host/sanity/memory-modules"
+    findings = (*reading.FINDINGS, DMI_UNREADABLE, MODULES_NOT_JUDGED, MODULE_COUNT, MEMORY_SIZE, SPEED_NOT_REPORTED, MODULES_DIFFER)
     looks = True
     what = "memory modules"
 
@@ -35,7 +120,7 @@ class MemoryModules(HostGate):
         try:
             slots = dmidecode.memory(text)
         except FormatError as error:
-            judge.error(found.node, "dmidecode's output is not understood", "its Memory Device structures", error, AGAIN)
+            judge.error(found.node, DMI_UNREADABLE, "its Memory Device structures", error)
             return
         filled = [slot for slot in slots if slot.size_gib]
         self._count(judge, facts, slots, filled)
@@ -48,26 +133,24 @@ class MemoryModules(HostGate):
         judge.metric("memory", node, total, "GiB")
         if parts is None:
             judge.judged += 1
-            step = "Add `host` to the platform's profile, with its source."
-            judge.error(node, "number of memory modules cannot be judged", "a number in the platform's profile", "none", step)
+            judge.error(node, MODULES_NOT_JUDGED, "a number in the platform's profile", "none")
             return
         empty = ", ".join(slot.locator for slot in slots if not slot.size_gib)
-        step = "Reseat the module in that slot and read again; if it stays away, replace it, then suspect the slot or the processor's memory channel."
         if parts.dimms:
             judge.count("memory_modules", node, len(filled), parts.dimms, parts.source)
             judge.judged += 1
             if len(filled) != parts.dimms:
-                judge.fail(node, "memory modules", f"{parts.dimms} modules", f"{len(filled)} (none in {empty})" if empty else str(len(filled)), step)
+                judge.fail(node, MODULE_COUNT, f"{parts.dimms} modules", f"{len(filled)} (none in {empty})" if empty else str(len(filled)))
         limit = Limit("memory", Op.GE, parts.memory_gib, "GiB", parts.source, "identity")
         if not limit.holds(judge, node, total):
-            judge.fail(node, "memory", f"{parts.memory_gib} GiB", f"{total:g} GiB", step)
+            judge.fail(node, MEMORY_SIZE, f"{parts.memory_gib} GiB", f"{total:g} GiB")
 
     @staticmethod
     def _alike(judge: Judge, node: str, filled: list[dmidecode.Module]) -> None:
         judge.judged += 1
         silent = [slot.locator for slot in filled if slot.speed is None]
         if 0 < len(silent) < len(filled):  # firmware of virtual machines says none of any module
-            judge.error(node, "speed of memory modules not reported", "a speed of every module, as most have", f"none of {', '.join(silent)}", AGAIN)
+            judge.error(node, SPEED_NOT_REPORTED, "a speed of every module, as most have", f"none of {', '.join(silent)}")
         for what, unit, values in (
             ("size", "GiB", {slot.locator: slot.size_gib for slot in filled}),
             ("speed", "MT/s", {slot.locator: slot.speed for slot in filled if slot.speed is not None}),
@@ -76,8 +159,7 @@ class MemoryModules(HostGate):
             if len(counted) > 1:
                 usual = counted[0][0]
                 odd = ", ".join(f"{locator} {value:g} {unit}" for locator, value in values.items() if value != usual and value is not None)
-                step = "Replace the odd module by one of the same part, or reseat it: one slow module slows its whole channel."
-                judge.fail(node, f"{what} of memory modules", f"{usual:g} {unit} everywhere, as most have", odd, step)
+                judge.fail(node, MODULES_DIFFER, f"{usual:g} {unit} everywhere, as most have", odd, what=what)
 
 
 COUNTS = "/sys/devices/system/edac/mc/mc*/[cu]e_count"
@@ -108,6 +190,7 @@ class MemoryErrors(HostGate):
     """No memory module had an uncorrected error or corrects too many, and the kernel logged no fatal machine check."""
 
     id = "node/host/sanity/memory-errors"
+    findings = (*reading.FINDINGS, NO_EDAC, EDAC_UNREADABLE, MACHINE_CHECK, CORRECTED, UNCORRECTED)
     looks = True
     what = "memory errors"
 
@@ -122,8 +205,7 @@ class MemoryErrors(HostGate):
         controllers, ages = found.matching(COUNTS), found.matching(AGE)
         if not controllers or not ages:
             judge.judged += 1
-            step = "Load the platform's driver (`modprobe i10nm_edac`, `amd64_edac`, or ghes_edac); without it memory errors are not seen."
-            judge.error(node, "memory error counters not reported", "an EDAC memory controller in /sys/devices/system/edac/mc", "none", step)
+            judge.error(node, NO_EDAC, "an EDAC memory controller in /sys/devices/system/edac/mc", "none")
             return
         modules, labels = found.matching(DIMM_COUNTS), found.matching(DIMM_LABELS)
         try:
@@ -135,7 +217,7 @@ class MemoryErrors(HostGate):
                 for path, text in sorted(controllers.items()):
                     self._unassigned(judge, node, path, int(text) - known[path], seconds)
         except (ValueError, KeyError) as error:
-            judge.error(node, "memory error counters not understood", "whole numbers", error, AGAIN)
+            judge.error(node, EDAC_UNREADABLE, "whole numbers", error)
 
     @staticmethod
     def _log(judge: Judge, node: str, found: Answers) -> None:
@@ -149,8 +231,7 @@ class MemoryErrors(HostGate):
                 f"uncorrected PCIe errors that the firmware reported: {of_pcie}; not of memory, node/host/stress/counter-deltas counts them under load"
             )
         if lines:
-            step = "Decode it (`ras-mc-ctl --errors`, the BMC's event log), and replace the part that it names."
-            judge.fail(node, "machine check in the kernel log", "none", f"{len(lines)} line{'s' if len(lines) > 1 else ''}, the last: {lines[-1]}", step)
+            judge.fail(node, MACHINE_CHECK, "none", f"{len(lines)} line{'s' if len(lines) > 1 else ''}, the last: {lines[-1]}")
 
     def _counter(self, judge: Judge, node: str, path: str, count: int, labels: dict[str, str], seconds: dict[str, int]) -> None:
         folder = path.rsplit("/", 1)[0]
@@ -213,6 +294,6 @@ def _hold(judge: Judge, where: str, *, corrected: bool, count: int, seconds: int
         return
     if corrected:
         actual = f"{count} in {days} day{'s' if days > 1 else ''}"
-        judge.fail(where, "corrected memory errors", f"at most {CE_PER_DAY} a day (mcelog)", actual, "Reseat the module; if the count grows again, replace it.")
+        judge.fail(where, CORRECTED, f"at most {CE_PER_DAY} a day (mcelog)", actual)
     else:
-        judge.fail(where, "uncorrected memory errors", "none", count, "Replace the module.")
+        judge.fail(where, UNCORRECTED, "none", count)

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
@@ -27,10 +28,57 @@ _WORKS = frozenset({"NOERROR", "NXDOMAIN", "SERVFAIL"})
 """Answers of a name server that does its work; SERVFAIL is all that one without the internet can say of a name of no zone of its own."""
 
 
+NAMES_UNREADABLE = ErrorKind(
+    "names-unreadable",
+    "resolution of names unreadable",
+    meaning="The document of how names resolve is not whole.",
+    next_step="Run the gate again.",
+)
+NAME_IN_HOSTS = FailKind(
+    "name-in-hosts-file",
+    "name {name}",
+    meaning="The node's hosts file gives a name another address than the site.",
+    next_step=_HOSTS,
+)
+NAME_UNRESOLVED = FailKind(
+    "name-not-resolved",
+    "name {name} does not resolve",
+    meaning="The node cannot find the address of a name that it needs.",
+    next_step=_SERVER,
+)
+NAME_ADDRESS = FailKind(
+    "name-other-address",
+    "name {name}",
+    meaning="The node finds another address for a name than the site's.",
+    next_step=_HOSTS,
+)
+OWN_NAME_UNRESOLVED = FailKind(
+    "own-name-not-resolved",
+    "its own name {hostname} does not resolve",
+    meaning="The node cannot find its own address by its name: MPI and Slurm fail on it.",
+    next_step="Give {hostname} the address {address} in DNS or in /etc/hosts on the node.",
+)
+OWN_NAME_ELSEWHERE = FailKind(
+    "own-name-other-machine",
+    "its own name {hostname} leads to another machine",
+    meaning="The node's own name leads to another machine.",
+    next_step="Give {hostname} the address {address} in DNS or in /etc/hosts on the node.",
+)
+NO_NAME_SERVER = FailKind(
+    "no-name-server",
+    "no name server answers",
+    meaning="None of the node's name servers answers.",
+    next_step=_SERVER,
+)
+
+FINDINGS = (NAMES_UNREADABLE, NAME_IN_HOSTS, NAME_UNRESOLVED, NAME_ADDRESS, OWN_NAME_UNRESOLVED, OWN_NAME_ELSEWHERE, NO_NAME_SERVER)
+
+
 class Names(Gate):
     """The node resolves its own name, the site's nodes and what the site needs rightly, and a name server answers."""
 
     id = "node/host/sanity/names"
+    findings = FINDINGS
     looks = True
     covers = frozenset({"node"})
 
@@ -57,7 +105,7 @@ class Names(Gate):
         try:
             found = sealed(document(output, script.FORMAT, printed.Names), script.digest)
         except FormatError as error:
-            judge.error(node, "resolution of names unreadable", "a complete document", error, "Run the gate again.")
+            judge.error(node, NAMES_UNREADABLE, "a complete document", error)
             return judge.verdict(node)
         _own(judge, node, facts.names.get(node) or str(facts.nodes[node].node.address), found)
         self._hosts(judge, node, facts, found)
@@ -75,16 +123,16 @@ class Names(Gate):
             known = right.get(name.lower())
             own = name.lower() in {node, found["hostname"].lower()} and _loopback(address)
             if known and address != known and not own:
-                judge.fail(f"{node} /etc/hosts", f"name {name}", known, address, _HOSTS)
+                judge.fail(f"{node} /etc/hosts", NAME_IN_HOSTS, known, address, name=name)
 
     def _needed(self, judge: Judge, node: str, facts: GateFacts, found: Mapping[str, Any]) -> None:
         for name in sorted({*facts.needed, *self.inputs.resolve, *self.inputs.hosts}):
             judge.judged += 1
             there, known = found["resolved"].get(name, []), self.inputs.hosts.get(name)
             if not there:
-                judge.fail(node, f"name {name} does not resolve", known or "an address", "none", _SERVER)
+                judge.fail(node, NAME_UNRESOLVED, known or "an address", "none", name=name)
             elif known and known not in there:
-                judge.fail(node, f"name {name}", known, ", ".join(there), _HOSTS)
+                judge.fail(node, NAME_ADDRESS, known, ", ".join(there), name=name)
 
 
 def _own(judge: Judge, node: str, address: str, found: Mapping[str, Any]) -> None:
@@ -93,11 +141,10 @@ def _own(judge: Judge, node: str, address: str, found: Mapping[str, Any]) -> Non
     hostname = found["hostname"]
     there = found["resolved"].get(hostname, [])
     strange = [other for other in there if other not in {address, *found["addresses"]} and not _loopback(other)]
-    step = f"Give {hostname} the address {address} in DNS or in /etc/hosts on the node."
     if not there:
-        judge.fail(node, f"its own name {hostname} does not resolve", address, "no address", step)
+        judge.fail(node, OWN_NAME_UNRESOLVED, address, "no address", hostname=hostname, address=address)
     elif strange:
-        judge.fail(node, f"its own name {hostname} leads to another machine", address, ", ".join(strange), step)
+        judge.fail(node, OWN_NAME_ELSEWHERE, address, ", ".join(strange), hostname=hostname, address=address)
 
 
 def _loopback(address: str) -> bool:
@@ -115,6 +162,6 @@ def _servers(judge: Judge, node: str, servers: Sequence[Mapping[str, Any]]) -> N
     judge.judged += 1
     bad = [f"{server['address']}: {server['answer'] or 'no answer'}" for server in servers if server["answer"] not in _WORKS]
     if len(bad) == len(servers):
-        judge.fail(node, "no name server answers", "an answer of one of them", "; ".join(bad), _SERVER)
+        judge.fail(node, NO_NAME_SERVER, "an answer of one of them", "; ".join(bad))
     elif bad:
         judge.remark(f"silent name servers: {'; '.join(bad)}")

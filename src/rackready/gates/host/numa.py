@@ -3,11 +3,47 @@
 from __future__ import annotations
 
 from rackready.design.facts import NodeFacts
+from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.host import cpu, reading
 from rackready.gates.host.cpu import LSCPU, processors
 from rackready.gates.host.reading import Answers, HostGate, Wanted, placed
 from rackready.gates.judge import Judge
 
 _STEP = "Check the BIOS (sub-NUMA clustering, NPS, node interleaving) and that the card sits in its own slot."
+
+
+NUMA_NODES = FailKind(
+    "numa-nodes",
+    "NUMA nodes",
+    meaning="The BIOS divides the machine into another number of NUMA nodes than the platform's.",
+    next_step=_STEP,
+)
+NUMA_NOT_JUDGED = ErrorKind(
+    "numa-not-judged",
+    "NUMA layout cannot be judged",
+    meaning="The platform's profile says nothing of NUMA nodes and has no NICs, so there is nothing to compare with.",
+    next_step="Add `host` to the platform's profile ({platform}.yml), with its source.",
+)
+NO_AFFINITY = FailKind(
+    "numa-no-affinity",
+    "NUMA node",
+    meaning="The BIOS does not say to which NUMA node this device belongs: programs are placed far from it.",
+    next_step="The BIOS gives no affinity for it: update the BIOS, and check its NUMA setting.",
+)
+AFFINITY_NOT_REPORTED = ErrorKind(
+    "numa-not-reported",
+    "NUMA node not reported",
+    meaning="The kernel does not tell this device's NUMA node.",
+    next_step="Look whether the device is on the bus: `lspci -s {pci}`.",
+)
+AFFINITY = FailKind(
+    "numa-other-node",
+    "NUMA node",
+    meaning="This device belongs to another NUMA node than on its platform.",
+    next_step=_STEP,
+)
+
+FINDINGS = (NUMA_NODES, NUMA_NOT_JUDGED, NO_AFFINITY, AFFINITY_NOT_REPORTED, AFFINITY)
 
 
 def expected(facts: NodeFacts) -> dict[str, tuple[str, int]]:
@@ -23,6 +59,7 @@ class Numa(HostGate):
     """The node has its NUMA nodes, and every GPU and NIC is on the one that it is wired to."""
 
     id = "node/host/sanity/numa"
+    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, cpu.LSCPU_UNREADABLE, *FINDINGS)
     looks = True
     what = "NUMA layout"
 
@@ -37,24 +74,21 @@ class Numa(HostGate):
             return
         cpus = processors(judge, found)
         if cpus is not None and parts is not None:
-            judge.equal(node, "NUMA nodes", parts.numa_nodes, cpus.numa_nodes, _STEP)
+            judge.equal(node, NUMA_NODES, parts.numa_nodes, cpus.numa_nodes)
         if parts is None and not expected(facts):
             judge.judged += 1
-            step = f"Add `host` to the platform's profile ({facts.platform.id}.yml), with its source."
-            judge.error(node, "NUMA layout cannot be judged", "a number of NUMA nodes, or compute NICs, in the platform's profile", "neither", step)
+            judge.error(node, NUMA_NOT_JUDGED, "a number of NUMA nodes, or compute NICs, in the platform's profile", "neither", platform=facts.platform.id)
         for pci, (part, wanted) in sorted(expected(facts).items(), key=lambda item: item[1]):
             text = found.one(_file(pci))
             where = f"{node} {part}"
             if text == "-1":
                 judge.judged += 1
-                step = "The BIOS gives no affinity for it: update the BIOS, and check its NUMA setting."
-                judge.fail(where, "NUMA node", wanted, "none (-1)", step)
+                judge.fail(where, NO_AFFINITY, wanted, "none (-1)")
             elif text is None or not text.isdigit():
                 judge.judged += 1
-                step = f"Look whether the device is on the bus: `lspci -s {pci}`."
-                judge.error(where, "NUMA node not reported", wanted, text or f"no {_file(pci)}", step)
+                judge.error(where, AFFINITY_NOT_REPORTED, wanted, text or f"no {_file(pci)}", pci=pci)
             else:
-                judge.equal(where, "NUMA node", wanted, int(text), _STEP)
+                judge.equal(where, AFFINITY, wanted, int(text))
 
 
 def _file(pci: str) -> str:

@@ -6,6 +6,7 @@ from collections import Counter as Counted
 from collections.abc import Mapping, Sequence
 
 from rackready.design.facts import NodeFacts
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import smi_nvlink
 from rackready.gates.formats.error import FormatError
 from rackready.gates.gpu import nvlink
@@ -20,6 +21,46 @@ _CRC = "CRC Errors"
 _CRC_RATE = Limit("nvlink_crc_rate", Op.LE, 100, "1/s", "DCGM, health watch of NVLinks: CRC errors count from 100 a second of one link on")
 _BER = Limit("nvlink_effective_ber", Op.LE, nvlink.MOST_EFFECTIVE, "1", nvlink.EFFECTIVE_SOURCE)
 _STEP = "Reset the GPU; if it comes back, reseat the board, then replace it."
+
+
+NVLINK_COUNT_UNREADABLE = ErrorKind(
+    "nvlink-load-counter-unreadable",
+    "NVLink counter {name} not readable",
+    meaning="A counter of a link is missing or went back, so its errors under load are not known.",
+    next_step=AGAIN,
+)
+NVLINK_CRC_UNDER_LOAD = FailKind(
+    "nvlink-load-crc",
+    "NVLink CRC errors under load",
+    meaning="A link counts CRC errors while it carries data, faster than is normal.",
+    next_step=_STEP,
+)
+NVLINK_BER_UNREADABLE = ErrorKind(
+    "nvlink-load-ber-unreadable",
+    "NVLink Effective BER unreadable",
+    meaning="The bit error rate of a link cannot be read.",
+    next_step=AGAIN,
+)
+NVLINK_BER = FailKind(
+    "nvlink-load-ber",
+    "NVLink bit error rate after correction",
+    meaning="A link has bit errors that its error correction does not repair.",
+    next_step=_STEP,
+)
+NVLINK_COUNTERS_UNREADABLE = ErrorKind(
+    "nvlink-load-counters-unreadable",
+    "NVLink counters unreadable",
+    meaning="nvidia-smi printed something else than the links' counters.",
+    next_step="Run `nvidia-smi nvlink -e` by hand.",
+)
+NVLINK_LOAD_FAULTS = ErrorKind(
+    "nvlink-load-faults-not-counted",
+    "NVLink faults not counted",
+    meaning="The driver counts no faults of this GPU's links under load.",
+    next_step=AGAIN,
+)
+
+FINDINGS = (NVLINK_COUNT_UNREADABLE, NVLINK_CRC_UNDER_LOAD, NVLINK_BER_UNREADABLE, NVLINK_BER, NVLINK_COUNTERS_UNREADABLE, NVLINK_LOAD_FAULTS)
 
 
 def counters(facts: NodeFacts, before: Mapping[str, int], after: Mapping[str, int]) -> list[Counter]:
@@ -49,8 +90,13 @@ def links(judge: Judge, facts: NodeFacts, texts: Sequence[str], seconds: float) 
             for name in sorted(nvlink.WATCHED & counted.keys()):
                 first, last = old.get(link, {}).get(name, ""), counted[name]
                 if not first.isdigit() or not last.isdigit() or int(last) < int(first):
-                    what = f"NVLink counter {name} not readable"
-                    judge.error(f"{where} nvlink{link}", what, "a count that does not go back", f"{first or 'nothing'} before, {last} after", AGAIN)
+                    judge.error(
+                        f"{where} nvlink{link}",
+                        NVLINK_COUNT_UNREADABLE,
+                        "a count that does not go back",
+                        f"{first or 'nothing'} before, {last} after",
+                        name=name,
+                    )
                 elif name == _CRC:
                     crc[link] = int(last) - int(first)
                 else:
@@ -66,7 +112,7 @@ def _crc(judge: Judge, where: str, grown: Mapping[int, int], seconds: float) -> 
         link = max(grown, key=lambda one: grown[one])
         rate = grown[link] / max(seconds, 1.0)  # what takes less than a second says little about a rate
         if not _CRC_RATE.holds(judge, where, rate):
-            judge.fail(f"{where} nvlink{link}", "NVLink CRC errors under load", f"at most {_CRC_RATE.bound:g} a second", f"{rate:.0f} a second", _STEP)
+            judge.fail(f"{where} nvlink{link}", NVLINK_CRC_UNDER_LOAD, f"at most {_CRC_RATE.bound:g} a second", f"{rate:.0f} a second")
 
 
 def _effective(judge: Judge, where: str, counted: Mapping[str, str]) -> None:
@@ -76,10 +122,10 @@ def _effective(judge: Judge, where: str, counted: Mapping[str, str]) -> None:
     try:
         rate = smi_nvlink.bit_error_rate(text)
     except FormatError:
-        judge.error(where, "NVLink Effective BER unreadable", "a rate such as 15e-255", text, AGAIN)
+        judge.error(where, NVLINK_BER_UNREADABLE, "a rate such as 15e-255", text)
         return
     if not _BER.holds(judge, where, rate):
-        judge.fail(where, "NVLink bit error rate after correction", f"at most {_BER.bound:g}", text, _STEP)
+        judge.fail(where, NVLINK_BER, f"at most {_BER.bound:g}", text)
 
 
 def values(judge: Judge, facts: NodeFacts, text: str) -> dict[str, int]:
@@ -88,7 +134,7 @@ def values(judge: Judge, facts: NodeFacts, text: str) -> dict[str, int]:
     try:
         found = smi_nvlink.errors(text)
     except FormatError as error:
-        judge.error(facts.node.name, "NVLink counters unreadable", "every GPU's counters", error, "Run `nvidia-smi nvlink -e` by hand.")
+        judge.error(facts.node.name, NVLINK_COUNTERS_UNREADABLE, "every GPU's counters", error)
         return out
     for name, words in found.lost.items():
         nvlink.lost(judge, facts, name, words)
@@ -96,7 +142,7 @@ def values(judge: Judge, facts: NodeFacts, text: str) -> dict[str, int]:
         out[f"gpu{gpu.index}/nvlink_inactive"] = (facts.gpu.nvlink.links if facts.gpu.nvlink else 0) - len(gpu.counters)
         if not gpu.counters or not all(nvlink.FAULTS & counters.keys() for counters in gpu.counters.values()):
             said = f"NVML: {gpu.refused}" if gpu.refused else "none"
-            judge.error(f"{facts.node.name} gpu{gpu.index}", "NVLink faults not counted", "a counter of faults on every link", said, AGAIN)
+            judge.error(f"{facts.node.name} gpu{gpu.index}", NVLINK_LOAD_FAULTS, "a counter of faults on every link", said)
         for name, value in (item for counters in gpu.counters.values() for item in counters.items()):
             if value.isdigit() and not name.endswith("BER") and name not in nvlink.WATCHED and not nvlink.PLAIN.match(name):
                 key = f"gpu{gpu.index}/nvlink_{name.removesuffix(' Errors').lower().replace(' ', '_')}"

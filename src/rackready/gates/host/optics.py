@@ -9,8 +9,10 @@ from pydantic import Field
 
 from rackready.design.facts import NicFacts, NodeFacts
 from rackready.gates import base
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import mlxlink
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Limit, Tool, Wanted, placed
 from rackready.gates.judge import Judge
 from rackready.gates.no_nics import NOTE
@@ -20,6 +22,130 @@ EFFECTIVE_SOURCE = "NVIDIA ibdiagnet user manual, bit error rate: threshold 10^-
 _RAW_SOURCE = "IEEE 802.3 clause 124 (400GBASE-DR4): 2.4 x 10^-4 before the RS(544,514) code corrects"
 _MODULE = "the module's own alarm thresholds, as mlxlink prints them"
 _SWAP = "Clean the connectors and reseat; then swap cable and module with another port's: see whether the fault moves with them."
+
+
+MLXLINK_UNREADABLE = ErrorKind(
+    "mlxlink-unreadable",
+    "mlxlink's output is not understood",
+    meaning="mlxlink printed something else than its document.",
+    next_step=AGAIN,
+)
+MLXLINK_CONTRADICTS = ErrorKind(
+    "mlxlink-contradicts",
+    "mlxlink contradicts itself",
+    meaning="mlxlink gave a document and still ended with an error.",
+    next_step=AGAIN,
+)
+OPTICS_LINK_DOWN = FailKind(
+    "optics-link-down",
+    "link is not up",
+    meaning="The port has no link; the firmware says what it thinks is wrong.",
+    next_step=_SWAP,
+)
+BER_NOT_REPORTED = ErrorKind(
+    "link-ber-not-reported",
+    "{what} not reported",
+    meaning="The NIC does not tell this bit error rate.",
+    next_step="Update the NIC's firmware and MFT.",
+)
+BER_HIGH = FailKind(
+    "link-ber-high",
+    "{what}",
+    meaning="The link has more bit errors than a good one.",
+    next_step=_SWAP,
+)
+NO_FIRMWARE_VERDICT = ErrorKind(
+    "link-firmware-no-verdict",
+    "the NIC's firmware gives no verdict on the link",
+    meaning="The NIC's firmware does not say whether the link is good.",
+    next_step=AGAIN,
+)
+FIRMWARE_VERDICT = FailKind(
+    "link-firmware-finds-fault",
+    "the NIC's firmware finds fault with the link",
+    meaning="The NIC's firmware says that something is wrong with the link.",
+    next_step=_SWAP,
+)
+MODULE_DARK = ErrorKind(
+    "module-reads-dark",
+    "no {what} on a link that is up",
+    meaning="The module reads no light on a link that is up, so its readings are wrong.",
+    next_step="Read it again (`mlxlink -m`); then replace the module.",
+)
+MODULE_READING = FailKind(
+    "module-reading-out-of-limits",
+    "{what}",
+    meaning="A reading of the module is beyond its own limits: it is too hot, too weak or about to fail.",
+    next_step="{step}",
+)
+READING_MISSING = ErrorKind(
+    "module-reading-missing",
+    "{what} not reported",
+    meaning="The module does not tell a reading that others of its part tell.",
+    next_step="Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module.",
+)
+NO_READING = ErrorKind(
+    "module-no-readings",
+    "{what} not reported",
+    meaning="No module of the node tells this reading, though optics are plugged in.",
+    next_step="Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module.",
+)
+LANES_MISSING = ErrorKind(
+    "module-lanes-missing",
+    "{what} not reported of every lane",
+    meaning="The module does not tell a reading of all lanes.",
+    next_step="Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module.",
+)
+FEC_NO_MAJORITY = FailKind(
+    "fec-no-majority",
+    "error correction (FEC)",
+    meaning="The links use different error corrections and none is used by most.",
+    next_step="Set both ends of the link to the same FEC (switch port, `mlxlink -k`), or let them negotiate.",
+)
+FEC_OTHER = FailKind(
+    "fec-other",
+    "error correction (FEC)",
+    meaning="The link uses another error correction than most: its far end may be set otherwise.",
+    next_step="Set both ends of the link to the same FEC (switch port, `mlxlink -k`), or let them negotiate.",
+)
+PART_NOT_REPORTED = ErrorKind(
+    "module-part-not-reported",
+    "part number not reported",
+    meaning="The module or cable does not tell its part number.",
+    next_step="Reseat the module: it cannot be read.",
+)
+PART_OTHER = FailKind(
+    "module-part-other",
+    "module or cable",
+    meaning="The module or cable is none of the parts that the site declares.",
+    next_step="Put in the part that the cabling plan has for this link (`rackready plan`).",
+)
+PART_NO_MAJORITY = FailKind(
+    "module-part-no-majority",
+    "module or cable",
+    meaning="The ports have different modules or cables, and none is on most.",
+    next_step="Put in the part that the cabling plan has for this link (`rackready plan`). Where several are right, declare them (input `parts`).",
+)
+PART_ODD = FailKind(
+    "module-part-odd-one",
+    "module or cable",
+    meaning="This port has another module or cable than most ports of the node.",
+    next_step="Put in the part that the cabling plan has for this link (`rackready plan`).",
+)
+
+LINK = (
+    MLXLINK_UNREADABLE,
+    MLXLINK_CONTRADICTS,
+    OPTICS_LINK_DOWN,
+    BER_NOT_REPORTED,
+    BER_HIGH,
+    NO_FIRMWARE_VERDICT,
+    FIRMWARE_VERDICT,
+    MODULE_DARK,
+    MODULE_READING,
+)
+"""What one link's errors and module can show."""
+FINDINGS = (*LINK, READING_MISSING, NO_READING, LANES_MISSING, FEC_NO_MAJORITY, FEC_OTHER, PART_NOT_REPORTED, PART_OTHER, PART_NO_MAJORITY, PART_ODD)
 
 
 def tools(facts: NodeFacts) -> tuple[Tool, ...]:
@@ -36,10 +162,10 @@ def read(judge: Judge, node: str, nic: NicFacts, found: Answers) -> mlxlink.Port
     try:
         port = mlxlink.parse(text)
     except FormatError as error:
-        judge.error(where, "mlxlink's output is not understood", "its JSON document", error, AGAIN)
+        judge.error(where, MLXLINK_UNREADABLE, "its JSON document", error)
         return None
     if found.code(f"mlxlink-{nic.rdma_device}"):
-        judge.error(where, "mlxlink contradicts itself", "exit 0 with status 0", f"exit {found.code(f'mlxlink-{nic.rdma_device}')}", AGAIN)
+        judge.error(where, MLXLINK_CONTRADICTS, "exit 0 with status 0", f"exit {found.code(f'mlxlink-{nic.rdma_device}')}")
         return None
     return port
 
@@ -73,37 +199,36 @@ def errors(judge: Judge, where: str, port: mlxlink.Port, effective: float = EFFE
     found = len(judge.fails) + len(judge.errors)
     judge.judged += 1
     if port.state != "Active":
-        judge.fail(where, "link is not up", "Active", f"{port.state}: {port.recommendation}", _SWAP)
+        judge.fail(where, OPTICS_LINK_DOWN, "Active", f"{port.state}: {port.recommendation}")
         return
     for what, name, value, bound, source in (
         ("bit error rate after correction", "effective_ber", port.effective_ber, effective, EFFECTIVE_SOURCE),
         ("bit error rate before correction", "raw_ber", port.raw_ber, raw, _RAW_SOURCE),
     ):
         if value is None:
-            judge.error(where, f"{what} not reported", f"at most {bound:g}", "N/A", "Update the NIC's firmware and MFT.")
+            judge.error(where, BER_NOT_REPORTED, f"at most {bound:g}", "N/A", what=what)
         elif not Limit(name, Op.LE, bound, "1", source).holds(judge, where, value):
-            judge.fail(where, what, f"at most {bound:g}", f"{value:g} ({port.recommendation})", _SWAP)
+            judge.fail(where, BER_HIGH, f"at most {bound:g}", f"{value:g} ({port.recommendation})", what=what)
     said = port.recommendation.strip().rstrip(".")
     ignored = said == _SIGNAL and port.raw_ber is not None and port.raw_ber < _SIGNAL_BER
     if len(judge.fails) + len(judge.errors) > found:
         return
     if said in _NO_VERDICT:
-        judge.error(where, "the NIC's firmware gives no verdict on the link", _GOOD, said or "nothing", AGAIN)
+        judge.error(where, NO_FIRMWARE_VERDICT, _GOOD, said or "nothing")
     elif said != _GOOD and not ignored:
-        judge.fail(where, "the NIC's firmware finds fault with the link", _GOOD, f"{said or 'nothing'} (raw bit error rate {port.raw_ber:g})", _SWAP)
+        judge.fail(where, FIRMWARE_VERDICT, _GOOD, f"{said or 'nothing'} (raw bit error rate {port.raw_ber:g})")
 
 
 def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
     """Hold what a module watches against the limits that it gives itself; copper has neither light nor, mostly, a sensor."""
-    for what, unit, reading, step in _WATCHED:
-        watched = reading(port)
+    for what, unit, read, step in _WATCHED:
+        watched = read(port)
         if watched is None:
             continue
         if watched.low is None or watched.high is None:
             if unit == "dBm" and all(value <= _DARK_DBM for value in watched.values):
                 actual = f"{', '.join(f'{value:g}' for value in watched.values)} dBm"
-                again = "Read it again (`mlxlink -m`); then replace the module."
-                judge.error(where, f"no {what} on a link that is up", f"more than {_DARK_DBM} dBm on a lane", actual, again)
+                judge.error(where, MODULE_DARK, f"more than {_DARK_DBM} dBm on a lane", actual, what=what)
             judge.remark("a module gives no limits: what it watches is held only where it does")
             continue
         for lane, value in enumerate(watched.values):
@@ -112,23 +237,22 @@ def module(judge: Judge, where: str, port: mlxlink.Port) -> None:
             good = Limit(metric, Op.GE, watched.low, unit, _MODULE).holds(judge, name, value)
             good = Limit(metric, Op.LE, watched.high, unit, _MODULE).holds(judge, name, value) and good
             if not good:
-                judge.fail(name, what, f"{watched.low:g} to {watched.high:g} {unit} ({_MODULE})", f"{value:g} {unit}", step)
+                judge.fail(name, MODULE_READING, f"{watched.low:g} to {watched.high:g} {unit} ({_MODULE})", f"{value:g} {unit}", what=what, step=step)
 
 
 def _readings(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.Port]) -> None:
     """What optics watch, and what others of the same part report with limits, must be there, lane by lane: else nothing was held against a limit."""
     alike = [other for other in ports if other.part == port.part]
-    step = "Reseat the module and read again (`mlxlink -m`); if it stays so, replace the module."
-    for what, unit, reading, _step in _WATCHED:
-        watched, having = reading(port), sum(_limited(reading(other)) for other in alike)
+    for what, unit, read, _step in _WATCHED:
+        watched, having = read(port), sum(_limited(read(other)) for other in alike)
         if having and not _limited(watched):
-            judge.error(where, f"{what} not reported", f"a reading with its limits, as {having} modules of the same part have", "nothing", step)
+            judge.error(where, READING_MISSING, f"a reading with its limits, as {having} modules of the same part have", "nothing", what=what)
         elif watched is None and port.watches and port.part:
-            judge.error(where, f"{what} not reported", "a reading: no copper is plugged in, and what has optics watches itself", "nothing", step)
+            judge.error(where, NO_READING, "a reading: no copper is plugged in, and what has optics watches itself", "nothing", what=what)
         elif watched is not None and unit in _BY_LANE:
-            lanes = max(port.lanes or 0, *(len(other.values) for other in map(reading, alike) if other is not None))
+            lanes = max(port.lanes or 0, *(len(other.values) for other in map(read, alike) if other is not None))
             if len(watched.values) < lanes:
-                judge.error(where, f"{what} not reported of every lane", f"{lanes} lanes", f"{len(watched.values)}", step)
+                judge.error(where, LANES_MISSING, f"{lanes} lanes", f"{len(watched.values)}", what=what)
     if not port.watches and not port.copper:
         judge.remark("an optical cable has no sensors (digital diagnostic monitoring): neither its light nor its temperature is judged")
 
@@ -155,17 +279,17 @@ def _fec(judge: Judge, where: str, port: mlxlink.Port, ports: list[mlxlink.Port]
     of = f"of the node's {len(alike)} ports" + (f" with {port.part}" if len(alike) < len(active) else "")
     values = [other.fec for other in alike]
     usual, all_ = _usual(values)
-    step = "Set both ends of the link to the same FEC (switch port, `mlxlink -k`), or let them negotiate."
     if usual is None:
-        judge.fail(where, "error correction (FEC)", f"one on most {of}", f"{port.fec} ({all_})", step)
+        judge.fail(where, FEC_NO_MAJORITY, f"one on most {of}", f"{port.fec} ({all_})")
     elif port.fec != usual:
-        judge.fail(where, "error correction (FEC)", f"{usual}, as {values.count(usual)} {of} have", port.fec, step)
+        judge.fail(where, FEC_OTHER, f"{usual}, as {values.count(usual)} {of} have", port.fec)
 
 
 class Optics(HostGate):
     """Every compute NIC's link has few bit errors, and its module is the right part, cool enough and gets enough light."""
 
     id = "node/host/validation/optics"
+    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, *FINDINGS)
     what = "optics"
     covers = frozenset({"node", "nic"})
 
@@ -211,17 +335,16 @@ class Optics(HostGate):
 
     def _part(self, judge: Judge, where: str, port: mlxlink.Port, siblings: list[str]) -> None:
         judge.judged += 1
-        step = "Put in the part that the cabling plan has for this link (`rackready plan`)."
         if not port.part:
-            judge.error(where, "part number not reported", "the module's or cable's part number", "N/A", "Reseat the module: it cannot be read.")
+            judge.error(where, PART_NOT_REPORTED, "the module's or cable's part number", "N/A")
             return
         if self.inputs.parts:
             if port.part not in self.inputs.parts:
-                judge.fail(where, "module or cable", f"{' or '.join(self.inputs.parts)} (declared)", port.part, step)
+                judge.fail(where, PART_OTHER, f"{' or '.join(self.inputs.parts)} (declared)", port.part)
             return
         usual, all_ = _usual(siblings)
         if usual is None:
             expected = f"one part on most of the node's {len(siblings)} ports, or the right ones declared"
-            judge.fail(where, "module or cable", expected, f"{port.part} ({all_})", f"{step} Where several are right, declare them (input `parts`).")
+            judge.fail(where, PART_NO_MAJORITY, expected, f"{port.part} ({all_})")
         elif port.part != usual:
-            judge.fail(where, "module or cable", f"{usual}, as {siblings.count(usual)} of the node's {len(siblings)} ports have", port.part, step)
+            judge.fail(where, PART_ODD, f"{usual}, as {siblings.count(usual)} of the node's {len(siblings)} ports have", port.part)

@@ -6,6 +6,7 @@ import re
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Output
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.formats import smi_nvlink
 from rackready.gates.formats.error import FormatError
 from rackready.gates.host.reading import Answers
@@ -20,12 +21,46 @@ _STEP = "Run the gate again. For readings that were captured elsewhere: give the
 Pair = tuple[Answers, Answers]
 
 
+ONE_READING = ErrorKind(
+    "one-reading-twice",
+    "one reading before and after the load",
+    meaning="One output was given for both readings, so no counter can have grown.",
+    next_step=_STEP,
+)
+OTHER_BOOT = ErrorKind(
+    "readings-of-two-boots",
+    "the readings are of two boots or two nodes",
+    meaning="The readings are of two boots or two nodes, so counters do not compare.",
+    next_step=_STEP,
+)
+READING_TIME_MISSING = ErrorKind(
+    "reading-time-missing",
+    "time of a reading not told",
+    meaning="A reading does not say when it was made.",
+    next_step=_STEP,
+)
+READINGS_TOO_CLOSE = ErrorKind(
+    "readings-not-around-load",
+    "the readings are not of before and after the load",
+    meaning="The readings are not as far apart as the load lasted, so they are not of before and after it.",
+    next_step=_STEP,
+)
+READINGS_OTHER_GPUS = ErrorKind(
+    "readings-of-other-gpus",
+    "the readings are of other GPUs",
+    meaning="The readings name different GPUs, so counters do not compare.",
+    next_step=_STEP,
+)
+
+FINDINGS = (ONE_READING, OTHER_BOOT, READING_TIME_MISSING, READINGS_TOO_CLOSE, READINGS_OTHER_GPUS)
+
+
 def paired(judge: Judge, facts: NodeFacts, outputs: tuple[Output, Output], readings: Pair, seconds: float) -> bool:
     """Whether counters of the second reading may be compared with the first's; else an error is added. ``seconds``: how long the load took."""
     node = facts.node.name
     judge.judged += 1
     if outputs[0].stdout == outputs[1].stdout:
-        judge.error(node, "one reading before and after the load", "two readings", "the same output twice", _STEP)
+        judge.error(node, ONE_READING, "two readings", "the same output twice")
         return False
     return _one_boot(judge, node, readings) and _apart(judge, node, readings, seconds) and _same_gpus(judge, node, readings)
 
@@ -37,7 +72,7 @@ def _one_boot(judge: Judge, node: str, readings: Pair) -> bool:
         return True
     if not first or first != last:
         actual = f"{first or 'nothing'} before, {last or 'nothing'} after"
-        judge.error(node, "the readings are of two boots or two nodes", f"one boot ({BOOT_ID})", actual, _STEP)
+        judge.error(node, OTHER_BOOT, f"one boot ({BOOT_ID})", actual)
         return False
     return True
 
@@ -48,12 +83,12 @@ def _apart(judge: Judge, node: str, readings: Pair, seconds: float) -> bool:
         return True
     times = [_uptime(reading) for reading in readings]
     if times[0] is None or times[1] is None:
-        judge.error(node, "time of a reading not told", f"seconds since boot ({UPTIME})", "nothing", _STEP)
+        judge.error(node, READING_TIME_MISSING, f"seconds since boot ({UPTIME})", "nothing")
         return False
     gap = times[1] - times[0]
     if gap < seconds - max(_ROUNDING_S, _DRIFT * seconds):
         expected = f"at least {seconds:g} s, the length of the load, from the first reading to the second"
-        judge.error(node, "the readings are not of before and after the load", expected, f"{gap:.1f} s", _STEP)
+        judge.error(node, READINGS_TOO_CLOSE, expected, f"{gap:.1f} s")
         return False
     return True
 
@@ -74,5 +109,5 @@ def _same_gpus(judge: Judge, node: str, readings: Pair) -> bool:
     uuids = [{gpu.index: gpu.uuid for gpu in report.gpus.values()} for report in reports]
     others = [f"gpu{index} {uuids[-1][index]} for {uuid}" for index, uuid in uuids[0].items() if uuids[-1].get(index, uuid) != uuid]
     if others:
-        judge.error(node, "the readings are of other GPUs", "the UUIDs of the first reading", ", ".join(others[:2]), _STEP)
+        judge.error(node, READINGS_OTHER_GPUS, "the UUIDs of the first reading", ", ".join(others[:2]))
     return not others

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from rackready.design.facts import NodeFacts
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import lspci
 from rackready.gates.formats.error import FormatError
+from rackready.gates.host import reading
 from rackready.gates.host.reading import AGAIN, Answers, HostGate, Tool, Wanted, placed
 from rackready.gates.judge import Judge
 
@@ -12,6 +14,46 @@ BRIDGES = Tool("lspci", ("lspci", "-D", "-vvv", "-d", "::0604"), "pciutils")
 _REDIRECTS = frozenset({"SrcValid", "ReqRedir", "CmpltRedir"})
 """NCCL's guide looks for SrcValid+; the redirections are what sends peer-to-peer traffic up (PCI Express, access control services)."""
 _VIRTUAL = "a virtual machine: its host needs access control services, and the NIC address translation (ATS) instead; not judged here"
+
+
+LSPCI_UNREADABLE = ErrorKind(
+    "lspci-unreadable",
+    "lspci's output is not understood",
+    meaning="lspci printed something else than bridges with their capabilities.",
+    next_step=AGAIN,
+)
+WAY_NOT_FOUND = ErrorKind(
+    "pcie-way-not-found",
+    "way to a GPU or NIC not found",
+    meaning="No bridge is listed above a GPU or NIC, so its path cannot be judged.",
+    next_step="Check with `lspci -t` that the device is on the bus, and its address in the platform's profile.",
+)
+PORT_KIND_UNKNOWN = ErrorKind(
+    "pcie-port-kind-unknown",
+    "kind of PCIe port not reported",
+    meaning="lspci does not tell what kind of port a bridge is.",
+    next_step="Run `lspci -vvv -s {address}` as root.",
+)
+ACS_ON = FailKind(
+    "acs-on",
+    "access control services",
+    meaning="Access control sends traffic between GPU and NIC over the processor: GPUDirect RDMA is slow.",
+    next_step="`setpci -s {address} ECAP_ACS+0x6.w=0000` at each boot, or switch ACS off in the BIOS: docs/runbooks/nccl-transport.md",
+)
+DEVICE_NOT_FOUND = ErrorKind(
+    "pci-device-not-found",
+    "PCI device not found",
+    meaning="A GPU or NIC is not at its PCI address.",
+    next_step="Look whether it is on the bus: `lspci -s {pci}`.",
+)
+IOMMU_TRANSLATES = FailKind(
+    "iommu-translates",
+    "IOMMU",
+    meaning="The IOMMU translates addresses of GPU or NIC: transfers between them are slower.",
+    next_step="Add iommu=pt (arm64: iommu.passthrough=1) to the kernel command line and reboot (nvidia-tuned sets the same).",
+)
+
+FINDINGS = (LSPCI_UNREADABLE, WAY_NOT_FOUND, PORT_KIND_UNKNOWN, ACS_ON, DEVICE_NOT_FOUND, IOMMU_TRANSLATES)
 
 
 def parts(facts: NodeFacts) -> dict[str, str]:
@@ -24,6 +66,7 @@ class AccessControl(HostGate):
     """No PCIe switch between a GPU and a NIC redirects their traffic to the processor (ACS is off)."""
 
     id = "node/host/sanity/pcie-acs"
+    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, LSPCI_UNREADABLE, WAY_NOT_FOUND, PORT_KIND_UNKNOWN, ACS_ON)
     looks = True
     what = "PCIe bridges"
 
@@ -43,7 +86,7 @@ class AccessControl(HostGate):
         try:
             bridges = lspci.parse(text)
         except FormatError as error:
-            judge.error(node, "lspci's output is not understood", "PCI bridges with their capabilities", error, AGAIN)
+            judge.error(node, LSPCI_UNREADABLE, "PCI bridges with their capabilities", error)
             return
         self._ports(judge, facts, bridges)
 
@@ -53,24 +96,22 @@ class AccessControl(HostGate):
         lost = [name for pci, name in below.items() if not any(bridge.above(pci) for bridge in bridges)]
         judge.judged += 1
         if lost:
-            step = "Check with `lspci -t` that the device is on the bus, and its address in the platform's profile."
-            judge.error(node, "way to a GPU or NIC not found", "a bridge above each", f"none above {', '.join(lost)}", step)
+            judge.error(node, WAY_NOT_FOUND, "a bridge above each", f"none above {', '.join(lost)}")
         for bridge in bridges:
             under = [name for pci, name in below.items() if bridge.above(pci)]
             on = (bridge.acs or frozenset()) & _REDIRECTS
             if under and not bridge.port:
-                what = "kind of PCIe port not reported"
-                judge.error(f"{node} {bridge.address}", what, "root, upstream or downstream port", "nothing", f"Run `lspci -vvv -s {bridge.address}` as root.")
+                judge.error(f"{node} {bridge.address}", PORT_KIND_UNKNOWN, "root, upstream or downstream port", "nothing", address=bridge.address)
             if under and on and bridge.port == "Downstream Port":
-                step = f"`setpci -s {bridge.address} ECAP_ACS+0x6.w=0000` at each boot, or switch ACS off in the BIOS: docs/runbooks/nccl-transport.md"
                 where, actual = f"{node} {bridge.address} (above {', '.join(under)})", " ".join(f"{flag}+" for flag in sorted(on))
-                judge.fail(where, "access control services", "off on switch ports above GPUs and NICs", actual, step)
+                judge.fail(where, ACS_ON, "off on switch ports above GPUs and NICs", actual, address=bridge.address)
 
 
 class Iommu(HostGate):
     """The IOMMU, where it is on, passes GPU and NIC traffic through without translation."""
 
     id = "node/host/sanity/iommu"
+    findings = (*reading.FINDINGS, reading.PARTS_NOT_PLACED, DEVICE_NOT_FOUND, IOMMU_TRANSLATES)
     looks = True
     what = "IOMMU"
 
@@ -90,14 +131,13 @@ class Iommu(HostGate):
         for pci, name in sorted(parts(facts).items(), key=lambda item: item[1]):
             judge.judged += 1
             if found.one(_present(pci)) is None:
-                judge.error(f"{node} {name}", "PCI device not found", _present(pci), "nothing", f"Look whether it is on the bus: `lspci -s {pci}`.")
+                judge.error(f"{node} {name}", DEVICE_NOT_FOUND, _present(pci), "nothing", pci=pci)
                 continue
             for kind in found.matching(_group(pci)).values():  # a group whose type cannot be read is an error
                 if kind != "identity":
                     wrong.setdefault(kind, []).append(name)
         for kind, names in wrong.items():
-            step = "Add iommu=pt (arm64: iommu.passthrough=1) to the kernel command line and reboot (nvidia-tuned sets the same)."
-            judge.fail(f"{node} {', '.join(names)}", "IOMMU", "identity (pass-through), or off", kind, step)
+            judge.fail(f"{node} {', '.join(names)}", IOMMU_TRANSLATES, "identity (pass-through), or off", kind)
 
 
 def _group(pci: str) -> str:

@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints
 
 from rackready.gates import base
 from rackready.gates.base import Gate, GateFacts, Outputs, Run, trouble
+from rackready.gates.finding_kinds import ErrorKind, FailKind
 from rackready.gates.formats import printed
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
@@ -33,10 +34,51 @@ _FOREIGN = (
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
+PROGRAMS_UNREADABLE = ErrorKind(
+    "programs-unreadable",
+    "comparison of programs unreadable",
+    meaning="The comparison of programs with their packages is not whole.",
+    next_step="Run the gate again.",
+)
+PROGRAMS_NOT_COMPARED = ErrorKind(
+    "programs-not-compared",
+    "programs not compared",
+    meaning="No program could be compared with its package.",
+    next_step="Run the gate again.",
+)
+NOT_DECLARED_FILE = FailKind(
+    "program-not-declared-file",
+    "{name} is not the file that the site declares",
+    meaning="A program that measures is another file than the site declares.",
+    next_step="Put the declared file back.",
+)
+NO_PACKAGE = FailKind(
+    "program-of-no-package",
+    "{name} belongs to no package",
+    meaning="A program that measures belongs to no package, so nobody knows what it does.",
+    next_step=_FOREIGN,
+)
+NO_CHECKSUM = ErrorKind(
+    "program-no-checksum",
+    "{name} cannot be compared",
+    meaning="The program's package has no checksum for it.",
+    next_step=_FOREIGN,
+)
+CHANGED = FailKind(
+    "program-changed",
+    "{name} is not the file of its package",
+    meaning="A program that measures is not the file that its package shipped: its figures cannot be trusted.",
+    next_step=_STEP,
+)
+
+FINDINGS = (PROGRAMS_UNREADABLE, PROGRAMS_NOT_COMPARED, NOT_DECLARED_FILE, NO_PACKAGE, NO_CHECKSUM, CHANGED)
+
+
 class Programs(Gate):
     """Every program and library that gates trust is the one that its package shipped, or that the site declares."""
 
     id = "node/host/sanity/programs"
+    findings = FINDINGS
     looks = True
     covers = frozenset({"node"})
 
@@ -67,10 +109,10 @@ class Programs(Gate):
         try:
             found = sealed(document(output, script.FORMAT, printed.TrustedPrograms), script.digest)
         except FormatError as error:
-            judge.error(node, "comparison of programs unreadable", "a complete document", error, "Run the gate again.")
+            judge.error(node, PROGRAMS_UNREADABLE, "a complete document", error)
             return judge.verdict(node)
         if "error" in found or not found.get("files"):
-            judge.error(node, "programs not compared", "programs with their packages' checksums", found.get("error", "no program found"), "Run the gate again.")
+            judge.error(node, PROGRAMS_NOT_COMPARED, "programs with their packages' checksums", found.get("error", "no program found"))
             return judge.verdict(node)
         for name, file in sorted(found["files"].items()):
             self._file(judge, node, name, file)
@@ -85,16 +127,16 @@ class Programs(Gate):
         declared = self.inputs.sha256.get(path) or self.inputs.sha256.get(file["real"])
         if declared is not None:
             if file["sha256"] != declared:
-                judge.fail(where, f"{name} is not the file that the site declares", f"SHA-256 {declared}", file["sha256"], "Put the declared file back.")
+                judge.fail(where, NOT_DECLARED_FILE, f"SHA-256 {declared}", file["sha256"], name=name)
         elif package is None:
             if path in self.inputs.unchecked or file["real"] in self.inputs.unchecked:
                 judge.remark(f"{path} belongs to no package and is taken as it is (declared)")
             else:
-                step = _FOREIGN.format(path=path, sha256=file["sha256"])
-                judge.fail(where, f"{name} belongs to no package", "a program of a package, or one that the site declares", file["real"], step)
+                judge.fail(
+                    where, NO_PACKAGE, "a program of a package, or one that the site declares", file["real"], name=name, path=path, sha256=file["sha256"]
+                )
         elif file["wanted"] is None:
-            step = _FOREIGN.format(path=path, sha256=file["sha256"])
-            judge.error(where, f"{name} cannot be compared", f"a checksum in package {package}", "none", step)
+            judge.error(where, NO_CHECKSUM, f"a checksum in package {package}", "none", name=name, path=path, sha256=file["sha256"])
         elif file["md5"] != file["wanted"]:
             expected = f"MD5 {file['wanted']}, as {package} {file['version']} ships it"
-            judge.fail(where, f"{name} is not the file of its package", expected, f"MD5 {file['md5']}", _STEP.format(package=package, node=node))
+            judge.fail(where, CHANGED, expected, f"MD5 {file['md5']}", name=name, package=package, node=node)

@@ -11,6 +11,7 @@ from typing import Any
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
 from rackready.gates.base import Command, Gate, GateFacts, Output, Outputs, Run, trouble
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.formats.error import FormatError
 from rackready.gates.judge import Judge
 from rackready.gates.shipped import command, document
@@ -19,6 +20,59 @@ from rackready.ondevice import host_read
 
 KEY = "read"
 AGAIN = base.AGAIN
+
+
+TOOL_NOT_RUN = ErrorKind(
+    "tool-not-run",
+    "{name} was not run",
+    meaning="A program's output is missing from the reading.",
+    next_step=AGAIN,
+)
+TOOL_MISSING = ErrorKind(
+    "tool-not-installed",
+    "{name} is not installed",
+    meaning="A program that the gate needs is not on the node.",
+    next_step="Install the package {package} (`rackready install`).",
+)
+TOOL_DID_NOT_END = ErrorKind(
+    "tool-did-not-end",
+    "{name} did not end",
+    meaning="A program of the reading ran past its time limit and was killed.",
+    next_step="Look at the kernel log (`dmesg`) of the node.",
+)
+TOOL_FAILED = ErrorKind(
+    "tool-failed",
+    "{name} failed",
+    meaning="A program of the reading ended with an error.",
+    next_step="Run `{line}` on the node.",
+)
+LOG_EMPTY = ErrorKind(
+    "kernel-log-empty",
+    "kernel log is empty",
+    meaning="The kernel log has no line, so errors before now are lost.",
+    next_step="Somebody cleared it (`dmesg --clear`): reboot the node.",
+)
+FILE_UNREADABLE = ErrorKind(
+    "file-unreadable",
+    "{path} cannot be read",
+    meaning="A file of the node cannot be read.",
+    next_step=AGAIN,
+)
+READING_UNREADABLE = ErrorKind(
+    "reading-unreadable",
+    "{what} unreadable",
+    meaning="The document of readings is not whole.",
+    next_step=AGAIN,
+)
+PARTS_NOT_PLACED = ErrorKind(
+    "parts-not-placed",
+    "parts cannot be found",
+    meaning="The platform's profile does not say where GPUs and NICs are, so no part was looked at.",
+    next_step="Add what is missing to the platform's profile ({profile}.yml), with its source: `lspci -D` and `ls -l /sys/class/infiniband` on such a server.",
+)
+
+FINDINGS = (TOOL_NOT_RUN, TOOL_MISSING, TOOL_DID_NOT_END, TOOL_FAILED, LOG_EMPTY, FILE_UNREADABLE, READING_UNREADABLE)
+"""What reading a node can find."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +130,15 @@ class Answers:
         where = where or self.node
         name = tool.argv[0]
         if found is None:
-            self.judge.error(where, f"{name} was not run", "its output", "nothing", AGAIN)
+            self.judge.error(where, TOOL_NOT_RUN, "its output", "nothing", name=name)
         elif found["missing"]:
-            self.judge.error(
-                where, f"{name} is not installed", f"the program {name}", "not found", f"Install the package {tool.package} (`rackready install`)."
-            )
+            self.judge.error(where, TOOL_MISSING, f"the program {name}", "not found", name=name, package=tool.package)
         elif found["timed_out"]:
-            self.judge.error(where, f"{name} did not end", f"an end within {tool.timeout_s:g} s", "killed", "Look at the kernel log (`dmesg`) of the node.")
+            self.judge.error(where, TOOL_DID_NOT_END, f"an end within {tool.timeout_s:g} s", "killed", name=name)
         elif found["exit_code"] is None or (good is not None and found["exit_code"] not in good):
             said = (found["stderr"].strip() or found["stdout"].strip()).splitlines()
             words = f"exit {found['exit_code']}" + (f": {said[-1].strip()}" if said else "")
-            self.judge.error(where, f"{name} failed", "exit 0", words, f"Run `{' '.join(found['argv'])}` on the node.")
+            self.judge.error(where, TOOL_FAILED, "exit 0", words, name=name, line=" ".join(found["argv"]))
         else:
             return str(found["stdout"])
         return None
@@ -95,8 +147,7 @@ class Answers:
         """Return the lines that a tool kept of the kernel log; None after an error was added: an empty log was cleared, and says of nothing that it was not."""
         text = self.text(key)
         if text is not None and not self.commands[key]["lines"]:
-            step = "Somebody cleared it (`dmesg --clear`): reboot the node."
-            self.judge.error(self.node, "kernel log is empty", "the kernel's messages since boot", "none", step)
+            self.judge.error(self.node, LOG_EMPTY, "the kernel's messages since boot", "none")
             return None
         return text
 
@@ -113,7 +164,7 @@ class Answers:
         out = {}
         for path, text in self.files.get(pattern, {}).items():
             if text is None:
-                self.judge.error(self.node, f"{path} cannot be read", "its text", "an I/O error", AGAIN)
+                self.judge.error(self.node, FILE_UNREADABLE, "its text", "an I/O error", path=path)
             else:
                 out[path] = text
         return out
@@ -133,7 +184,7 @@ def answers(judge: Judge, output: Output | None, node: str, wanted: Wanted, what
         commands = {str(key): _answer(item) for key, item in found["commands"].items()}
         files = {str(key): {str(path): None if text is None else str(text) for path, text in item.items()} for key, item in found["files"].items()}
     except (FormatError, KeyError, TypeError, AttributeError, ValueError) as error:
-        judge.error(node, f"{what} unreadable", "a complete document of readings", error, AGAIN)
+        judge.error(node, READING_UNREADABLE, "a complete document of readings", error, what=what)
         return None
     return Answers(node, wanted, commands, files, judge)
 
@@ -162,9 +213,9 @@ def placed(judge: Judge, facts: NodeFacts) -> bool:
     if missing:
         judge.judged += 1
         profile = facts.platform.id
-        step = f"Add what is missing to the platform's profile ({profile}.yml), with its source: `lspci -D` and `ls -l /sys/class/infiniband` on such a server."
-        what = "parts cannot be found"
-        judge.error(facts.node.name, what, f"their addresses and names in the profile {profile}", f"not published: {' and '.join(missing)}", step)
+        judge.error(
+            facts.node.name, PARTS_NOT_PLACED, f"their addresses and names in the profile {profile}", f"not published: {' and '.join(missing)}", profile=profile
+        )
     return not missing
 
 

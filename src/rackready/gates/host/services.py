@@ -6,6 +6,8 @@ from pydantic import Field
 
 from rackready.design.facts import NodeFacts
 from rackready.gates import base
+from rackready.gates.finding_kinds import ErrorKind, FailKind
+from rackready.gates.host import reading
 from rackready.gates.host.reading import Answers, HostGate, Tool, Wanted
 from rackready.gates.judge import Judge
 
@@ -18,10 +20,51 @@ _KERNEL = ("dev-", "proc-", "sys-")
 """Mounts of the kernel's own interfaces (systemd's API file systems) hold no data, and a container may not have them: the gates that read there say so."""
 
 
+SYSTEMCTL_UNREADABLE = ErrorKind(
+    "systemctl-unreadable",
+    "systemctl's output is not understood",
+    meaning="systemctl printed something else than its list of units.",
+    next_step="Run the gate again.",
+)
+MOUNT_FAILED = FailKind(
+    "mount-failed",
+    "mount failed",
+    meaning="A mount of the node failed.",
+    next_step="`systemctl status {name}` and `journalctl -u {name}` on the node say why.",
+)
+SERVICE_FAILED = FailKind(
+    "service-failed",
+    "service failed",
+    meaning="A service of the node failed.",
+    next_step="`systemctl status {name}` and `journalctl -u {name}` on the node say why.",
+)
+SERVICE_RESTARTS = FailKind(
+    "service-restarts",
+    "service ended and is started again",
+    meaning="A service ends again and again.",
+    next_step="`systemctl status {name}` and `journalctl -u {name}` on the node say why.",
+)
+STATES_UNREADABLE = ErrorKind(
+    "service-states-unreadable",
+    "states of services not understood",
+    meaning="systemctl told another number of states than was asked for.",
+    next_step="Run the gate again.",
+)
+SERVICE_NOT_ACTIVE = FailKind(
+    "service-not-active",
+    "{name}",
+    meaning="A service that the site wants does not run.",
+    next_step="`systemctl status {name}` and `journalctl -u {name}` on the node say why.",
+)
+
+FINDINGS = (SYSTEMCTL_UNREADABLE, MOUNT_FAILED, SERVICE_FAILED, SERVICE_RESTARTS, STATES_UNREADABLE, SERVICE_NOT_ACTIVE)
+
+
 class Services(HostGate):
     """No service or mount has failed, none is being started again and again, and the services that must run do."""
 
     id = "node/host/sanity/services"
+    findings = (*reading.FINDINGS, *FINDINGS)
     looks = True
     what = "services"
 
@@ -53,17 +96,16 @@ class Services(HostGate):
         rows = [line.split(None, 4) for line in text.splitlines() if line.strip()]
         judge.judged += 1
         if not rows or any(len(row) < 4 for row in rows):  # noqa: PLR2004 - UNIT LOAD ACTIVE SUB
-            judge.error(node, "systemctl's output is not understood", "UNIT LOAD ACTIVE SUB per line", text.strip()[:80] or "nothing", "Run the gate again.")
+            judge.error(node, SYSTEMCTL_UNREADABLE, "UNIT LOAD ACTIVE SUB per line", text.strip()[:80] or "nothing")
             return
         for name, _load, active, sub in sorted(row[:4] for row in rows if row[0] not in self.inputs.may_fail):
-            step = f"`systemctl status {name}` and `journalctl -u {name}` on the node say why."
             if name.endswith(".mount"):
                 if active == "failed" and not name.startswith(_KERNEL):
-                    judge.fail(node, "mount failed", f"{name} not failed", "failed", step)
+                    judge.fail(node, MOUNT_FAILED, f"{name} not failed", "failed", name=name)
             elif active == "failed":
-                judge.fail(node, "service failed", f"{name} not failed", "failed", step)
+                judge.fail(node, SERVICE_FAILED, f"{name} not failed", "failed", name=name)
             elif sub in _RESTARTS:
-                judge.fail(node, "service ended and is started again", f"{name} running, or stopped on purpose", f"{active} ({sub})", step)
+                judge.fail(node, SERVICE_RESTARTS, f"{name} running, or stopped on purpose", f"{active} ({sub})", name=name)
 
     def _active(self, judge: Judge, node: str, found: Answers) -> None:
         text = found.text("is-active", good=_ANSWERS)
@@ -72,7 +114,7 @@ class Services(HostGate):
         states = text.split()
         if len(states) != len(self.inputs.active) or not set(states) <= _STATES or (set(states) == {"active"}) != (found.code("is-active") == 0):
             actual = f"{' '.join(states)!r}, exit {found.code('is-active')}"
-            judge.error(node, "states of services not understood", f"{len(self.inputs.active)} states", actual, "Run the gate again.")
+            judge.error(node, STATES_UNREADABLE, f"{len(self.inputs.active)} states", actual)
             return
         for name, state in zip(self.inputs.active, states, strict=True):
-            judge.equal(node, name, "active", state, f"`systemctl status {name}` and `journalctl -u {name}` on the node say why.")
+            judge.equal(node, SERVICE_NOT_ACTIVE, "active", state, name=name)

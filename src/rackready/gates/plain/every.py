@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rackready.gates.base import NOT_RUN, Command, Gate, GateFacts, Run
+from rackready.gates.base import Command, Gate, GateFacts, Run, not_asked
 from rackready.gates.container import Containered
 from rackready.gates.offline import Captured, evaluate
 from rackready.gates.plain.makers import made, sources_of
@@ -83,7 +83,7 @@ def _failed(found: Gate, facts: GateFacts, run: Run, texts: Mapping[str, Capture
     verdict = evaluate(found, facts, run, texts) if texts else None
     if verdict is None or verdict.outcome is not Outcome.FAIL:
         return None
-    return verdict.model_copy(update={"findings": [item for item in verdict.findings if item.next_step != NOT_RUN]})
+    return verdict.model_copy(update={"findings": [item for item in verdict.findings if not not_asked(item)]})
 
 
 def _reads(facts: GateFacts, command: Command, given: Mapping[str, Captured]) -> bool:

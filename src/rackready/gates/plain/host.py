@@ -8,6 +8,7 @@ from typing import Any
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.formats import printed_json
 from rackready.gates.formats.error import FormatError
 from rackready.gates.offline import Captured
@@ -17,6 +18,14 @@ from rackready.model.outcome import Finding
 from rackready.ondevice import host_read, rdma_counters
 
 _GLOB = frozenset("*?[")
+
+
+OWN_COMMAND = ErrorKind(
+    "plain-own-command-missing",
+    "{what}: not in these outputs",
+    meaning="A fact is in none of the outputs that were handed in, and only the gate's own command prints it.",
+    next_step="Run that command on the node, and give its output.",
+)
 
 
 def _of_drive(text: str) -> bool:
@@ -174,8 +183,8 @@ def _pieces(exact: Sequence[str], given: Given) -> Iterator[tuple[str, str]]:
 
 
 def _own(facts: NodeFacts, what: str, actual: str) -> Finding:
-    expected, step = "the gate's own command (`rackready gate show`)", "Run that command on the node, and give its output."
-    return Finding(where=facts.node.name, what=f"{what}: not in these outputs", expected=expected, actual=actual, next_step=step)
+    expected = "the gate's own command (`rackready gate show`)"
+    return OWN_COMMAND.found(facts.node.name, expected, actual, what=what)
 
 
 _LEAVES = ("state", "link_layer", "rate", "counters/port_xmit_data", "counters/port_rcv_data", *(f"counters/{name}" for name in rdma_counters.ERRORS))

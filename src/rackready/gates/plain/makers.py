@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from rackready.gates.base import Command, GateFacts, Run
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.formats.error import FormatError
 from rackready.gates.offline import Captured
 from rackready.gates.plain.host import HostRead, RdmaCounters
@@ -16,6 +17,13 @@ from rackready.gates.plain.source import LackError, Maker, Source
 from rackready.gates.shipped import source as text_of
 from rackready.model.outcome import Finding
 from rackready.ondevice import host_read, nvml_inventory, pcie_path, rdma_counters, versions
+
+OUTPUTS_UNREAD = ErrorKind(
+    "plain-outputs-unreadable",
+    "outputs for {command} are not understood",
+    meaning="The outputs that were handed in for a command cannot be read.",
+    next_step="Give what the tool printed, whole; `rackready gate show` has the gate's own command.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +95,4 @@ def made(facts: GateFacts, run: Run, given: Mapping[str, Mapping[str, Sequence[C
 
 
 def _unread(command: Command, error: FormatError) -> Finding:
-    step = "Give what the tool printed, whole; `rackready gate show` has the gate's own command."
-    return Finding(
-        where=command.node, what=f"outputs for {command.key} are not understood", expected="the tools' own outputs", actual=str(error), next_step=step
-    )
+    return OUTPUTS_UNREAD.found(command.node, "the tools' own outputs", str(error), command=command.key)

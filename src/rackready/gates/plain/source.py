@@ -10,8 +10,16 @@ from typing import Any, Protocol
 
 from rackready.design.facts import NodeFacts
 from rackready.gates.base import Command
+from rackready.gates.finding_kinds import ErrorKind
 from rackready.gates.offline import Captured
 from rackready.model.outcome import Finding
+
+FACT_MISSING = ErrorKind(
+    "plain-fact-missing",
+    "{fact}: not in these outputs",
+    meaning="A fact that the gate needs is in none of the outputs that were handed in.",
+    next_step="Give its output with --input {key}=FILE.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +61,7 @@ class Maker(Protocol):
 
 def lack(where: str, fact: str, source: Source, actual: str = "not given") -> Finding:
     """Return the finding that names a fact which the outputs lack, and the command that gives it."""
-    step = f"Give its output with --input {source.key}=FILE."
-    return Finding(where=where, what=f"{fact}: not in these outputs", expected=f"`{source.gives}`", actual=actual, next_step=step)
+    return FACT_MISSING.found(where, f"`{source.gives}`", actual, fact=fact, key=source.key)
 
 
 def document(kind: str, **facts: Any) -> Captured:

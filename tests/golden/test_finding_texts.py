@@ -1,0 +1,49 @@
+"""The words of every finding, held by docs/reference/findings.md. `GOLDENS=rewrite pytest tests/golden` rewrites it: read the difference."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from rackready.gates import every_gate
+from rackready.gates.finding_kinds import FindingKind
+from rackready.gates.registry import all_gates
+from tests.gates.unshown import product_kinds
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "findings.md"
+HEAD = """\
+# Findings
+
+Generated from the declarations beside the gates (`make goldens`). A finding's code stays when its words are mended: compare codes, not words. They stand
+in the JSON of verdicts and reports, as `type` of failures in JUnit, and beside each finding of the HTML report. `{...}` is filled by the measurement.
+"""
+
+
+def page() -> str:
+    """Every kind of finding, by its code."""
+    gates = all_gates()
+    by_code: dict[str, list[str]] = {}
+    for gate, kind in gates.items():
+        for found in kind.findings:
+            by_code.setdefault(found.code, []).append(gate)
+    common = {found.code for found in every_gate.FINDINGS}
+    return HEAD + "".join("\n" + "\n".join(lines(found, common, by_code.get(code, []))) + "\n" for code, found in product_kinds().items())
+
+
+def lines(found: FindingKind, common: set[str], gates: list[str]) -> Iterator[str]:
+    by = "every gate" if found.code in common else ", ".join(f"`{gate}`" for gate in gates) or "what runs gates and concludes from them"
+    yield f"## {found.code}\n"
+    yield f"{found.title}\n"
+    yield f"{found.meaning}\n"
+    yield f"- {found.outcome.value}, found by {by}"
+    for step in found.steps or (found.next_step,):
+        yield f"- next step: {step}"
+    if found.runbook:
+        yield f"- runbook: [{Path(found.runbook).stem}](../runbooks/{Path(found.runbook).name})"
+
+
+def test_every_finding_reads_as_reviewed() -> None:
+    if os.environ.get("GOLDENS") == "rewrite":
+        PAGE.write_text(page(), encoding="utf-8")
+    assert page() == PAGE.read_text(encoding="utf-8"), "run: make goldens, and read the difference"
