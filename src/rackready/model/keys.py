@@ -132,6 +132,8 @@ class _Walk:
         full = f"{path}.{name}".removeprefix(".")
         inside, texts = [], []
         for model, suffix in _models(schema):
+            if "properties" not in self._definitions[model]:  # any value at all
+                continue
             inside.append(self._note(model, full + suffix, several="oneOf" in schema))
             texts.append(self._definitions[model].get("description", ""))
         kind = kind_of(schema) + (" or series" if _takes_series(schema) else "")
