@@ -14,6 +14,7 @@ import pytest
 from rackready.design.site import forget_sites
 from rackready.gates import registry
 from rackready.gates.base import REGISTRY
+from rackready.gates.finding_kinds import KINDS
 from rackready.gates.registry import all_gates
 from rackready.profiles import loader
 
@@ -50,7 +51,7 @@ def simulated_rack(folder: Path) -> Iterator[None]:
 @contextmanager
 def installed(folder: Path) -> Iterator[pytest.MonkeyPatch]:
     """Put a folder of installed packages on the search path; afterwards nothing of them is left in this process."""
-    gates, modules = dict(all_gates()), set(sys.modules)
+    gates, kinds, modules = dict(all_gates()), dict(KINDS), set(sys.modules)
     _forget()
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
@@ -59,6 +60,8 @@ def installed(folder: Path) -> Iterator[pytest.MonkeyPatch]:
         finally:
             REGISTRY.clear()
             REGISTRY.update(gates)
+            KINDS.clear()
+            KINDS.update(kinds)
             for name in [name for name in set(sys.modules) - modules if _lies_in(sys.modules[name], folder)]:
                 del sys.modules[name]
             _forget()

@@ -23,7 +23,7 @@ def venv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Modu
     before = {name: sys.modules.pop(name) for name in NAMES if name in sys.modules}
     module: Any = importlib.import_module("python_venv")
     ran: list[list[str]] = []
-    for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml", "src/rackready_sim/pyproject.toml"):
+    for name in ("requirements.lock", "requirements-dev.lock", "requirements-docs.lock", "pyproject.toml", "src/rackready_sim/pyproject.toml"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     for name, value in {

@@ -20,13 +20,6 @@ from rackready.cli.streams import OUT, open_streams, to_nowhere, tolerant
 from rackready.model.printable import visible
 from rackready.model.problems import RackreadyError, SiteInvalidError
 
-app = typer.Typer(
-    name="rackready",
-    help="Takes a GPU rack from powered-off metal to production, and proves it.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
 _MISUSE: tuple[type[Exception], ...] = (
     click.ClickException,
     *(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException" and issubclass(kind, Exception)),
@@ -57,7 +50,6 @@ COMMANDS = {
 Other packages bring further ones (``plug_ins``)."""
 
 
-@app.callback(invoke_without_command=True)
 def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:  # noqa: FBT001, FBT003
     if version:
         typer.echo(f"rackready {__version__}")
@@ -69,6 +61,13 @@ def build(arguments: list[str]) -> typer.Typer:
 
     The shell's completion calls without arguments: there, the words that were typed say which command; while it is still being typed, names are enough.
     """
+    app = typer.Typer(
+        name="rackready",
+        help="Takes a GPU rack from powered-off metal to production, and proves it.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    app.callback(invoke_without_command=True)(_root)
     words = complete.typed()
     called = next((word for word in (arguments if words is None else words) if not word.startswith("-")), "")
     if words is not None and called not in {*COMMANDS, *entry_points.names(entry_points.COMMANDS)}:

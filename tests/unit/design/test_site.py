@@ -122,7 +122,7 @@ REFUSED = [
     (change("racks.0.nodes.0.bmc.password", {}), "racks[0].nodes[0].bmc.password: Value error, give exactly one of file and env. Correct it."),
     (
         change("handover.kind", "lsf"),
-        "handover: Input tag 'lsf' found using 'kind' does not match any of the expected tags: 'slurm', 'file'. Correct it.",
+        "handover: Input tag 'lsf' found using 'kind' does not match any of the expected tags: 'slurm', 'file', 'plugin'. Correct it.",
     ),
 ]
 

@@ -36,16 +36,23 @@ def bring(folder: Path, package: str, group: str, name: str, value: str, modules
     plug_ins.package(folder, package, {f"rackready.{group}": {name: value}}, modules)
 
 
-def gate_module(gate_id: str = "node/host/sanity/other", *, body: str = "looks = True", doc: str = '"""It is as it should be."""') -> str:
+FOUND = '(FailKind("other-off", "off", meaning="It is off.", next_step="Switch it on."),)'
+
+
+def gate_module(
+    gate_id: str = "node/host/sanity/other", *, body: str = "looks = True", doc: str = '"""It is as it should be."""', findings: str = FOUND
+) -> str:
     return f"""
 from pydantic import Field
 from rackready.gates import base
 from rackready.gates.base import Gate
+from rackready.gates.finding_kinds import FailKind
 from rackready.gates.judge import Judge
 
 class Other(Gate):
     {doc}
     id = "{gate_id}"
+    findings = {findings}
     {body}
 
     def plan(self, facts, nodes):
@@ -70,6 +77,7 @@ def test_gates_are_found(folder: Path) -> None:
         ("import no_such_module_anywhere\n", "it can be imported Actual: ModuleNotFoundError: No module named 'no_such_module_anywhere'"),
         ("x = 1\n", "a module that defines gates, or imports those of its package Actual: other has none"),
         (gate_module("node/other"), "gate node/other: id - Expected: SCOPE/TARGET/LEVEL/NAME"),
+        (gate_module(findings="()"), "findings - Expected: the kinds of findings that it can make Actual: none"),
         (gate_module(doc=""), "gate node/host/sanity/other: docstring - Expected: a first line for reports Actual: none"),
         (gate_module(body=""), "gate node/host/sanity/other: looks - Expected: true for level sanity, which runs on nodes with jobs, else false Actual: false"),
         (gate_module("node/host/stress/other"), "looks - Expected: true for level sanity, which runs on nodes with jobs, else false Actual: true"),
@@ -88,7 +96,7 @@ def test_gates_are_found(folder: Path) -> None:
             "Inputs - Expected: a class of gates.base.Inputs as strict as that Actual: another, or less strict",
         ),
     ],
-    ids=["import", "none", "id", "docstring", "looks-not", "looks", "covers", "description", "bounds", "unit", "strict"],
+    ids=["import", "none", "id", "no findings", "docstring", "looks-not", "looks", "covers", "description", "bounds", "unit", "strict"],
 )
 def test_gates_that_cannot_be_used_are_named(folder: Path, text: str, said: str) -> None:
     bring(folder, "other", "gates", "any", "other", {"other.py": text})
