@@ -115,7 +115,7 @@ class Remote:
             answer = job.wait(timeout_s, cleaning=cleaning)
         finally:
             job.end()
-        _log.debug("%s: %s%s: %s in %.1f s", node, shlex.join(argv)[:_LOGGED], " < script" if stdin else "", _ended(answer), answer.seconds)
+        _log.debug("%s: %s%s: %s in %.1f s", node, " ".join(shlex.join(argv).split())[:_LOGGED], " < script" if stdin else "", _ended(answer), answer.seconds)
         return answer
 
     def start(self, node: str, argv: Sequence[str], *, stdin: str = "", env: Mapping[str, str] | None = None, timeout_s: float) -> Job:
