@@ -26,12 +26,15 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def ask(checkout: Path, *python: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Call the command without arguments, as a shell does for its completion: everything is in the environment."""
+    environment = {key: value for key, value in os.environ.items() if key != "ENV"} | {"RACKREADY_ROOT": str(checkout)} | variables
+    return subprocess.run([sys.executable, *python, "-m", "rackready"], capture_output=True, text=True, env=environment, cwd=checkout, timeout=60, check=False)
+
+
 def complete(checkout: Path, line: str, *python: str) -> subprocess.CompletedProcess[str]:
     """Ask as bash does; the last word of the line is the one that is completed."""
-    words = line.split(" ")
-    environment = {key: value for key, value in os.environ.items() if key != "ENV"}
-    environment |= {"RACKREADY_ROOT": str(checkout), "_RACKREADY_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    return subprocess.run([sys.executable, *python, "-m", "rackready"], capture_output=True, text=True, env=environment, cwd=checkout, timeout=60, check=False)
+    return ask(checkout, *python, _RACKREADY_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(line.split(" ")) - 1))
 
 
 def offered(checkout: Path, line: str) -> list[str]:
@@ -94,14 +97,6 @@ def test_offering_takes_no_time(checkout: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_shell_can_be_told(checkout: Path) -> None:
     """A pipeline has no shell above it to recognise."""
-    shown = subprocess.run(
-        [sys.executable, "-m", "rackready"],
-        env={**os.environ, "_RACKREADY_COMPLETE": "source_bash"},
-        capture_output=True,
-        text=True,
-        cwd=checkout,
-        timeout=60,
-        check=False,
-    )
+    shown = ask(checkout, _RACKREADY_COMPLETE="source_bash")
     assert shown.returncode == 0
     assert "_RACKREADY_COMPLETE=complete_bash" in shown.stdout
